@@ -1,1 +1,1 @@
-"""Attached clients: who lives, what they want, what they are told."""
+"""Attached clients: their liveness, their memberships, and the notices to them."""

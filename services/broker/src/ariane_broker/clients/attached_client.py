@@ -1,4 +1,4 @@
-"""A client that is attached to this broker, and what it says of itself when it comes."""
+"""A client that is attached to this broker, and the hello that it sends."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from ariane_broker.clients.outbox import Outbox
 
 @dataclass(slots=True, eq=False)
 class AttachedClient:
-    """A client that lives.
+    """A live client.
 
     Attributes:
         client_id: Unique among living clients.
-        language: Of the SDK.
-        sdk_version: Of the SDK.
+        language: Language of its SDK.
+        sdk_version: Version of its SDK.
         producer_groups: Groups it produces in.
         memberships: Groups it consumes in, by name.
-        address: As the broker sees it.
+        address: Its address, as the broker sees it.
         attach_time_ms: When it attached.
-        last_heard_ms: When it was last heard of.
-        last_heard: The same by a clock that never goes back, in seconds.
-        outbox: What it is to be told.
-        wanted: What each of its groups wants of each topic, to compare pulls with.
-        work: What it was handed out.
-        said_goodbye: Whether it told that it leaves.
+        last_heard_ms: When its last heartbeat arrived.
+        last_heard: The same by the monotonic clock, in seconds.
+        outbox: Notices for it.
+        wanted: Filter of each topic in each of its groups, to compare pulls with.
+        work: The messages that it has in work.
+        said_goodbye: Whether it has detached by itself.
     """
 
     client_id: str
@@ -47,15 +47,15 @@ class AttachedClient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """What a client says of itself when it attaches.
+    """The first request of a client.
 
     Attributes:
         client_id: Unique among living clients.
-        language: Of the SDK.
-        sdk_version: Of the SDK.
+        language: Language of its SDK.
+        sdk_version: Version of its SDK.
         producer_groups: Groups it produces in.
         memberships: Groups it consumes in.
-        reads_records: Whether it is asked about half messages by their records.
+        reads_records: Whether questions about half messages have their records.
     """
 
     client_id: str

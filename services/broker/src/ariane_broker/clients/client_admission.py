@@ -1,4 +1,4 @@
-"""Decides which clients may attach, and with which part in which groups."""
+"""Decides which clients may attach, and with which memberships."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SUBSCRIPTIONS_MAX: Final = 1024
 
 
 class ClientAdmission:
-    """Checks clients before the table lets them in."""
+    """Checks clients before they are added to the table."""
 
     def __init__(
         self,
@@ -33,9 +33,9 @@ class ClientAdmission:
 
         Args:
             table: The attached clients.
-            groups: Makes groups for their first members.
-            make_topic: Makes the retry topic of a group, so that its members find it before
-                anything fails.
+            groups: Creates groups for their first members.
+            make_topic: Creates the retry topic of a group, so that its members find it before a
+                message fails.
         """
         self._table = table
         self._groups = groups
@@ -43,11 +43,11 @@ class ClientAdmission:
         self.draining = False
 
     async def attach(self, hello: Hello, address: str) -> AttachedClient:
-        """Let a client in.
+        """Admit a client.
 
         Raises:
             ServiceError: FIELD_INVALID, SERVICE_DRAINING, CLIENT_NOT_ATTACHED,
-                SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID or what the groups say.
+                SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID or a refusal of a group.
         """
         if self.draining:
             raise broker_draining()
@@ -62,11 +62,11 @@ class ClientAdmission:
     async def change_memberships(
         self, client: AttachedClient, memberships: tuple[Membership, ...]
     ) -> None:
-        """Replace a client's part in all groups.
+        """Replace all memberships of a client.
 
         Raises:
-            ServiceError: SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID, FIELD_INVALID or what
-                the groups say.
+            ServiceError: SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID, FIELD_INVALID or a
+                refusal of a group.
         """
         await self._check(memberships)
         self._table.change_memberships(client, memberships)

@@ -1,4 +1,4 @@
-"""What a client may call itself."""
+"""The rules of client ids."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ CLIENT_ID_LENGTH_MAX: Final = 255
 
 
 def check_client_id(client_id: str, field: str) -> None:
-    """Refuse what operators could not be shown, and the log not take.
+    """Refuse a client id that could not be displayed or logged.
 
     Args:
-        client_id: As a client said it; empty where it need not say any.
-        field: Where, for the error.
+        client_id: The client's id; empty if it is optional.
+        field: The field's name, for the error.
 
     Raises:
         ServiceError: FIELD_INVALID.

@@ -1,4 +1,4 @@
-"""Asking an attached client something over its stream."""
+"""Questions to attached clients over their streams."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class ClientQuestions:
     """Questions that wait for an answer."""
 
     def __init__(self, *, new_id: Callable[[], str]) -> None:
-        """Ask nothing yet.
+        """Start without questions.
 
         Args:
-            new_id: Makes an id that no other question bears.
+            new_id: Makes a unique question id.
         """
         self._new_id = new_id
         self._open: dict[str, _Open] = {}
@@ -41,14 +41,14 @@ class ClientQuestions:
         wait_seconds_max: float,
         if_silent: str,
     ) -> Any:
-        """What the client answers.
+        """Ask a client, and return its answer.
 
         Args:
             client: The client.
-            question: Makes the question of its id.
+            question: Makes the question from its id.
             wait_seconds: How long to wait for the answer, above 0.
-            wait_seconds_max: How long a caller may have it wait.
-            if_silent: What to know of a client that does not answer, for people.
+            wait_seconds_max: The longest wait that a caller may ask for.
+            if_silent: Advice in words, for a client that does not answer.
 
         Raises:
             ServiceError: FIELD_INVALID, or CLIENT_SILENT when it does not answer or leaves first.
@@ -71,7 +71,7 @@ class ClientQuestions:
             del self._open[question_id]
 
     def answered(self, client: AttachedClient, question_id: str, said: object) -> None:
-        """A client answered; what nobody waits for any longer is dropped."""
+        """Deliver an answer; it is dropped if no call waits for it any longer."""
         asked = self._open.get(question_id)
         if asked is None or asked.client.client_id != client.client_id:
             return
@@ -79,7 +79,7 @@ class ClientQuestions:
             asked.answer.set_result(said)
 
     def left(self, client: AttachedClient) -> None:
-        """A client's stream ended: who waits for its answers is told at once."""
+        """Fail the calls that wait for answers of a client whose stream has ended."""
         for asked in self._open.values():
             if asked.client is client and not asked.answer.done():
                 asked.answer.set_exception(client_left(client.client_id, asked.if_silent))

@@ -1,8 +1,8 @@
-"""The clients that are attached to this broker: who lives, and in which groups.
+"""The clients that are attached to this broker, and their memberships of groups.
 
-Each client has an outbox of notices, which its stream carries down.
+Each client has an outbox of notices, which its stream sends.
 
-Who joins, leaves or changes its part in a group makes all other members of the group be told.
+When a client joins or leaves a group or changes its membership, all other members are notified.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class ConflictSide:
 
     Attributes:
         client_id: The client.
-        address: As the broker sees it; empty when it is not attached.
-        membership: What it wants.
+        address: Its address, as the broker sees it; empty when it is not attached.
+        membership: Its membership.
     """
 
     client_id: str
@@ -38,12 +38,12 @@ class ConflictSide:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Two members of a group that do not want the same.
+    """Two members of a group with different subscriptions.
 
     Attributes:
-        member: Who was there.
-        newcomer: Who differs.
-        difference: How the newcomer differs, for humans.
+        member: The earlier member.
+        newcomer: The later member.
+        difference: The difference in words.
     """
 
     member: ConflictSide
@@ -64,9 +64,9 @@ class ClientTable:
         """Start without clients.
 
         Args:
-            clock: For last signs of life.
-            flags_conflicts: Whether a group lets in members whose subscription differs.
-            on_conflict: Told of each conflict, and whether the newcomer is refused.
+            clock: For the times of heartbeats.
+            flags_conflicts: Whether a group admits members with different subscriptions.
+            on_conflict: Called with each conflict, and whether the newcomer is refused.
         """
         self._clock = clock
         self._flags_conflicts = flags_conflicts
@@ -86,7 +86,7 @@ class ClientTable:
         return self._clients.get(client_id)
 
     def membership(self, consumer_group: str, client_id: str) -> Membership | None:
-        """A client's part in a group, or None when it has none."""
+        """A client's membership of a group, or None."""
         client = self._clients.get(client_id)
         return None if client is None else client.memberships.get(consumer_group)
 
@@ -96,10 +96,10 @@ class ClientTable:
         return [members[client_id] for client_id in sorted(members)]
 
     def attach(self, hello: Hello, address: str) -> AttachedClient:
-        """Let a client in.
+        """Add a client.
 
         Raises:
-            ServiceError: CLIENT_NOT_ATTACHED when another live client bears the id, or
+            ServiceError: CLIENT_NOT_ATTACHED if another live client has the id, or
                 SUBSCRIPTION_CONFLICT. Then nothing has changed.
         """
         if hello.client_id in self._clients:
@@ -122,14 +122,14 @@ class ClientTable:
         return client
 
     def heard(self, client: AttachedClient) -> None:
-        """A client gave a sign of life."""
+        """Note a heartbeat of a client."""
         client.last_heard_ms = self._clock.now_ms()
         client.last_heard = self._clock.monotonic()
 
     def change_memberships(
         self, client: AttachedClient, memberships: tuple[Membership, ...]
     ) -> None:
-        """Replace a client's part in all groups; nothing if it was detached meanwhile.
+        """Replace all memberships of a client, unless it was detached meanwhile.
 
         Raises:
             ServiceError: SUBSCRIPTION_CONFLICT. Then nothing has changed.
@@ -140,11 +140,11 @@ class ClientTable:
         self._join(client, memberships)
 
     def is_attached(self, client: AttachedClient) -> bool:
-        """Whether it was not detached yet."""
+        """Whether the client was not detached yet."""
         return self._clients.get(client.client_id) is client
 
     def detach(self, client: AttachedClient) -> None:
-        """A client left, or is taken to be dead. Repeating is harmless."""
+        """Remove a client that has left or counts as dead. Repeating is harmless."""
         if self.is_attached(client):
             del self._clients[client.client_id]
             self._join(client, ())
@@ -177,7 +177,7 @@ class ClientTable:
             client.outbox.put(notice)
 
     def close(self) -> None:
-        """End all streams behind what is in their outboxes."""
+        """End all streams once their outboxes are empty."""
         for client in self._clients.values():
             client.outbox.close()
 
@@ -188,10 +188,10 @@ class ClientTable:
         topics: Iterable[str],
         filters: Mapping[str, FilterExpression],
     ) -> None:
-        """Refuse a pull that wants other messages than the group's members do.
+        """Refuse a pull with other filters than the group's members have.
 
-        A client that is attached is compared with what it said itself, any other with the member
-        that has been there for longest.
+        An attached client is compared with its own membership, any other with the member that has
+        been attached for longest.
 
         Raises:
             ServiceError: SUBSCRIPTION_CONFLICT.
@@ -215,7 +215,7 @@ class ClientTable:
             self._tell_conflict(conflict)
 
     def conflicts(self) -> list[Conflict]:
-        """Members that are let in although they differ from the one that has been there longest."""
+        """Admitted members that differ from the member that has been attached for longest."""
         found = []
         for group, members in self._members.items():
             first, *others = members.values()
@@ -242,7 +242,7 @@ class ClientTable:
         return Conflict(_side(member, group), newcomer, difference) if difference else None
 
     def _tell_conflict(self, conflict: Conflict) -> None:
-        """Refuse the newcomer, unless its group lets it in.
+        """Refuse the newcomer, unless its group admits it.
 
         Raises:
             ServiceError: SUBSCRIPTION_CONFLICT.

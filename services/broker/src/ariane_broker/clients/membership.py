@@ -1,4 +1,4 @@
-"""A client's part in a consumer group: what it wants there, and what the group must agree on."""
+"""A client's membership of a consumer group, and the settings on which members must agree."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class ConsumeModel(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Membership:
-    """A client's part in one consumer group.
+    """A client's membership of one consumer group.
 
     Attributes:
         consumer_group: The group.
         model: How the group shares messages.
-        subscriptions: What the group wants, by topic.
+        subscriptions: The topics and filters of the group.
         ordered: Whether the member consumes queues in order under the broker's lock.
         strategy: How the members share queues; empty for the client's default.
         zone: The member's machine room; may be empty.
-        owned: Queues that it has now, as topic, broker name and queue ids; told to the others.
+        owned: Queues that it owns now, as topic, broker name and queue ids; other members get them.
     """
 
     consumer_group: str
@@ -40,7 +40,7 @@ class Membership:
     owned: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
 
     def difference(self, other: Membership) -> str:
-        """What all members must say the same and these two do not; empty if they agree."""
+        """The first difference in settings on which members must agree; empty if there is none."""
         if self.model is not other.model:
             return f"shares messages by {self.model.value} and not {other.model.value}"
         if self.strategy != other.strategy:
@@ -54,9 +54,9 @@ class Membership:
         return ""
 
     def wanted(self) -> dict[str, object]:
-        """What is wanted of each topic, in a form in which the same is equal.
+        """The filter of each topic, in a form in which filters of equal meaning are equal.
 
-        Without the group's retry topic: its messages are those that some member wanted before.
+        Without the group's retry topic: all its messages have passed a member's filter before.
         """
         return {
             subscription.topic: subscription.filter.meaning()

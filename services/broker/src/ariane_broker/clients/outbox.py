@@ -1,7 +1,7 @@
-"""What a client is told, and the box in which it waits for the client's stream.
+"""Notices to a client, and the outbox in which they wait for the client's stream.
 
-Notices are hints: every one has a slow poll behind it, so an outbox keeps each of them once and
-drops none.
+Notices are hints: clients also poll slowly for each of these changes. So an outbox keeps each
+notice once, and drops none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class MembershipChanged:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsReset:
-    """Offsets of a group in a topic were set anew: forget positions and read them again."""
+    """Offsets of a group in a topic were reset: forget positions and read them again."""
 
     consumer_group: str
     topic: str
@@ -41,7 +41,7 @@ class HeartbeatHeard:
 
 @dataclass(frozen=True, slots=True)
 class ClientStateAsked:
-    """Tell your state."""
+    """A question for the client's state."""
 
     question_id: str
     with_stacks: bool = False
@@ -49,7 +49,7 @@ class ClientStateAsked:
 
 @dataclass(frozen=True, slots=True)
 class ConsumptionAsked:
-    """Consume a message beside what you have, and tell how that went."""
+    """A request to consume a message beside the present work, and to report the outcome."""
 
     question_id: str
     consumer_group: str
@@ -58,7 +58,7 @@ class ConsumptionAsked:
 
 @dataclass(frozen=True, slots=True)
 class TransactionAsked:
-    """Tell how a transaction ended."""
+    """A question for the outcome of a transaction."""
 
     transaction_id: str
     record: bytes
@@ -71,11 +71,11 @@ PlainNotice: TypeAlias = (
 """Notices that are the same for every client."""
 
 Notice: TypeAlias = PlainNotice | TransactionAsked | ConsumptionAsked
-"""What carries a message is said in the form that the client reads."""
+"""Notices with a message have it in the form that the client reads."""
 
 
 class Outbox:
-    """Notices on their way to one client; an equal one that still waits is not put twice."""
+    """Notices on their way to one client; equal notices that wait are kept once."""
 
     def __init__(self) -> None:
         """Start empty and open."""
@@ -85,7 +85,7 @@ class Outbox:
 
     @property
     def is_open(self) -> bool:
-        """Whether what is put into it may still arrive."""
+        """Whether further notices may still arrive."""
         return self._open
 
     def put(self, notice: Notice) -> None:
@@ -95,12 +95,12 @@ class Outbox:
             self._arrived.set()
 
     def close(self) -> None:
-        """End the stream behind what is in the box."""
+        """End the stream once the outbox is empty."""
         self._open = False
         self._arrived.set()
 
     async def take(self) -> Notice | None:
-        """The oldest notice; None when the box is closed and empty."""
+        """Take the oldest notice; None when the outbox is closed and empty."""
         while not self._notices:
             if not self._open:
                 return None

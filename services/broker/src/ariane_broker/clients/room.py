@@ -34,7 +34,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ClientsRoom:
-    """Who may change topics, groups and offsets; who is attached."""
+    """The parts for changes of topics, groups and offsets, and for attached clients."""
 
     topic_changes: TopicChanges
     group_changes: GroupChanges
@@ -52,7 +52,7 @@ class ClientsRoom:
 def clients_room(
     environment: Environment, state: StateRoom, log: LogRoom, naming: NamingRoom
 ) -> ClientsRoom:
-    """Who may change topics, groups and offsets; who is attached."""
+    """Build the parts for changes of topics, groups and offsets, and for attached clients."""
     settings, saved_offsets = environment.settings, state.saved_offsets
     copied = log.primary.state_copied if log.primary is not None else _nobody_copies
     unread = UnreadQueues(log.store, state.topics, state.offsets)
@@ -127,7 +127,7 @@ async def _tell(naming: NamingRoom, copied: Callable[[], Awaitable[None]]) -> No
 
 
 async def _delete_queues(log: LogRoom, executor: Executor, topics: Collection[str]) -> None:
-    """The store waits for its disk beside the loop; who appends and reads does not wait."""
+    """Delete queues; the disk is waited for in a thread, so that appends and reads go on."""
     store = log.store
     deletion = store.keeping.let_go_of_topics(topics)
     try:
@@ -141,8 +141,8 @@ async def _delete_queues(log: LogRoom, executor: Executor, topics: Collection[st
 
 
 def _forget_topics(state: StateRoom, log: LogRoom, topics: Collection[str]) -> None:
-    """Topics are deleted: so is what groups and producers had in them."""
-    # Topics of the same names would be other ones: no position that is known by now counts there.
+    """Delete the state of groups and producers in deleted topics."""
+    # Later topics of the same names are other topics: positions known so far must not count there.
     state.epochs.begin()
     for topic in topics:
         state.locks.remove_topic(topic)
@@ -176,7 +176,7 @@ async def _forget_group(
     copied: Callable[[], Awaitable[None]],
     consumer_group: str,
 ) -> None:
-    """A group is deleted: so is where it stood."""
+    """Delete the offsets and locks of a deleted group."""
     state.locks.remove_group(consumer_group)
     if state.suspicions.remove_group(consumer_group):
         state.saved_suspicions.mark_changed()

@@ -1,4 +1,4 @@
-"""What a consumer group wants of a topic."""
+"""The subscription of a consumer group to a topic."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ariane_broker.filters.expression import ALL_MESSAGES, FilterExpression
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a consumer group wants of one topic.
+    """The subscription of a consumer group to one topic.
 
     Attributes:
         topic: The topic.
-        filter: Which of its messages.
+        filter: The filter of its messages.
     """
 
     topic: str

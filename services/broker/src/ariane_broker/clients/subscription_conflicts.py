@@ -1,8 +1,9 @@
-"""Subscriptions that did not agree inside a group: who differs from whom, and in what.
+"""Conflicts: members of a group with different subscriptions.
 
-A group whose members want different messages loses some silently: each member gets queues, and
-leaves out there what it does not want although another one does. So who differs is refused when it
-attaches, changes its part, or pulls; or, where the group's policy says so, let in and shown here.
+A group whose members have different filters loses messages silently: each member owns some queues,
+and skips messages there that only other members want. So a member that differs is refused when it
+attaches, changes its membership, or pulls. If the group's policy allows, it is admitted and listed
+here.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ from ariane_broker.clients.client_table import ClientTable, Conflict
 
 REMEMBERED_MAX: Final = 1000
 REMEMBERED_SECONDS: Final = 3600.0
-"""A refused member asks again every few seconds; one that gave up is forgotten in the end."""
+"""A refused member tries again every few seconds; it is forgotten this long after its last try."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeenConflict:
-    """A conflict, how often and when it came.
+    """A conflict, and when and how often it occurred.
 
     Attributes:
-        conflict: Who differs from whom.
+        conflict: The two members.
         refused: Whether the newcomer was refused; else both are members now.
-        count: How often.
-        last_ms: When it came last.
+        count: How often it occurred.
+        last_ms: When it last occurred.
     """
 
     conflict: Conflict
@@ -36,21 +37,21 @@ class SeenConflict:
 
 
 class SubscriptionConflicts:
-    """Remembers who was refused, and finds who is let in."""
+    """Records refused members, and finds conflicts between admitted members."""
 
     def __init__(self, *, now_ms: Callable[[], int], monotonic: Callable[[], float]) -> None:
-        """Remember nobody yet.
+        """Start without conflicts.
 
         Args:
-            now_ms: Milliseconds since the epoch, for humans.
-            monotonic: Seconds that never go back.
+            now_ms: Milliseconds since the epoch, for display.
+            monotonic: Seconds of the monotonic clock.
         """
         self._now_ms = now_ms
         self._monotonic = monotonic
         self._refused: dict[tuple[str, str, str], tuple[SeenConflict, float]] = {}
 
     def refuse(self, conflict: Conflict) -> None:
-        """A newcomer was refused."""
+        """Record that a newcomer was refused."""
         key = _key(conflict)
         before = self._refused.pop(key, None)
         count = 1 + (0 if before is None else before[0].count)
@@ -63,7 +64,7 @@ class SubscriptionConflicts:
         """Conflicts of one group or all, by group and client ids.
 
         Args:
-            clients: Who is a member now.
+            clients: The present members.
             consumer_group: Only this group; all if empty.
         """
         now_ms, oldest = self._now_ms(), self._monotonic() - REMEMBERED_SECONDS

@@ -1,1 +1,1 @@
-"""Everything that speaks gRPC or protobuf: servicers, streams, wire forms."""
+"""All code that uses gRPC or Protocol Buffers: servicers, streams, wire forms."""

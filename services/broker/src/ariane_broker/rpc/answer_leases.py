@@ -1,4 +1,4 @@
-"""Room for the answers of calls, and time to wait for them."""
+"""Memory for the answers of calls, and the time that a call may be held."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ANSWER_SECONDS: Final = 0.1
 
 
 def lease_of(answers: AnswerBudget, context: aio.ServicerContext[Any, Any]) -> AnswerLease:
-    """Room for the answers of a call, which is free again when the last of them has left."""
+    """Memory for the answers of a call, which is released when the call has ended."""
     lease = answers.lease(context.peer())
 
     def release(_: aio.ServicerContext[Any, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What a replica answers clients: that it is not the primary, and who is."""
+"""The answer of a replica to clients: BROKER_NOT_PRIMARY, with the primary's address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The address of a caller, as gRPC tells it and as a record keeps it."""
+"""The address of a caller, in the forms of gRPC and of a record."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNKNOWN: Host = ("0.0.0.0", 0)  # noqa: S104 - an empty host slot, nothing list
 def peer_host(peer: str) -> Host:
     """Address and port of a peer: ``ipv4:10.0.0.1:4711`` or ``ipv6:%5B::1%5D:4711``.
 
-    Peers of other kinds (a Unix socket) have none: zeros.
+    For peers of other kinds (a Unix socket) it is zeros.
     """
     kind, _, place = peer.partition(":")
     host, _, port = unquote(place).rpartition(":")
@@ -24,6 +24,6 @@ def peer_host(peer: str) -> Host:
 
 
 def peer_text(peer: str) -> str:
-    """The same for people."""
+    """Address and port of a peer, as text."""
     host, port = peer_host(peer)
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,4 +1,4 @@
-"""Plain messages, one by one: what a generated client sends, on the way to the same append."""
+"""Sending plain messages, one by one, as generated clients do; they are appended like batches."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class PlainSent:
     """The outcome of plain messages that were stored.
 
     Attributes:
-        unique_ids: Of each message, as given or as filled in here.
+        unique_ids: Unique id of each message, as given or as filled in here.
         queue_id: The queue of all of them.
-        appended: Where they are.
-        level: How safe they are.
-        duplicate: Whether they were stored before, and not now.
+        appended: Their offsets.
+        level: The acknowledged level.
+        duplicate: Whether they were stored by an earlier request.
     """
 
     unique_ids: list[str]
@@ -70,7 +70,7 @@ class SendMessages:
         """Take the parts.
 
         Args:
-            batch_append: Where they go.
+            batch_append: Appends them.
             topics: The topics of this broker.
             message_at: The stored message at a commit-log offset.
             next_unique_id: Makes an id for a message that has none.
@@ -105,10 +105,10 @@ class SendMessages:
             topic: The topic of all of them.
             queue_id: The queue; None lets the broker choose.
             messages: At least one.
-            born_host: Where the producer was seen.
-            sequence: Where they stand in the stream of their producer to this queue; None stores
-                every arrival.
-            demand: What is wanted beyond what the broker promises by itself.
+            born_host: The producer's address.
+            sequence: Their number in the producer's stream to this queue; None stores every
+                request.
+            demand: The level wanted beyond the broker's own promise.
 
         Raises:
             ServiceError: As ``AppendRecords.append`` for the call and for its one batch,
@@ -120,7 +120,7 @@ class SendMessages:
             raise field_invalid("queue_id", "must be 0 or more", queue_id)
         if queue_id is None and sequence is not None:
             raise field_invalid("queue_id", "is needed with a sequence: each queue has its own")
-        if topic != TRACE_TOPIC:  # The one topic of the system that clients write themselves.
+        if topic != TRACE_TOPIC:  # The only system topic that clients write to.
             check_user_topic(topic)
         block, unique_ids = self._encode(topic, messages, sequence)
         if queue_id is None:
@@ -136,7 +136,7 @@ class SendMessages:
         if outcome.appended is None or outcome.error is not None or outcome.level is None:
             raise outcome.error or RuntimeError("a batch without result and without error")
         if outcome.duplicate:
-            # Those that were filled in the first time are not those of now.
+            # The ids filled in by the first request differ from those of this one.
             places = outcome.appended.commit_log_offsets.tolist()
             unique_ids = [self._message_at(place).unique_id for place in places]
         return PlainSent(unique_ids, queue_id, outcome.appended, outcome.level, outcome.duplicate)
@@ -168,7 +168,7 @@ class SendMessages:
         return encoder.finish(sequence), unique_ids
 
     def _choose_queue(self, config: TopicConfig, messages: Sequence[Message]) -> int:
-        """By the message group where there is one, else the next in turn."""
+        """The queue of the message group if there is one, else the next in turn."""
         if config.message_type is TopicMessageType.FIFO:
             rule = (
                 "is needed on a topic of type FIFO, whose message groups are divided among all "
@@ -189,13 +189,13 @@ class SendMessages:
 
 
 def _trace_parents_of(messages: Sequence[Message]) -> list[str]:
-    """In which spans they were sent, as far as they say so."""
+    """The trace contexts of the messages that have one."""
     found = (message.properties.get(TRACE_PARENT) for message in messages)
     return [trace_parent for trace_parent in found if trace_parent]
 
 
 def _check_type(config: TopicConfig | None, actual: TopicMessageType) -> None:
-    """Refuse a message of another kind than the topic takes."""
+    """Refuse a message of another type than the topic's."""
     if config is None:
         return
     expected = config.message_type

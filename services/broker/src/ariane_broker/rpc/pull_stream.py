@@ -4,12 +4,12 @@
 
     client     request 1        request 2, follow                        request 3
                   |                 |                                        |
-    broker     [look] answer 1   [look, hold ...... something came] answer 2 |
-                                 [look, hold ...... something came] answer 3 |
-                                 [look, hold ............... request 3 came] answer 4  [look] ...
+    broker     [look] answer 1   [look, hold ........... new message] answer 2 |
+                                 [look, hold ........... new message] answer 3 |
+                                 [look, hold ............ request 3 arrived] answer 4  [look] ...
 
-The next request is read while the present one is answered: so one at most waits in the broker, and
-the stream's own flow control keeps the others with the client.
+The next request is read while the present one is answered: so at most one waits in the broker, and
+the stream's flow control keeps the others in the client.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ Request = TypeVar("Request")
 
 
 class StreamOrder(NamedTuple):
-    """What a request of a stream asks for.
+    """A request of a stream.
 
     Attributes:
         order: The pull.
-        follow: Whether it goes on after an answer.
+        follow: Whether the pull goes on after an answer.
     """
 
     order: PullOrder
@@ -44,7 +44,7 @@ class StreamAnswer(NamedTuple):
     """One answer.
 
     Attributes:
-        pulled: What was found.
+        pulled: The messages found.
         more_follow: Whether the same pull goes on.
     """
 
@@ -53,7 +53,7 @@ class StreamAnswer(NamedTuple):
 
 
 class PullStream(Generic[Request]):
-    """One stream."""
+    """One stream of pulls."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class PullStream(Generic[Request]):
         self._next: asyncio.Task[Request | None] | None = None
 
     async def answers(self) -> AsyncGenerator[StreamAnswer]:
-        """What each request finds, until there are no more, or the broker stops.
+        """Yield the answers to all requests, until there are no more, or the broker stops.
 
         Raises:
             ServiceError: As ``PullRecords.open`` and ``OpenPull.answer``.
@@ -101,7 +101,7 @@ class PullStream(Generic[Request]):
                     await self._next
 
     def _read_next(self, present: OpenPull) -> asyncio.Task[Request | None]:
-        """Read the next request; when it has come, the present one is held no longer."""
+        """Read the next request; its arrival ends the hold of the present one."""
         self._next = asyncio.create_task(self._read(), name="next-pull")
         self._next.add_done_callback(lambda _: present.interrupt())
         return self._next

@@ -1,4 +1,4 @@
-"""What a replica lets read: ranges of queues by position, as far as its primary has confirmed them.
+"""Reading from a replica: ranges of queues by position, as far as its primary has confirmed them.
 
 ::
 
@@ -7,8 +7,8 @@
     the same while the log cannot be read            BROKER_NOT_PRIMARY
     all else                                         BROKER_NOT_PRIMARY
 
-Whether positions of an earlier epoch still mean the same messages is the primary's to say.
-Groups, their offsets and locks are the primary's: whoever consumes for a group asks there.
+Only the primary knows whether positions of an earlier epoch still mean the same messages. Groups,
+their offsets and locks are on the primary: consumers of a group use the primary.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from ariane_broker.rpc.servicers.pull_servicer import PullServicer
 from ariane_storage.store import Store
 
 TO_THE_END: Final = 1 << 61
-"""Ends of ranges from here on mean whatever can be read."""
+"""An end of a range at or above this means the end of what can be read."""
 
 
 class ReplicaLogGate:
-    """Says when the log of a replica can be read. Lives on one loop."""
+    """Decides when the log of a replica can be read. Lives on one loop."""
 
     def __init__(
         self,
@@ -44,8 +44,8 @@ class ReplicaLogGate:
         """Take the parts.
 
         Args:
-            primary_address: Where the primary is; nothing while there is none.
-            is_told: Whether a primary has told what is confirmed.
+            primary_address: Returns the primary's address; empty while there is none.
+            is_told: Whether a primary has reported the confirmed offset.
             is_agreeing: Whether the log is being cut to agree with a primary's.
             agreement_count: How often that has begun.
         """
@@ -58,8 +58,8 @@ class ReplicaLogGate:
         """Begin to read.
 
         Returns:
-            To be called before each further look at the log: it refuses once the log may have been
-            cut since reading began.
+            A check to call before each further read: it refuses once the log may have been cut
+            since reading began.
 
         Raises:
             ServiceError: BROKER_NOT_PRIMARY, also later.
@@ -88,10 +88,10 @@ class ReplicaPulls(NotPrimary):
         """Take the parts.
 
         Args:
-            primary_address: Where the primary is; nothing while there is none.
-            servicer: Answers what is answered.
-            store: What is read.
-            gate: Says when it can be read.
+            primary_address: Returns the primary's address; empty while there is none.
+            servicer: Answers the calls that are not refused.
+            store: The replica's store.
+            gate: Decides when its log can be read.
         """
         super().__init__(primary_address)
         self._where = primary_address
@@ -120,12 +120,12 @@ class ReplicaPulls(NotPrimary):
     async def ListQueueBounds(  # noqa: N802 - the contract's name.
         self, request: pull_pb.ListQueueBoundsRequest, context: aio.ServicerContext[Any, Any]
     ) -> pull_pb.ListQueueBoundsResponse:
-        """Tell the bounds of a topic's queues, as far as they can be read here."""
+        """Return the bounds of a topic's queues, as far as they can be read here."""
         self._gate.open()
         return await self._servicer.ListQueueBounds(request, context)
 
     def _check(self, request: pull_pb.PullRangeRequest | pull_pb.PullMessageRangeRequest) -> None:
-        """Refuse a range whose end is not here, which would end before it should; and any epoch.
+        """Refuse a range whose end is not here yet, since it would end too early; and any epoch.
 
         Raises:
             ServiceError: BROKER_NOT_PRIMARY.

@@ -1,4 +1,4 @@
-"""The services of the contract, each with what answers for it."""
+"""The gRPC services of a broker, and how they are built."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ from ariane_storage.store_files import StoreFiles
 
 @dataclass(frozen=True, slots=True)
 class RpcRoom:
-    """The services of the contract, and the streams that are ended when the broker stops."""
+    """The gRPC services, and the streams that are ended when the broker stops."""
 
     services: list[RpcService]
     append_streams: ProducerStreams
@@ -77,7 +77,7 @@ def rpc_room(
     retry: RetryRoom,
     receive: ReceiveRoom,
 ) -> RpcRoom:
-    """The services of the contract, each with what answers for it."""
+    """Build the gRPC services of a broker."""
     append_streams = ProducerStreams(partial(AppendWorker, append.append_records))
     transaction_streams = _transaction_streams(environment, log, transactions)
     broker_name = environment.settings.broker_name
@@ -165,7 +165,7 @@ def _pull_servicer(
 def _replication(
     environment: Environment, state: StateRoom, log: LogRoom, primary: Primary
 ) -> dict[str, object]:
-    """What a primary answers replicas and those who look after it."""
+    """The services of a primary for replicas and for operators."""
     settings, store = environment.settings, log.store
     names = (settings.cluster_name, settings.broker_name)
     operations = PrimaryOperations(
@@ -193,7 +193,7 @@ def _replication(
 def _transaction_streams(
     environment: Environment, log: LogRoom, transactions: TransactionsRoom
 ) -> ProducerStreams:
-    """Producers that have transactions under way."""
+    """Build the streams of producers with transactions."""
     settings = environment.settings
     parts = WorkerParts(
         log=log.broker_log,
@@ -255,7 +255,7 @@ def _asked(
     delay: DelayRoom,
     append: AppendRoom,
 ) -> BrokerParts:
-    """What an operator can ask about."""
+    """The parts that operators can ask about."""
     return BrokerParts(
         settings=environment.settings,
         announcement=naming.announcement,

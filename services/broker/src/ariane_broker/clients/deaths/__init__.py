@@ -1,1 +1,1 @@
-"""Consumers that die of a message: which one it was, and what becomes of it."""
+"""Messages that kill their consumers: finding the message, and deciding about it."""

@@ -1,4 +1,4 @@
-"""What one client has been handed out, as far as a broker can know."""
+"""The messages that one client has in work, as far as a broker can know."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ariane_broker.queue_key import QueueKey
 
 
 class GroupQueue(NamedTuple):
-    """One queue to one group."""
+    """A queue in a consumer group."""
 
     consumer_group: str
     queue: QueueKey
@@ -17,13 +17,13 @@ class GroupQueue(NamedTuple):
 
 @dataclass(slots=True)
 class ClientWork:
-    """What a client has in work.
+    """The messages that a client has in work.
 
     Attributes:
-        pulled_ends: Behind the last message that it was given of each queue.
-        told_ends: Behind the last message that it says it has in work, where it says so.
-        alone: The message that it says it has in work with nothing else: where, and its queue
-            offset. None when it says no such thing.
+        pulled_ends: Queue offset behind the last message that it was given of each queue.
+        told_ends: Queue offset behind the last message that it reports to be in work.
+        alone: Queue and queue offset of the message that it reports to be in work alone; None
+            without such a report.
     """
 
     pulled_ends: dict[GroupQueue, int] = field(default_factory=dict)
@@ -33,13 +33,13 @@ class ClientWork:
     def tell(
         self, place: GroupQueue, consumer_offset: int, in_work_end: int | None, *, alone: bool
     ) -> None:
-        """Take over what the client says of a queue.
+        """Apply the client's report on a queue.
 
         Args:
             place: The queue.
-            consumer_offset: The smallest queue offset that is unfinished.
-            in_work_end: Behind the last message that is in work; None when it does not say.
-            alone: Whether that is one message, and nothing else of any queue is in work.
+            consumer_offset: The smallest unfinished queue offset.
+            in_work_end: Queue offset behind the last message in work; None if not reported.
+            alone: Whether that is one message, and no message of another queue is in work.
         """
         if self.alone is not None and self.alone[0] == place:
             passed = consumer_offset > self.alone[1]

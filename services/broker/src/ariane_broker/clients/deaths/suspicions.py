@@ -1,10 +1,10 @@
-"""In which queues something is suspected to kill the consumers of a group.
+"""Suspicions: queues with a message that may kill the consumers of a group.
 
-``config/consumerDeaths.json``, which RocketMQ does not know::
+``config/consumerDeaths.json``, which RocketMQ does not have::
 
     {"version": 1, "suspicions": [["billing", "orders", 0, 512, 40, 37, 2]]}
 
-Its loss costs consumers, no message: they die as often again before the message is found.
+Without the file no message is lost, but consumers die as often again until the message is found.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Suspicion:
     """How carefully one queue is delivered to one group after deaths. Ends are exclusive.
 
     Attributes:
-        watched_end: Before it consumers say what they have in work.
-        alone_end: Before it they have one message in work at a time, and nothing else.
-        death_offset: The message that consumers died of while they had it alone, and that is not
-            sent back, because the group consumes in order; -1: none.
-        death_count: How many.
+        watched_end: Before it consumers report the messages in work.
+        alone_end: Before it they have one message in work at a time, and no other.
+        death_offset: Queue offset of a message that killed consumers while it was alone in work,
+            and that is not sent back, because the group consumes in order; -1: none.
+        death_count: Number of these deaths.
     """
 
     watched_end: int = 0
@@ -39,7 +39,7 @@ class Suspicion:
     death_count: int = 0
 
     def deaths_of(self, queue_offset: int) -> int:
-        """How many consumers died of a message in its place."""
+        """The number of deaths by a message that stays in its place."""
         return self.death_count if queue_offset == self.death_offset else 0
 
 
@@ -50,22 +50,22 @@ class Suspicions:
     """All suspicions, by group and queue."""
 
     def __init__(self) -> None:
-        """Suspect nothing."""
+        """Start without suspicions."""
         self._suspicions: dict[GroupQueue, Suspicion] = {}
 
     def find(self, place: GroupQueue) -> Suspicion:
-        """What is suspected of a queue; perhaps nothing."""
+        """The suspicion of a queue; may be ``NO_SUSPICION``."""
         return self._suspicions.get(place, NO_SUSPICION)
 
     def put(self, place: GroupQueue, suspicion: Suspicion) -> None:
-        """Suspect something, or nothing any longer."""
+        """Set the suspicion of a queue, or remove it."""
         if suspicion == NO_SUSPICION:
             self._suspicions.pop(place, None)
         else:
             self._suspicions[place] = suspicion
 
     def passed(self, place: GroupQueue, consumer_offset: int) -> bool:
-        """Forget what the group has gone past; whether there was something to forget."""
+        """Forget a suspicion that the group has passed; return whether there was one."""
         known = self._suspicions.get(place)
         if known is None or consumer_offset < max(known.watched_end, known.alone_end):
             return False
@@ -73,9 +73,9 @@ class Suspicions:
         return True
 
     def set_back(self, end_of: Callable[[QueueKey], int]) -> bool:
-        """Forget what is suspected of messages that are gone; whether anything was.
+        """Forget suspicions of messages that were lost; return whether there were any.
 
-        The messages that come next have their queue offsets, and nobody has died of them.
+        The next messages get their queue offsets, and have killed no consumer.
 
         Args:
             end_of: The next queue offset of a queue.
@@ -97,15 +97,15 @@ class Suspicions:
         return changed
 
     def remove_group(self, consumer_group: str) -> bool:
-        """Forget a group; whether it was known."""
+        """Forget a group; return whether it was known."""
         return self._keep(lambda place: place.consumer_group != consumer_group)
 
     def remove_topic(self, topic: str) -> bool:
-        """Forget a topic in all groups; whether any knew it."""
+        """Forget a topic in all groups; return whether it was known."""
         return self._keep(lambda place: place.queue.topic != topic)
 
     def document(self) -> dict[str, Any]:
-        """The file as it is to be written now."""
+        """The present contents of the file."""
         return {
             "version": _VERSION,
             "suspicions": [
@@ -115,7 +115,7 @@ class Suspicions:
         }
 
     def load(self, document: Mapping[str, Any]) -> None:
-        """Take over a file.
+        """Restore the contents of a file.
 
         Raises:
             KeyError, TypeError, ValueError: The file has another shape.

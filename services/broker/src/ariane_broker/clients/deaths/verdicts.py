@@ -1,6 +1,6 @@
-"""Decides about a message that a member died of: this was a failed try, or the last one.
+"""Decides about a message that killed a member: whether this was a failed attempt, or the last one.
 
-Where a group consumes in order the message stays where it is, and its deaths are counted there.
+If the group consumes in order, the message stays in its place, and its deaths are counted there.
 Otherwise it is sent back as if its listener had failed, and the rest of its queue goes on.
 """
 
@@ -31,7 +31,7 @@ _log = get_logger(__name__)
 
 
 class DeathVerdicts:
-    """Decides about messages whose consumers died."""
+    """Decides about messages that killed consumers."""
 
     def __init__(
         self,
@@ -61,12 +61,12 @@ class DeathVerdicts:
         self._bytes_max = 2 * message_bytes_max
 
     async def turn(self) -> None:
-        """Decide about all deaths that are certain now, and save what is suspected."""
+        """Decide about all deaths that are certain now, and save the suspicions."""
         for death in self._members.due_deaths():
             try:
                 await self._judge(death)
             except (ServiceError, StorageError) as error:
-                # The message comes again, alone, and the next death of it is counted.
+                # The message is delivered again, alone, and the next death by it is counted.
                 _log.warning("consumer_death_not_counted", cause=str(error), **_names(death))
             finally:
                 self._members.judged(death)
@@ -75,7 +75,7 @@ class DeathVerdicts:
     async def _judge(self, death: SingleMessageDeath) -> None:
         message = self._message(death)
         if message is None or not self._is_next(death):
-            return  # Another member went on, or the offset was set anew, meanwhile.
+            return  # Another member went on, or the offset was reset, meanwhile.
         self._statistics.counted_death_count += 1
         if death.ordered:
             await self._count_in_place(death, message)
@@ -93,7 +93,7 @@ class DeathVerdicts:
         await self._pass(death)
 
     async def _count_in_place(self, death: SingleMessageDeath, message: RecordFields) -> None:
-        """Note a death where the message lies, which stays there until it becomes a dead letter."""
+        """Count a death by a message that stays in its place until it becomes a dead letter."""
         place, queue_offset = death.place, death.queue_offset
         known = self._suspicions.find(place)
         count = known.deaths_of(queue_offset) + 1
@@ -129,7 +129,7 @@ class DeathVerdicts:
         return outcome.returned
 
     async def _pass(self, death: SingleMessageDeath) -> None:
-        """The group goes on behind the message."""
+        """Let the group go on behind the message."""
         if self._is_next(death):
             behind = ConsumerOffset(death.queue_offset + 1)
             self._offsets.put(*death.place, behind)

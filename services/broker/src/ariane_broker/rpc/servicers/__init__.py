@@ -1,1 +1,1 @@
-"""One servicer for each service of the contract: it translates, and asks use cases."""
+"""One servicer for each service of the contract: it translates, and calls use cases."""

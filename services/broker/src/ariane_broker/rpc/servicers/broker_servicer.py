@@ -31,22 +31,22 @@ UNREAD_TOPICS_MAX: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class BrokerParts:
-    """What an operator can ask about.
+    """The parts that operators can ask about.
 
     Attributes:
-        settings: What the broker was told.
-        announcement: Who it is.
+        settings: The broker's settings.
+        announcement: Its identity for name servers.
         store: Its store.
-        keeping: What is done beside it.
-        clock_watch: How its clock goes.
-        state: What was found in its state files.
-        statistics: What went through it.
-        delayed: What is delivered later.
-        held: Who waits.
-        clients: Who is attached.
-        drain: Whether it takes messages.
-        unread: Finds what nobody can read.
-        version: Of the broker.
+        keeping: The upkeep of the store.
+        clock_watch: Watches its clock.
+        state: The state of its state files.
+        statistics: Its counters.
+        delayed: Counts of delayed messages.
+        held: Held requests.
+        clients: Attached clients.
+        drain: Whether it accepts messages.
+        unread: Finds queues that cannot be read.
+        version: The broker's version.
         start_time_ms: When the process started.
     """
 
@@ -67,7 +67,7 @@ class BrokerParts:
 
 
 class BrokerServicer(BrokerServiceServicer):
-    """Translates what operators ask and tell."""
+    """Translates requests of operators."""
 
     def __init__(self, parts: BrokerParts) -> None:
         self._parts = parts
@@ -75,7 +75,7 @@ class BrokerServicer(BrokerServiceServicer):
     async def GetBrokerState(
         self, request: broker_pb.GetBrokerStateRequest, context: aio.ServicerContext[Any, Any]
     ) -> broker_pb.GetBrokerStateResponse:
-        """Tell how the broker is."""
+        """Return the state of the broker."""
         parts, store = self._parts, self._parts.store
         return broker_pb.GetBrokerStateResponse(
             identity=parts.announcement.identity,

@@ -1,4 +1,4 @@
-"""``ClientService``: who lives, in which groups, and what must be told to them."""
+"""``ClientService``: attached clients, their memberships, and notices to them."""
 # ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _MEMBERS_DEFAULT: Final = 1000
 
 
 class ClientServicer(ClientServiceServicer):
-    """Carries signs of life up and notices down."""
+    """Receives heartbeats, and sends notices."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class ClientServicer(ClientServiceServicer):
                 else:
                     yield _notice_message(notice)
             if listening.done():
-                # The stream ends as the listening did: by an error, or by the client's goodbye.
+                # The stream ends like the listening task: by an error, or by the client's goodbye.
                 await listening
         finally:
             self._let_go(client, listening)
@@ -165,7 +165,7 @@ class ClientServicer(ClientServiceServicer):
     async def GetClientState(
         self, request: client_pb.GetClientStateRequest, context: aio.ServicerContext[Any, Any]
     ) -> client_pb.GetClientStateResponse:
-        """Ask a client what it does."""
+        """Ask a client for its state."""
         wait_seconds = seconds_of(request.wait_duration, "wait_duration")
         state: client_pb.ClientState = await self._operators.state(
             request.client_id, wait_seconds, with_stacks=request.with_stacks
@@ -175,7 +175,7 @@ class ClientServicer(ClientServiceServicer):
     async def ConsumeMessage(
         self, request: client_pb.ConsumeMessageRequest, context: aio.ServicerContext[Any, Any]
     ) -> client_pb.ConsumeMessageResponse:
-        """Have a member of a group consume a message beside what it has."""
+        """Let a member of a group consume a message beside its own work."""
         wait_seconds = seconds_of(request.wait_duration, "wait_duration")
         answer: question_pb.ConsumeAnswer = await self._operators.consume(
             request.consumer_group, request.client_id, request.message_id, wait_seconds
@@ -187,7 +187,7 @@ class ClientServicer(ClientServiceServicer):
         request: client_pb.ListSubscriptionConflictsRequest,
         context: aio.ServicerContext[Any, Any],
     ) -> client_pb.ListSubscriptionConflictsResponse:
-        """List subscriptions that did not agree."""
+        """List conflicts of subscriptions."""
         page = take_page(
             self._conflicts.all(self._table, request.consumer_group),
             lambda seen: (
@@ -220,13 +220,13 @@ class ClientServicer(ClientServiceServicer):
     async def UnlockQueues(
         self, request: client_pb.UnlockQueuesRequest, context: aio.ServicerContext[Any, Any]
     ) -> client_pb.UnlockQueuesResponse:
-        """Give locks back."""
+        """Release locks."""
         queues = {QueueKey(q.topic, q.queue_id): q.lock_epoch for q in request.queues}
         count = await self._locking.unlock(request.consumer_group, request.client_id, queues)
         return client_pb.UnlockQueuesResponse(queue_count=count)
 
     def _let_go(self, client: AttachedClient, listening: asyncio.Task[None]) -> None:
-        """The stream of a client ends; one that just broke may mean that the client is dead."""
+        """Detach a client whose stream ends; a broken stream may mean that the client is dead."""
         ended_here = self._admission.draining or not self._table.is_attached(client)
         if not (client.said_goodbye or ended_here or _is_refused(listening)):
             self._members.vanished(client)
@@ -235,7 +235,7 @@ class ClientServicer(ClientServiceServicer):
     async def _listen(
         self, requests: AsyncIterator[client_pb.AttachRequest], client: AttachedClient
     ) -> None:
-        """Hear a client until it says goodbye, or says something that cannot be."""
+        """Read a client's requests until its goodbye, or until an invalid request."""
         try:
             async for request in requests:
                 self._table.heard(client)
@@ -260,8 +260,8 @@ class ClientServicer(ClientServiceServicer):
                     self._questions.answered(client, consumed.question_id, consumed)
         finally:
             client.outbox.close()
-            # Here, for the end of `Attach` itself may come late: a stream that breaks while it
-            # hands out a notice is let go when its generator is collected.
+            # Here, since the end of `Attach` itself may be late: if a stream breaks while it
+            # yields a notice, its generator ends only when it is garbage-collected.
             self._questions.left(client)
 
 

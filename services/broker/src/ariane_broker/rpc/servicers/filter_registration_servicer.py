@@ -29,7 +29,7 @@ class FilterRegistrationServicer(FilterRegistrationServiceServicer):
         request: registration_pb.RegisterFilterServerRequest,
         context: aio.ServicerContext[Any, Any],
     ) -> registration_pb.RegisterFilterServerResponse:
-        """Register one, or hear that it lives."""
+        """Register a FilterServer, or renew its registration."""
         _check_near(context)
         await self._servers.register(request.address, request.incarnation)
         return registration_pb.RegisterFilterServerResponse(
@@ -43,7 +43,7 @@ class FilterRegistrationServicer(FilterRegistrationServiceServicer):
         request: registration_pb.UnregisterFilterServerRequest,
         context: aio.ServicerContext[Any, Any],
     ) -> registration_pb.UnregisterFilterServerResponse:
-        """Forget one."""
+        """Remove a FilterServer."""
         _check_near(context)
         known = await self._servers.unregister(request.address, request.incarnation)
         return registration_pb.UnregisterFilterServerResponse(known=known)
@@ -53,12 +53,12 @@ class FilterRegistrationServicer(FilterRegistrationServiceServicer):
         request: registration_pb.GetFilterServersRequest,
         context: aio.ServicerContext[Any, Any],
     ) -> registration_pb.GetFilterServersResponse:
-        """Tell which FilterServers live, also those on the machines of replicas."""
+        """Return the live FilterServers, also those on the machines of replicas."""
         return registration_pb.GetFilterServersResponse(addresses=self._servers.addresses)
 
 
 def _check_near(context: aio.ServicerContext[Any, Any]) -> None:
-    """Refuse strangers: whoever stands in the route gets the groups' pulls.
+    """Refuse other machines: a FilterServer in the route gets the groups' pulls.
 
     Raises:
         ServiceError: ACCESS_DENIED.

@@ -35,7 +35,7 @@ _POLICY_VALUES: Final = {
 
 
 class GroupServicer(GroupServiceServicer):
-    """Translates questions about groups, and changes."""
+    """Translates queries and changes of groups."""
 
     def __init__(
         self, groups: ConsumerGroups, changes: GroupChanges, deletion: GroupDeletion
@@ -85,7 +85,7 @@ class GroupServicer(GroupServiceServicer):
     async def DeleteConsumerGroup(
         self, request: group_pb.DeleteConsumerGroupRequest, context: aio.ServicerContext[Any, Any]
     ) -> group_pb.DeleteConsumerGroupResponse:
-        """Delete a group with all that is its own."""
+        """Delete a group with all its state."""
         deleted = await self._deletion.delete(
             request.consumer_group, keep_dead_letters=request.keep_dead_letters
         )

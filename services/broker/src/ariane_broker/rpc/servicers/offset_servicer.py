@@ -1,4 +1,4 @@
-"""``OffsetService``: how far each consumer group has come."""
+"""``OffsetService``: the consumer offsets of groups."""
 # ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ariane_servicekit.rpc.error_status import status_of
 
 
 class OffsetServicer(OffsetServiceServicer):
-    """Translates questions about consumer offsets, and changes."""
+    """Translates queries and changes of consumer offsets."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class OffsetServicer(OffsetServiceServicer):
     async def GetConsumerOffsets(
         self, request: offset_pb.GetConsumerOffsetsRequest, context: aio.ServicerContext[Any, Any]
     ) -> offset_pb.GetConsumerOffsetsResponse:
-        """Read offsets; one that is not known is absent."""
+        """Read offsets; unknown ones are left out."""
         queues = [QueueKey(queue.topic, queue.queue_id) for queue in request.queues]
         known = self._changes.read(request.consumer_group, queues)
         return offset_pb.GetConsumerOffsetsResponse(
@@ -107,7 +107,7 @@ class OffsetServicer(OffsetServiceServicer):
     def _hear(
         self, request: offset_pb.StoreConsumerOffsetsRequest, refused: Container[QueueKey]
     ) -> None:
-        """Take over what a member says of its work, with the offsets that were stored."""
+        """Note the work that a member reports, with the offsets that were stored."""
         for said in request.offsets:
             queue = QueueKey(said.topic, said.queue_id)
             if queue not in refused:
@@ -122,7 +122,7 @@ class OffsetServicer(OffsetServiceServicer):
     async def ResetConsumerOffsets(
         self, request: offset_pb.ResetConsumerOffsetsRequest, context: aio.ServicerContext[Any, Any]
     ) -> offset_pb.ResetConsumerOffsetsResponse:
-        """Set offsets anew."""
+        """Reset offsets."""
         places, member_count = await self._changes.reset(
             request.consumer_group,
             request.topic,
@@ -167,7 +167,7 @@ class OffsetServicer(OffsetServiceServicer):
         oldest_ms = backlog.oldest_store_timestamp_ms
         suspicion = self._members.suspicion(GroupQueue(place.consumer_group, place.queue))
         suspected_end = suspicion.alone_end or suspicion.watched_end
-        # Where members receive, what lies behind the offset may be settled.
+        # If members receive, messages behind the offset may be settled.
         standing = self._standings.of_queue(place.consumer_group, place.queue)
         return offset_pb.ConsumerLag(
             consumer_group=place.consumer_group,
@@ -192,8 +192,8 @@ class OffsetServicer(OffsetServiceServicer):
         if target == "earliest":
             return self._changes.earliest if request.earliest else self._changes.latest
         if target == "time":
-            # Store times are cut to whole milliseconds, so this one is too: nothing that was stored
-            # after it is skipped.
+            # Store times are cut to whole milliseconds, so this one is too: no message that was
+            # stored after it is skipped.
             timestamp_ms = milliseconds_of(request.time, "time")
             return lambda queue: self._changes.at_time(queue, timestamp_ms)
         if target == "table":

@@ -57,7 +57,7 @@ class PullServicer(PullServiceServicer):
         answers: AnswerBudget,
         broker_name: str,
     ) -> None:
-        """Answer by these; ``answers`` is room for what is handed out."""
+        """Take the parts; ``answers`` is the memory budget of answers."""
         self._pull_records = pull_records
         self._held = held
         self._pull_range = pull_range
@@ -72,7 +72,7 @@ class PullServicer(PullServiceServicer):
         """Pull packed records of many queues."""
         order = pull_order(request, hold_seconds_max=hold_seconds_max(context))
         answer = pull_answer(await self._answer(order, context))
-        # Bytes go on as they are: they are a message already.
+        # The bytes are the encoded message, and are sent unchanged.
         return cast("pull_pb.PullRecordsResponse", answer)
 
     async def StreamPulls(
@@ -80,7 +80,7 @@ class PullServicer(PullServiceServicer):
         request_iterator: AsyncIterator[pull_pb.StreamPullsRequest],
         context: aio.ServicerContext[Any, Any],
     ) -> AsyncIterator[pull_pb.StreamPullsResponse]:
-        """Pull packed records again and again."""
+        """Stream pulls of packed records."""
         lease = lease_of(self._answers, context)
         stream = PullStream(self._pull_records, self._held, request_iterator, _order_of, lease)
         async with aclosing(stream.answers()) as answers:
@@ -146,7 +146,7 @@ class PullServicer(PullServiceServicer):
     async def ListQueueBounds(
         self, request: pull_pb.ListQueueBoundsRequest, context: aio.ServicerContext[Any, Any]
     ) -> pull_pb.ListQueueBoundsResponse:
-        """Tell the bounds of a topic's queues."""
+        """Return the bounds of a topic's queues."""
         kept = await self._lookup.kept_queues(request.topic)
         return pull_pb.ListQueueBoundsResponse(
             queues=[
@@ -167,14 +167,14 @@ class PullServicer(PullServiceServicer):
     async def FindQueueOffsets(
         self, request: pull_pb.FindQueueOffsetsRequest, context: aio.ServicerContext[Any, Any]
     ) -> pull_pb.FindQueueOffsetsResponse:
-        """Find the queue offsets of a time."""
+        """Find the queue offsets at a time."""
         if not request.HasField("time"):
             raise field_invalid("time", "must be set")
-        # Store times are cut to whole milliseconds, so this one is too: what was stored later in
-        # its millisecond lies behind the lower boundary.
+        # Store times are cut to whole milliseconds, so this one is too: messages stored later in
+        # its millisecond lie behind the lower boundary.
         timestamp_ms = milliseconds_of(request.time, "time")
         if request.boundary == pull_pb.TIME_BOUNDARY_UPPER:
-            # Behind the last one at or before the time is where the first one after it lies.
+            # The upper boundary is the offset of the first message after the time.
             timestamp_ms += 1
         elif request.boundary not in {
             pull_pb.TIME_BOUNDARY_UNSPECIFIED,
@@ -194,7 +194,7 @@ class PullServicer(PullServiceServicer):
     async def _answer(
         self, order: PullOrder, context: aio.ServicerContext[Any, Any]
     ) -> list[PulledQueue]:
-        """The one answer to a pull by itself."""
+        """The only answer to a single pull."""
         with self._pull_records.open(order, lease_of(self._answers, context)) as opened:
             return await opened.answer()
 

@@ -17,17 +17,17 @@ from ariane_broker.rpc.wire.wire_time import milliseconds_of
 from ariane_servicekit import AnswerBudget
 
 MESSAGE_BYTES: Final = 4 << 20
-"""Room that one message may need."""
+"""Memory for the answer with one message."""
 
 PAGE_BYTES: Final = 8 << 20
-"""Room that the messages of one page may need; the last may go beyond it."""
+"""Memory for the messages of one page; the last message may exceed it."""
 
 
 class QueryServicer(QueryServiceServicer):
     """Translates queries."""
 
     def __init__(self, query: MessageQuery, *, answers: AnswerBudget, broker_name: str) -> None:
-        """Answer by this query; ``answers`` is room for what is handed out."""
+        """Take the parts; ``answers`` is the memory budget of answers."""
         self._query = query
         self._answers = answers
         self._broker_name = broker_name
@@ -66,7 +66,7 @@ class QueryServicer(QueryServiceServicer):
 
 
 def _wanted(request: query_pb.QueryMessagesRequest) -> KeyedMessages:
-    """Which messages a request asks for.
+    """The query of a request.
 
     Raises:
         ServiceError: FIELD_INVALID.
@@ -77,8 +77,8 @@ def _wanted(request: query_pb.QueryMessagesRequest) -> KeyedMessages:
         before=request.before_commit_log_offset,
         count_max=request.message_count_max,
     )
-    # Store times are cut to whole milliseconds, so the bounds are too: what is stored later in the
-    # millisecond of a begin is found, and what one range ends before the next one begins with.
+    # Store times are cut to whole milliseconds, so the bounds are too: messages stored later in the
+    # millisecond of a begin are found, and adjacent ranges neither overlap nor leave a gap.
     if request.HasField("begin_time"):
         wanted = replace(wanted, begin_ms=milliseconds_of(request.begin_time, "begin_time"))
     if request.HasField("end_time"):

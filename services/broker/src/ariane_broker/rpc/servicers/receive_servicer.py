@@ -43,7 +43,7 @@ class ReceiveServicer(ReceiveServiceServicer):
     """Translates receiving."""
 
     def __init__(self, room: ReceiveRoom, *, answers: AnswerBudget, broker_name: str) -> None:
-        """Answer by these; ``answers`` is room for what is handed out."""
+        """Take the parts; ``answers`` is the memory budget of answers."""
         self._room = room
         self._answers = answers
         self._broker_name = broker_name
@@ -134,7 +134,7 @@ class ReceiveServicer(ReceiveServiceServicer):
     async def ListReceiving(
         self, request: receive_pb.ListReceivingRequest, context: aio.ServicerContext[Any, Any]
     ) -> receive_pb.ListReceivingResponse:
-        """Tell where a group stands."""
+        """Return the counts of a group."""
         found = self._room.standings.of_group(request.consumer_group, request.topic)
         return receive_pb.ListReceivingResponse(queues=map(receiving_queue, found))
 
@@ -147,7 +147,7 @@ class ReceiveServicer(ReceiveServiceServicer):
     async def _settle(
         self, group: str, wanted: Sequence[Settlement | ServiceError]
     ) -> list[Settled | ServiceError]:
-        """Settle what can be; entries that are refused stay as they are."""
+        """Settle all valid entries; refused ones stay errors."""
         good = [each for each in wanted if isinstance(each, Settlement)]
         settled = iter(await self._room.settling.settle(group, good))
         return [each if isinstance(each, ServiceError) else next(settled) for each in wanted]

@@ -1,4 +1,4 @@
-"""Translates the services of replication: log and state for replicas, the set for people."""
+"""Translates the services of replication: log and state for replicas, the set for operators."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ HEARTBEAT_S_MAX: Final = 1.0
 
 
 class LogServicer(LogServiceServicer):
-    """A primary's log to its replicas."""
+    """Streams a primary's log to its replicas."""
 
     def __init__(
         self, primary: Primary, store: Store, *, cluster_name: str, broker_name: str, lease_s: float
@@ -86,7 +86,7 @@ class LogServicer(LogServiceServicer):
     async def _read(
         self, requests: AsyncIterator[log_pb.FollowLogRequest], copy: Copy, feed: LogFeed
     ) -> None:
-        """Take note of how far the replica is, until it ends the stream."""
+        """Read the replica's progress until it ends the stream."""
         try:
             async for request in requests:
                 self._primary.progressed(copy, feed, _progress(request.progress))
@@ -140,7 +140,7 @@ class LogServicer(LogServiceServicer):
 
 
 class StateServicer(StateServiceServicer):
-    """A primary's state files to its replicas."""
+    """Sends a primary's state files to its replicas."""
 
     def __init__(self, primary: Primary, store: Store, state: StateCopies) -> None:
         self._primary = primary
@@ -156,7 +156,7 @@ class StateServicer(StateServiceServicer):
         parts = await asyncio.to_thread(lambda: list(self._state.parts(known)))
         head = state_pb.StateHead(
             epoch=self._primary.reign.epoch,
-            # Asked after the files were read: none of them speaks of anything later.
+            # Read after the files: no file includes a later record.
             max_commit_log_offset=self._store.max_offset,
             deleted_topic_ends=self._store.copying.deleted_topic_ends,
             state_version=state_version,
@@ -174,7 +174,7 @@ class StateServicer(StateServiceServicer):
 
 
 class ReplicaSetServicer(ReplicaSetServiceServicer):
-    """The set to operators, on primaries and replicas alike."""
+    """Answers operators about the set, on primaries and replicas alike."""
 
     def __init__(self, operations: SetOperations, store: Store) -> None:
         self._operations = operations
@@ -238,7 +238,7 @@ def _progress(progress: log_pb.ReplicaProgress) -> Progress:
 
 
 def epoch_messages(store: Store) -> list[replica_pb.EpochStart]:
-    """The epochs of a log as the contract spells them."""
+    """The epochs of a log as messages of the contract."""
     return [
         replica_pb.EpochStart(epoch=start.epoch, begin_commit_log_offset=start.begin)
         for start in store.copying.epochs
@@ -246,7 +246,7 @@ def epoch_messages(store: Store) -> list[replica_pb.EpochStart]:
 
 
 def set_message(names: tuple[str, str], replica_set: ReplicaSet) -> replica_pb.ReplicaSet:
-    """The shared row as the contract spells it."""
+    """The shared row as a message of the contract."""
     cluster_name, broker_name = names
     return replica_pb.ReplicaSet(
         cluster_name=cluster_name,
@@ -281,11 +281,11 @@ _LOG_BYTES: Final = length_tag(LogChunk.LOG_BYTES_FIELD_NUMBER)
 
 
 def chunk_response(chunk: LogChunk, log_bytes: ByteBuffer) -> bytes:
-    """A response with a chunk.
+    """Encode a response with a chunk.
 
     Args:
-        chunk: All of it but its bytes.
-        log_bytes: These.
+        chunk: The chunk without its bytes.
+        log_bytes: Its bytes.
     """
     rest = chunk.SerializeToString() + length_prefix(_LOG_BYTES, len(log_bytes))
     return b"".join((length_prefix(_CHUNK, len(rest) + len(log_bytes)), rest, log_bytes))

@@ -20,7 +20,7 @@ from ariane_servicekit.rpc.error_status import status_of
 
 _COUNT_MAX: Final = 1_000_000
 MESSAGES_MAX: Final = 4096
-"""Messages that are taken back by one call."""
+"""The most messages that one call returns."""
 
 _REASONS: Final = {
     retry_pb.DEAD_LETTER_REASON_UNSPECIFIED: DeadLetterReason.REJECTED,
@@ -92,7 +92,7 @@ class RetryServicer(RetryServiceServicer):
         request: retry_pb.FindRedrivenDeadLettersRequest,
         context: aio.ServicerContext[Any, Any],
     ) -> retry_pb.FindRedrivenDeadLettersResponse:
-        """Tell which dead letters were sent back."""
+        """Return which dead letters were sent back."""
         found = self._redrive.redriven(
             request.consumer_group,
             request.queue_id,
@@ -115,7 +115,7 @@ def _returned(outcome: ReturnOutcome | ServiceError) -> retry_pb.ReturnedMessage
 def _failure(
     request: retry_pb.ReturnMessageRequest | retry_pb.ReturnMessagesRequest,
 ) -> Failure:
-    """What a request says.
+    """The failure that a request reports.
 
     Raises:
         ServiceError: FIELD_INVALID.

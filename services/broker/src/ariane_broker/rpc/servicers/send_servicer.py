@@ -1,4 +1,4 @@
-"""``SendService``: takes messages."""
+"""``SendService``: accepts messages."""
 # ruff: noqa: N802 - methods and their arguments are named by the contract.
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class SendServicer(SendServiceServicer):
             append_streams: For packed batches on streams.
             send_messages: For plain messages.
             recall: Takes delayed messages back.
-            broker_name: As it stands in answers.
-            store_host: As it stands in message ids, once the store is open.
+            broker_name: The broker's name for answers.
+            store_host: The address for message ids, once the store is open.
         """
         self._append_records = append_records
         self._append_streams = append_streams
@@ -75,7 +75,7 @@ class SendServicer(SendServiceServicer):
         request_iterator: object,  # noqa: ARG002 - the same.
         context: aio.ServicerContext[Any, Any],
     ) -> None:
-        """Append packed batches, request after request."""
+        """Append packed batches of a stream of requests."""
         await self._append_streams.serve(context)
 
     async def SendMessages(
@@ -135,7 +135,7 @@ class SendServicer(SendServiceServicer):
     def _recall_handle(
         self, request: send_pb.SendMessagesRequest, position: int, unique_id: str
     ) -> str:
-        """The handle that takes a message back; empty for one that has no delivery time."""
+        """The handle to recall a message; empty without a delivery time."""
         message = request.messages[position]
         if not message.HasField("delivery_time"):
             return ""

@@ -1,4 +1,4 @@
-"""``SinkService``: where batch transactions write, and how far they have come."""
+"""``SinkService``: the home brokers of sinks, and the progress of their batch transactions."""
 # ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ariane_broker.spark_batches.sinks import SinkReport, Sinks
 
 
 class SinkServicer(SinkServiceServicer):
-    """Translates what is said of sinks."""
+    """Translates requests about sinks."""
 
     def __init__(self, sinks: Sinks) -> None:
         self._sinks = sinks
@@ -24,14 +24,14 @@ class SinkServicer(SinkServiceServicer):
     async def GetSinkHome(
         self, request: sink_pb.GetSinkHomeRequest, context: aio.ServicerContext[Any, Any]
     ) -> sink_pb.GetSinkHomeResponse:
-        """Tell where a sink writes."""
+        """Return the home of a sink."""
         home = self._sinks.home_of(request.query_id)
         return sink_pb.GetSinkHomeResponse(home=_home_message(home) if home else None)
 
     async def NoteSinkHome(
         self, request: sink_pb.NoteSinkHomeRequest, context: aio.ServicerContext[Any, Any]
     ) -> sink_pb.NoteSinkHomeResponse:
-        """Note where a sink writes."""
+        """Store the home of a sink."""
         home = await self._sinks.note_home(request.query_id, request.topic, _home(request.home))
         return sink_pb.NoteSinkHomeResponse(home=_home_message(home))
 

@@ -40,7 +40,7 @@ _TYPE_VALUES: Final = {kind: value for value, kind in _TYPES.items()}
 
 
 class TopicServicer(TopicServiceServicer):
-    """Translates questions about topics, and changes."""
+    """Translates queries and changes of topics."""
 
     def __init__(
         self, table: TopicTable, changes: TopicChanges, lookup: QueueLookup, unread: UnreadQueues

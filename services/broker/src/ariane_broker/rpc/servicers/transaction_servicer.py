@@ -25,7 +25,7 @@ from ariane_broker.transactions.half_list import HalfList
 
 
 class TransactionServicer(TransactionServiceServicer):
-    """Translates what is said of transactions."""
+    """Translates requests about transactions."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class TransactionServicer(TransactionServiceServicer):
         request_iterator: object,
         context: aio.ServicerContext[Any, Any],
     ) -> None:
-        """Store half messages and end transactions, request after request."""
+        """Store half messages and end transactions of a stream of requests."""
         await self._streams.serve(context)
 
     async def CheckTransaction(
@@ -54,7 +54,7 @@ class TransactionServicer(TransactionServiceServicer):
         request: transaction_pb.CheckTransactionRequest,
         context: aio.ServicerContext[Any, Any],
     ) -> transaction_pb.CheckTransactionResponse:
-        """Ask a producer how a transaction ended."""
+        """Ask a producer for the outcome of a transaction."""
         wait_seconds = seconds_of(request.wait_duration, "wait_duration")
         checked = await self._checks.check(
             request.transaction_id, request.check_count, wait_seconds
@@ -85,7 +85,7 @@ class TransactionServicer(TransactionServiceServicer):
         request: transaction_pb.ParkTransactionRequest,
         context: aio.ServicerContext[Any, Any],
     ) -> transaction_pb.ParkTransactionResponse:
-        """Put a half message aside."""
+        """Park a half message."""
         duplicate = await self._ends.park(request.transaction_id, request.check_count)
         return transaction_pb.ParkTransactionResponse(duplicate=duplicate)
 
@@ -118,7 +118,7 @@ class TransactionServicer(TransactionServiceServicer):
     async def AbortBatch(
         self, request: transaction_pb.AbortBatchRequest, context: aio.ServicerContext[Any, Any]
     ) -> transaction_pb.AbortBatchResponse:
-        """Drop what is staged."""
+        """Drop staged records."""
         committed = await self._batches.abort(BatchKey(request.query_id, request.batch_id))
         return transaction_pb.AbortBatchResponse(committed=committed)
 
@@ -127,7 +127,7 @@ class TransactionServicer(TransactionServiceServicer):
         request: transaction_pb.GetBatchProgressRequest,
         context: aio.ServicerContext[Any, Any],
     ) -> transaction_pb.GetBatchProgressResponse:
-        """Tell the last committed batch."""
+        """Return the last committed batch."""
         return transaction_pb.GetBatchProgressResponse(
             batch_id=self._batches.progress_of(request.query_id)
         )

@@ -1,1 +1,1 @@
-"""Messages of the contract, to and from what the use cases speak."""
+"""Conversion between messages of the contract and values of the use cases."""

@@ -1,8 +1,8 @@
-"""Appends on the wire: requests and answers, to and from what the use case speaks.
+"""Appends on the wire: conversion of requests and answers from and to values of the use case.
 
-Requests come as bytes. Protocol Buffers would copy a block twice before anybody could look at it,
-into pages that the system has to find first: of a large request the blocks are cut out here, and it
-sees only what is left. They are copied once, by the store into its log.
+Requests arrive as bytes. Protocol Buffers would copy each block twice, into newly allocated pages.
+So the blocks of a large request are cut out here, and only the rest is parsed. Blocks are copied
+once, by the store into its log.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ LEVELS: Final = {
 }
 
 IN_SYNC_MIN: Final = 2
-"""What a producer wants who says "replicated" and no number: a broker beside the primary."""
+"""Brokers in sync for a demand of "replicated" without a number: the primary and one more."""
 
 _DEMANDED: Final[dict[int, AcknowledgedLevel]] = {
     ACKNOWLEDGED_LEVEL_UNSPECIFIED: AcknowledgedLevel.MEMORY,
@@ -69,8 +69,8 @@ CUT_BYTES_MIN: Final = 192 << 10
 than cutting (measured)."""
 
 _FIELDS_MAX: Final = 64
-"""Fields beside the batches of a request, or in one of them: more than there are. Each is a step of
-Python; whoever repeats one a million times is left to Protocol Buffers."""
+"""The most fields beside the batches of a request, or in one of them; no real request has as many.
+Each costs a step of Python; a request with more is parsed by Protocol Buffers."""
 
 _BATCHES: Final = length_tag(StreamAppendsRequest.BATCHES_FIELD_NUMBER)
 _TABLE: Final = length_tag(StreamAppendsRequest.TABLE_FIELD_NUMBER)
@@ -82,12 +82,12 @@ _UINT32: Final = np.dtype("<u4")
 
 
 class AppendRequest(NamedTuple):
-    """What a producer asks for.
+    """A producer's request.
 
     Attributes:
-        batches: The batches; one whose columns make no sense carries its error.
-        request_number: Names it in a stream; 0 for a call.
-        trace_parents: Trace contexts of who sent them.
+        batches: The batches; one with invalid columns has its error.
+        request_number: Its number in a stream; 0 for a call.
+        trace_parents: Trace contexts of its senders.
     """
 
     batches: list[Batch] | TableBatches
@@ -96,10 +96,10 @@ class AppendRequest(NamedTuple):
 
 
 def append_request(raw: bytes) -> AppendRequest:
-    """A request of AppendRecords or StreamAppends: the same fields, and a number in a stream.
+    """Decode a request of AppendRecords or StreamAppends; the latter has a number, too.
 
     Raises:
-        DecodeError: It is none.
+        DecodeError: The bytes are no such request.
     """
     try:
         if len(raw) < CUT_BYTES_MIN:
@@ -119,12 +119,12 @@ def append_request(raw: bytes) -> AppendRequest:
         if not request.HasField("table"):
             batches = list(map(_batch_of, request.batches, blocks))
             return AppendRequest(batches, request.request_number, request.trace_parents)
-    # Far too many fields, or a table behind batches, where nobody puts it.
+    # Far too many fields, or a table behind batches, which no SDK sends.
     return _request_of(StreamAppendsRequest.FromString(raw))
 
 
 def _first_of(raw: bytes) -> WireField | None:
-    """The first batch of a request, or its table if that comes before; few fields may, too."""
+    """The first batch of a request, or its table if that is first; few fields may be before it."""
     fields = islice(fields_of(memoryview(raw)), _FIELDS_MAX)
     return next((field for field in fields if field.tag in {_BATCHES, _TABLE}), None)
 
@@ -132,10 +132,10 @@ def _first_of(raw: bytes) -> WireField | None:
 def _request_of(
     request: StreamAppendsRequest, table_records: ByteBuffer | None = None
 ) -> AppendRequest:
-    """A request that was parsed whole, or but for the records of its table."""
+    """Convert a request that was parsed as a whole, or without the records of its table."""
     count = len(request.batches) + len(request.table.topics)
     if count > BATCHES_MAX:
-        # It is refused for their number. Millions fit into a request: nobody looks at each.
+        # The request is refused for their number; millions fit into one, so none is looked at.
         return AppendRequest([Batch(None, "", 0)] * count, request.request_number, ())
     singles = [_batch_of(batch, batch.records) for batch in request.batches]
     if not request.HasField("table"):
@@ -145,13 +145,13 @@ def _request_of(
     )
     if not singles:
         return AppendRequest(batches, request.request_number, request.trace_parents)
-    # No producer has a reason to send both; one that does is understood.
+    # No SDK sends both, but both are accepted.
     of_table = batches.each() if isinstance(batches, TableBatches) else batches
     return AppendRequest([*singles, *of_table], request.request_number, request.trace_parents)
 
 
 def _cut_table(raw: bytes) -> tuple[StreamAppendsRequest, ByteBuffer | None]:
-    """A request without the records of its table, and those; or all of it."""
+    """Split a request from the records of its table; if that is impossible, parse all of it."""
     rest: list[ByteBuffer] = []
     records: ByteBuffer = b""
     for field in fields_of(memoryview(raw)):
@@ -165,9 +165,9 @@ def _cut_table(raw: bytes) -> tuple[StreamAppendsRequest, ByteBuffer | None]:
 
 
 def _cut_blocks(raw: bytes) -> tuple[bytes, list[ByteBuffer]] | None:
-    """The request without the records of its batches, and those of each.
+    """Split a request from the records of its batches.
 
-    None for one with so many batches, or other fields, that it would take long.
+    None for a request with so many batches or other fields that this would take long.
     """
     view = memoryview(raw)
     rest: list[ByteBuffer] = []
@@ -230,10 +230,10 @@ def _delay_of(batch: AppendBatch) -> Delay | None:
 
 
 def demand_of(required_level: int, in_sync_min: int) -> Demand | None:
-    """What is wanted beyond what the broker promises by itself; None for nothing.
+    """The level wanted beyond the broker's own promise; None for no demand.
 
     Raises:
-        ServiceError: A field makes no sense.
+        ServiceError: A field is invalid.
     """
     if not required_level and not in_sync_min:
         return None
@@ -248,7 +248,7 @@ def demand_of(required_level: int, in_sync_min: int) -> Demand | None:
 
 
 def sequence_of(sequence: WireSequence) -> ProducerSequence:
-    """Where a batch stands in the stream of its producer."""
+    """The number of a batch in its producer's stream."""
     return ProducerSequence(sequence.producer_id, sequence.producer_epoch, sequence.first_sequence)
 
 
@@ -262,7 +262,7 @@ def append_response(outcomes: Sequence[BatchOutcome]) -> bytes:
     """The answer to a call: an ``AppendRecordsResponse``, encoded.
 
     Args:
-        outcomes: What became of each batch.
+        outcomes: The outcome of each batch.
     """
     return _answered(AppendRecordsResponse(), outcomes)
 
@@ -271,8 +271,8 @@ def stream_response(request_number: int, outcomes: Sequence[BatchOutcome]) -> by
     """The answer to a request of a stream: a ``StreamAppendsResponse``, encoded.
 
     Args:
-        request_number: Names the request.
-        outcomes: What became of each batch.
+        request_number: Number of the request.
+        outcomes: The outcome of each batch.
     """
     return _answered(StreamAppendsResponse(request_number=request_number), outcomes)
 
@@ -290,7 +290,7 @@ def _answered(
 
 
 def _tell(outcome: BatchOutcome, result: AppendResult) -> None:
-    """Fill in a new result: field by field, which costs half of what it would made and copied."""
+    """Fill in a new result field by field, which costs half as much as to make and copy one."""
     if outcome.error is not None:
         result.error.CopyFrom(status_of(outcome.error))
     appended = outcome.appended

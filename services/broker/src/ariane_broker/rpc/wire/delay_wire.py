@@ -1,4 +1,4 @@
-"""When plain messages are to be delivered, as they say it."""
+"""Delivery times of plain messages."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _NANOS_OF_MS: Final = 1_000_000
 
 
 def delay_of(messages: Sequence[Message]) -> Delay | None:
-    """When the messages of a call are to be delivered; None for at once.
+    """The delay of the messages of a call; None for none.
 
     Raises:
-        ServiceError: MESSAGE_ILLEGAL when they do not all say it in one way, or FIELD_INVALID.
+        ServiceError: MESSAGE_ILLEGAL if not all have the same kind of delay, or FIELD_INVALID.
     """
     ways = [(message.HasField("delivery_time"), message.delay_level) for message in messages]
     timed, level = ways[0]
@@ -38,12 +38,12 @@ def delay_of(messages: Sequence[Message]) -> Delay | None:
 
 
 def delivery_time_ms(message: Message, position: int) -> int:
-    """When a message is to be delivered, rounded up: it is not delivered early.
+    """The delivery time of a message, rounded up, so that it is not delivered early.
 
     Raises:
         ServiceError: FIELD_INVALID.
     """
     field = f"messages[{position}].delivery_time"
     time_ms = milliseconds_of(message.delivery_time, field)
-    # A time that has passed is as good as any other that has.
+    # All times in the past are equivalent.
     return max(1, time_ms + bool(message.delivery_time.nanos % _NANOS_OF_MS))

@@ -1,6 +1,6 @@
 """Pulls of plain messages on the wire: each message becomes fields one by one.
 
-The plain twin of ``pull_wire``, for clients that read no records.
+The counterpart of ``pull_wire``, for clients that cannot read records.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from ariane_record.decoding.columns import decode_columns
 from ariane_servicekit.rpc.error_status import status_of
 
 PLAIN_CHUNK_BYTES: Final = 1 << 20
-"""About how many bytes of records one chunk of a range covers: gRPC takes 4 MiB by default."""
+"""Bytes of records in one chunk of a range, roughly: gRPC accepts 4 MiB by default."""
 
 
 def plain_order(request: PullMessagesRequest, *, hold_seconds_max: float | None) -> PullOrder:
-    """What a client of plain messages asks for.
+    """The order of a client of plain messages.
 
     Args:
-        request: As it came.
-        hold_seconds_max: What the call's deadline leaves for a hold.
+        request: Its request.
+        hold_seconds_max: The hold time that the call's deadline allows.
 
     Raises:
         ServiceError: FIELD_INVALID.
@@ -47,7 +47,7 @@ def plain_order(request: PullMessagesRequest, *, hold_seconds_max: float | None)
 
 
 def queue_messages(pulled: PulledQueue, broker_name: str) -> QueueMessages:
-    """What one queue gave."""
+    """The messages of one queue."""
     return QueueMessages(
         topic=pulled.queue.topic,
         queue_id=pulled.queue.queue_id,

@@ -3,8 +3,8 @@
 The records are copied once, out of the commit log.
 
 Protocol Buffers would copy them twice more, into its message and out of it. A message is its
-fields in any order, so what is small is encoded by the generated class, and the records, which are
-the last field, are put behind it by hand::
+fields in any order. So the generated class encodes the small fields, and the records, which are
+the last field, are appended by hand::
 
     StreamPullsResponse     0A length { PullRecordsResponse }   10 01 where more follow
     PullRecordsResponse     0A length { QueueRecords }   ...once for each queue
@@ -57,11 +57,11 @@ _RANGE_RECORDS: Final = length_tag(PullRangeResponse.RECORDS_FIELD_NUMBER)
 
 
 def pull_order(request: PullRecordsRequest, *, hold_seconds_max: float | None) -> PullOrder:
-    """What a consumer asks for.
+    """The order of a consumer.
 
     Args:
-        request: As it came.
-        hold_seconds_max: What the call's deadline leaves for a hold.
+        request: Its request.
+        hold_seconds_max: The hold time that the call's deadline allows.
 
     Raises:
         ServiceError: FIELD_INVALID.
@@ -82,7 +82,7 @@ def order_of(
     exact: bool = False,
     bodies_suffice: bool = False,
 ) -> PullOrder:
-    """What pulls of both kinds ask for; what they say each in its own way is given beside."""
+    """The order of a pull of either kind; fields that differ between the kinds are arguments."""
     return PullOrder(
         consumer_group=request.consumer_group,
         client_id=request.client_id,
@@ -99,7 +99,7 @@ def order_of(
 
 
 def pull_position(position: PullPosition) -> Position:
-    """Where one queue is to be read."""
+    """The position of a pull in one queue."""
     return Position(
         QueueKey(position.topic, position.queue_id),
         position.queue_offset,
@@ -119,7 +119,7 @@ def stream_answer(pulled: Iterable[PulledQueue], *, more_follow: bool = False) -
     """A ``StreamPullsResponse``, encoded.
 
     Args:
-        pulled: What was found; its chunks are read now.
+        pulled: The messages found; their chunks are read now.
         more_follow: Whether the same pull goes on.
     """
     pieces = _queues(pulled)
@@ -150,7 +150,7 @@ def _parts(queue: PulledQueue) -> list[_Piece]:
 
 
 def _bodies_head(queue: PulledQueue, bodies: GatheredBodies) -> QueueRecords:
-    """What is said of a queue of which the bodies are handed out."""
+    """The fields of a queue whose bodies are handed out, without the bodies."""
     head = _queue_head(replace(queue, sizes=queue.sizes[:0]))
     for run in bodies.runs:
         head.body_runs.append(BodyRun(**run._asdict()))
@@ -158,7 +158,7 @@ def _bodies_head(queue: PulledQueue, bodies: GatheredBodies) -> QueueRecords:
 
 
 def _queue_head(queue: PulledQueue) -> QueueRecords:
-    """What is said of a queue, all but its records."""
+    """The fields of a queue, without its records."""
     return QueueRecords(
         topic=queue.queue.topic,
         queue_id=queue.queue.queue_id,
@@ -176,7 +176,7 @@ def range_answer(chunk: RangeChunk) -> bytes:
     """A ``PullRangeResponse``, encoded.
 
     Args:
-        chunk: What was read; its records are copied now.
+        chunk: The chunk; its records are copied now.
     """
     ends = chunk.property_ends
     head = PullRangeResponse(

@@ -1,4 +1,4 @@
-"""Questions of operators on the wire, and answers of clients, which are bounded here."""
+"""Questions of operators on the wire, and answers of clients, whose size is limited here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ariane_record import PropertyName, decode_record
 from ariane_record.control_characters import shown
 
 STATE_BYTES_MAX: Final = 3 << 20
-"""Less than what gRPC lets an answer have where nobody says more."""
+"""Less than gRPC's default limit of an answer."""
 
 CAUSE_LENGTH_MAX: Final = 1024
 
@@ -21,7 +21,7 @@ CAUSE_LENGTH_MAX: Final = 1024
 def consumption_of(
     asked: ConsumptionAsked, *, broker_name: str, reads_records: bool
 ) -> question_pb.ConsumeQuestion:
-    """A message that a client is asked to consume, in the form that it reads."""
+    """The question to consume a message, in the form that the client reads."""
     question = question_pb.ConsumeQuestion(
         question_id=asked.question_id, consumer_group=asked.consumer_group
     )
@@ -29,14 +29,14 @@ def consumption_of(
         question.record = asked.record
         return question
     fields = decode_record(asked.record)
-    # Of a dead letter, and of one that is tried again, the topic that it was sent to.
+    # A dead letter or a message tried again gets the topic that it was sent to.
     topic = fields.properties.get(PropertyName.RETRY_TOPIC, fields.topic)
     question.message.CopyFrom(message_of(replace(fields, topic=topic), broker_name))
     return question
 
 
 def bounded_state(state: client_pb.ClientState) -> client_pb.ClientState:
-    """What a client said of itself, without its lists where they are too much."""
+    """A client's state, without its lists if they are too large."""
     if state.ByteSize() <= STATE_BYTES_MAX:
         return state
     few = client_pb.ClientState(
@@ -49,7 +49,7 @@ def bounded_state(state: client_pb.ClientState) -> client_pb.ClientState:
 
 
 def bounded_answer(answer: question_pb.ConsumeAnswer) -> question_pb.ConsumeAnswer:
-    """What a client said became of a message, its cause in one line of bounded length."""
+    """A client's outcome of a message, with the cause in one line of limited length."""
     bounded = question_pb.ConsumeAnswer()
     bounded.CopyFrom(answer)
     bounded.cause = shown(answer.cause[:CAUSE_LENGTH_MAX])[:CAUSE_LENGTH_MAX]

@@ -1,7 +1,7 @@
 """Receiving on the wire: orders, and answers as messages or as bytes.
 
-Packed answers are put together as those of pulls are (``pull_wire``): the records, which are the
-last field, go behind what the generated class has encoded.
+Packed answers are made like those of pulls (``pull_wire``): the records, which are the last field,
+are appended to the other fields, which the generated class encodes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from ariane_servicekit.errors import ServiceError, field_invalid
 from ariane_servicekit.rpc.error_status import status_of
 
 ANSWER_BYTES: Final = 1 << 20
-"""A plain answer of so many bytes of records is sent before the next one is made."""
+"""Bytes of records in a plain answer, after which it is sent and the next one is begun."""
 HANDLES_MAX: Final = 4096
 SETTLEMENTS_MAX: Final = 8192
 CAUSE_LENGTH_MAX: Final = 1024
@@ -67,11 +67,11 @@ _STARTS: Final = {
 def receive_order(
     order: receive_pb.ReceiveOrder, *, hold_seconds_max: float | None
 ) -> ReceiveOrder:
-    """What a client asks for.
+    """The order of a client.
 
     Args:
-        order: As it came.
-        hold_seconds_max: What the call's deadline leaves for a hold.
+        order: Its message.
+        hold_seconds_max: The hold time that the call's deadline allows.
 
     Raises:
         ServiceError: FIELD_INVALID.
@@ -143,11 +143,11 @@ def packed_answer(handed: Iterable[HandedOut], group: str, secret: bytes) -> byt
 def settlements_of_handles(
     handles: Sequence[str], group: str, secret: bytes, outcome: Outcome
 ) -> list[Settlement | ServiceError]:
-    """What a client wants of messages, one for each handle.
+    """The settlements of a client's handles, one for each.
 
     Raises:
-        ServiceError: FIELD_INVALID for a wrong number of them; a handle that is none of ours is
-            an entry.
+        ServiceError: FIELD_INVALID for a wrong number of them; the error of an invalid handle is
+            its entry.
     """
     if not 1 <= len(handles) <= HANDLES_MAX:
         raise field_invalid("receipt_handles", f"must be 1 to {HANDLES_MAX}", len(handles))
@@ -168,10 +168,10 @@ def _of_handle(
 def settlements_of(
     settlements: Sequence[receive_pb.RecordSettlement], group: str, secret: bytes
 ) -> list[Settlement | ServiceError]:
-    """What a client wants of records.
+    """The settlements of records.
 
     Raises:
-        ServiceError: FIELD_INVALID; a receipt that is none of ours is an entry.
+        ServiceError: FIELD_INVALID; the error of an invalid receipt is its entry.
     """
     if not 1 <= len(settlements) <= SETTLEMENTS_MAX:
         raise field_invalid("settlements", f"must be 1 to {SETTLEMENTS_MAX}", len(settlements))
@@ -212,7 +212,7 @@ def _outcome_of(settlement: receive_pb.RecordSettlement, path: str) -> Outcome:
 
 
 def nack_of(nack: receive_pb.Nack, path: str) -> Failed:
-    """How messages failed.
+    """The failure of a nack.
 
     Raises:
         ServiceError: FIELD_INVALID.
@@ -225,7 +225,7 @@ def nack_of(nack: receive_pb.Nack, path: str) -> Failed:
 
 
 def span_ms_of(seconds: float, field: str) -> int:
-    """How long a message is to be invisible.
+    """The invisible time in milliseconds.
 
     Raises:
         ServiceError: FIELD_INVALID.
@@ -238,10 +238,10 @@ def span_ms_of(seconds: float, field: str) -> int:
 def kept_settlements(
     request: receive_pb.KeepInvisibleRequest, secret: bytes
 ) -> list[Settlement | ServiceError]:
-    """What a client has in its hands.
+    """The settlements for messages that a client still holds.
 
     Raises:
-        ServiceError: FIELD_INVALID; what is none of ours is an entry.
+        ServiceError: FIELD_INVALID; the error of an invalid handle or receipt is its entry.
     """
     if not request.client_id:
         raise field_invalid("client_id", "must be set")
@@ -265,7 +265,7 @@ def _of_receipt(
 
 
 def kept_messages(outcome: Settled | ServiceError, named: str) -> receive_pb.KeptMessages:
-    """What became of an entry."""
+    """The result of an entry."""
     if isinstance(outcome, ServiceError):
         return receive_pb.KeptMessages(error=status_of(outcome))
     if outcome.expired:
@@ -274,7 +274,7 @@ def kept_messages(outcome: Settled | ServiceError, named: str) -> receive_pb.Kep
 
 
 def settled_message(outcome: Settled | ServiceError, handle: str) -> receive_pb.SettledMessage:
-    """What became of a handle."""
+    """The result of a handle."""
     if isinstance(outcome, ServiceError):
         return receive_pb.SettledMessage(error=status_of(outcome))
     if outcome.expired:
@@ -283,7 +283,7 @@ def settled_message(outcome: Settled | ServiceError, handle: str) -> receive_pb.
 
 
 def settled_records(outcome: Settled | ServiceError, receipt: bytes) -> receive_pb.SettledRecords:
-    """What became of an entry."""
+    """The result of an entry."""
     if isinstance(outcome, ServiceError):
         return receive_pb.SettledRecords(error=status_of(outcome))
     return receive_pb.SettledRecords(
@@ -294,7 +294,7 @@ def settled_records(outcome: Settled | ServiceError, receipt: bytes) -> receive_
 
 
 def receiving_queue(standing: QueueStanding) -> receive_pb.ReceivingQueue:
-    """Where a group stands in a queue."""
+    """The counts of a group in a queue."""
     return receive_pb.ReceivingQueue(
         topic=standing.queue.topic,
         queue_id=standing.queue.queue_id,

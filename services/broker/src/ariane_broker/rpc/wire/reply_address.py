@@ -1,10 +1,10 @@
 """Reply addresses: from the contract's message to the properties of a record, and back.
 
-A request is an ordinary message with these properties more, RocketMQ's::
+A request is an ordinary message with these additional properties, which are RocketMQ's::
 
-    CORRELATION_ID     which request a reply belongs to
-    REPLY_TO_CLIENT    who waits for it
-    TTL                for how long, milliseconds
+    CORRELATION_ID     the request that a reply belongs to
+    REPLY_TO_CLIENT    the client that waits for it
+    TTL                how long it waits, in milliseconds
     CLUSTER            the cluster whose reply topic the requester reads; not in a reply
 
 A reply goes to the topic ``<cluster>_REPLY_TOPIC`` with the same properties and ``MSG_TYPE=reply``.
@@ -40,16 +40,16 @@ _TTL_MS_MAX: Final = (1 << 63) - 1
 def reply_properties(
     message: Message, topic: str, position: int, *, cluster_name: str
 ) -> dict[str, str]:
-    """What the record says of a request or a reply; nothing for other messages.
+    """The record's properties for a request or a reply; empty for other messages.
 
     Args:
         message: As the producer sent it.
         topic: The topic that it goes to.
-        position: Of the message in the call, for errors.
+        position: Position of the message in the call, for errors.
         cluster_name: The cluster of this broker.
 
     Raises:
-        ServiceError: MESSAGE_ILLEGAL for an address that is no address.
+        ServiceError: MESSAGE_ILLEGAL for an invalid address.
     """
     is_reply = topic.endswith(REPLY_SUFFIX)
     if not message.HasField("reply_address"):
@@ -110,7 +110,7 @@ def reply_address_of(topic: str, properties: Mapping[str, str]) -> ReplyAddress 
 
 
 def _duration(ttl_ms: str) -> Duration | None:
-    """A time to live; None where the record, which a Java client may have written, says none."""
+    """The time to live; None if the record, perhaps of a Java client, has none."""
     duration = Duration()
     try:
         duration.FromMilliseconds(int(ttl_ms))

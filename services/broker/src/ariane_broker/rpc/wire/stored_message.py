@@ -1,7 +1,7 @@
-"""What a generated client sees of a message, to and from the record.
+"""Conversion between plain messages of the contract and records.
 
-The packed way carries records as they lie; here every message becomes fields one by one. It is the
-plain twin for clients that pack no blocks, for queries, and for people.
+Packed answers have records unchanged; here every message becomes fields one by one: for clients
+that pack no blocks, for queries, and for people.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ from ariane_record.single.message_id import encode_offset_message_id
 SYSTEM_PROPERTIES: Final = frozenset(
     value for name, value in vars(PropertyName).items() if not name.startswith("_")
 )
-"""Properties that the system reads: no user sets them by name, nor sees them among his own."""
+"""Properties that the system uses: users can neither set them by name nor see them."""
 
 _FIELD_PROPERTIES: Final = SYSTEM_PROPERTIES | REPLY_PROPERTIES
-"""Properties that plain messages say by fields."""
+"""Properties for which plain messages have fields."""
 
 _RESERVED_PROPERTIES: Final = _FIELD_PROPERTIES | TRANSACTION_PROPERTIES
 
@@ -64,7 +64,7 @@ _COMPRESSION_BITS: Final = {
     COMPRESSION_ZLIB: SystemFlag.COMPRESSED | SystemFlag.COMPRESSION_ZLIB,
 }
 _COMPRESSIONS: Final = {
-    0: COMPRESSION_ZLIB,  # RocketMQ before 5 names no type.
+    0: COMPRESSION_ZLIB,  # RocketMQ before 5 sets no type.
     int(SystemFlag.COMPRESSION_LZ4): COMPRESSION_LZ4,
     int(SystemFlag.COMPRESSION_ZSTD): COMPRESSION_ZSTD,
     int(SystemFlag.COMPRESSION_ZLIB): COMPRESSION_ZLIB,
@@ -73,10 +73,10 @@ _COMPRESSIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class EncodingDefaults:
-    """What the broker fills in where the producer says nothing.
+    """Values that the broker fills in for missing fields.
 
     Attributes:
-        unique_id: For a message without one.
+        unique_id: For a message without a unique id.
         born_timestamp_ms: For a message without a create time.
         body_bytes_max: Largest body.
         cluster_name: The cluster whose reply topic a requester reads.
@@ -89,7 +89,7 @@ class EncodingDefaults:
 
 
 def type_of(message: Message, position: int) -> TopicMessageType:
-    """The kind of a message that a producer sends.
+    """The type of a message that a producer sends.
 
     Raises:
         ServiceError: MESSAGE_ILLEGAL for a FIFO message without a group, a delayed one with a
@@ -119,13 +119,13 @@ def type_of(message: Message, position: int) -> TopicMessageType:
 def plain_message(
     message: Message, topic: str, position: int, defaults: EncodingDefaults
 ) -> PlainMessage:
-    """A message as it is to be encoded.
+    """Convert a producer's message for encoding.
 
     Args:
         message: As the producer sent it.
         topic: The topic that it goes to.
-        position: Of the message in the call, for errors.
-        defaults: For what the producer left out.
+        position: Position of the message in the call, for errors.
+        defaults: Values for missing fields.
 
     Raises:
         ServiceError: MESSAGE_ILLEGAL, MESSAGE_TOO_LARGE or FIELD_INVALID.
@@ -164,7 +164,7 @@ def plain_message(
 
 
 def message_of(fields: RecordFields, broker_name: str) -> Message:
-    """A stored message as a generated client reads it."""
+    """Convert a stored message to a message of the contract."""
     properties = fields.properties
     return Message(
         topic=fields.topic,
@@ -188,7 +188,7 @@ def message_of(fields: RecordFields, broker_name: str) -> Message:
 
 
 def position_of(fields: RecordFields | StoredPlace, broker_name: str) -> StoredPosition:
-    """Where and when a message was stored, as a generated client reads it."""
+    """Where and when a message was stored, as a message of the contract."""
     host, port = fields.born_host
     return StoredPosition(
         broker_name=broker_name,
@@ -215,10 +215,10 @@ def _stored_compression(system_flag: int) -> Compression.ValueType:
 
 
 def origin_of(fields: RecordFields) -> MessageOrigin | None:
-    """The origin of a stored message; None for one that no return made.
+    """The origin of a stored message; None if it was never returned.
 
-    Only retry topics and those of dead letters are believed: what a record of another topic says of
-    an origin was written by its producer.
+    Only origins in retry topics and topics of dead letters are used: in other topics the producer
+    may have written them.
     """
     if not fields.topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
         return None
@@ -240,5 +240,5 @@ def origin_of(fields: RecordFields) -> MessageOrigin | None:
 
 
 def _number(text: str) -> int | None:
-    """A decimal number of a property; None where there is none (Java's brokers do not say all)."""
+    """The decimal number of a property; None without one (Java's brokers do not set all)."""
     return int(text) if text.isascii() and text.isdecimal() else None

@@ -1,4 +1,4 @@
-"""Subscriptions and memberships of the contract, to and from typed values."""
+"""Conversion of subscriptions and memberships from and to messages of the contract."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _MODEL_VALUES: Final = {
 
 
 def filter_of(expression: subscription_pb.FilterExpression) -> FilterExpression:
-    """A filter of the contract; one without a kind means all messages.
+    """Convert a filter of the contract; without a kind it means all messages.
 
     Raises:
-        ServiceError: FIELD_INVALID for a kind that is not known.
+        ServiceError: FIELD_INVALID for an unknown kind.
     """
     if expression.kind == subscription_pb.FILTER_KIND_UNSPECIFIED:
         return ALL_MESSAGES
@@ -53,13 +53,13 @@ def filters_of(
     """Filters by topic.
 
     Raises:
-        ServiceError: FIELD_INVALID for a kind that is not known.
+        ServiceError: FIELD_INVALID for an unknown kind.
     """
     return {subscription.topic: filter_of(subscription.filter) for subscription in subscriptions}
 
 
 def hello_of(hello: client_pb.ClientHello) -> Hello:
-    """What a client says of itself.
+    """Convert the hello of a client.
 
     Raises:
         ServiceError: FIELD_INVALID.
@@ -75,7 +75,7 @@ def hello_of(hello: client_pb.ClientHello) -> Hello:
 
 
 def memberships_of(memberships: Iterable[client_pb.Membership]) -> tuple[Membership, ...]:
-    """A client's part in its groups.
+    """Convert the memberships of a client.
 
     Raises:
         ServiceError: FIELD_INVALID.
@@ -105,7 +105,7 @@ def _membership_of(membership: client_pb.Membership) -> Membership:
 
 
 def membership_message(membership: Membership) -> client_pb.Membership:
-    """A client's part in a group, as others see it."""
+    """A client's membership, as a message for other members."""
     return client_pb.Membership(
         consumer_group=membership.consumer_group,
         model=_MODEL_VALUES[membership.model],

@@ -1,7 +1,7 @@
-"""Tables on the wire: very many small batches that a request says by column.
+"""Tables on the wire: very many small batches that a request has as columns.
 
-They are the rows of a ``BlockTable`` as they come. One by one they are only looked at if something
-is unusual about one of them: then each is cut out, and judged as if it had come by itself.
+They become the rows of a ``BlockTable``. Only if one of them is unusual, they are cut out one by
+one, and each is handled as a batch of its own.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def table_batches(table: AppendTable, records: ByteBuffer) -> list[Batch] | Tabl
         records: Their records.
 
     Returns:
-        All of them; one by one, and refused, if the columns do not go together.
+        All of them; single refused batches if the columns do not fit together.
     """
     try:
         blocks = _blocks_of(table, records)
@@ -53,11 +53,11 @@ def table_batches(table: AppendTable, records: ByteBuffer) -> list[Batch] | Tabl
 
 
 def table_result(appended: AppendedTable, acknowledged_level: Any) -> AppendTableResult:
-    """What is said of batches that were stored as promised.
+    """The result of batches that were stored as promised.
 
     Args:
-        appended: Where.
-        acknowledged_level: How safe they are, as the contract names it.
+        appended: Their offsets.
+        acknowledged_level: The acknowledged level, as the contract's value.
     """
     return AppendTableResult(
         first_queue_offsets=appended.first_queue_offsets.astype(_INT64, copy=False).tobytes(),
@@ -70,10 +70,10 @@ def table_result(appended: AppendedTable, acknowledged_level: Any) -> AppendTabl
 
 
 def _blocks_of(table: AppendTable, records: ByteBuffer) -> BlockTable:
-    """The same as the store takes it.
+    """Convert a table for the store.
 
     Raises:
-        ValueError: The columns do not go together.
+        ValueError: The columns do not fit together.
     """
     topics = list(table.topics)
     count = len(topics)
@@ -105,7 +105,7 @@ def _blocks_of(table: AppendTable, records: ByteBuffer) -> BlockTable:
 
 
 def _sequences_of(table: AppendTable, count: int) -> Sequence[ProducerSequence | None]:
-    """Where the batches stand in the streams of their producer."""
+    """The numbers of the batches in their producer's streams."""
     in_use = count if table.producer_id else 0
     epochs = _column(table.producer_epochs, _INT32, "producer epochs", in_use)
     firsts = _column(table.first_sequences, _INT64, "first sequences", in_use)
@@ -123,7 +123,7 @@ def _column(column: bytes, dtype: np.dtype[Any], name: str, count: int) -> NDArr
 
 
 def _batches_of(table: BlockTable) -> list[Batch]:
-    """Each batch by itself."""
+    """Cut out each batch."""
     records = table.records
     rows = zip(table.topics, table.queue_ids, table.sequences, strict=True)
     rule = ""
