@@ -1,1 +1,1 @@
-"""Asking the processes of a cluster."""
+"""Calls from the command line and admin to the processes of a cluster."""

@@ -1,9 +1,9 @@
-"""Brokers that a list leaves out because no name server told it of them; said where that is known.
+"""Warnings of brokers that a list lacks because the name server that was asked does not know them.
 
-A broker whose heartbeats stop leaves the routes, and who asks then sees a smaller cluster that
-looks whole. Two traces may be left: another name server still hears it, or an order of queues
-(``ariane topic order``) names it, as orders do with all brokers of a topic, also those away.
-Without either nobody knows of it: a list cannot say that it is short.
+A broker whose heartbeats stop leaves the routes; lists then show a smaller cluster that looks
+whole. Two traces may be left: another name server still receives its heartbeats, or an order of
+queues (``ariane topic order``) names it, since orders name all brokers of a topic. Without either
+trace no warning is possible.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from ariane_sdk import LiveBroker
 from ariane_sdk.errors import CallError
 
 ASK_SECONDS_MAX: Final = 1.0
-"""How long a name server may take: no list waits long for a warning."""
+"""How long a name server may take, so that no list waits long for a warning."""
 
 ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
-"""Where name servers keep orders of queues, by topic."""
+"""Namespace in which name servers keep orders of queues, by topic."""
 
 
 class _Traces(NamedTuple):
-    """What a name server knows of brokers.
+    """A name server's knowledge of brokers.
 
     Attributes:
-        address: Its own.
-        heard: Names of the primaries that it hears.
-        orders: Orders of queues, by topic.
+        address: Its address.
+        heard: Names of primaries whose heartbeats it receives.
+    orders: Orders of queues, by topic.
     """
 
     address: str
@@ -47,10 +47,10 @@ class _Traces(NamedTuple):
 
 
 async def warn_of_absent(doors: ClusterDoors, listed: Iterable[LiveBroker]) -> None:
-    """Warn of each broker that is missing in a list and known to some name server.
+    """Warn of each broker that is missing in a list and known to a name server.
 
     Args:
-        doors: To the name servers, each of which is asked.
+        doors: Connections to the name servers, each of which is asked.
         listed: The brokers of the list.
     """
     known = {broker.broker_name for broker in listed}
@@ -70,7 +70,7 @@ async def warn_of_absent(doors: ClusterDoors, listed: Iterable[LiveBroker]) -> N
 
 
 def topics_of_absent(orders: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
-    """Brokers of orders of queues that are not known, with the topics in words.
+    """Unknown brokers that orders of queues name, with the topics in words.
 
     Args:
         orders: "broker:queues" joined by ";", by topic.
@@ -80,7 +80,7 @@ def topics_of_absent(orders: Mapping[str, str], known: Collection[str]) -> dict[
     for topic in sorted(orders):
         for entry in orders[topic].split(";"):
             name, _, count = entry.strip().rpartition(":")
-            # What an operator mistyped counts as not there, as in the client.
+            # A malformed entry is ignored, as in the client.
             if name and name not in known and count.isascii() and count.isdigit() and int(count):
                 topics[name].append(topic)
     return {name: _in_words(topics[name]) for name in sorted(topics)}
@@ -90,12 +90,12 @@ async def queue_orders(doors: ClusterDoors, address: str, timeout_s: float) -> d
     """The orders of queues that a name server keeps, by topic.
 
     Args:
-        doors: To the name server.
+        doors: Connections to the name server.
         address: Its "host:port".
         timeout_s: How long one call may take.
 
     Raises:
-        CallError: It did not tell.
+        CallError: The name server refused or did not answer.
     """
     orders: dict[str, str] = {}
     token = ""
@@ -112,7 +112,7 @@ async def queue_orders(doors: ClusterDoors, address: str, timeout_s: float) -> d
 
 
 async def _traces(doors: ClusterDoors, address: str) -> _Traces:
-    """What a name server knows; nothing of what it does not answer, which hides no list."""
+    """Ask a name server; its failures are ignored, so that the list is shown nevertheless."""
     heard, orders = await asyncio.gather(
         _heard(doors, address),
         queue_orders(doors, address, ASK_SECONDS_MAX),

@@ -1,4 +1,4 @@
-"""The way to admin's service, for commands that ask it."""
+"""The connection to the admin service, for commands that call it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from grpc.aio import Channel
 
 USER_KEY: Final = "x-ariane-user"
-"""Metadata key: who asks, by own account. The audit trail keeps it as claimed."""
+"""Metadata key: the caller's own claim of its name, which the audit trail records."""
 
 ADMIN_SECONDS_MAX: Final = 30.0
-"""How long one call may take: admin asks many others."""
+"""How long one call may take: admin calls many processes."""
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -42,13 +42,13 @@ def admin_option(command: _Command) -> _Command:
 
 @asynccontextmanager
 async def admin_channel(address: str) -> AsyncIterator[Channel]:
-    """A channel to admin, for the length of a block; answers of every size are taken."""
+    """A channel to admin, for the length of a block; it accepts answers of every size."""
     async with ClusterClient(address) as client:
         yield client.channel(address)
 
 
 def own_name() -> tuple[tuple[str, str]]:
-    """Metadata of a change: who sits here."""
+    """Metadata of a change: the local user and host."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):

@@ -1,6 +1,6 @@
-"""Who answers: what some brokers tell is a part when others keep silent, and says so.
+"""Questions to several brokers: brokers that do not answer are left out, and reported.
 
-For questions only. A change that a broker did not take is a failure.
+For questions only. A change that a broker did not make is a failure.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from ariane_sdk import LiveBroker
 from ariane_sdk.errors import CallError, DeadlinePassed, ServiceUnavailable
 
 SILENT: Final = (ServiceUnavailable, DeadlinePassed)
-"""How a broker fails that is frozen, dead, or cut off. Another error is an answer."""
+"""Errors of a broker that is frozen, dead, or cut off. Other errors are answers."""
 
 _Answer = TypeVar("_Answer")
 
 
 class Answers:
-    """Brokers that are asked side by side; one that did not answer is not asked again.
+    """Brokers that are asked in parallel; a broker that did not answer is not asked again.
 
     Attributes:
-        brokers: Whom to ask.
-        silent: Those that did not answer, by name, each with the error.
+        brokers: The brokers to ask.
+        silent: The errors of brokers that did not answer, by broker name.
     """
 
     def __init__(self, brokers: Sequence[LiveBroker], *, seconds_max: float | None = None) -> None:
-        """Ask nobody yet.
+        """Ask no broker yet.
 
         Args:
-            brokers: Whom to ask.
-            seconds_max: How long each may take for one question, of however many calls it is made;
-                who takes longer counts as silent. Nothing: as long as it goes on.
+            brokers: The brokers to ask.
+            seconds_max: How long each may take for one question, which may be several calls; a
+                slower broker counts as silent. None: no limit.
         """
         self.brokers = brokers
         self.silent: dict[str, CallError] = {}
@@ -46,14 +46,14 @@ class Answers:
     async def ask(
         self, ask: Callable[[LiveBroker], Awaitable[_Answer]], *, nobody_ok: bool = False
     ) -> list[_Answer]:
-        """The answers, in the order of the brokers. One that keeps silent is left out.
+        """Ask, and return the answers in the order of the brokers, without silent ones.
 
         Args:
             ask: The question; must change nothing.
-            nobody_ok: Whether the caller has something to show when nobody answers.
+            nobody_ok: Whether the caller can go on if no broker answers.
 
         Raises:
-            CallError: A broker answered with an error, or nobody answered.
+            CallError: A broker answered with an error, or no broker answered.
         """
         asked = [one for one in self.brokers if one.broker_name not in self.silent]
         answers = await asyncio.gather(
@@ -90,14 +90,14 @@ class Answers:
             ) from None
 
     def leave_out(self, broker_name: str, error: CallError) -> None:
-        """Do without a broker that answered first and fell silent while it was read.
+        """Mark a broker as silent that answered first and failed while it was read.
 
         Args:
             broker_name: The broker.
-            error: How it failed.
+            error: The error.
 
         Raises:
-            CallError: No other is left.
+            CallError: No other broker is left.
         """
         error.outcome_unknown = False
         self.silent[broker_name] = error

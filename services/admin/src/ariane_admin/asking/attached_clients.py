@@ -16,8 +16,8 @@ async def attached_clients(
     """The clients by client id, each with the names of the brokers that it is attached to.
 
     Args:
-        doors: The ways to the brokers.
-        answers: Whom to ask; remembers who kept silent.
+        doors: Connections to the brokers.
+        answers: The brokers to ask; records silent ones.
         consumer_group: Only members of this group; empty for all.
         producer_group: Only producers of this group; empty for all.
 

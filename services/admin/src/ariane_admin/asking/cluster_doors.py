@@ -1,7 +1,7 @@
-"""Doors to every process of a cluster: what the SDK's clients do not ask is asked by the contract.
+"""Stubs to every process of a cluster, for calls that the SDK's clients do not offer.
 
-Everything goes by public ways: the SDK's client finds the brokers and has the channels to them, and
-generated stubs speak.
+Only public interfaces are used: the SDK's client finds the brokers and has the channels to them,
+and the calls go through generated stubs.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ class ClusterDoors:
     async def primaries(
         self, names: Sequence[str] = (), *, cluster_name: str = ""
     ) -> list[LiveBroker]:
-        """The primaries that live: all, those of a cluster, or those of some names.
+        """The live primaries: all, those of a cluster, or those with some names.
 
         Raises:
-            CallError: BROKER_NOT_REGISTERED where a name is no broker's or cluster's, NO_BROKER
-                where there is none at all.
+            CallError: BROKER_NOT_REGISTERED for an unknown broker or cluster, NO_BROKER if there
+                is no broker at all.
         """
         found = [
             broker
@@ -106,7 +106,7 @@ class ClusterDoors:
         """The primaries that carry a topic.
 
         Raises:
-            RouteNotFound: None does.
+            RouteNotFound: No primary carries it.
         """
         route = await self.client.route(topic)
         names = {broker.broker_name for broker in route.brokers}
@@ -166,10 +166,10 @@ async def answer_of(call: Awaitable[_Answer], peer: str) -> _Answer:
 
     Args:
         call: The call.
-        peer: Whom it is to, for the text of an error.
+        peer: The called process, for the text of an error.
 
     Raises:
-        CallError: As the service says, or gRPC itself.
+        CallError: The error of the service, or of gRPC.
     """
     try:
         return await call
@@ -182,10 +182,10 @@ async def answer_to_question(call: Awaitable[_Answer], peer: str) -> _Answer:
 
     Args:
         call: The call.
-        peer: Whom it is to, for the text of an error.
+        peer: The called process, for the text of an error.
 
     Raises:
-        CallError: As with `answer_of`; nothing can have happened without an answer.
+        CallError: As with `answer_of`; without an answer nothing has changed.
     """
     try:
         return await answer_of(call, peer)
@@ -195,5 +195,5 @@ async def answer_to_question(call: Awaitable[_Answer], peer: str) -> _Answer:
 
 
 def broker_peer(broker: LiveBroker) -> str:
-    """How a broker is called in the text of an error."""
+    """The name of a broker in the text of an error."""
     return f"broker {broker.broker_name} at {broker.address}"

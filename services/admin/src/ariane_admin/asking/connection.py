@@ -1,4 +1,4 @@
-"""Where the cluster is: one option for every command that asks it something."""
+"""The addresses of a cluster: options of the commands that call it."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from click.core import ParameterSource
 from ariane_admin.asking.contexts import ContextInUse
 
 DEFAULT_NAME_SERVERS = "127.0.0.1:9876"
-"""Where ``ariane dev`` listens."""
+"""The name server of ``ariane dev``."""
 
 NAME_SERVERS_VARIABLE = "ARIANE_NAME_SERVERS"
 
 DEFAULT_CHECKER = "127.0.0.1:9880"
-"""Where its transaction checker listens."""
+"""The transaction checker of ``ariane dev``."""
 
 CHECKER_VARIABLE = "ARIANE_TXN_CHECKER"
 
 DEFAULT_ADMIN = "127.0.0.1:9881"
-"""Where its admin listens."""
+"""The admin of ``ariane dev``."""
 
 ADMIN_VARIABLE = "ARIANE_ADMIN"
 
@@ -65,10 +65,10 @@ def checker_option(command: _Command) -> _Command:
 
 
 def check_address(value: str) -> str:
-    """An address as it is.
+    """Return an address if it is valid.
 
     Raises:
-        click.BadParameter: It is none.
+        click.BadParameter: It is not valid.
     """
     host, _, port = value.rpartition(":")
     is_host = bool(host) and "/" not in host and not any(map(str.isspace, host))
@@ -84,17 +84,17 @@ def _checker(context: click.Context, parameter: click.Parameter, value: str) -> 
 
 
 def address_of(context: click.Context, parameter: click.Parameter, value: str, what: str) -> str:
-    """The address of a process of the cluster, as an option gives it.
+    """The address of a process of the cluster, from an option.
 
     Args:
-        context: Of the command.
+        context: The command's context.
         parameter: The option, ``--checker`` or ``--admin``.
-        value: What it says.
-        what: What kind of process it is.
+        value: Its value.
+        what: The kind of process, in words.
 
     Raises:
-        click.BadParameter: It is no address; or nothing is said and a context is used that names
-            none: the process of this machine belongs to another cluster.
+        click.BadParameter: It is not an address; or the option is not given and the context in use
+            has no such address: the process of this machine belongs to another cluster.
     """
     used = context.find_root().obj
     by_default = context.get_parameter_source(str(parameter.name)) is ParameterSource.DEFAULT
@@ -124,7 +124,7 @@ def run_async(work: Coroutine[Any, Any, _Result]) -> _Result:
 
 async def _until_terminated(work: Coroutine[Any, Any, _Result]) -> _Result:
     task = asyncio.current_task()
-    # Only the main thread of a program may ask for signals, and a test runs commands elsewhere.
+    # Only the main thread may set signal handlers, and tests run commands in other threads.
     with suppress(RuntimeError, ValueError):
         if task is not None:
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)

@@ -1,4 +1,4 @@
-"""Clusters by name, kept for the next command: ``ariane context``.
+"""Contexts: addresses of clusters by name, saved by ``ariane context``.
 
 One JSON file, ``$XDG_CONFIG_HOME/ariane/contexts.json`` (``~/.config`` by default)::
 
@@ -7,8 +7,8 @@ One JSON file, ``$XDG_CONFIG_HOME/ariane/contexts.json`` (``~/.config`` by defau
                            "checker": "10.0.0.1:9880",
                            "admin": "10.0.0.1:9881"}}}
 
-A flag goes before the environment, the environment before a context, a context before the default.
-The context is the one of ``ariane --context NAME``, or of ``ARIANE_CONTEXT``, or the current one.
+A flag overrides the environment, the environment a context, and a context the default. The context
+is that of ``ariane --context NAME``, or of ``ARIANE_CONTEXT``, or the current one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ VARIABLES: Final = MappingProxyType(
         ADMIN: "ARIANE_ADMIN",
     }
 )
-"""What a context may say, and the variable that says the same."""
+"""The keys of a context, and the variable with the same meaning."""
 
 
 class ContextInUse(NamedTuple):
@@ -48,7 +48,7 @@ class ContextInUse(NamedTuple):
 
     Attributes:
         name: Its name.
-        places: What it says.
+        places: Its addresses, by key.
     """
 
     name: str
@@ -57,21 +57,21 @@ class ContextInUse(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """All contexts of a person.
+    """All contexts of a user.
 
     Attributes:
-        current: The one that is used; empty if none is.
-        by_name: Addresses by what they are of, for each context.
+        current: The context in use; empty for none.
+        by_name: The addresses of each context, by key.
     """
 
     current: str = ""
     by_name: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def of(self, name: str) -> Mapping[str, str]:
-        """What one context says.
+        """The addresses of one context.
 
         Raises:
-            CommandFailed: There is none of that name.
+            CommandFailed: There is no context of that name.
         """
         if name not in self.by_name:
             known = ", ".join(sorted(self.by_name)) or "none"
@@ -90,7 +90,7 @@ class Contexts:
         """These contexts without one.
 
         Raises:
-            CommandFailed: There is none of that name.
+            CommandFailed: There is no context of that name.
         """
         self.of(name)
         left = {each: places for each, places in self.by_name.items() if each != name}
@@ -100,23 +100,23 @@ class Contexts:
         """These contexts with another one in use.
 
         Raises:
-            CommandFailed: There is none of that name.
+            CommandFailed: There is no context of that name.
         """
         self.of(name)
         return replace(self, current=name)
 
 
 def contexts_path() -> Path:
-    """The file of this person's contexts."""
+    """The file of this user's contexts."""
     home = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
     return Path(home) / "ariane" / "contexts.json"
 
 
 def load_contexts() -> Contexts:
-    """The contexts of this person; none where there is no file.
+    """The contexts of this user; none without a file.
 
     Raises:
-        CommandFailed: The file cannot be read, or is none of ours.
+        CommandFailed: The file cannot be read, or holds no contexts.
     """
     path = contexts_path()
     try:
@@ -129,7 +129,7 @@ def load_contexts() -> Contexts:
 
 
 def save_contexts(contexts: Contexts) -> None:
-    """Replace the file whole.
+    """Replace the whole file.
 
     Raises:
         CommandFailed: It cannot be written.
@@ -146,16 +146,17 @@ def save_contexts(contexts: Contexts) -> None:
 
 
 def enter_context(context: click.Context, name: str | None) -> None:
-    """Let the options of a command line find what a context says.
+    """Let the options of a command line use the addresses of a context.
 
-    They take it from the environment, as those of plugins do; it is put back when the command ends.
+    The options, also those of plugins, read them from the environment, which is restored when the
+    command ends.
 
     Args:
-        context: Of the root of the command line.
+        context: Context of the command line's root.
         name: The context that was named; None for the current one.
 
     Raises:
-        CommandFailed: A context was named that is not there, or the file cannot be read.
+        CommandFailed: The named context does not exist, or the file cannot be read.
     """
     contexts = load_contexts()
     name = name or contexts.current
@@ -178,10 +179,10 @@ def _put_back(variable: str, value: str | None) -> None:
 
 
 def _checked(stored: Any) -> Contexts:
-    """What a file says.
+    """Check the contents of a file.
 
     Raises:
-        ValueError: It says something else than contexts.
+        ValueError: It does not hold contexts.
     """
     match stored:
         case {"current": str(current), "contexts": dict(by_name)}:

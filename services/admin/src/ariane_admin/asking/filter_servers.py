@@ -1,7 +1,7 @@
-"""The FilterServers of a cluster: those of one broker share a catalogue, each broker has its own.
+"""The FilterServers of a cluster. Those of one broker share a catalogue; each broker has its own.
 
-What is uploaded goes to all of them, and so does what is decided about it: a version means the same
-code everywhere, so that saying it again is harmless, and who was away is told the next time.
+Uploads and decisions go to all of them. A version means the same code everywhere, so that repeating
+a call is harmless, and a FilterServer that was away gets it the next time.
 """
 
 from __future__ import annotations
@@ -36,34 +36,34 @@ class FilterServer(NamedTuple):
 
     Attributes:
         broker_name: The broker that it runs beside.
-        address: Where it is.
+        address: Its address.
     """
 
     broker_name: str
     address: str
 
     def __str__(self) -> str:
-        """As errors name it."""
+        """The name in errors."""
         return f"FilterServer {self.address} of broker {self.broker_name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Answers(Generic[_Answer]):
-    """What FilterServers said.
+    """The answers of FilterServers.
 
     Attributes:
         given: Answers by FilterServer.
-        failures: Why others gave none.
+        failures: The errors of the others.
     """
 
     given: dict[FilterServer, _Answer]
     failures: dict[FilterServer, CallError]
 
     def required(self) -> dict[FilterServer, _Answer]:
-        """The answers, when there is one; failures are warned of.
+        """Return the answers, at least one, and warn of failures.
 
         Raises:
-            CallError: None has answered; the first failure.
+            CallError: No FilterServer has answered; the first failure.
         """
         if not self.given:
             raise next(iter(self.failures.values()))
@@ -73,7 +73,7 @@ class Answers(Generic[_Answer]):
 
 
 async def filter_servers(doors: ClusterDoors) -> list[FilterServer]:
-    """All that stand in routes.
+    """All FilterServers in routes.
 
     Raises:
         CommandFailed: There is none.
@@ -89,7 +89,7 @@ async def filter_servers(doors: ClusterDoors) -> list[FilterServer]:
 
 
 async def known_filter_servers(doors: ClusterDoors) -> list[FilterServer]:
-    """All that stand in routes, which may be none."""
+    """All FilterServers in routes; may be empty."""
     return sorted(
         FilterServer(broker.broker_name, address)
         for broker in await doors.primaries()
@@ -101,7 +101,7 @@ async def ask_all(
     servers: Sequence[FilterServer],
     ask: Callable[[FilterServer], Awaitable[_Answer]],
 ) -> Answers[_Answer]:
-    """Ask FilterServers side by side, each to its end."""
+    """Call all FilterServers in parallel, and wait for each."""
 
     async def one(server: FilterServer) -> _Answer | CallError:
         try:
@@ -122,7 +122,7 @@ async def ask_all(
 async def kept_filters(
     doors: ClusterDoors, server: FilterServer, name: str
 ) -> list[filter_pb2.Filter]:
-    """All versions at one FilterServer, of one filter or of all."""
+    """All versions on one FilterServer, of one filter or of all."""
     found: list[filter_pb2.Filter] = []
     request = ListFiltersRequest(filter=name, page_size=PAGE_SIZE)
     while True:
@@ -137,6 +137,6 @@ async def kept_filters(
 async def kept_filter(
     doors: ClusterDoors, server: FilterServer, request: GetFilterRequest
 ) -> filter_pb2.Filter:
-    """One version at one FilterServer."""
+    """One version on one FilterServer."""
     stub = doors.filters(server.address)
     return (await stub.GetFilter(request, timeout=CALL_SECONDS_MAX)).filter

@@ -39,21 +39,21 @@ async def relayed(
     attempts_max: int,
     give_up_s: float,
 ) -> Row:
-    """Send the messages of an outbox until it is empty, if that is wanted, or for ever.
+    """Send the messages of an outbox, until it is empty or for ever.
 
     Args:
-        sessions: Of the database.
+        sessions: Sessions of the database.
         name: The outbox.
         name_servers: "host:port" of each, separated by commas.
-        until_empty: Whether to end when nothing waits any more.
-        attempts_max: Park what was refused so often.
-        give_up_s: How long nothing may move, in seconds; 0: for ever.
+        until_empty: Whether to end when no message waits any more.
+        attempts_max: Refusals after which a message is parked.
+        give_up_s: The longest time without progress, in seconds; 0: no limit.
 
     Returns:
-        How the outbox stands at the end.
+         The state of the outbox at the end.
 
     Raises:
-        CommandFailed: Messages wait, and for too long no relay has got anywhere.
+        CommandFailed: Messages wait, and no relay made progress for too long.
     """
     with sessions() as session:
         _doubt(session, name)
@@ -96,7 +96,7 @@ def parked_rows(session: Session, name: str, topic: str, count: int) -> list[Row
 
 
 def requeued(session: Session, name: str, row_ids: Sequence[int], topic: str) -> int:
-    """Have refused messages be sent again, those named or all that match; how many they are."""
+    """Let parked messages be sent again, named ones or all that match; return their number."""
     count = Outbox(name).requeue(session, row_ids=row_ids or None, topic=topic)
     if not count:
         _doubt(session, name)
@@ -104,7 +104,7 @@ def requeued(session: Session, name: str, row_ids: Sequence[int], topic: str) ->
 
 
 def _doubt(session: Session, name: str) -> None:
-    """Warn of an outbox that the database has nothing of: its name may be mistyped."""
+    """Warn if the database has no rows of an outbox: its name may be mistyped."""
     for table in (_OUTBOX, _PARTITIONS):
         if session.execute(select(table.c.outbox).where(table.c.outbox == name).limit(1)).first():
             return
@@ -115,10 +115,10 @@ def _doubt(session: Session, name: str) -> None:
 
 @contextmanager
 def sessions_of(database: str) -> Iterator[sessionmaker[Session]]:
-    """Sessions of a database; what it refuses is one line.
+    """Sessions of a database; its errors become one line.
 
     Raises:
-        CommandFailed: The address is none, the database refuses, or its file is not there.
+        CommandFailed: The address is invalid, the database refuses, or its file does not exist.
     """
     try:
         engine = create_engine(database)
@@ -140,7 +140,7 @@ def sessions_of(database: str) -> Iterator[sessionmaker[Session]]:
 
 
 def _check_file(url: URL) -> None:
-    """Refuse a file that is not there: SQLite would make an empty database of a mistyped path."""
+    """Refuse a missing file: for a mistyped path SQLite would create an empty database."""
     path = url.database
     if url.get_backend_name() != "sqlite" or not path or path.startswith((":memory:", "file:")):
         return
@@ -149,7 +149,7 @@ def _check_file(url: URL) -> None:
 
 
 def _hint_of_tables(engine: Engine) -> str:
-    """How to make tables that are missing, which each driver says in its own words."""
+    """Advice on missing tables; each driver has its own text for that error."""
     try:
         missing = sorted(set(METADATA.tables) - set(inspect(engine).get_table_names()))
     except DBAPIError:
@@ -163,7 +163,7 @@ def _hint_of_tables(engine: Engine) -> str:
 
 
 class _Patience:
-    """Waits for messages to move, for a while."""
+    """Checks that messages make progress."""
 
     def __init__(self, give_up_s: float) -> None:
         self._give_up_s = give_up_s
@@ -171,10 +171,10 @@ class _Patience:
         self._quiet_since_s = monotonic()
 
     def check(self, now: dict[str, Any], last_sent: datetime | None, still: Standstill) -> None:
-        """Look whether anything moves.
+        """Check for progress.
 
         Raises:
-            CommandFailed: Messages wait, and for too long no relay has got anywhere.
+            CommandFailed: Messages wait, and no relay made progress for too long.
         """
         if not now["waiting"] or last_sent != self._last_sent:
             self._last_sent = last_sent
@@ -197,7 +197,7 @@ class _Patience:
 def _standing(
     sessions: sessionmaker[Session], kept: Outbox
 ) -> tuple[dict[str, Any], datetime | None]:
-    """How an outbox stands, and when something of it was last sent."""
+    """The state of an outbox, and when a message of it was last sent."""
     with sessions() as session:
         lag = kept.lag(session)
         now = {

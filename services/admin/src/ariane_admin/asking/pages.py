@@ -32,11 +32,11 @@ async def all_pages(
     Args:
         broker: The broker.
         ask: The stub's method.
-        request: What is asked; its page fields are set here.
+        request: The request; its page fields are set here.
         entries: Takes the entries out of an answer.
 
     Raises:
-        CallError: It did not tell.
+        CallError: The broker refused or did not answer.
     """
     found: list[_EntryT] = []
     request.page_size = PAGE_SIZE

@@ -1,4 +1,4 @@
-"""What a change would destroy, looked at without changing anything."""
+"""Previews: the contents that a deletion would destroy, read without changing anything."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ariane_sdk.errors import GroupNotFound, RouteNotFound
 async def topic_content(
     name_servers: str, topic: str, broker_names: Sequence[str], *, missing_ok: bool
 ) -> dict[str, Any]:
-    """What goes with a topic: on how many brokers it lies, its messages, the groups in it.
+    """The contents of a topic: the numbers of its brokers, messages and groups.
 
     Raises:
         RouteNotFound: No broker carries it, and that is not `missing_ok`.
-        CallError: A broker did not tell.
+        CallError: A broker refused or did not answer.
     """
     gone = {"topic": topic, "brokers": 0, "messages": 0, "groups": 0}
     async with ClusterDoors(name_servers) as doors, QueueReader(name_servers) as reader:
@@ -39,11 +39,11 @@ async def topic_content(
 
 
 async def group_content(name_servers: str, group: str) -> dict[str, Any]:
-    """What goes with a group: its offsets, what is to be tried again, its dead letters.
+    """The contents of a group: the numbers of its offsets, messages to retry, and dead letters.
 
     Raises:
         GroupNotFound: No broker knows it.
-        CallError: A broker did not tell.
+        CallError: A broker refused or did not answer.
     """
     async with ClusterDoors(name_servers) as doors:
         roll = RollCall(await doors.primaries())
@@ -61,7 +61,7 @@ async def group_content(name_servers: str, group: str) -> dict[str, Any]:
 
 
 async def message_count(name_servers: str, topic: str) -> int:
-    """How many messages a topic keeps; none where there is no such topic."""
+    """The number of messages of a topic; 0 without such a topic."""
     async with QueueReader(name_servers) as reader:
         try:
             bounds = await reader.bounds(topic)

@@ -1,4 +1,4 @@
-"""Asking the brokers of one name who is primary, and having them change it."""
+"""Calls to the brokers of one name: the state of their replica set, and changes of it."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Member:
     """A broker of a set.
 
     Attributes:
-        address: Where it is.
-        state: What it says of the set; None when it does not answer.
-        error: Why it does not; None when it does.
+        address: Its address.
+        state: Its state of the set; None without an answer.
+        error: Why there is no answer; None with an answer.
     """
 
     address: str
@@ -40,7 +40,7 @@ class Member:
 
 
 async def members_of(doors: ClusterDoors, name: str) -> list[Member]:
-    """The brokers of a name that name servers, or one another, know of; each says how it stands.
+    """The brokers of a name that name servers or other brokers know, each with its state.
 
     Raises:
         CallError: No name server knows the name, or its brokers have no replicas.
@@ -101,10 +101,10 @@ async def _known_addresses(doors: ClusterDoors, name: str) -> Sequence[str]:
 
 
 def answering(members: Sequence[Member]) -> list[tuple[Member, set_pb.GetReplicaSetResponse]]:
-    """The members that answer, each with what it says; one at least.
+    """The members that answer, each with its state; at least one.
 
     Raises:
-        CallError: None does.
+        CallError: None answers.
     """
     told = [(member, member.state) for member in members if member.state is not None]
     if not told:
@@ -116,7 +116,7 @@ def primary_of(members: Sequence[Member], name: str) -> Member:
     """The member that is primary now.
 
     Raises:
-        CallError: None is, or none answers.
+        CallError: No member is primary, or none answers.
     """
     for member, state in answering(members):
         if state.has_lease:
@@ -133,10 +133,10 @@ async def order(
     name: str,
     call: Callable[[ReplicaSetServiceAsyncStub], Awaitable[_Answer]],
 ) -> _Answer:
-    """Have a member change the set.
+    """Let a member change the set.
 
     Raises:
-        CallError: As the broker says.
+        CallError: The error of the broker.
     """
     return await answer_of(
         call(doors.replica_sets(member.address)), f"broker {name} at {member.address}"

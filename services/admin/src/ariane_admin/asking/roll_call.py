@@ -1,8 +1,8 @@
-"""What some brokers tell a command is shown, and said to be a part, when others keep silent.
+"""The brokers that a command asks: the result lacks silent ones, and a warning names them.
 
-Totals would be wrong without saying so: their rows have ``unanswered``, in JSON always. What lies
-on one broker is right as it is, and says so nowhere: a list of messages, queues or dead letters may
-be empty, and has no place for it then. Programs look at the exit status.
+Totals without silent brokers are too small: their rows have the field ``unanswered``, in JSON
+always. Rows of one broker are right as they are and have no such field: a list of messages, queues
+or dead letters may be empty, with no row to carry it. Programs use the exit status.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ariane_sdk.errors import CallError
 
 
 class RollCall(Answers):
-    """Who answers a command: what is shown without somebody is said to be a part, by a warning."""
+    """The brokers that a command asks; it warns of those that do not answer."""
 
     @property
     def status(self) -> ExitStatus:
-        """How a command ends that has shown what was answered."""
+        """The exit status of a command that has shown the answers."""
         return ExitStatus.UNREACHABLE if self.silent else ExitStatus.DONE
 
     @override
@@ -40,8 +40,8 @@ async def known_groups(
     """The consumer groups that brokers know, by name.
 
     Args:
-        client: Asks them.
-        roll: Whom to ask.
+        client: Calls them.
+        roll: The brokers to ask.
         nobody_ok: As ``RollCall.ask``.
 
     Raises:
@@ -55,7 +55,7 @@ async def known_groups(
 
 
 def unknown_among_answers(name: str) -> CommandFailed:
-    """What is raised where a group is not known, and may be to who did not answer."""
+    """The error for an unknown group that a silent broker may know."""
     return CommandFailed(f"no broker that answers knows group {name!r}", ExitStatus.UNREACHABLE)
 
 
@@ -67,16 +67,16 @@ def write_rows(
     *,
     totals: Sequence[str],
 ) -> ExitStatus:
-    """Write a list of totals over brokers; how the command ends.
+    """Write a list of totals over brokers; return the exit status.
 
-    JSON names those that did not answer in each row. A table does where there are some.
+    JSON names silent brokers in each row; a table only if there are some.
 
     Args:
-        output: Where to.
-        roll: Who was asked.
+        output: The output.
+        roll: The brokers that were asked.
         columns: As with ``Output.rows``.
         rows: The list.
-        totals: Fields that may be more than is known when somebody did not answer.
+        totals: Fields whose true value may be larger if a broker did not answer.
     """
     marked = [marked_row(output, roll, row, totals) for row in rows]
     output.rows((*columns, "unanswered") if roll.unanswered else columns, marked)
@@ -84,7 +84,7 @@ def write_rows(
 
 
 def marked_row(output: Output, roll: RollCall, row: Row, totals: Sequence[str]) -> Row:
-    """A row with who did not answer; for people, totals are a least then, and not else named."""
+    """A row with the silent brokers; in tables its totals are then marked as minimums."""
     if output.for_programs:
         return {**row, "unanswered": roll.unanswered}
     if not roll.unanswered:

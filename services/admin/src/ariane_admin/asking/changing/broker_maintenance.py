@@ -1,8 +1,8 @@
-"""Leading producers away from a broker, and back: in the routes first, then at the broker itself.
+"""Draining a broker, and restoring it: in the routes first, then at the broker itself.
 
-Name servers do not know one another, so each is told by itself, and keeps it over its restarts. The
-broker is told too: clients that still have an older route are refused there and go elsewhere. It
-forgets that when it restarts; the name servers do not.
+Name servers do not know one another, so each is called, and keeps the state over its restarts. The
+broker is called too: it refuses clients that still have an older route, and they use other brokers.
+The broker forgets this when it restarts; the name servers do not.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ _POLL_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceOutcome:
-    """What became of a drain or a restore."""
+    """The outcome of a drain or a restore."""
 
     broker_writable: bool
     topic_count: int
-    """Topics whose write permission changed, at the name server where most did."""
+    """Topics whose write permission changed, on the name server with the most."""
 
     not_told: tuple[str, ...]
-    """Name servers that did not take it, each with the reason."""
+    """Name servers that did not make the change, each with the reason."""
 
 
 async def drain(doors: ClusterDoors, broker: LiveBroker) -> MaintenanceOutcome:
     """Take a broker's write permission away everywhere.
 
     Raises:
-        CallError: The broker itself did not do it.
+        CallError: The broker itself did not make the change.
     """
     request = WipeWritePermissionRequest(broker_name=broker.broker_name)
 
@@ -72,7 +72,7 @@ async def restore(doors: ClusterDoors, broker: LiveBroker) -> MaintenanceOutcome
     """Give a broker its write permission back everywhere.
 
     Raises:
-        CallError: The broker itself did not do it.
+        CallError: The broker itself did not make the change.
     """
     try:
         writable = await _set_draining(doors, broker, draining=False)
@@ -96,8 +96,8 @@ async def wait_consumed(
 
     Args:
         doors: The cluster.
-        broker: The broker; it takes no messages any more.
-        show: Told again and again how many messages are left.
+        broker: The broker; it accepts no messages any more.
+        show: Called repeatedly with the number of messages left.
     """
     while True:
         left = await unconsumed_count(doors, broker)
@@ -108,14 +108,14 @@ async def wait_consumed(
 
 
 async def unconsumed_count(doors: ClusterDoors, broker: LiveBroker) -> int:
-    """How many messages that a broker keeps are before a group, each counted once a group."""
+    """The number of unconsumed messages of a broker, summed over its groups."""
     return sum(lag.message_count for lag in await _lags(doors, broker))
 
 
 async def _tell_name_servers(
     doors: ClusterDoors, tell: Callable[[str], Awaitable[int]]
 ) -> tuple[int, tuple[str, ...]]:
-    """Tell each; how many topics changed, and who did not take it."""
+    """Call each name server; return the number of changed topics, and the failures."""
     outcomes = await asyncio.gather(*map(tell, doors.name_servers), return_exceptions=True)
     counts, not_told = [0], []
     for outcome in outcomes:

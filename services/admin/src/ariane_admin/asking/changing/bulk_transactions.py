@@ -1,4 +1,4 @@
-"""Doing one thing to many transactions: those named, or all that are parked and match."""
+"""Changes of many transactions: named ones, or all parked ones that match."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REASONS_SHOWN_MAX: Final = 3
 
 
 class ParkedSelection(NamedTuple):
-    """Which transactions are meant: some by their ids, or all that are parked and match."""
+    """A selection of transactions: some by their ids, or all parked ones that match."""
 
     transaction_ids: tuple[str, ...]
     producer_group: str
@@ -32,7 +32,7 @@ class ParkedSelection(NamedTuple):
 
     @classmethod
     def of(cls, transaction_ids: Sequence[str], producer_group: str, topic: str) -> Self:
-        """What a command line says.
+        """The selection of a command line.
 
         Raises:
             click.UsageError: It names transactions and a group or topic, or neither.
@@ -53,13 +53,13 @@ class ParkedSelection(NamedTuple):
 
 @dataclass(slots=True)
 class BulkOutcome:
-    """What became of them.
+    """The outcome of a change of many transactions.
 
     Attributes:
-        selection: Which were meant.
-        done_count: How many were done.
-        last: The last of them.
-        failures: How often each reason was given why one was not.
+        selection: The transactions.
+        done_count: Number of changed ones.
+        last: The last changed one.
+        failures: Number of failures by reason.
         error: The first failure.
     """
 
@@ -75,12 +75,12 @@ async def for_each(
     parked_ids: AsyncIterator[list[str]],
     act: Callable[[str], Awaitable[CheckedTransaction]],
 ) -> BulkOutcome:
-    """Do something to each, some at a time; one that fails holds up no other.
+    """Change each, several at a time; a failure does not stop the others.
 
     Args:
-        selection: Which are meant.
-        parked_ids: Ids of those that are parked and match; not asked where ids are named.
-        act: Does it to one.
+        selection: The transactions.
+        parked_ids: Ids of parked ones that match; not used if ids are named.
+        act: Changes one.
     """
     outcome = BulkOutcome(selection)
     room = asyncio.Semaphore(CALLS_MAX)
@@ -110,18 +110,18 @@ def end_with(
     many_are: str,
     row_of: Callable[[CheckedTransaction], Row],
 ) -> None:
-    """Say what became of them.
+    """Write the outcome.
 
     Args:
-        outcome: What became of them.
-        output: Where to.
-        one_is: What is said of one, such as "has ended".
-        many_are: What is said of many.
-        row_of: One of them for programs.
+        outcome: The outcome.
+        output: The output.
+        one_is: The predicate for one, such as "has ended".
+        many_are: The predicate for many.
+        row_of: Makes a row for programs.
 
     Raises:
-        ArianeError: The only one that was named was not done.
-        CommandFailed: Some were not done.
+        ArianeError: The only named one was not changed.
+        CommandFailed: Some were not changed.
     """
     selection, error = outcome.selection, outcome.error
     if len(selection.transaction_ids) == 1:

@@ -1,12 +1,12 @@
-"""The way of changes: through admin, which writes each down, or by the same servicers here.
+"""How changes are made: through admin, which records them, or by the same servicers here.
 
 ::
 
-    --admin HOST:PORT   said, by ARIANE_ADMIN, or by the context: through it. Is it away, or does it
-                        serve another cluster, nothing is changed.
-    --admin none        here, and a warning says that nothing is written down
-    nothing said        through the admin at 127.0.0.1:9881 if one listens there and serves this
-                        cluster, else here: a cluster has no admin in its first minutes
+    --admin HOST:PORT   or ARIANE_ADMIN, or in the context: through this admin. If it is away or
+                        serves another cluster, nothing is changed.
+    --admin none        in this process, with a warning that the change is not recorded
+    not given           through the admin at 127.0.0.1:9881 if one listens there and serves this
+                        cluster, else in this process: a new cluster has no admin yet
 """
 
 from __future__ import annotations
@@ -56,18 +56,18 @@ if TYPE_CHECKING:
 
 NO_ADMIN: Final = "none"
 LOOK_SECONDS_MAX: Final = 1.0
-"""How long somebody may take to listen where an admin may be."""
+"""How long a connection to the default admin address may take."""
 
 _Answer = TypeVar("_Answer")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class AdminChoice(NamedTuple):
-    """Through which admin changes go.
+    """The admin to make changes through.
 
     Attributes:
-        address: Where it is; empty for none.
-        is_said: Whether somebody said so. Else it is only looked for there.
+        address: Its address; empty for none.
+        is_said: Whether the address was given. Otherwise it is only tried.
     """
 
     address: str
@@ -75,22 +75,22 @@ class AdminChoice(NamedTuple):
 
 
 class Administration(NamedTuple):
-    """Who changes the cluster: admin, or the servicers in this process.
+    """The services that change the cluster: of admin, or of the servicers in this process.
 
     Attributes:
-        peer: Who, for the text of errors; empty for this process.
-        clients: The service of clients that live.
-        cluster: Of brokers.
-        dead_letters: Of dead letters.
-        delayed: Of delayed messages.
-        filters: Of uploaded filters.
-        groups: Of groups.
-        messages: Of single messages.
-        replica_sets: Of brokers with replicas.
-        settings: Of the settings of processes.
-        sinks: Of what exactly-once writes leave on brokers.
-        topics: Of topics.
-        transactions: Of transactions.
+        peer: The called process, for the text of errors; empty for this process.
+        clients: Service for live clients.
+        cluster: Service for brokers.
+        dead_letters: Service for dead letters.
+        delayed: Service for delayed messages.
+        filters: Service for uploaded filters.
+        groups: Service for groups.
+        messages: Service for single messages.
+        replica_sets: Service for brokers with replicas.
+        settings: Service for settings of processes.
+        sinks: Service for sinks of exactly-once writes.
+        topics: Service for topics.
+        transactions: Service for transactions.
     """
 
     peer: str
@@ -115,16 +115,16 @@ class Administration(NamedTuple):
         seconds_max: float = ADMIN_SECONDS_MAX,
         token: Metadata = (),
     ) -> _Answer:
-        """The answer of a method.
+        """Call a method, and return its answer.
 
         Args:
-            method: Of one of the services.
+            method: A method of one of the services.
             request: Its request.
             seconds_max: How long admin may take.
-            token: What FilterServers are to be told, as ``token_option`` gives it.
+            token: Metadata for FilterServers, from ``token_option``.
 
         Raises:
-            CallError: As the service says.
+            CallError: The error of the service.
         """
         call = method(request, timeout=seconds_max, metadata=(*own_name(), *token))
         return await answer_of(call, self.peer)
@@ -152,15 +152,15 @@ def change_option(command: _Command) -> _Command:
 async def administration(
     name_servers: str, choice: AdminChoice, *, checker: str = ""
 ) -> AsyncIterator[Administration]:
-    """Who changes a cluster, for the length of a block.
+    """The services that change a cluster, for the length of a block.
 
     Args:
-        name_servers: Of the cluster, "host:port" each, separated by commas.
-        choice: Through which admin.
-        checker: The transaction checker that counts instead of name servers, where it is given.
+        name_servers: Name servers of the cluster, "host:port" each, separated by commas.
+        choice: The admin to use.
+        checker: A transaction checker that identifies the cluster instead of name servers.
 
     Raises:
-        CommandFailed: The admin that is wanted is away, or serves another cluster.
+        CommandFailed: The given admin is away, or serves another cluster.
     """
     cluster = _Served("checkers", checker) if checker else _Served("name_servers", name_servers)
     if choice.address and (choice.is_said or await _listens(choice.address)):
@@ -180,7 +180,7 @@ async def administration(
         say_warning(
             "this change is not recorded in the audit trail of admin, because of --admin none"
         )
-    # With the servicers comes what services are made of: only who needs them waits for it.
+    # Importing the servicers is slow: only commands that need them wait for it.
     from ariane_admin.servicers.here import servicers_here  # noqa: PLC0415
 
     async with servicers_here(name_servers, [checker] if checker else []) as servicers:
@@ -188,10 +188,10 @@ async def administration(
 
 
 def required(outcomes: Sequence[BrokerOutcome]) -> None:
-    """Take a change that was done by all brokers.
+    """Check that all brokers made a change.
 
     Raises:
-        CallError: One did not do it; a note says how many did.
+        CallError: A broker did not; a note has the number of those that did.
     """
     failed = [each for each in outcomes if each.HasField("error")]
     if failed:
@@ -203,12 +203,12 @@ def required(outcomes: Sequence[BrokerOutcome]) -> None:
 
 
 def error_of(status: Status) -> CallError:
-    """An error of a part of a change, as the client has it."""
+    """Convert the error of a part of a change to an error of the client."""
     return error_from_status(status, peer="")
 
 
 class _Served(NamedTuple):
-    """What tells a cluster from others: addresses that its admin has, and their setting."""
+    """The identity of a cluster: addresses that its admin uses, and the name of their setting."""
 
     setting: str
     addresses: str
@@ -260,7 +260,7 @@ def _through(channel: Channel, peer: str) -> Administration:
 
 
 async def _listens(address: str) -> bool:
-    """Whether somebody takes connections there: asking nobody costs a moment only."""
+    """Whether a process accepts connections there; without one this takes only a moment."""
     host, _, port = address.rpartition(":")
     try:
         async with asyncio.timeout(LOOK_SECONDS_MAX):
@@ -272,7 +272,7 @@ async def _listens(address: str) -> bool:
 
 
 async def _trouble(channel: Channel, address: str, cluster: _Served) -> str:
-    """Why changes of a cluster cannot go through an admin; nothing where they can."""
+    """Why changes of a cluster cannot go through an admin; empty if they can."""
     call = ProcessServiceStub(channel).ListProcessSettings(
         ListProcessSettingsRequest(), timeout=CALL_SECONDS_MAX
     )
@@ -293,9 +293,9 @@ async def _trouble(channel: Channel, address: str, cluster: _Served) -> str:
 
 
 async def _knows_the_same(channel: Channel, name_servers: str) -> bool:
-    """Whether admin asks a name server that is asked here by another address.
+    """Whether admin uses one of these name servers under another address.
 
-    Each process draws a name of its own at its start, which is the same however it is reached.
+    Each process draws a unique incarnation at its start, which is the same under all addresses.
     """
     from ariane.admin.v1.cluster_service_pb2 import ListNameServersRequest  # noqa: PLC0415
     from ariane.admin.v1.cluster_service_pb2_grpc import ClusterServiceStub  # noqa: PLC0415
@@ -308,7 +308,7 @@ async def _knows_the_same(channel: Channel, name_servers: str) -> bool:
             try:
                 return (await call).state.incarnation
             except AioRpcError:
-                return ""  # It is no help to tell whose it is.
+                return ""  # This address cannot be compared.
 
     listing = ClusterServiceStub(channel).ListNameServers(
         ListNameServersRequest(), timeout=ADMIN_SECONDS_MAX
@@ -326,7 +326,7 @@ def _parts(text: str) -> set[str]:
 
 
 async def _meet(served: set[str], wanted: set[str]) -> bool:
-    """Whether two lists of addresses have one in common, by name or where names lead."""
+    """Whether two lists of addresses have one in common, before or after name resolution."""
     if served & wanted:
         return True
     places = await asyncio.gather(*map(_places, (served, wanted)))

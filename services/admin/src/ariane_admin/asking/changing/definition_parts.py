@@ -1,4 +1,4 @@
-"""Definitions in parts that one call can bring in: a broker saves its tables after each change."""
+"""Definitions in parts for one call each: a broker saves its tables after each change."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Final
 from ariane.admin.v1.definition_service_pb2 import Definitions
 
 PART: Final = 200
-"""Topics and groups of one call: some seconds of a broker's time."""
+"""Topics and groups of one call, which take a broker some seconds."""
 
 
 def parts_of(definitions: Definitions) -> Iterator[Definitions]:
-    """All of it, part by part, topics first; one empty part where there is nothing."""
+    """All parts, topics first; one empty part if there are no definitions."""
     topics, groups = definitions.topics, definitions.groups
     origin = definitions.cluster_name
     for begin in range(0, len(topics), PART):

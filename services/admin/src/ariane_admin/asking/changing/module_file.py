@@ -1,4 +1,4 @@
-"""Modules of filters in files, as commands are given them."""
+"""Reading modules of filters from files given to commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def module_in(path: Path) -> bytes:
     """The module in a file.
 
     Raises:
-        CommandFailed: It is empty, larger than FilterServers take, or cannot be read.
+        CommandFailed: It is empty, larger than FilterServers accept, or cannot be read.
     """
     try:
         size = path.stat().st_size

@@ -1,4 +1,4 @@
-"""How many transactions a decision would end, counted without deciding."""
+"""Counting the transactions that a decision would end, without deciding."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 async def outcome_counts(
     stub: CheckedTransactionServiceAsyncStub, peer: str, selection: ParkedSelection
 ) -> dict[str, int]:
-    """How many of those that are meant have no outcome yet, and how many have.
+    """The numbers of selected transactions without and with an outcome.
 
     Raises:
-        CallError: The checker did not tell, or knows one of them not.
+        CallError: The checker did not answer, or does not know one of them.
     """
     if selection.transaction_ids:
         decided = 0

@@ -1,4 +1,4 @@
-"""Settings that are changed in running processes, as commands are told them: ``KEY=VALUE``."""
+"""Changes of settings in running processes, from ``KEY=VALUE`` arguments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Assignment(NamedTuple):
 
 
 class AssignmentType(click.ParamType[Assignment]):
-    """``KEY=VALUE``; a name may be written as the flag is, with hyphens."""
+    """``KEY=VALUE``; the key may have hyphens, like the flag."""
 
     name = "KEY=VALUE"
 
@@ -38,21 +38,21 @@ class AssignmentType(click.ParamType[Assignment]):
 
 
 class SettingChanges(NamedTuple):
-    """What became of changes of settings.
+    """The outcome of changes of settings.
 
     Attributes:
-        rows: What each process did, for an output.
-        error: Why not all of them took all; none where they did.
+        rows: The outcome in each process, for an output.
+        error: The first refusal; None without one.
     """
 
     rows: list[Row]
     error: CallError | None
 
     def write(self, output: Output) -> None:
-        """Write what was done, also where a part of it failed.
+        """Write the changes, also if some failed.
 
         Raises:
-            CallError: Not all processes took all of it.
+            CallError: A process refused a change.
         """
         if self.rows:
             columns = ("service", "address", "setting", "before", "value", "error")
@@ -67,13 +67,13 @@ async def change_settings(
     addresses: Sequence[str],
     assignments: Sequence[Assignment],
 ) -> SettingChanges:
-    """Change settings one after another; the first that no process takes ends it.
+    """Change settings one after another, up to the first that all processes refuse.
 
     Args:
-        changes: Who changes them.
+        changes: The services.
         service: The service, as in ``ProcessReference``.
         addresses: The processes; empty for all of the service.
-        assignments: What is changed, in this order.
+        assignments: The changes, in this order.
     """
     rows: list[Row] = []
     error: CallError | None = None

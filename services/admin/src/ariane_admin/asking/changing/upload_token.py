@@ -1,8 +1,8 @@
-"""The upload token of FilterServers, as commands are given it and calls say it.
+"""The upload token of FilterServers, in the options of commands and the metadata of calls.
 
-It is read from a file: an argument can be read by every user of the machine. Calls say it in the
-metadata ``authorization``. Admin hands that on to the FilterServers, which judge it, and keeps it
-nowhere.
+It is read from a file, since every user of the machine can read arguments. Calls carry it in the
+metadata ``authorization``. Admin forwards that to the FilterServers, which check it, and does not
+store it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def token_option(command: _Command) -> _Command:
 
 
 def token_of(context: aio.ServicerContext[Any, Any]) -> Metadata:
-    """What a caller of admin says of the token, for the FilterServers."""
+    """The token of a caller of admin, as metadata for the FilterServers."""
     return tuple(
         (key, value)
         for key, value in context.invocation_metadata() or ()
