@@ -9,7 +9,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 
 def moment_text(message: Message, field: str) -> str | None:
-    """A time of a message in ISO 8601, to the millisecond; None where there is none."""
+    """A time of a message in ISO 8601, to the millisecond; None if it is absent."""
     if not message.HasField(field):
         return None
     time: Timestamp = getattr(message, field)
@@ -17,7 +17,7 @@ def moment_text(message: Message, field: str) -> str | None:
 
 
 def timestamp_of(moment: datetime | None) -> Timestamp | None:
-    """A moment as the contract has it."""
+    """A time as a message of the contract."""
     if moment is None:
         return None
     time = Timestamp()

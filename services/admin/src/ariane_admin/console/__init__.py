@@ -1,1 +1,1 @@
-"""Admin's pages for browsers: drawn by the server, filled from the API."""
+"""The console: pages for browsers, rendered by admin from answers of its API."""

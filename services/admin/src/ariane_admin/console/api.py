@@ -1,4 +1,4 @@
-"""The API as the console calls it: as any client does, for whoever sits at the browser."""
+"""The console's client of the API, which it calls on behalf of a browser's user."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Api:
 
     Args:
         channel: To the address that admin listens on.
-        proof: What makes admin believe from where somebody asks.
+        proof: The secret with which admin accepts the browser's address in the metadata.
     """
 
     def __init__(self, channel: aio.Channel, proof: str) -> None:
@@ -73,14 +73,14 @@ class Api:
         """The answer of a method.
 
         Args:
-            method: Of a stub.
+            method: A method of a stub.
             request: Its request.
             origin: The browser's address.
             within_s: Seconds that it may take.
-            token: The upload token of FilterServers, where one was given.
+            token: The upload token of FilterServers; may be empty.
 
         Raises:
-            AioRpcError: As admin says.
+                AioRpcError: The error of admin.
         """
         metadata = [(ORIGIN_KEY, origin), (PROOF_KEY, self._proof)]
         if token:
@@ -111,7 +111,7 @@ class Asker:
         """The answer of a method; `token` is the upload token of FilterServers.
 
         Raises:
-            AioRpcError: As admin says.
+            AioRpcError: The error of admin.
         """
         return await self.api.call(
             method, request, self._origin, within_s=self._within_s, token=token
@@ -119,7 +119,7 @@ class Asker:
 
 
 def silence(answer: Any) -> Sequence[Notice]:
-    """What is said above a part: who did not answer."""
+    """The notice above an incomplete answer, which names silent brokers."""
     brokers = getattr(answer, "silent_brokers", ())
     processes = getattr(answer, "silent_processes", ())
     servers = getattr(answer, "silent_servers", ())

@@ -1,4 +1,4 @@
-"""The console's parts list: pages, changes, and what guards them."""
+"""The parts of the console: pages, changes, and their protection."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ SECTIONS: Final = (
     ("Audit", "/audit", "a"),
     ("Settings", "/settings", "s"),
 )
-"""The menu: name, where to, and the key behind g."""
+"""The menu: name, path, and the key to press after g."""
 
 PAGES: Final[Mapping[str, Show]] = {
     "/": overview.overview,
@@ -111,8 +111,8 @@ class Console:
     """Pages for browsers over the API.
 
     Args:
-        api: Where it asks.
-        hosts: Names under which browsers may ask for it; "*" for any.
+        api: The API.
+        hosts: Host names that browsers may use for it; "*" for any.
     """
 
     def __init__(self, api: Api, hosts: Collection[str]) -> None:
@@ -227,7 +227,7 @@ class Console:
         return response
 
     def _done(self, request: Request) -> str:
-        """What was done, as this console said it: a link of a stranger says nothing here."""
+        """The message of a finished change, if this console sealed it, and not another site."""
         done = request.query_params.get("done", "")
         seal = request.query_params.get("seal", "")
         return done if compare_digest(seal.encode(), self._guard.token(done).encode()) else ""
@@ -242,7 +242,7 @@ class Console:
 
 
 def _question(path: str, change: Change, given: Given) -> Page:
-    """The page that asks before anything is changed."""
+    """The page that asks for confirmation of a change."""
     shown = [(name, Cell(value)) for name, value in given.items() if value and name != UPLOAD_FIELD]
     form = Form("", path, _confirmed(given), "Yes, do it", danger=change.danger)
     words = defaultdict(str, given)
@@ -253,7 +253,7 @@ def _question(path: str, change: Change, given: Given) -> Page:
 
 
 def _rest(path: str, change: Change, done: Unfinished) -> Page:
-    """The page that goes on with a change of many parts."""
+    """The page that continues a change of many parts."""
     form = Form(
         "",
         path,

@@ -1,4 +1,4 @@
-"""What a page consists of: plain data that one template draws."""
+"""The blocks of a page: plain data that one template renders."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Cell:
     """One value.
 
     Attributes:
-        text: What is read.
-        href: Where it leads.
-        kind: How it is drawn.
+        text: Its text.
+        href: The target of its link.
+        kind: Its style.
     """
 
     text: str
@@ -34,12 +34,12 @@ class Table:
     """Rows of cells.
 
     Attributes:
-        title: Above it.
-        columns: Their names.
-        rows: Each as many cells as there are columns.
-        empty: What is said without rows.
-        more: Where the next page is.
-        more_text: What leads there.
+        title: The title above it.
+        columns: Names of the columns.
+        rows: The rows, with one cell for each column.
+        empty: The text if there are no rows.
+        more: Path of the next page.
+        more_text: Text of the link to it.
     """
 
     title: str
@@ -62,7 +62,7 @@ class Fields:
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """Some figures, large."""
+    """Some large figures."""
 
     tiles: Sequence[tuple[str, Cell]]
     template: str = "tiles"
@@ -70,7 +70,7 @@ class Tiles:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A picture of a series."""
+    """A chart of a series."""
 
     title: str
     svg: Markup
@@ -79,7 +79,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Charts:
-    """Pictures side by side."""
+    """Charts side by side."""
 
     charts: Sequence[Chart]
     template: str = "charts"
@@ -87,7 +87,7 @@ class Charts:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One sentence that must be seen."""
+    """One highlighted sentence."""
 
     text: str
     kind: Literal["good", "bad", "warn"] = "warn"
@@ -96,7 +96,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Text as it is."""
+    """Preformatted text."""
 
     title: str
     text: str
@@ -109,11 +109,11 @@ class Input:
     """One field of a form.
 
     Attributes:
-        name: As it is sent.
-        label: As it is read.
-        value: What it holds at first.
-        kind: Of HTML's input, or "select", "area", "hidden".
-        options: Of a select: value and text.
+        name: Name in the request.
+        label: Label on the page.
+        value: Initial value.
+        kind: A type of HTML's input, or "select", "area", "hidden".
+        options: Value and text of each option of a select.
         required: Whether it must be filled.
     """
 
@@ -130,13 +130,13 @@ class Form:
     """Fields that are sent together.
 
     Attributes:
-        title: Above it; folded under it when it changes something.
-        action: Where to.
+        title: The title above it; a form that changes something is folded under it.
+        action: Path of the request.
         inputs: Its fields.
-        button: What the button says.
-        method: "get" asks, "post" changes.
-        danger: Whether something is lost by it.
-        back: Where who will not goes, of one without a title.
+        button: Text of the button.
+        method: "get" for queries, "post" for changes.
+        danger: Whether the change loses data.
+        back: Path to cancel to, for a form without a title.
         by_itself: Whether a browser with scripts sends it at once.
     """
 
@@ -160,10 +160,10 @@ class Page:
 
     Attributes:
         title: Its heading.
-        blocks: From above.
-        section: The entry of the menu that it belongs to.
-        refresh_s: Seconds after which it is drawn anew; 0: never.
-        status: Of HTTP.
+        blocks: Its blocks, from the top.
+        section: Its entry of the menu.
+        refresh_s: Seconds after which it is reloaded; 0: never.
+        status: HTTP status.
     """
 
     title: str
@@ -175,20 +175,20 @@ class Page:
 
 
 def to(*parts: str, **query: str) -> str:
-    """A path of the console; what is empty is left out of the query."""
+    """A path of the console; empty values are left out of the query."""
     path = "/" + "/".join(quote(part, safe="") for part in parts)
     given = {name: value for name, value in query.items() if value}
     return f"{path}?{urlencode(given)}" if given else path
 
 
 def number(value: float, unit: str = "") -> Cell:
-    """A figure with separators."""
+    """A number with separators."""
     text = f"{value:,.0f}" if value == int(value) or value >= 100 else f"{value:,.1f}"
     return Cell(f"{text}{unit}", kind="number")
 
 
 def size(count: float) -> Cell:
-    """Bytes as people read them."""
+    """A size in bytes, with a unit for people."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024:
             return Cell(
@@ -199,7 +199,7 @@ def size(count: float) -> Cell:
 
 
 def span(seconds: float) -> Cell:
-    """A time span as people read it."""
+    """A time span, with a unit for people."""
     if seconds < 1:
         return Cell("under 1 s", kind="number")
     for limit, unit, length in ((120, "s", 1), (7200, "min", 60), (172_800, "h", 3600)):

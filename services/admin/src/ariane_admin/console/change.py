@@ -1,4 +1,4 @@
-"""What the console changes, one by one."""
+"""The changes that the console can make."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from typing import Final
 from ariane_admin.console.api import CALL_S_MAX, Asker
 
 Given = Mapping[str, str]
-"""What a form held."""
+"""The values of a form, by name."""
 
 
 UPLOAD_FIELD: Final = "upload_token"
-"""Field of a form with the upload token of FilterServers: no page shows it."""
+"""Form field with the upload token of FilterServers, which no page displays."""
 
 
 class WronglyFilled(Exception):
-    """A form that says what cannot be."""
+    """A form has an invalid value."""
 
 
 class NotDone(Exception):
-    """A change that came to no good end, as those say who were asked."""
+    """A change failed; the text has the errors of the called processes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A change of many parts of which some are done.
+    """A change of many parts, of which some are done.
 
     Attributes:
-        progress: What is said so far.
-        rest: What the form of the next part holds.
+        progress: The message so far.
+        rest: Values for the form of the next part.
     """
 
     progress: str
@@ -39,14 +39,14 @@ class Unfinished:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One thing that the console changes.
+    """One kind of change.
 
     Attributes:
-        question: What is asked before, with the form's fields in braces.
-        perform: Does it; what is said then, or how far it is where the browser is to go on.
-        back: Where the browser goes then.
-        danger: Whether something is lost by it.
-        within_s: Seconds that a call of it may take.
+        question: The question before it, with the form's fields in braces.
+        perform: Makes it; returns a message, or its progress if the browser has to continue.
+        back: Path of the page after it.
+        danger: Whether it loses data.
+        within_s: Seconds that one of its calls may take.
     """
 
     question: str
@@ -60,7 +60,7 @@ def number_in(given: Given, name: str) -> int:
     """A whole number of a form.
 
     Raises:
-        WronglyFilled: It is none.
+        WronglyFilled: It is not a whole number.
     """
     if not given[name].isdecimal():
         raise WronglyFilled(f"{name} is a number.")
@@ -68,10 +68,10 @@ def number_in(given: Given, name: str) -> int:
 
 
 def token_in(given: Given) -> str:
-    """The upload token of a form; empty where none was said.
+    """The upload token of a form; empty if none was given.
 
     Raises:
-        WronglyFilled: It is no word of a header. The text never holds it.
+        WronglyFilled: It is not valid in a header. The text never contains it.
     """
     token = given.get(UPLOAD_FIELD, "").strip()
     if token and not (token.isascii() and token.isprintable() and len(token.split()) == 1):

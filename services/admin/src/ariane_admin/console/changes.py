@@ -1,4 +1,4 @@
-"""What the console changes: each asks first, calls the API, and says what came of it."""
+"""The changes of the console: each asks first, calls the API, and returns a message."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ async def _consume(ask: Asker, given: Given) -> str:
 
 
 async def _redrive(ask: Asker, given: Given) -> str | Unfinished:
-    """One call's part of it: a call ends after some seconds, and the next goes on behind it."""
+    """Make one call of a redrive: it ends after some seconds, and the next call goes on."""
     counts = ("sent", "duplicates", "failed")
     sent, duplicates, failed = (number_in({name: "0", **given}, name) for name in counts)
     request = letter_pb.RedriveDeadLettersRequest(
@@ -365,4 +365,4 @@ CHANGES: Final[Mapping[str, Change]] = {
         lambda _: "/settings",
     ),
 }
-"""By the path that their forms are sent to."""
+"""All changes, by the path of their forms."""

@@ -20,8 +20,8 @@ def line_chart(points: Sequence[tuple[int, float]], label: str, *, gap_ms: int) 
 
     Args:
         points: Milliseconds since 1970 and value, oldest first.
-        label: What a reader without eyes hears.
-        gap_ms: Points further apart than this are not joined: nobody knows what lay between.
+        label: The text for screen readers.
+        gap_ms: Points further apart than this are not joined: there are no samples between them.
     """
     if not points:
         return Markup('<p class="quiet">No samples yet.</p>')

@@ -1,4 +1,4 @@
-"""What keeps strangers' pages from asking in the name of whoever sits at the browser."""
+"""Protection against requests that pages of other sites make with a user's browser."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ HEADERS: Final = {
     "X-Frame-Options": "DENY",
     "Cache-Control": "no-store",
 }
-"""Of every answer."""
+"""Headers of every answer."""
 
 
 class FormGuard:
-    """Knows its own forms again: the hidden field belongs to the browser's cookie."""
+    """Recognizes its own forms: their hidden field matches the browser's cookie."""
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
@@ -35,11 +35,11 @@ class FormGuard:
         return request.cookies.get(COOKIE) or secrets.token_urlsafe(24)
 
     def token(self, visitor: str) -> str:
-        """What the forms of a browser hold."""
+        """The hidden field of a browser's forms."""
         return hmac.new(self._key, visitor.encode(), hashlib.sha256).hexdigest()
 
     def is_own(self, request: Request, given: str) -> bool:
-        """Whether a form that came is one that this browser was shown."""
+        """Whether a submitted form was issued to this browser."""
         visitor = request.cookies.get(COOKIE, "")
         fetched = request.headers.get("sec-fetch-site", "same-origin")
         return (

@@ -19,12 +19,12 @@ STOP_S: Final = 3
 class _Quiet(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are the service's matter."""
+        """Leave signals to the service."""
         yield
 
 
 class ConsoleServer:
-    """Takes its port first, serves later, stops in order."""
+    """A server that binds its port first, serves later, and stops in order."""
 
     def __init__(self, listen: Address) -> None:
         self._listen = listen
@@ -33,10 +33,10 @@ class ConsoleServer:
         self._serving: asyncio.Task[None] | None = None
 
     def bind(self) -> Address:
-        """Take the port; where it listens.
+        """Bind the port, and return the address.
 
         Raises:
-            StartRefused: The port is taken, or the host is not of this machine.
+            StartRefused: The port is in use, or the host is not of this machine.
         """
         host = self._listen.host
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -66,7 +66,7 @@ class ConsoleServer:
         )
 
     async def stop(self) -> None:
-        """Let requests in work end, then the port go. Repeating is harmless."""
+        """Finish requests in work, then close the port. Repeating is harmless."""
         serving, self._serving = self._serving, None
         if serving is not None and self._server is not None:
             self._server.should_exit = True

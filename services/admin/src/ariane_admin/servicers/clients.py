@@ -1,4 +1,4 @@
-"""``ClientService``: producers and consumers that live now."""
+"""``ClientService``: live producers and consumers."""
 # ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from ariane_servicekit import ServiceError, take_page
 _Context = aio.ServicerContext[Any, Any]
 
 ANSWER_S_MAX = 3
-"""Seconds that a client has to say what it does."""
+"""Seconds that a client has to report its state."""
 
 
 class ClientServicer(ClientServiceServicer):
-    """Asks brokers who is attached, and clients what they do."""
+    """Asks brokers for attached clients, and clients for their state."""
 
     def __init__(self, cluster: ClusterAccess) -> None:
         self._cluster = cluster
@@ -61,7 +61,7 @@ class ClientServicer(ClientServiceServicer):
     async def GetClientState(
         self, request: client_pb.GetClientStateRequest, context: _Context
     ) -> client_pb.GetClientStateResponse:
-        """Ask a client what it does now."""
+        """Ask a client for its present state."""
         answers = await self._cluster.answers()
         client = (await attached_clients(self._doors, answers)).get(request.client_id)
         if client is None:

@@ -1,4 +1,4 @@
-"""``ClusterService``: clusters, name servers and brokers, and what is wrong with them."""
+"""``ClusterService``: clusters, name servers and brokers, and findings about them."""
 # ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SEVERITIES: Final = {
 
 
 class ClusterServicer(ClusterServiceServicer):
-    """Gathers what name servers and brokers say."""
+    """Gathers the answers of name servers and brokers."""
 
     def __init__(self, cluster: ClusterAccess, rates: RateMemory, clock: Clock) -> None:
         self._cluster = cluster
@@ -81,7 +81,7 @@ class ClusterServicer(ClusterServiceServicer):
     async def ListNameServers(
         self, request: cluster_pb.ListNameServersRequest, context: _Context
     ) -> cluster_pb.ListNameServersResponse:
-        """List name servers with what each one knows."""
+        """List name servers with the brokers that each knows."""
         page = take_page(
             sorted(set(self._doors.name_servers)),
             lambda address: (address,),
@@ -129,7 +129,7 @@ class ClusterServicer(ClusterServiceServicer):
     async def DrainBroker(
         self, request: cluster_pb.DrainBrokerRequest, context: _Context
     ) -> cluster_pb.DrainBrokerResponse:
-        """Lead producers away from a broker."""
+        """Drain a broker."""
         broker = await self._primary(request.broker_name, request.cluster_name)
         done = await broker_maintenance.drain(self._doors, broker)
         return cluster_pb.DrainBrokerResponse(
@@ -139,7 +139,7 @@ class ClusterServicer(ClusterServiceServicer):
     async def RestoreBroker(
         self, request: cluster_pb.RestoreBrokerRequest, context: _Context
     ) -> cluster_pb.RestoreBrokerResponse:
-        """Put a broker to work again."""
+        """Restore a drained broker."""
         broker = await self._primary(request.broker_name, request.cluster_name)
         done = await broker_maintenance.restore(self._doors, broker)
         return cluster_pb.RestoreBrokerResponse(
@@ -149,7 +149,7 @@ class ClusterServicer(ClusterServiceServicer):
     async def DiagnoseCluster(
         self, request: cluster_pb.DiagnoseClusterRequest, context: _Context
     ) -> cluster_pb.DiagnoseClusterResponse:
-        """Say what is wrong."""
+        """Diagnose the cluster."""
         facts = await gather_facts(self._doors, now=lambda: self._clock.now_ms() / 1000)
         findings = [
             cluster_pb.DiagnosisFinding(
@@ -233,7 +233,7 @@ class ClusterServicer(ClusterServiceServicer):
         return found
 
     async def _liveness(self, cluster_name: str) -> list[BrokerLiveness]:
-        """What name servers know of brokers: each is told by the first that names it."""
+        """The brokers in name servers; each entry is from the first name server that has it."""
         answers = await asyncio.gather(
             *(self._known_to(address) for address in self._doors.name_servers),
             return_exceptions=True,

@@ -1,4 +1,4 @@
-"""The cluster as servicers reach it: whom to ask, who kept silent, what became of changes."""
+"""Servicers' access to the cluster: its brokers, silent brokers, and outcomes of changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ariane_sdk.errors import ArianeError, RouteNotFound
 from ariane_servicekit import ErrorTranslator, ServiceError
 
 QUESTION_SECONDS_MAX: Final = 10.0
-"""How long a broker may take for one question, of however many calls."""
+"""How long a broker may take for one question, which may be several calls."""
 
 
 class ClusterAccess:
@@ -25,7 +25,7 @@ class ClusterAccess:
     Attributes:
         doors: Stubs to every process.
         reader: Reads queues and dead letters.
-        translator: From errors of the client to public ones.
+        translator: Translates errors of the client to public ones.
     """
 
     def __init__(self, name_servers: str, translator: ErrorTranslator) -> None:
@@ -37,19 +37,19 @@ class ClusterAccess:
         self._producer_turn = asyncio.Lock()
 
     async def start(self) -> None:
-        """Make the clients ready; nothing is connected before it is asked."""
+        """Make the clients ready; connections are made at the first call."""
         await self.doors.client.start()
         await self.reader.start()
 
     async def close(self) -> None:
-        """Let the clients go. Repeating is harmless."""
+        """Close the clients. Repeating is harmless."""
         if self._producer is not None:
             await self._producer.close()
         await self.reader.close()
         await self.doors.client.close()
 
     async def producer(self) -> Producer:
-        """What sends messages of operators; made when it is first asked for."""
+        """The producer for messages of operators; made at the first use."""
         async with self._producer_turn:
             if self._producer is None:
                 producer = Producer(self._name_servers)
@@ -58,7 +58,7 @@ class ClusterAccess:
             return self._producer
 
     async def answers(self, *, cluster_name: str = "") -> Answers:
-        """All primaries, or those of a cluster, to be asked.
+        """Questions to all primaries, or to those of a cluster.
 
         Raises:
             CallError: There are none, or no name server answers.
@@ -66,7 +66,7 @@ class ClusterAccess:
         return self.asking(await self.doors.primaries(cluster_name=cluster_name))
 
     async def carriers(self, topic: str) -> Answers:
-        """The primaries that carry a topic, to be asked.
+        """Questions to the primaries that carry a topic.
 
         Raises:
             ServiceError: TOPIC_NOT_FOUND.
@@ -77,11 +77,11 @@ class ClusterAccess:
             raise topic_not_found(topic) from error
 
     def asking(self, brokers: Sequence[LiveBroker]) -> Answers:
-        """Brokers to be asked, each for so long as a caller waits."""
+        """Questions to some brokers, each with a time limit."""
         return Answers(brokers, seconds_max=QUESTION_SECONDS_MAX)
 
     def silent(self, answers: Answers) -> list[SilentBroker]:
-        """Who did not answer, as the contract says it."""
+        """The brokers that did not answer, as messages of the contract."""
         return [
             SilentBroker(
                 cluster_name=broker.cluster_name,
@@ -96,7 +96,7 @@ class ClusterAccess:
     async def change_each(
         self, brokers: Sequence[LiveBroker], change: Callable[[LiveBroker], Awaitable[object]]
     ) -> list[BrokerOutcome]:
-        """Have each broker do its part of a change; what became of it on each, by name.
+        """Let each broker make its part of a change; return the outcomes by broker name.
 
         Raises:
             ArianeError: All of them failed: the first failure.
@@ -120,7 +120,7 @@ class ClusterAccess:
 
 
 def topic_not_found(topic: str) -> ServiceError:
-    """No broker that lives has a topic."""
+    """The error for a topic that no live broker has."""
     return ServiceError(
         ErrorReason.ERROR_REASON_TOPIC_NOT_FOUND,
         f"no live broker carries topic {topic!r}",
@@ -129,7 +129,7 @@ def topic_not_found(topic: str) -> ServiceError:
 
 
 def group_not_found(group: str) -> ServiceError:
-    """No broker that answers has a group."""
+    """The error for a group that no answering broker has."""
     return ServiceError(
         ErrorReason.ERROR_REASON_GROUP_NOT_FOUND,
         f"no broker that answers knows group {group!r}",

@@ -1,4 +1,4 @@
-"""``DefinitionService``: all topics and groups, taken out and brought in."""
+"""``DefinitionService``: export and import of all topics and groups."""
 # ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _Context = aio.ServicerContext[Any, Any]
 
 
 class _Held(NamedTuple):
-    """What a broker has."""
+    """The topics and groups of a broker."""
 
     broker: LiveBroker
     topics: dict[str, topic_pb.Topic]
@@ -38,7 +38,7 @@ class _Held(NamedTuple):
 
 
 class DefinitionServicer(DefinitionServiceServicer):
-    """Reads what brokers have, and makes them have what is wanted."""
+    """Reads the definitions of brokers, and changes them to match an import."""
 
     def __init__(self, cluster: ClusterAccess) -> None:
         self._cluster = cluster
@@ -47,7 +47,7 @@ class DefinitionServicer(DefinitionServiceServicer):
     async def before(
         self, method: str, request: definition_pb.ImportDefinitionsRequest
     ) -> definition_pb.Definitions:
-        """Those of the things that are brought in which are there."""
+        """The existing definitions that an import may change."""
         there, _ = await self._definitions(request.cluster_name)
         topics = {each.topic for each in request.definitions.topics}
         groups = {each.consumer_group for each in request.definitions.groups}
@@ -66,7 +66,7 @@ class DefinitionServicer(DefinitionServiceServicer):
     async def ImportDefinitions(
         self, request: definition_pb.ImportDefinitionsRequest, context: _Context
     ) -> definition_pb.ImportDefinitionsResponse:
-        """Make what is missing, and change what differs."""
+        """Create missing topics and groups, and change differing ones."""
         answers = await self._cluster.answers(cluster_name=request.cluster_name)
         _check_origin(request, answers.brokers)
         held = await answers.ask(self._held)
@@ -83,7 +83,7 @@ class DefinitionServicer(DefinitionServiceServicer):
     async def _definitions(self, cluster_name: str) -> tuple[definition_pb.Definitions, list[str]]:
         answers = await self._cluster.answers(cluster_name=cluster_name)
         held = await answers.ask(self._held)
-        # An export with holes looks whole.
+        # An incomplete export would look complete.
         for error in answers.silent.values():
             raise error
         topics: dict[str, topic_pb.Topic] = {}
@@ -185,7 +185,7 @@ class DefinitionServicer(DefinitionServiceServicer):
         return await _change(subject, broker, bring, is_new=is_new, validate_only=validate_only)
 
     async def _keep_orders(self, definitions: definition_pb.Definitions) -> None:
-        """Topics in order keep the order of their queues, as those that were created so."""
+        """Store the order of queues of ordered topics, as at their creation."""
         client = self._doors.client
         for topic in definitions.topics:
             if topic.message_type == MESSAGE_TYPE_FIFO:
@@ -197,7 +197,7 @@ class DefinitionServicer(DefinitionServiceServicer):
 def _check_origin(
     request: definition_pb.ImportDefinitionsRequest, brokers: Sequence[LiveBroker]
 ) -> None:
-    """Refuse what was taken from another cluster, unless that is wanted.
+    """Refuse definitions of another cluster, unless the request allows them.
 
     Raises:
         ServiceError: FIELD_INVALID.
@@ -232,7 +232,7 @@ async def _change(
 
 
 def topic_settings(topic: topic_pb.Topic) -> topic_pb.Topic:
-    """All of a topic that people set."""
+    """The settings of a topic."""
     return topic_pb.Topic(
         topic=topic.topic,
         read_queue_count=topic.read_queue_count,

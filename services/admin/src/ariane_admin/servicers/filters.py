@@ -1,4 +1,4 @@
-"""``FilterService``: uploaded filters, at the FilterServers of all brokers."""
+"""``FilterService``: uploaded filters, on the FilterServers of all brokers."""
 # ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NOT_FOUND: Final = "FILTER_NOT_FOUND"
 
 
 class FilterServicer(FilterServiceServicer):
-    """Asks and changes all FilterServers: a version means the same code everywhere."""
+    """Calls all FilterServers: a version means the same code everywhere."""
 
     def __init__(self, cluster: ClusterAccess) -> None:
         self._cluster = cluster
@@ -157,7 +157,7 @@ class FilterServicer(FilterServiceServicer):
                     f"group {each.consumer_groups[0]} pulls through {name}@{version} at {server}",
                     {"consumer_group": each.consumer_groups[0], "filter": name},
                 )
-        # One of each broker: its FilterServers share what they keep.
+        # One of each broker: its FilterServers share a catalogue.
         first = {server.broker_name: server for server in reversed(list(kept.given))}
         asked = filter_rpc.DeleteFilterRequest(filter=name, version=version)
         token = token_of(context)
@@ -204,10 +204,10 @@ class FilterServicer(FilterServiceServicer):
 
 
 def _some(answers: Answers[Any]) -> None:
-    """Take answers of which there is one at least.
+    """Check that there is an answer.
 
     Raises:
-        CallError: There is none. Who is silent may have what others have not: that is told first.
+        CallError: There is none; errors of silent FilterServers first, which may have the filter.
     """
     if not answers.given:
         failures = _silent(answers) or answers.failures
@@ -215,7 +215,7 @@ def _some(answers: Answers[Any]) -> None:
 
 
 def _silent(answers: Answers[Any]) -> dict[FilterServer, CallError]:
-    """Failures of FilterServers whose catalogue is not known, by another of their broker either."""
+    """Failures of FilterServers of brokers from which no FilterServer answered."""
     missing = {s: e for s, e in answers.failures.items() if e.reason == _NOT_FOUND}
     known = {server.broker_name for server in (*answers.given, *missing)}
     return {s: e for s, e in answers.failures.items() if s.broker_name not in known}

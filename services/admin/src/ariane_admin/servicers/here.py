@@ -1,4 +1,4 @@
-"""The servicers without admin's process: they change a cluster alone, and write nothing down."""
+"""The servicers without admin's process: they change a cluster, and record nothing."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ _Metadata = Sequence[tuple[str, str]]
 
 
 class Servicers(NamedTuple):
-    """Servicers as stubs: each method takes a request, and what a call takes besides.
+    """Servicers with the interface of stubs: each method takes a request and options of a call.
 
     Attributes:
-        clients: Of clients that live.
-        cluster: Of brokers.
-        dead_letters: Of dead letters.
-        delayed: Of delayed messages.
-        filters: Of uploaded filters.
-        groups: Of groups.
-        messages: Of single messages.
-        replica_sets: Of brokers with replicas.
-        settings: Of the settings of processes.
-        sinks: Of what exactly-once writes leave on brokers.
-        topics: Of topics.
-        transactions: Of transactions.
+        clients: Service for live clients.
+        cluster: Service for brokers.
+        dead_letters: Service for dead letters.
+        delayed: Service for delayed messages.
+        filters: Service for uploaded filters.
+        groups: Service for groups.
+        messages: Service for single messages.
+        replica_sets: Service for brokers with replicas.
+        settings: Service for settings of processes.
+        sinks: Service for sinks of exactly-once writes.
+        topics: Service for topics.
+        transactions: Service for transactions.
     """
 
     clients: Any
@@ -92,7 +92,7 @@ async def servicers_here(name_servers: str, checkers: Sequence[str]) -> AsyncIte
 
 
 class _Context:
-    """What servicers look at of the call that they serve: what was said besides the request."""
+    """The part of a call's context that servicers use: the metadata."""
 
     def __init__(self, metadata: _Metadata) -> None:
         self._metadata = metadata
@@ -102,7 +102,7 @@ class _Context:
 
 
 class _Here:
-    """A servicer that is called as a stub is; what it refuses are errors of the client."""
+    """A servicer with the interface of a stub; its refusals become errors of the client."""
 
     def __init__(self, servicer: object) -> None:
         self._servicer = servicer

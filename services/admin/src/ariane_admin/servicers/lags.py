@@ -1,4 +1,4 @@
-"""``LagService``: how far groups are behind."""
+"""``LagService``: backlogs of groups."""
 # ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _QUEUES_PAGE = 1000
 
 
 class LagServicer(LagServiceServicer):
-    """Adds up what brokers say of backlogs."""
+    """Adds up the backlogs that brokers report."""
 
     def __init__(self, cluster: ClusterAccess, clock: Clock) -> None:
         self._cluster = cluster
@@ -75,7 +75,7 @@ class LagServicer(LagServiceServicer):
     async def ListQueueLags(
         self, request: lag_pb.ListQueueLagsRequest, context: _Context
     ) -> lag_pb.ListQueueLagsResponse:
-        """List the backlog of one group queue by queue, with who has each in work."""
+        """List the backlog of one group by queue, with the owner of each queue."""
         answers = await self._cluster.answers()
         group = request.consumer_group
 

@@ -1,4 +1,4 @@
-"""How errors of the client, and of admin's own rooms, become public errors."""
+"""Translation of errors of the client, and of admin itself, to public errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KNOWN: Final = frozenset(ErrorReason.keys())
 
 
 def public_error(error: ArianeError) -> ServiceError:
-    """What a broker, a name server or the client itself said, as admin's own word."""
+    """Translate an error of a broker, a name server or the client to an error of admin."""
     notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
     message = f"{error}{notes}"
     if error.outcome_unknown and error.reason != _CLIENT_SILENT:
@@ -31,7 +31,7 @@ def public_error(error: ArianeError) -> ServiceError:
         return ServiceError(reason, message, {"cause": error.reason, **error.metadata})
     if _PREFIX + error.reason in _KNOWN:
         known = ErrorReason.Value(_PREFIX + error.reason)
-        # The service that refused has said what to do: it is said once, by whoever answers last.
+        # The refusing service added its advice; it is cut here, since admin's own advice is added.
         said = message.removesuffix(".").removesuffix(ERROR_TABLE[known].hint.removesuffix("."))
         return ServiceError(known, said.rstrip(". "), error.metadata)
     if isinstance(error, IllegalArgument):
@@ -48,4 +48,4 @@ ADMIN_ERROR_RULES: Final[ErrorRules] = {
     ArianeError: public_error,
     CommandFailed: _unreadable,
 }
-"""For every servicer here; those with a database have its rules besides."""
+"""Rules for every servicer; servicers with a database have further ones."""

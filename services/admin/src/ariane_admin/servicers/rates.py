@@ -9,7 +9,7 @@ from ariane.broker.v1.broker_service_pb2 import GetBrokerStateResponse
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What went through a broker a second, since the look before.
+    """The rates of a broker per second, since the observation before.
 
     Attributes:
         stored_messages: Records stored.
@@ -27,32 +27,32 @@ class Rates:
 @dataclass(frozen=True, slots=True)
 class _Look:
     incarnation: int
-    """When the broker's process started: counters begin anew with it."""
+    """When the broker's process started: its counters began at 0 then."""
     at_s: float
     counters: tuple[int, int, int, int]
 
 
 class RateMemory:
-    """The last look at each broker, and the rates between it and the one before."""
+    """The last observation of each broker, and its rates since the one before."""
 
     def __init__(self) -> None:
         self._looks: dict[str, _Look] = {}
         self._rates: dict[str, Rates] = {}
 
     def of(self, broker_name: str) -> Rates | None:
-        """The rates of a broker; nothing before its second look."""
+        """The rates of a broker; None before its second observation."""
         return self._rates.get(broker_name)
 
     def take(self, broker_name: str, state: GetBrokerStateResponse, at_s: float) -> Rates | None:
-        """Take in what a broker says of itself.
+        """Add an observation of a broker.
 
         Args:
             broker_name: The broker.
-            state: What it says.
-            at_s: When, by a clock that does not jump.
+            state: Its state.
+            at_s: The time, by the monotonic clock.
 
         Returns:
-            The rates since the look before; nothing after a restart of the broker.
+            The rates since the observation before; None after a restart of the broker.
         """
         told = state.statistics
         look = _Look(
@@ -81,7 +81,7 @@ class RateMemory:
         return rates
 
     def forget_all_but(self, broker_names: set[str]) -> None:
-        """Forget brokers that did not answer: their rates are not known."""
+        """Forget brokers that did not answer: their rates are unknown."""
         for name in self._looks.keys() - broker_names:
             del self._looks[name]
             self._rates.pop(name, None)

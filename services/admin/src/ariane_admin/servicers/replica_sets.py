@@ -1,4 +1,4 @@
-"""``ReplicaSetService``: brokers with replicas; who is primary, who follows, and changing it."""
+"""``ReplicaSetService``: brokers with replicas; primary, followers, and changes of them."""
 # ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ GRACE_S_MAX: Final = 20.0
 
 
 class ReplicaSetServicer(ReplicaSetServiceServicer):
-    """Asks the brokers of a name, and has one of them change the set."""
+    """Asks the brokers of a name, and lets one of them change the set."""
 
     def __init__(self, cluster: ClusterAccess) -> None:
         self._cluster = cluster
@@ -44,13 +44,13 @@ class ReplicaSetServicer(ReplicaSetServiceServicer):
     async def GetReplicaSet(
         self, request: admin_pb.GetReplicaSetRequest, context: _Context
     ) -> admin_pb.GetReplicaSetResponse:
-        """Read what the brokers of a set say."""
+        """Read the states of the brokers of a set."""
         return self._told(await members_of(self._doors, request.broker_name))
 
     async def TransferPrimary(
         self, request: admin_pb.TransferPrimaryRequest, context: _Context
     ) -> admin_pb.TransferPrimaryResponse:
-        """Hand on the role of the primary."""
+        """Hand over the role of the primary."""
         name = request.broker_name
         grace_s = GRACE_S
         if request.HasField("grace"):
@@ -91,7 +91,7 @@ class ReplicaSetServicer(ReplicaSetServiceServicer):
     async def RemoveReplica(
         self, request: admin_pb.RemoveReplicaRequest, context: _Context
     ) -> admin_pb.RemoveReplicaResponse:
-        """Take a replica out that will not come back."""
+        """Remove a replica for good."""
         name = request.broker_name
         asked = set_pb.RemoveReplicaRequest(broker_id=request.broker_id)
         primary = primary_of(await members_of(self._doors, name), name)

@@ -30,7 +30,7 @@ class _Process(NamedTuple):
 
 
 class SettingServicer(SettingServiceServicer):
-    """Asks each process, and changes what it lets change: the list is its own, with its ranges."""
+    """Asks each process for its settings, and changes them where the process allows."""
 
     def __init__(self, cluster: ClusterAccess, checkers: Sequence[str]) -> None:
         self._cluster = cluster
@@ -39,9 +39,9 @@ class SettingServicer(SettingServiceServicer):
         self._own_address = ""
 
     def listens_on(self, address: str) -> None:
-        """Where admin itself is reached: it has settings as the others have.
+        """Set the address of admin itself, which has settings like the others.
 
-        Servicers that the command line runs without admin's process are never told.
+        Not called for servicers that the command line runs without admin's process.
         """
         self._own_address = address
 
@@ -100,7 +100,7 @@ class SettingServicer(SettingServiceServicer):
     async def UpdateSetting(
         self, request: setting_pb.UpdateSettingRequest, context: _Context
     ) -> setting_pb.UpdateSettingResponse:
-        """Change a setting in processes that let it change."""
+        """Change a setting in processes that allow it."""
         chosen = await self._chosen(request.service, request.addresses)
         settings, _ = await self._settings(chosen)
         known = {each.setting.name: each for each in settings}
@@ -146,7 +146,7 @@ class SettingServicer(SettingServiceServicer):
         return [each for each in found if service in {"", each.service}]
 
     async def _chosen(self, service: str, addresses: Sequence[str]) -> list[_Process]:
-        """Processes of one service; no other address is ever called."""
+        """The requested processes of one service; no other address is ever called."""
         if not service:
             raise field_invalid("service", "is required")
         known = await self._processes(service)
@@ -160,10 +160,10 @@ class SettingServicer(SettingServiceServicer):
     async def _settings(
         self, processes: Sequence[_Process]
     ) -> tuple[list[setting_pb.ClusterSetting], list[setting_pb.ClusterProcess]]:
-        """The settings of processes, by name; and the processes that do not tell.
+        """The settings of processes, by name; and the processes that do not answer.
 
         Raises:
-            CallError: None tells.
+            CallError: None answers.
         """
 
         async def at(process: _Process) -> Sequence[process_pb.ProcessSetting]:

@@ -18,14 +18,14 @@ _Context = aio.ServicerContext[Any, Any]
 
 
 class SinkServicer(SinkServiceServicer):
-    """Asks and tells every broker that a sink concerns."""
+    """Calls every broker that a sink concerns."""
 
     def __init__(self, cluster: ClusterAccess) -> None:
         self._cluster = cluster
         self._client = cluster.doors.client
 
     async def before(self, method: str, request: Any) -> sink_pb.ListSinksResponse:
-        """The sink as brokers know it before it is changed."""
+        """The sink in brokers before it is changed."""
         if not request.sink_name:
             return sink_pb.ListSinksResponse()
         found = await self._client.list_sinks(request.sink_name)
@@ -52,7 +52,7 @@ class SinkServicer(SinkServiceServicer):
     async def MoveSink(
         self, request: sink_pb.MoveSinkRequest, context: _Context
     ) -> sink_pb.MoveSinkResponse:
-        """Have a sink write to another broker."""
+        """Move a sink to another broker."""
         for field in ("sink_name", "broker_name"):
             if not getattr(request, field):
                 raise field_invalid(field, "is required")
@@ -77,7 +77,7 @@ class SinkServicer(SinkServiceServicer):
     async def DeleteSink(
         self, request: sink_pb.DeleteSinkRequest, context: _Context
     ) -> sink_pb.DeleteSinkResponse:
-        """Have all brokers forget a sink."""
+        """Delete a sink on all brokers."""
         if not request.sink_name:
             raise field_invalid("sink_name", "is required")
         deleted = await self._client.delete_sink(request.sink_name)

@@ -18,10 +18,10 @@ def time_of(time_ms: int) -> Timestamp:
 
 
 def milliseconds_in(request: Message, field: str) -> int | None:
-    """An instant of a request in milliseconds since 1970; nothing where it is absent.
+    """An instant of a request in milliseconds since 1970; None if it is absent.
 
     Raises:
-        ServiceError: FIELD_INVALID when it is no time.
+        ServiceError: FIELD_INVALID for an invalid time.
     """
     if not request.HasField(field):
         return None
@@ -33,10 +33,10 @@ def milliseconds_in(request: Message, field: str) -> int | None:
 
 
 def moment_in(request: Message, field: str) -> datetime | None:
-    """An instant of a request; nothing where it is absent.
+    """An instant of a request; None if it is absent.
 
     Raises:
-        ServiceError: FIELD_INVALID when it is no time.
+        ServiceError: FIELD_INVALID for an invalid time.
     """
     milliseconds = milliseconds_in(request, field)
     if milliseconds is None:

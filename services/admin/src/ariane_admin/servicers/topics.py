@@ -33,14 +33,14 @@ from ariane_servicekit import field_invalid, take_page
 _Context = aio.ServicerContext[Any, Any]
 
 GROUPS_MAX = 100
-"""Consumer groups that one topic names."""
+"""The most consumer groups in the answer for one topic."""
 
 _QUEUES_DEFAULT = 4
 _QUEUES_PAGE = 1000
 
 
 class TopicServicer(TopicServiceServicer):
-    """Asks and changes every broker that a topic concerns."""
+    """Calls every broker that a topic concerns."""
 
     def __init__(self, cluster: ClusterAccess) -> None:
         self._cluster = cluster
@@ -73,7 +73,7 @@ class TopicServicer(TopicServiceServicer):
             outcomes = await self._create_ordered(wanted, brokers, exists_ok=exists_ok)
         else:
             outcomes = await self._create(wanted, brokers, exists_ok=exists_ok)
-        # Name servers may hear of it a moment later: the brokers know it.
+        # Name servers may learn of it a moment later, but the brokers have it.
         placements = await self._placements(wanted.topic, self._cluster.asking(brokers))
         return topic_pb.CreateTopicResponse(
             topic=_cluster_topic(wanted.topic, placements), outcomes=outcomes
@@ -152,7 +152,7 @@ class TopicServicer(TopicServiceServicer):
     async def DeleteTopic(
         self, request: topic_pb.DeleteTopicRequest, context: _Context
     ) -> topic_pb.DeleteTopicResponse:
-        """Delete a topic. Brokers are asked whatever routes say: name servers may know less."""
+        """Delete a topic. All brokers are called, since routes may lack some that have it."""
         name = request.topic
         carriers, order = await self._carriers_and_order(name)
         brokers = await self._doors.primaries(tuple(request.broker_names))
@@ -183,7 +183,7 @@ class TopicServicer(TopicServiceServicer):
     async def UpdateTopicQueueOrder(
         self, request: topic_pb.UpdateTopicQueueOrderRequest, context: _Context
     ) -> topic_pb.UpdateTopicQueueOrderResponse:
-        """Fix the order of a topic's queues, or forget it."""
+        """Store the order of a topic's queues, or delete it."""
         client = self._doors.client
         try:
             if request.clear:
@@ -226,10 +226,10 @@ class TopicServicer(TopicServiceServicer):
     async def _create(
         self, wanted: broker_pb.Topic, brokers: Sequence[LiveBroker], *, exists_ok: bool
     ) -> list[BrokerOutcome]:
-        """A broker that has it already, with the same settings, counts as done.
+        """Create a topic; a broker that has it already, with the same settings, counts as done.
 
         Raises:
-            TopicExists: All have it, and that is not wanted.
+            TopicExists: All brokers have it, and the request does not allow that.
         """
         standing: list[TopicExists] = []
 
@@ -256,15 +256,15 @@ class TopicServicer(TopicServiceServicer):
     async def _create_ordered(
         self, wanted: broker_pb.Topic, brokers: Sequence[LiveBroker], *, exists_ok: bool
     ) -> list[BrokerOutcome]:
-        """A topic whose message groups stay where they are gets its order of queues first.
+        """Create an ordered topic, after its order of queues.
 
-        Name servers that keep no order refuse before anything is made.
+        So name servers that cannot store the order refuse before the topic is created.
         """
         client = self._doors.client
         counts = {broker.broker_name: wanted.write_queue_count for broker in brokers}
         async with client.queue_order_first(wanted.topic, counts):
             outcomes = await self._create(wanted, brokers, exists_ok=exists_ok)
-        # Name servers may hear of the topic a moment later: they tell its order all the same.
+        # Name servers may learn of the topic a moment later, but they return its order now.
         _, order = await self._carriers_and_order(wanted.topic)
         if not order:
             try:
@@ -286,14 +286,14 @@ class TopicServicer(TopicServiceServicer):
         return {broker.broker_name for broker in route.brokers}, route.queue_order
 
     async def _forget_order(self, topic: str, order: str) -> list[str]:
-        """Have name servers forget the order of a topic that nobody has any more.
+        """Delete the order of a topic that no broker has any more from name servers.
 
         Args:
             topic: The topic.
-            order: As one of them knows it, or nothing: another may know it all the same.
+            order: The order in one of them; empty if that has none, though another may have one.
 
         Returns:
-            Why they could not be told, where none was known to keep one.
+            Why the deletion failed, if no order was known.
         """
         try:
             await self._doors.client.forget_queue_order(topic)
@@ -367,7 +367,7 @@ def _cluster_topic(
 
 
 def _alike(topic: broker_pb.Topic, other: broker_pb.Topic) -> bool:
-    """Whether two parts of a topic agree in all that people set."""
+    """Whether two parts of a topic have the same settings."""
 
     def settings(each: broker_pb.Topic) -> tuple[object, ...]:
         return (

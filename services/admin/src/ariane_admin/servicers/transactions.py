@@ -1,4 +1,4 @@
-"""``TransactionService``: what the transaction checkers know, asked of any of them."""
+"""``TransactionService``: the transactions of the checkers, from any of them."""
 # ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _Answer = TypeVar("_Answer")
 
 
 class TransactionServicer(TransactionServiceServicer):
-    """Hands questions and decisions on to a checker.
+    """Forwards queries and decisions to a checker.
 
     Args:
         cluster: Has channels to every process.
-        checkers: Where checkers are, "host:port"; those of one database answer alike.
+        checkers: Addresses of checkers, "host:port"; checkers of one database give equal answers.
     """
 
     def __init__(self, cluster: ClusterAccess, checkers: Sequence[str]) -> None:
@@ -80,7 +80,7 @@ class TransactionServicer(TransactionServiceServicer):
     async def DecideTransaction(
         self, request: transaction_pb.DecideTransactionRequest, context: _Context
     ) -> transaction_pb.DecideTransactionResponse:
-        """End a transaction by an operator's word."""
+        """End a transaction by an operator's decision."""
         asked = checked_pb.DecideTransactionRequest(
             transaction_id=request.transaction_id, outcome=request.outcome, cause=request.cause
         )
@@ -88,7 +88,7 @@ class TransactionServicer(TransactionServiceServicer):
         async def at(
             stub: CheckedTransactionServiceAsyncStub, peer: str
         ) -> checked_pb.DecideTransactionResponse:
-            # A broker is asked behind the checker: its time comes on top.
+            # The checker calls a broker: that time is added.
             call = stub.DecideTransaction(asked, timeout=3 * CALL_SECONDS_MAX)
             return await answer_of(call, peer)
 
@@ -98,7 +98,7 @@ class TransactionServicer(TransactionServiceServicer):
     async def ResumeTransaction(
         self, request: transaction_pb.ResumeTransactionRequest, context: _Context
     ) -> transaction_pb.ResumeTransactionResponse:
-        """Have producers asked again."""
+        """Let producers be asked again."""
         asked = checked_pb.ResumeTransactionChecksRequest(transaction_id=request.transaction_id)
 
         async def at(
@@ -125,7 +125,7 @@ class TransactionServicer(TransactionServiceServicer):
     async def _ask(
         self, ask: Callable[[CheckedTransactionServiceAsyncStub, str], Awaitable[_Answer]]
     ) -> _Answer:
-        """The answer of the first checker that is there; decisions may be made again."""
+        """The answer of the first reachable checker; repeating a decision is harmless."""
         if not self._checkers:
             raise feature_not_available("this method, without a transaction checker (--checkers)")
         failure: CallError | None = None

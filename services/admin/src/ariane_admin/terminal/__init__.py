@@ -1,1 +1,1 @@
-"""What people and programs see: tables, lines, questions, exit statuses."""
+"""Output for people and programs: tables, lines, questions, exit statuses."""

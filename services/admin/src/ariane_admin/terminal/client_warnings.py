@@ -1,4 +1,4 @@
-"""What the client warns of while a command runs on: lines on standard error."""
+"""Warnings of the client while a command runs: lines on standard error."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Final
 from ariane_admin.errors import say_error
 
 LOGGER: Final = logging.getLogger("ariane_sdk")
-# A command says by itself what went wrong, and what it goes on with.
+# The SDK's logger is silent: a command writes its errors and warnings itself.
 LOGGER.addHandler(logging.NullHandler())
 
 SAY_AGAIN_S: Final = 30.0
-"""What is warned of again and again is said so often."""
+"""The interval at which a repeated warning is written again."""
 
 SAID_MAX: Final = 1000
 
 
 def say_warning(message: str) -> None:
-    """Write one line that tells what is wrong while the command goes on."""
+    """Write one line of warning while the command goes on."""
     say_error(f"warning: {message}")
 
 
@@ -32,7 +32,7 @@ class _WarningPrinter(logging.Handler):
         self._said_s: dict[str, float] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Say one warning; its trace is for programs. Not what the command itself has caused."""
+        """Write one warning, without its trace, unless the command itself caused it."""
         error = record.exc_info[1] if record.exc_info else None
         message = record.getMessage()
         again_s = self._said_s.get(message, -math.inf) + SAY_AGAIN_S
@@ -46,10 +46,10 @@ class _WarningPrinter(logging.Handler):
 
 @contextmanager
 def client_warnings(except_for: type[Exception]) -> Iterator[None]:
-    """Say the client's warnings for the length of a block; otherwise nobody hears them.
+    """Write the client's warnings for the length of a block; outside of it they are dropped.
 
     Args:
-        except_for: Not those of this error, by which the command stops its consumer.
+        except_for: An error whose warnings are left out: the command stops its consumer with it.
     """
     sayer = _WarningPrinter(except_for)
     LOGGER.addHandler(sayer)

@@ -1,4 +1,4 @@
-"""Asking before something is done that cannot be undone."""
+"""Questions before a command makes a change that cannot be undone."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def dry_run_option(command: _Command) -> _Command:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask a person, unless `yes` was said before.
+    """Ask the user, unless `yes` was given.
 
     Raises:
-        CommandFailed: The person said no (REFUSED), or there is none to be asked (USAGE).
+        CommandFailed: The user said no (REFUSED), or there is no terminal to ask on (USAGE).
     """
     if yes:
         return

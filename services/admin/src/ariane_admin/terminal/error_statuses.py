@@ -1,4 +1,4 @@
-"""Errors of the client: the line that says one, and how a command ends that failed with it."""
+"""Errors of the client: their line of text, and the exit status of a command that failed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ariane_admin.asking.connection import NAME_SERVERS_VARIABLE
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_sdk import errors
 
-# The first class that fits decides.
+# The first matching class decides.
 _STATUSES: tuple[tuple[type[errors.ArianeError], ExitStatus], ...] = (
     (errors.IllegalArgument, ExitStatus.USAGE),
     (errors.NameServersUnreachable, ExitStatus.UNREACHABLE),
@@ -27,8 +27,8 @@ _STATUSES: tuple[tuple[type[errors.ArianeError], ExitStatus], ...] = (
     (errors.QueueOffsetOutOfRange, ExitStatus.REFUSED),
 )
 
-# Errors that have no class of their own are told apart by their reason: a send that failed has
-# that of what it failed on.
+# Errors without a class of their own are distinguished by their reason: a failed send has the
+# reason of its cause.
 _STATUSES_BY_REASON: Mapping[str, ExitStatus] = MappingProxyType(
     {
         **{kind.reason: status for kind, status in _STATUSES},
@@ -68,10 +68,10 @@ _NAME_SERVERS_WANTED: Final = {errors.NameServersUnreachable.reason, "NOT_NAME_S
 
 
 def exit_status_of(error: errors.ArianeError) -> ExitStatus:
-    """Return how a command ends that failed with `error`."""
+    """Return the exit status of a command that failed with `error`."""
     if error.outcome_unknown:
         return ExitStatus.OUTCOME_UNKNOWN
-    # The reason says more than the class: some reasons share the class of what is away.
+    # The reason is more precise than the class, which unreachable services share with others.
     if error.reason in _STATUSES_BY_REASON:
         return _STATUSES_BY_REASON[error.reason]
     for kind, status in _STATUSES:
@@ -81,18 +81,18 @@ def exit_status_of(error: errors.ArianeError) -> ExitStatus:
 
 
 def line_of(error: errors.ArianeError) -> str:
-    """What is said of an error: its text and notes, what to do, and its reason in brackets."""
+    """The line for an error: its text and notes, advice, and its reason in brackets."""
     notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
     return f"{error}{notes}{_advice(error)} [{error.reason}]"
 
 
 def reasoned(error: errors.ArianeError) -> str:
-    """An error in the middle of a warning: its text, and its reason in brackets."""
+    """An error inside a warning: its text, and its reason in brackets."""
     return f"{error} [{error.reason}]"
 
 
 def _advice(error: errors.ArianeError) -> str:
-    """What to do about an error whose text does not say it: it is the same for all commands."""
+    """Advice for an error whose text has none; the same for all commands."""
     if error.reason in _NAME_SERVERS_WANTED:
         return f"; give their addresses with --name-servers or {NAME_SERVERS_VARIABLE}"
     says_it = isinstance(error, errors.SendError) or error.reason == "CHANGE_UNCONFIRMED"

@@ -1,4 +1,4 @@
-"""Exit statuses: how a script learns what happened, without reading words."""
+"""Exit statuses, by which a script distinguishes outcomes without parsing text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines from a file, a pipe or a keyboard, as they come."""
+"""Lines from a file, a pipe or a keyboard, as they arrive."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _CHUNKS_WAITING_MAX = 4
 
 
 async def iter_lines(file_descriptor: int) -> AsyncGenerator[list[bytes], None]:
-    """Yield the lines that are there, without their ends; waits when there are none.
+    """Yield the available lines, without their ends; wait while there are none.
 
     A last line without an end is a line.
 
     Args:
-        file_descriptor: Open for reading. A daemon thread reads it, so that a keyboard that says
-            nothing does not keep the process from ending.
+        file_descriptor: Open for reading. A daemon thread reads it, so that an idle keyboard does
+            not keep the process from ending.
 
     Raises:
         OSError: It cannot be read any further.
@@ -31,11 +31,11 @@ async def iter_lines(file_descriptor: int) -> AsyncGenerator[list[bytes], None]:
 
     def read() -> None:
         chunk: bytes | OSError = b"not yet the end"
-        # A loop that is closed wants nothing more.
+        # The loop may be closed already.
         with suppress(RuntimeError):
             while not ended.is_set() and chunk and isinstance(chunk, bytes):
                 try:
-                    # Past Python's own buffer: its lock must be free when the interpreter ends.
+                    # Without Python's buffer, whose lock must be free when the interpreter ends.
                     chunk = os.read(file_descriptor, _CHUNK_BYTES)
                 except OSError as error:
                     chunk = error

@@ -1,14 +1,14 @@
-"""What a command writes: a table for people, JSON or YAML for programs (``-o table|json|yaml``).
+"""The output of commands: a table for people, JSON or YAML for programs (``-o table|json|yaml``).
 
 One rule for every command: results go to standard output, everything else to standard error. With
 ``-o json`` a list is one array, a thing one object, and a stream (``ariane consume``) one object a
 line; with ``-o yaml`` the same are documents, of a stream one after another. Names of fields do not
 change from version to version.
 
-Much of what is written comes from strangers: tags, keys, bodies, names. What a terminal would obey
-is written as an escape, in JSON as one of JSON's.
+Much of the output was written by others: tags, keys, bodies, names. Control characters that a
+terminal would obey are written as escapes, in JSON as those of JSON.
 
-What only results need is imported when there is one: help and completion do without.
+Modules that only results need are imported with the first result, to keep help and completion fast.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Part = tuple[Sequence[str], Sequence[Row]]
 """A list that belongs to a thing: the columns of its table, and its rows."""
 
 _YAML_COLUMNS = 1000
-"""Texts are folded only beyond that: a line is copied more easily than three."""
+"""Texts are folded only beyond this width: one line is easier to copy than three."""
 
 NO_PARTS: Mapping[str, Part] = MappingProxyType({})
 _Entry = TypeVar("_Entry")
@@ -54,15 +54,15 @@ class Output:
 
     @property
     def for_programs(self) -> bool:
-        """Whether a form that programs read is wanted."""
+        """Whether the output is for programs."""
         return self._format is not OutputFormat.TABLE
 
     def rows(self, columns: Sequence[str], rows: Iterable[Row]) -> None:
         """Write a list.
 
         Args:
-            columns: The fields that a table shows, in order; numbers are set to the right.
-            rows: One mapping a thing. JSON shows all of its fields.
+            columns: The fields that a table shows, in order; numbers are aligned right.
+            rows: One mapping for each thing. JSON shows all fields.
         """
         listed = list(rows)
         if self.for_programs:
@@ -73,12 +73,12 @@ class Output:
         print_rows(columns, listed)
 
     def record(self, row: Row, parts: Mapping[str, Part] = NO_PARTS) -> None:
-        """Write one thing, a line a field, and the lists that belong to it.
+        """Write one thing, one line for each field, and the lists that belong to it.
 
         Args:
             row: The fields.
             parts: Lists by name. They are fields of the object in JSON, and tables below it for
-                people; one without rows is left out there.
+                people; tables without rows are left out.
         """
         if self.for_programs:
             lists = {name: [dict(each) for each in rows] for name, (_, rows) in parts.items()}
@@ -93,7 +93,7 @@ class Output:
                 self.rows(columns, rows)
 
     def done(self, sentence: str, row: Row) -> None:
-        """Write what was done: a sentence for people, its figures for programs."""
+        """Write what was done: a sentence for people, a row for programs."""
         if self.for_programs:
             self._write_data(dict(row))
             return
@@ -108,7 +108,7 @@ class Output:
         self._write_data(dict(row))
 
     def _write_data(self, value: object) -> None:
-        # Escapes where standard output does not know all characters.
+        # Escapes if the encoding of standard output lacks characters.
         from ariane_record.control_characters import shown_json  # noqa: PLC0415 - see the module
 
         escaped = not can_write_everything(sys.stdout.encoding)
@@ -119,7 +119,7 @@ class Output:
             return
         import yaml  # noqa: PLC0415 - see the module
 
-        # Where one character must be escaped, all that are not ASCII are.
+        # If one character must be escaped, all non-ASCII ones are.
         click.echo(
             yaml.safe_dump(
                 json.loads(shown),
@@ -132,7 +132,7 @@ class Output:
 
 
 def first_of(entries: Sequence[_Entry], count_max: int) -> Sequence[_Entry]:
-    """The first entries of a list; that there are more is told."""
+    """The first entries of a list; a warning tells that there are more."""
     if len(entries) > count_max:
         say_warning(f"there are more than these {count_max:,}: raise --count to see more")
     return entries[:count_max]

@@ -1,7 +1,7 @@
-"""How far a long work is: one line on a terminal's standard error, gone when the work is done.
+"""Progress of long work: one line on a terminal's standard error, removed when the work is done.
 
-Where nobody sits at a terminal, standard error is read later, or by a pipe: there a line is written
-now and then, the first after some seconds, so that what is quick says nothing.
+If standard error is not a terminal, it is read later or by a pipe: there a line is written now and
+then, the first after some seconds, so that quick work writes nothing.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from ariane_admin.errors import say_error
 
 SAY_S_MIN: Final = 5.0
 SAY_S_MAX: Final = 60.0
-"""Seconds to the first line off a terminal; to each next one twice as many, up to so many."""
+"""Without a terminal: seconds to the first line, doubled for each next one up to the maximum."""
 
 
 @contextmanager
 def progress(now_s: Callable[[], float] = time.monotonic) -> Iterator[Callable[[str], None]]:
-    """Show how far a work is for the length of a block.
+    """Show the progress of work for the length of a block.
 
     Args:
         now_s: A clock, in seconds.
 
     Yields:
-        What tells the line anew.
+        A function that updates the line.
     """
     from rich.console import Console  # noqa: PLC0415 - not before there is work that takes long
 

@@ -1,8 +1,8 @@
-"""Tables for people. Everything in them is text: a body may have brackets in it, or escapes.
+"""Tables for people. All cells are plain text: a body may contain brackets or escapes.
 
-Whoever copies an id, an address or a name needs it whole. So rows are folded between words only;
-and where a terminal has no room for the longest word of each column, the fields of a row are
-written below one another, a line each.
+Ids, addresses and names have to be copied whole. So rows are folded between words only; and if a
+terminal is too narrow for the longest word of each column, the fields of a row are written below
+one another, one line each.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WIDTH_WITHOUT_TERMINAL: Final = 1000
 
 
 def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, object]]) -> None:
-    """Write a list: a row each, or fields below one another where rows are too wide."""
+    """Write a list as a table, or as fields below one another if rows are too wide."""
     console = _console()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
@@ -43,10 +43,10 @@ def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, object]]) -> 
 
 
 def _share_width(table: Table, console: Console, spare: int) -> None:
-    """Give each column its longest word, and what is spare to those that want little more.
+    """Give each column its longest word, and spare width to columns that need little more.
 
-    Rich takes from the widest column what is missing, and cuts its words although others could be
-    folded between theirs.
+    Rich takes missing width from the widest column, and cuts its words although others could be
+    folded between words.
     """
     unbounded = console.options.update(max_width=_WIDTH_WITHOUT_TERMINAL)
     needs = []
@@ -64,7 +64,7 @@ def _share_width(table: Table, console: Console, spare: int) -> None:
 
 
 def print_fields(row: Mapping[str, object]) -> None:
-    """Write one thing, a line a field, which only the terminal folds."""
+    """Write one thing, one line for each field, which only the terminal folds."""
     console = _console()
     width = max(map(len, row), default=0)
     for name, value in row.items():

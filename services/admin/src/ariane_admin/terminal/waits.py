@@ -1,4 +1,4 @@
-"""Lengths of time, as the command line takes them: ``90s``, ``1h30m``."""
+"""Lengths of time on the command line: ``90s``, ``1h30m``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class WaitType(click.ParamType[timedelta]):
 
 
 def length_of_time(text: str) -> timedelta | None:
-    """What a text says, such as ``1h30m``; nothing if it says no length of time."""
+    """Parse a length of time, such as ``1h30m``; None if it is not one."""
     found = _WAIT.fullmatch(text)
     if found is None:
         return None

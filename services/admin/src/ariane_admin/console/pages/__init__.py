@@ -1,1 +1,1 @@
-"""One module for each part of the menu: from answers of the API to blocks."""
+"""The pages: one module for each part of the menu, which turns answers of the API into blocks."""

@@ -1,4 +1,4 @@
-"""What is watched, and what is or was out of bounds."""
+"""The page of alerts: the watched rules, and present and past alerts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _OF_BROKERS: Final = {
 
 
 async def alerts(ask: Asker, request: Request) -> Page:
-    """Alerts, newest first, and what is watched."""
+    """Alerts, newest first, and the watched rules."""
     query = request.query_params
     ended = query.get("ended", "")
     told, watched = await asyncio.gather(

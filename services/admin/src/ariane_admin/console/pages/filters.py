@@ -1,4 +1,4 @@
-"""Uploaded filters: what runs where, and changing it."""
+"""The pages of uploaded filters, and their changes."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ FILTER_CHANGES: Final[Mapping[str, Change]] = {
         "Delete this version of filter {name} at all FilterServers?", _delete, _list, danger=True
     ),
 }
-"""By the path that their forms are sent to."""
+"""The changes of filters, by the path of their forms."""
 
 
 def _row(found: filter_pb.ClusterFilter) -> tuple[Cell, ...]:

@@ -1,4 +1,4 @@
-"""Consumer groups and the clients in them."""
+"""The pages of consumer groups and clients."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SECTION: Final = "Groups"
 
 
 async def groups(ask: Asker, request: Request) -> Page:
-    """Groups by name, a hundred a page."""
+    """Groups by name, a hundred on each page."""
     query = request.query_params
     prefix = query.get("prefix", "")
     told = await ask(
@@ -60,7 +60,7 @@ async def groups(ask: Asker, request: Request) -> Page:
 
 
 async def group(ask: Asker, request: Request) -> Page:
-    """One group: who is in it, how far each queue is, what can be done about it."""
+    """One group: its members, its backlog by queue, and its changes."""
     name, api = request.path_params["group"], ask.api
     told, members, queues, conflicts, lag, delay = await asyncio.gather(
         ask(api.groups.GetGroup, group_pb.GetGroupRequest(consumer_group=name)),
@@ -108,7 +108,7 @@ async def group(ask: Asker, request: Request) -> Page:
 
 
 async def clients(ask: Asker, request: Request) -> Page:
-    """Producers and consumers that live now."""
+    """Live producers and consumers."""
     query = request.query_params
     told = await ask(
         ask.api.clients.ListClients,
@@ -147,7 +147,7 @@ async def clients(ask: Asker, request: Request) -> Page:
 
 
 async def client(ask: Asker, request: Request) -> Page:
-    """What a client says that it does now."""
+    """The state that a client reports now."""
     client_id = request.query_params.get("id", "")
     told = await ask(
         ask.api.clients.GetClientState, client_pb.GetClientStateRequest(client_id=client_id)

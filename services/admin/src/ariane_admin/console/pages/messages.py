@@ -1,4 +1,4 @@
-"""Messages: searched, decoded, followed, sent once more; dead letters; what waits."""
+"""The pages of messages: search, decoding, consumption, resending; dead and delayed messages."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def messages(ask: Asker, request: Request) -> Page:
 
 
 async def message(ask: Asker, request: Request) -> Page:
-    """One message with its body, and who has consumed it."""
+    """One message with its body, and the groups that have consumed it."""
     topic, message_id = request.path_params["topic"], request.path_params["message_id"]
     told = await ask(
         ask.api.messages.GetMessage,
@@ -135,7 +135,7 @@ async def message(ask: Asker, request: Request) -> Page:
 
 
 async def dead_letters(ask: Asker, request: Request) -> Page:
-    """What a group gave up."""
+    """The dead letters of a group."""
     query = request.query_params
     group = query.get("group", "")
     redriven = query.get("redriven", "")
@@ -191,7 +191,7 @@ async def exported(ask: Asker, request: Request) -> AsyncIterator[bytes]:
     """All dead letters of a search as lines of JSON, with whole bodies in base64.
 
     Raises:
-        NotDone: A broker is silent: an export with holes looks whole.
+        NotDone: A broker is silent: an incomplete export would look complete.
     """
     query = request.query_params
     asked = letter_pb.ListDeadLettersRequest(
@@ -210,7 +210,7 @@ async def exported(ask: Asker, request: Request) -> AsyncIterator[bytes]:
 
 
 async def delayed(ask: Asker, _request: Request) -> Page:
-    """What is delivered later."""
+    """Delayed messages by broker."""
     told = await ask(ask.api.delayed.ListDelayedMessages, delayed_pb.ListDelayedMessagesRequest())
     rows, levels = [], []
     for each in told.brokers:
@@ -257,7 +257,7 @@ async def delayed(ask: Asker, _request: Request) -> Page:
 
 
 def letter_query(query: object) -> letter_pb.DeadLetterQuery:
-    """Which dead letters a search means."""
+    """The query of a search for dead letters."""
     get = query.get  # type: ignore[attr-defined]
     return letter_pb.DeadLetterQuery(
         origin_topic=get("topic", ""),
@@ -267,10 +267,10 @@ def letter_query(query: object) -> letter_pb.DeadLetterQuery:
 
 
 def time_in(text: str) -> Timestamp | None:
-    """What a field for a time says, in UTC; nothing where it is empty.
+    """The value of a field for a time, in UTC; None if it is empty.
 
     Raises:
-        ValueError: It is no time.
+        ValueError: It is not a time.
     """
     if not text:
         return None
@@ -350,7 +350,7 @@ def _table(found: Sequence[Message], more: str) -> Table:
 
 
 def _unfinished(told: letter_pb.ListDeadLettersResponse) -> Sequence[Notice]:
-    """What is said of a search that takes long: how far it has come."""
+    """The notice above a long search, with its progress."""
     if not told.HasField("searched_to"):
         return ()
     return (Notice(f"Searched so far up to {_place(told.searched_to)}; there are more behind it."),)

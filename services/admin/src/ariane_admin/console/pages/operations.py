@@ -1,4 +1,4 @@
-"""The cluster's processes, transactions, the trail, settings and definitions."""
+"""The pages of processes, transactions, the audit trail, settings and definitions."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def cluster(ask: Asker, request: Request) -> Page:
 
 
 async def broker(ask: Asker, request: Request) -> Page:
-    """One broker, as it says itself."""
+    """One broker, by its own state."""
     name = request.path_params["broker"]
     told = await ask(ask.api.cluster.GetBroker, cluster_pb.GetBrokerRequest(broker_name=name))
     found = told.broker
@@ -172,7 +172,7 @@ async def transactions(ask: Asker, request: Request) -> Page:
 
 
 async def audit(ask: Asker, request: Request) -> Page:
-    """Who changed what."""
+    """The audit trail."""
     query = request.query_params
     given = {name: query.get(name, "") for name in ("user", "method", "resource")}
     told = await ask(
@@ -226,7 +226,7 @@ async def audit(ask: Asker, request: Request) -> Page:
 
 
 async def entry(ask: Asker, request: Request) -> Page:
-    """One change with what was before and after."""
+    """One change with the state before and after."""
     sequence = request.path_params["sequence"]
     asked = audit_pb.ListAuditEntriesRequest(page_size=1000)
     while True:
@@ -261,7 +261,7 @@ async def entry(ask: Asker, request: Request) -> Page:
 
 
 async def settings(ask: Asker, request: Request) -> Page:
-    """Settings side by side, definitions out and in."""
+    """Settings of all processes, and export and import of definitions."""
     service = request.query_params.get("service", "broker")
     api = ask.api
     told = await ask(api.settings.ListSettings, setting_pb.ListSettingsRequest(service=service))

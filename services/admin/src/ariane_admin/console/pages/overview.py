@@ -1,4 +1,4 @@
-"""Is it up, what goes through, who is behind, what is wrong."""
+"""The overview: brokers, throughput, backlogs, and findings."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SERIES: Final = (
 _BEHIND_SHOWN: Final = 10
 
 RECEIVING: Final = ("In flight", "Delayed", "Ready")
-"""Where messages are of members that receive without owning queues: columns and names."""
+"""States of the messages of members that receive without owning queues, as column names."""
 
 
 async def overview(ask: Asker, _request: Request) -> Page:
@@ -81,7 +81,7 @@ async def chart(
     ask: Asker, title: str, kind: history_pb.SeriesKind.ValueType, name: str = ""
 ) -> Chart:
     """The last hour of a series."""
-    # As fine as samples are: admin makes steps wider where there are too many.
+    # At the resolution of samples: admin widens the steps if there are too many.
     asked = history_pb.GetHistoryRequest(kind=kind, name=name, step_duration=Duration(seconds=1))
     told = await ask(ask.api.history.GetHistory, asked)
     points = [(each.time.ToMilliseconds(), each.value) for each in told.points]
@@ -139,7 +139,7 @@ def _findings(told: cluster_pb.DiagnoseClusterResponse) -> Table:
 
 
 def receiving_cells(lag: lag_pb.GroupLag | group_pb.ClusterGroup) -> tuple[Cell, Cell, Cell]:
-    """Messages in hand, delayed and ready; empty where no member receives without owning queues."""
+    """Messages in flight, delayed and ready; empty if no member receives without owning queues."""
     if not lag.HasField("receiving"):
         return Cell(""), Cell(""), Cell("")
     counts = lag.receiving

@@ -1,4 +1,4 @@
-"""Replicas of a broker: who is primary, who follows how closely, and changing it."""
+"""The replicas of a broker: the primary, the progress of the others, and changes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ariane_admin.console.blocks import Block, Cell, Form, Input, Table, number,
 from ariane_admin.console.change import Change, Given, number_in
 
 SWITCHOVER_S_MAX: Final = 45.0
-"""Seconds that handing on may take: it is looked who there is, and sends wait for their grace."""
+"""Seconds that a switchover may take: members are asked first, and sends wait for the grace."""
 
 _WITHOUT: Final = {StatusCode.UNIMPLEMENTED, StatusCode.NOT_FOUND, StatusCode.UNAVAILABLE}
 
 
 async def replica_blocks(ask: Asker, name: str) -> Sequence[Block]:
-    """What a broker's page shows of its replicas; nothing where it has none."""
+    """The blocks of a broker's replicas; none for a broker without replicas."""
     try:
         told = await ask(
             ask.api.replica_sets.GetReplicaSet, set_pb.GetReplicaSetRequest(broker_name=name)
@@ -152,4 +152,4 @@ REPLICA_CHANGES: Final[Mapping[str, Change]] = {
         danger=True,
     ),
 }
-"""By the path that their forms are sent to."""
+"""The changes of replicas, by the path of their forms."""

@@ -1,4 +1,4 @@
-"""Topics: listed, looked at, made, changed, deleted."""
+"""The pages of topics, and their changes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ PERMISSIONS: Final = (
 
 
 async def topics(ask: Asker, request: Request) -> Page:
-    """Topics by name, a hundred a page."""
+    """Topics by name, a hundred on each page."""
     query = request.query_params
     prefix, system = query.get("prefix", ""), query.get("system", "")
     told = await ask(
@@ -72,7 +72,7 @@ async def topics(ask: Asker, request: Request) -> Page:
 
 
 async def topic(ask: Asker, request: Request) -> Page:
-    """One topic: how it lies on its brokers, its queues, who consumes it."""
+    """One topic: its settings by broker, its queues, and its groups."""
     name = request.path_params["topic"]
     told = await ask(ask.api.topics.GetTopic, topic_pb.GetTopicRequest(topic=name))
     found = told.topic
@@ -207,7 +207,7 @@ def _update(found: topic_pb.ClusterTopic) -> Form:
 
 
 def _either(texts: Iterable[str]) -> str:
-    """What brokers have, each value once."""
+    """The values of all brokers, each once."""
     return " or ".join(dict.fromkeys(texts))
 
 
@@ -226,7 +226,7 @@ def _sending(name: str) -> Form:
 
 
 def moment(thing: object, field: str) -> str:
-    """An instant of a message as people read it; empty where it is absent."""
+    """An instant of a message, for people; empty if it is absent."""
     has = getattr(thing, "HasField")  # noqa: B009 - generated classes share no base with types
     if not has(field):
         return ""

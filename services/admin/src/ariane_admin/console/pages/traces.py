@@ -1,4 +1,4 @@
-"""The life of one message, as clients told it."""
+"""The page of message traces."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _KINDS: Final = {
 
 
 async def traces(ask: Asker, request: Request) -> Page:
-    """What became of the message with a unique id."""
+    """The trace of the message with a unique id."""
     unique_id = request.query_params.get("unique_id", "").strip()
     search = Form(
         "",

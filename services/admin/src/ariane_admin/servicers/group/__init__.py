@@ -1,1 +1,1 @@
-"""``GroupService``, and what is told of a group."""
+"""``GroupService``, and the facts of a group."""

@@ -1,4 +1,4 @@
-"""What is told of a consumer group, put together from what brokers say."""
+"""The facts of a consumer group, gathered from brokers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def cluster_group(
     lags: Sequence[QueueLag],
     members: set[str],
 ) -> group_pb.ClusterGroup:
-    """A group as admin tells of it.
+    """A group as a message of the contract.
 
     Args:
         name: Its name.
@@ -75,7 +75,7 @@ def cluster_group(
 
 
 def _receiving(lags: Sequence[QueueLag]) -> ReceivingCounts | None:
-    """What of a backlog is where; nothing where nobody receives."""
+    """The counts of a backlog by state; None if no member receives."""
     received = [lag for lag in lags if lag.receiving]
     if not received:
         return None
@@ -87,7 +87,7 @@ def _receiving(lags: Sequence[QueueLag]) -> ReceivingCounts | None:
 
 
 def _settings(group: broker_pb.ConsumerGroup) -> bytes:
-    """All that people set."""
+    """All settings of a group, in a form to compare."""
     settings = broker_pb.ConsumerGroup()
     settings.CopyFrom(group)
     settings.ClearField("version")

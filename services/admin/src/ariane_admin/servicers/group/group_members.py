@@ -1,4 +1,4 @@
-"""Live members of a consumer group across brokers, and those that do not want the same."""
+"""Live members of a consumer group across brokers, and conflicts between them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ariane_servicekit import take_page
 async def list_members(
     cluster: ClusterAccess, request: group_pb.ListGroupMembersRequest
 ) -> group_pb.ListGroupMembersResponse:
-    """The live members of a group, with what each has in work."""
+    """The live members of a group, with the queues that each owns."""
     name = request.consumer_group
     answers = await cluster.answers()
 
@@ -68,7 +68,7 @@ async def list_members(
 async def list_conflicts(
     cluster: ClusterAccess, request: group_pb.ListSubscriptionConflictsRequest
 ) -> group_pb.ListSubscriptionConflictsResponse:
-    """Members of a group that do not want the same."""
+    """Members of a group with different subscriptions."""
     answers = await cluster.answers()
 
     async def at(broker: LiveBroker) -> list[client_pb.SubscriptionConflict]:
@@ -78,7 +78,7 @@ async def list_conflicts(
             broker, stub.ListSubscriptionConflicts, asked, lambda page: page.conflicts
         )
 
-    # The same two members meet on every broker of their topics.
+    # The same two members conflict on every broker of their topics.
     found = {
         (one.consumer_group, one.member.client_id, one.newcomer.client_id): one
         for conflicts in await answers.ask(at)

@@ -1,4 +1,4 @@
-"""Where offsets of groups go: from the contract to what each broker is asked, and back."""
+"""Targets of offsets of groups: conversion from the contract to requests to brokers, and back."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ariane_sdk import LiveBroker, MessageQueue
 from ariane_servicekit import field_invalid
 
 Target: TypeAlias = offset_pb.ResetConsumerOffsetsRequest | dict[str, dict[int, int]]
-"""What brokers are asked, or offsets by broker and queue."""
+"""A request to brokers, or offsets by broker and queue."""
 
 
 def target_of(request: group_pb.ResetGroupOffsetsRequest) -> Target:
-    """Where offsets go: what a broker is asked, or offsets by broker and queue."""
+    """The target of a request: a request to brokers, or offsets by broker and queue."""
     asked = offset_pb.ResetConsumerOffsetsRequest()
     match request.WhichOneof("target"):
         case "earliest":
@@ -55,7 +55,7 @@ def named(
 def reset_request(
     request: group_pb.ResetGroupOffsetsRequest, broker: LiveBroker, target: Target
 ) -> offset_pb.ResetConsumerOffsetsRequest:
-    """What one broker is asked."""
+    """The request to one broker."""
     asked = offset_pb.ResetConsumerOffsetsRequest()
     if isinstance(target, dict):
         asked.table.CopyFrom(offset_pb.OffsetTable(queue_offsets=target[broker.broker_name]))
@@ -69,7 +69,7 @@ def reset_request(
 def group_queue_offsets(
     broker: LiveBroker, offsets: Iterable[offset_pb.QueueConsumerOffset], member_count: int
 ) -> list[group_pb.GroupQueueOffset]:
-    """What a broker has set, as the contract says it."""
+    """The offsets that a broker has set, as messages of the contract."""
     return [
         group_pb.GroupQueueOffset(
             broker_name=broker.broker_name,
@@ -82,12 +82,12 @@ def group_queue_offsets(
 
 
 def offset_place(offset: group_pb.GroupQueueOffset) -> tuple[str, int]:
-    """What offsets are sorted by."""
+    """The sort key of offsets."""
     return offset.broker_name, offset.queue_id
 
 
 def offset_messages(offsets: Mapping[MessageQueue, int]) -> list[group_pb.GroupQueueOffset]:
-    """Offsets by queue, as the contract says them."""
+    """Offsets by queue, as messages of the contract."""
     return [
         group_pb.GroupQueueOffset(
             broker_name=queue.broker_name, queue_id=queue.queue_id, queue_offset=offsets[queue]

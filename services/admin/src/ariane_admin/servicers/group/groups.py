@@ -45,7 +45,7 @@ _GROUP_EXISTS: Final = "GROUP_EXISTS"
 
 
 class GroupServicer(GroupServiceServicer):
-    """Asks and changes every broker that a group concerns."""
+    """Calls every broker that a group concerns."""
 
     def __init__(self, cluster: ClusterAccess) -> None:
         self._cluster = cluster
@@ -149,7 +149,7 @@ class GroupServicer(GroupServiceServicer):
     async def UpdateGroup(
         self, request: group_pb.UpdateGroupRequest, context: _Context
     ) -> group_pb.UpdateGroupResponse:
-        """Change settings of a group, where it is known or may be made."""
+        """Change settings of a group, on brokers that know it or may create it."""
         name = request.group.consumer_group
         brokers = await self._doors.primaries()
         asked = broker_pb.UpdateConsumerGroupRequest(
@@ -191,19 +191,19 @@ class GroupServicer(GroupServiceServicer):
     async def ListGroupMembers(
         self, request: group_pb.ListGroupMembersRequest, context: _Context
     ) -> group_pb.ListGroupMembersResponse:
-        """List the live members of a group, with what each has in work."""
+        """List the live members of a group, with the queues that each owns."""
         return await list_members(self._cluster, request)
 
     async def ListSubscriptionConflicts(
         self, request: group_pb.ListSubscriptionConflictsRequest, context: _Context
     ) -> group_pb.ListSubscriptionConflictsResponse:
-        """List members that do not want the same."""
+        """List conflicts between members."""
         return await list_conflicts(self._cluster, request)
 
     async def ResetGroupOffsets(
         self, request: group_pb.ResetGroupOffsetsRequest, context: _Context
     ) -> group_pb.ResetGroupOffsetsResponse:
-        """Set a group's offsets anew."""
+        """Reset a group's offsets."""
         wanted = target_of(request)
         brokers = await self._carriers(request.topic)
         if isinstance(wanted, dict):
@@ -255,10 +255,10 @@ class GroupServicer(GroupServiceServicer):
         brokers: Sequence[LiveBroker],
         change: Callable[[LiveBroker], Awaitable[object]],
     ) -> list[BrokerOutcome]:
-        """What became of a change at the brokers that know a group, or did not say.
+        """The outcomes of a change on brokers that know a group, or did not answer.
 
         Raises:
-            ServiceError: GROUP_NOT_FOUND where none knows it.
+            ServiceError: GROUP_NOT_FOUND if none knows it.
             ArianeError: All failed: the first failure.
         """
         without: set[str] = set()
@@ -286,7 +286,7 @@ class GroupServicer(GroupServiceServicer):
             try:
                 bounds = (await answer_to_question(call, broker_peer(broker))).queues
             except TopicNotFound:
-                return 0  # Nothing ever died there.
+                return 0  # The broker has no dead letters of the group.
             return sum(each.max_queue_offset - each.min_queue_offset for each in bounds)
 
         return sum(await answers.ask(at))

@@ -1,1 +1,1 @@
-"""The services for messages: found, sent, waiting, and given up."""
+"""The services for messages: stored, delayed and dead ones, and sending."""

@@ -1,4 +1,4 @@
-"""``DeadLetterService``: what groups gave up, read and sent back."""
+"""``DeadLetterService``: reading dead letters of groups, and sending them back."""
 # ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _Context = aio.ServicerContext[Any, Any]
 PLACES_MAX: Final = 1000
 REDRIVEN_DEFAULT: Final = 10_000
 REDRIVE_SECONDS_MAX: Final = 10.0
+"""How long one call sends back: callers wait for at least 15 s, and repeat."""
 
 REDRIVE_STUCK_S: Final = 5.0
-"""How much longer it may be stuck at a broker: clients of brokers ask again for half a minute."""
-"""How long one call sends back: callers wait for 15 s and more, and ask again."""
+"""How much longer a call may hang at a broker, whose client repeats for half a minute."""
 
 SEARCH_SECONDS_MAX: Final = 3.0
-"""How long one call looks for a page of dead letters, which may be rare; it goes on from there."""
+"""How long one call looks for a page of dead letters, which may be rare; the next call goes on."""
 
 FAILURES_MAX: Final = 100
 
@@ -54,11 +54,11 @@ _PLACE_KINDS: Final = (str, int, int)
 
 
 class _Enough(Exception):
-    """As many were sent back as one call does."""
+    """One call has sent back as many as it may."""
 
 
 class DeadLetterServicer(DeadLetterServiceServicer):
-    """Reads dead letters page by page, and has brokers send them back."""
+    """Reads dead letters page by page, and lets brokers send them back."""
 
     def __init__(self, cluster: ClusterAccess) -> None:
         self._cluster = cluster
@@ -167,7 +167,7 @@ class DeadLetterServicer(DeadLetterServiceServicer):
             if search.is_behind(broker):
                 continue
             try:
-                # Who falls silent while it is read is asked again for longer than callers wait.
+                # If a broker fails while it is read, the reader tries for longer than callers wait.
                 async with asyncio.timeout_at(end_s + CALL_SECONDS_MAX):
                     await self._read(search, broker, end_s)
             except (ServiceUnavailable, DeadlinePassed) as error:
@@ -208,7 +208,7 @@ class DeadLetterServicer(DeadLetterServiceServicer):
         return sorted(found, key=lambda broker: broker.broker_name)
 
     async def _must_be_known(self, group: str) -> None:
-        """A group without dead letters that nobody knows may be mistyped.
+        """Refuse an unknown group without dead letters: its name may be mistyped.
 
         Raises:
             ServiceError: GROUP_NOT_FOUND.
@@ -230,8 +230,8 @@ class _Search:
 
     Attributes:
         group: The group.
-        found: What it has found; one more than the page holds tells of another.
-        reached: Where its time ended.
+        found: The dead letters found; one more than the page holds if there is another page.
+        reached: The place at which its time ended.
     """
 
     def __init__(
@@ -246,16 +246,16 @@ class _Search:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more is needed."""
+        """Whether enough was found."""
         return len(self.found) > self._page.limit
 
     def is_behind(self, broker: LiveBroker) -> bool:
-        """Whether the pages before have told all of a broker."""
+        """Whether earlier pages had all dead letters of a broker."""
         last = self._page.last
         return last is not None and broker.broker_name < str(last[0])
 
     def wanted_of(self, broker: LiveBroker) -> DeadLetterFilter:
-        """Which dead letters of a broker are still to be looked at."""
+        """The dead letters of a broker that remain to be looked at."""
         here = replace(self._wanted, broker_name=broker.broker_name)
         last = self._page.last
         if last is None or last[0] != broker.broker_name:
@@ -265,7 +265,7 @@ class _Search:
         return replace(here, behind=behind)
 
     def take(self, chunk: DeadLetterChunk) -> None:
-        """Take in what was read, as far as it is needed."""
+        """Add dead letters that were read, as far as they are needed."""
         room = self._page.limit + 1 - len(self.found)
         self.found += (
             _letter_message(letter, self._body_bytes_max) for letter in chunk.letters[:room]
@@ -273,7 +273,7 @@ class _Search:
 
 
 class _Progress:
-    """Remembers how far sending back has come, and ends it where it is enough for one call."""
+    """Records the progress of sending back, and ends it at the limits of one call."""
 
     def __init__(self, is_enough: Callable[[Redrive], bool]) -> None:
         self.latest = Redrive()
@@ -286,7 +286,7 @@ class _Progress:
 
 
 def _wanted(request: letter_pb.RedriveDeadLettersRequest) -> list[DeadLetterFilter]:
-    """What a request means that is not done yet: one filter for each place, or for its query.
+    """The remaining part of a request: one filter for each place, or one for its query.
 
     Raises:
         ServiceError: FIELD_INVALID.

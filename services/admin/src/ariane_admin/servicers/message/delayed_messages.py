@@ -1,4 +1,4 @@
-"""``DelayedMessageService``: what waits, and taking it back."""
+"""``DelayedMessageService``: delayed messages, and recalling one."""
 # ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _Context = aio.ServicerContext[Any, Any]
 
 
 class DelayedMessageServicer(DelayedMessageServiceServicer):
-    """Asks brokers what waits, and has one message taken back."""
+    """Asks brokers for counts of delayed messages, and recalls one message."""
 
     def __init__(self, cluster: ClusterAccess) -> None:
         self._cluster = cluster
@@ -34,7 +34,7 @@ class DelayedMessageServicer(DelayedMessageServiceServicer):
     async def ListDelayedMessages(
         self, request: delayed_pb.ListDelayedMessagesRequest, context: _Context
     ) -> delayed_pb.ListDelayedMessagesResponse:
-        """List what waits on each broker."""
+        """List the delayed messages of each broker."""
         answers = await self._cluster.answers()
 
         async def at(broker: LiveBroker) -> delayed_pb.BrokerDelayedMessages:
@@ -67,7 +67,7 @@ class DelayedMessageServicer(DelayedMessageServiceServicer):
     async def RecallMessage(
         self, request: delayed_pb.RecallMessageRequest, context: _Context
     ) -> delayed_pb.RecallMessageResponse:
-        """Take a message back."""
+        """Recall a message."""
         try:
             named = decode_recall_handle(request.recall_handle)
         except RecallHandleIllegal as error:

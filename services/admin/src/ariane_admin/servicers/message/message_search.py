@@ -28,29 +28,29 @@ from ariane_sdk.errors import CallError, TopicNotFound
 from ariane_servicekit import PageKey, PageRequest, ServiceError, field_invalid
 
 TERM_PAGE: Final = 64
-"""Messages that a broker tells of in one answer."""
+"""The most messages in one answer of a broker."""
 
 READ_AT_ONCE_MIN: Final = 4
-"""Messages that are read of one queue at least: a call costs as much as some messages."""
+"""The fewest messages to read from one queue: a call costs as much as some messages."""
 
 READ_SIDE_BY_SIDE: Final = 32
-"""Queues of a broker that are read at the same time."""
+"""The most queues of a broker that are read at the same time."""
 
 _ABSENT: Final = frozenset({"MESSAGE_NOT_FOUND", "FIELD_INVALID"})
 
 TERM_KINDS: Final = (int, str, int)
-"""Of the place of a message that the index found: instant, broker, commit-log offset."""
+"""Types of the key of a message that the index found: instant, broker, commit-log offset."""
 
 PLACE_KINDS: Final = (int, str, int, int)
-"""Of the place of a message of a time: instant, broker, queue, queue offset."""
+"""Types of the key of a message found by time: instant, broker, queue, queue offset."""
 
 
 class Shown(NamedTuple):
-    """A message as it is shown.
+    """A message for display.
 
     Attributes:
-        key: Its place: those that were stored last come first.
-        message: It, with the begin of its body.
+        key: Its sort key: messages that were stored last are first.
+        message: The message, with the beginning of its body.
         cut: Whether there is more of the body.
     """
 
@@ -95,12 +95,12 @@ class MessageSearch:
         *,
         count_max: int,
     ) -> list[Message]:
-        """Messages that the index finds, newest first: so many of each broker at most.
+        """Messages that the index finds, newest first.
 
         Args:
-            answers: Whom to ask.
-            asked: What each broker is asked.
-            count_max: How many of each.
+            answers: The brokers to ask.
+            asked: The request to each broker.
+            count_max: The most messages of each broker.
         """
 
         async def at(broker: LiveBroker) -> list[Message]:
@@ -131,7 +131,7 @@ class MessageSearch:
         page: PageRequest,
         bytes_max: int,
     ) -> list[Shown]:
-        """Messages with a term, enough for a page and one, newest first."""
+        """Messages with a term, newest first: one more than a page."""
         asked = query_pb.QueryMessagesRequest(topic=request.topic)
         for field in ("key", "unique_id"):
             if request.HasField(field):
@@ -154,7 +154,7 @@ class MessageSearch:
         page: PageRequest,
         bytes_max: int,
     ) -> list[Shown]:
-        """The newest messages of a time, enough for a page and one, newest first."""
+        """The newest messages of a time range, newest first: one more than a page."""
         wanted = page.limit + 1
 
         async def at(broker: LiveBroker) -> list[Shown]:
@@ -183,7 +183,7 @@ class MessageSearch:
         broker_name: str,
         bytes_max: int,
     ) -> list[_Tail]:
-        """The queues of a broker, each from the begin of the time to where the page begins."""
+        """The queues of a broker, from the beginning of the time range to that of the page."""
         reader, topic, only = self._cluster.reader, request.topic, [broker_name]
 
         async def offsets_at(when: datetime | None) -> dict[MessageQueue, int]:
@@ -195,7 +195,7 @@ class MessageSearch:
         behind: dict[MessageQueue, int] = {}
         if page.last is not None:
             last_ms, name, queue_id, last = _place_in(page.last)
-            # Of the instant of the last message, queues before its own have been told to the end.
+            # Of the last message's instant, queues before its own were listed completely.
             stored = datetime.fromtimestamp(last_ms / 1000, UTC)
             before = await offsets_at(stored)
             all_of_it = await offsets_at(stored + timedelta(milliseconds=1))
@@ -213,7 +213,7 @@ class MessageSearch:
         return tails
 
     async def _by_id(self, answers: Answers, message_id: str, topic: str) -> Message | None:
-        """The message of a broker's id. Only the broker that gave it knows it; all are asked."""
+        """The message with a broker's id. Only the broker that gave it knows it; all are asked."""
 
         async def at(broker: LiveBroker) -> Message | None:
             asked = query_pb.GetMessageRequest(message_id=message_id, topic=topic)
@@ -230,7 +230,7 @@ class MessageSearch:
 
 
 class _Tail:
-    """The messages of one queue, read from their end on backwards.
+    """The messages of one queue, read backwards from the end.
 
     Attributes:
         read: Those that were read and are not taken yet, newest first.
@@ -239,7 +239,7 @@ class _Tail:
     def __init__(
         self, reader: QueueReader, queue: MessageQueue, first: int, end: int, bytes_max: int
     ) -> None:
-        """Read nothing yet: of the offsets from `first` to before `end`."""
+        """Prepare to read the offsets from `first` to before `end`."""
         self.read: deque[Shown] = deque()
         self._reader = reader
         self._queue = queue
@@ -248,7 +248,7 @@ class _Tail:
         self._bytes_max = bytes_max
 
     async def read_back(self, count: int) -> None:
-        """Read so many more, as long as there are."""
+        """Read up to ``count`` more messages."""
         begin = max(self._first, self._end - count)
         if begin == self._end:
             return
@@ -263,7 +263,7 @@ class _Tail:
 
 
 def plain(message: Message) -> Message:
-    """A message with its body as its producer gave it."""
+    """A message with its uncompressed body."""
     if not message.compression:
         return message
     uncompressed = Message()
@@ -274,14 +274,14 @@ def plain(message: Message) -> Message:
 
 
 def _behind(asked: query_pb.QueryMessagesRequest, broker_name: str, last: PageKey) -> Any:
-    """The same question of a broker, for what comes behind a message that was told last."""
+    """The same request to a broker, for messages behind the last listed one."""
     minus_ms, name, minus_offset = last
     request = query_pb.QueryMessagesRequest()
     request.CopyFrom(asked)
     if broker_name == name:
         request.before_commit_log_offset = -int(minus_offset)
         return request
-    # Of the instant of that message, brokers before its own have been told to the end.
+    # Of that message's instant, brokers before its own were listed completely.
     before_ms = -int(minus_ms) + (broker_name > str(name))
     if not request.HasField("end_time") or before_ms < request.end_time.ToMilliseconds():
         request.end_time.FromMilliseconds(before_ms)
@@ -289,7 +289,7 @@ def _behind(asked: query_pb.QueryMessagesRequest, broker_name: str, last: PageKe
 
 
 def _place_in(last: PageKey) -> tuple[int, str, int, int]:
-    """Instant, broker, queue and queue offset of the message that was told last."""
+    """Instant, broker, queue and queue offset of the last listed message."""
     minus_ms, name, queue_id, minus_offset = last
     return -int(minus_ms), str(name), int(queue_id), -int(minus_offset)
 

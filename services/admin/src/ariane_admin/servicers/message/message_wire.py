@@ -1,4 +1,4 @@
-"""Messages that were read from queues, as the contract says them."""
+"""Conversion of messages from queues to messages of the contract."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from ariane_sdk import ReceivedMessage
 
 
 def message_of(message: ReceivedMessage, *, body_bytes_max: int = 0) -> tuple[Message, bool]:
-    """A message of a queue, and whether its body was cut.
+    """Convert a message; return it, and whether its body was cut.
 
     Args:
-        message: It.
+        message: The message.
         body_bytes_max: Bytes of the body; 0 for all.
 
     Raises:
@@ -44,7 +44,7 @@ def message_of(message: ReceivedMessage, *, body_bytes_max: int = 0) -> tuple[Me
 
 
 def shortened(message: Message, body_bytes_max: int) -> tuple[Message, bool]:
-    """A message of the contract with the begin of its body, and whether that was cut."""
+    """A message of the contract with the beginning of its body, and whether the body was cut."""
     if len(message.body) <= body_bytes_max:
         return message, False
     short = Message()

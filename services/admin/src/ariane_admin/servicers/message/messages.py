@@ -1,4 +1,4 @@
-"""``MessageService``: single messages, found anywhere, and one sent."""
+"""``MessageService``: finding messages in the whole cluster, and sending one."""
 # ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _Context = aio.ServicerContext[Any, Any]
 BODY_BYTES_DEFAULT: Final = 1024
 GROUPS_MAX: Final = 100
 TOLD_MAX: Final = 1000
-"""Messages of the trace topic about one message that are looked at of each broker."""
+"""The most messages of the trace topic that are read from each broker for one message."""
 
 CONSUME_SECONDS_DEFAULT: Final = 10
 CONSUME_SECONDS_MAX: Final = 60
@@ -57,7 +57,7 @@ class MessageServicer(MessageServiceServicer):
     async def GetMessage(
         self, request: message_pb.GetMessageRequest, context: _Context
     ) -> message_pb.GetMessageResponse:
-        """Read the message of one id, and who has consumed it."""
+        """Read the message with an id, and the groups that have consumed it."""
         answers = await self._cluster.answers()
         found = await self._search.one(answers, request.message_id, request.topic)
         progresses = await self._progresses(answers, found)
@@ -92,7 +92,7 @@ class MessageServicer(MessageServiceServicer):
     async def ListMessageTraces(
         self, request: message_pb.ListMessageTracesRequest, context: _Context
     ) -> message_pb.ListMessageTracesResponse:
-        """What clients told of one message's life, oldest first."""
+        """List the trace of one message, oldest step first."""
         if not request.unique_id:
             raise field_invalid("unique_id", "is required")
         page = PageRequest.of(
@@ -153,7 +153,7 @@ class MessageServicer(MessageServiceServicer):
     async def ConsumeMessage(
         self, request: message_pb.ConsumeMessageRequest, context: _Context
     ) -> message_pb.ConsumeMessageResponse:
-        """Have a member of a group consume one message beside what it has."""
+        """Let a member of a group consume one message beside its own work."""
         for field in ("consumer_group", "client_id"):
             if not getattr(request, field):
                 raise field_invalid(field, "is required")
