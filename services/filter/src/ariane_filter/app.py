@@ -3,10 +3,10 @@
 ::
 
     rpc         pulls, catalogue and state on the wire
-    pulling     asks the broker, has filters judge, leaves out what they leave out
+    pulling     pulls from the broker, and lets filters judge the messages
     running     a worker for each version that groups ask for
     catalogue   the folder of modules
-    jail        the worker processes, and what holds them
+    jail        the worker processes, and their confinement
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from ariane_servicekit import (
 )
 
 IDLE_LOOK_S: Final = 5.0
-"""Seconds between searches for workers that nobody asks for."""
+"""Seconds between searches for idle workers."""
 
 
 class FilterApp:
@@ -118,12 +118,12 @@ class FilterApp:
         )
 
     async def recover(self, _address: Address) -> None:
-        """Open the catalogue, and connect to the broker, which may come later."""
+        """Open the catalogue, and connect to the broker, which may start later."""
         self._catalogue.open()
         self._link.connect()
 
     async def serve_started(self, address: Address) -> None:
-        """Stand in the broker's routes."""
+        """Register in the broker's routes."""
         self._address = address
         self._idle.start()
         self._copying.start()

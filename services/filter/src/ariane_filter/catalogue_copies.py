@@ -1,4 +1,4 @@
-"""The catalogue beside a replica: what those beside the primary have, for the day it takes over.
+"""Copies of the catalogue beside the primary to the one beside a replica, which may take over.
 
 ::
 
@@ -6,9 +6,9 @@
     broker P               --its FilterServers-->             FilterServer beside it
     one of those           --filters, modules, marks-->       own catalogue
 
-New versions are copied, and whether they are quarantined. Deletions are not: an empty folder there,
-of a disk that was replaced, must not empty the folder here. Only where a new version finds no room,
-the oldest that is not there any more goes.
+New versions and quarantine marks are copied. Deletions are not: an empty folder there, on a
+replaced disk, must not empty the folder here. Only if there is no room for a new version, the
+oldest version that the primary's side no longer has is deleted.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _log = get_logger(__name__)
 
 
 class CatalogueCopies:
-    """Copies what the FilterServers of the primary have, while the own broker is a replica."""
+    """Copies the catalogue of the primary's FilterServers, while the own broker is a replica."""
 
     def __init__(self, link: BrokerLink, catalogue: Catalogue) -> None:
         self._link = link
@@ -52,7 +52,7 @@ class CatalogueCopies:
         self._trouble = ""
 
     async def look(self) -> None:
-        """Copy what is new; says in the log when that begins to fail."""
+        """Copy new versions and marks; log when that begins to fail."""
         if not self._link.primary:
             return
         trouble = ""
@@ -76,19 +76,19 @@ class CatalogueCopies:
         return list(answer.addresses)
 
     async def _copy_from_one(self, servers: list[str]) -> None:
-        """Copy from the first that answers: they share a catalogue.
+        """Copy from the first FilterServer that answers: they share a catalogue.
 
         Raises:
             AioRpcError: None of them answers.
         """
         for place, address in enumerate(servers):
             try:
-                # The only answer that is large is a module: 1 MiB.
+                # The largest answer is a module: 1 MiB.
                 async with aio.insecure_channel(address) as channel:
                     stub: FilterServiceAsyncStub = FilterServiceStub(channel)
                     kept = {_version_of(each): each async for each in _all_of(stub)}
-                    # Marks come first: a filter that is stopped there never runs here, whether
-                    # there is room for others or not.
+                    # Marks first: a filter that is stopped there must not run here, even if
+                    # there is no room for new versions.
                     for version, each in kept.items():
                         await self._mark(version, each.quarantine_cause)
                     for version in kept:
@@ -101,7 +101,7 @@ class CatalogueCopies:
 
     async def _mark(self, version: FilterVersion, cause: str) -> None:
         if not self._link.primary:
-            return  # It has taken over meanwhile: now its own marks count.
+            return  # This broker has become primary meanwhile: now its own marks count.
         here = self._catalogue.quarantine_cause(version)
         if cause and not here:
             await asyncio.to_thread(self._catalogue.quarantine, version, cause)

@@ -1,4 +1,4 @@
-"""Errors of the jail, and of the broker, as the contract says them."""
+"""Conversion of errors of the jail and of the broker to public errors."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from ariane_servicekit.error_table import ERROR_TABLE
 
 
 def refusal_of(error: FilterError, subject: str) -> ServiceError:
-    """What a caller is told of an error of the jail.
+    """The public error for an error of the jail.
 
     Args:
         error: The error.
-        subject: The filter, "name@version", or another name for what was run.
+        subject: The filter, "name@version", or another name of the module.
     """
     said = {"filter": subject, "cause": error.cause}
     match error:
@@ -45,7 +45,7 @@ def refusal_of(error: FilterError, subject: str) -> ServiceError:
 
 
 def broker_refusal(error: AioRpcError) -> ServiceError:
-    """What a caller is told when the broker did not answer: what it said, or that it is away."""
+    """The public error for a failed call to the broker: its own, or that it is unreachable."""
     try:
         status = rpc_status.from_call(error)
     except ValueError:
@@ -54,7 +54,7 @@ def broker_refusal(error: AioRpcError) -> ServiceError:
     for detail in status.details if status is not None else ():
         if detail.Unpack(named) and named.domain == ERROR_DOMAIN:
             reason = ErrorReason.Value(f"ERROR_REASON_{named.reason}")
-            # The hint of the table comes behind the text, and is put there again.
+            # The text ends with the hint of the error table, which is added again.
             text = (error.details() or named.reason).removesuffix(f". {ERROR_TABLE[reason].hint}")
             return ServiceError(reason, text, dict(named.metadata))
     cause = f"{error.code().name}: {error.details()}"

@@ -139,7 +139,7 @@ class FilterSettings(ServiceSettings):
 
     @property
     def limits(self) -> JailLimits:
-        """What a worker may spend."""
+        """The limits of a worker."""
         return JailLimits(
             memory_bytes=self.memory_bytes,
             batch_cpu_s=self.batch_cpu_s,

@@ -1,4 +1,4 @@
-"""Modules that are tried, before an upload or by their authors: in a worker that lives so long."""
+"""Trials of modules, before an upload or for their authors, each in a worker of its own."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SIZE: Final = np.dtype("<i4")
 
 
 class FilterTrials:
-    """Runs modules that no group waits for."""
+    """Runs modules for trials, not for groups."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class FilterTrials:
         uploads: str,
         monotonic: Callable[[], float],
     ) -> None:
-        """Have none in work. ``uploads``: "off", "wasm" or "any", as in the settings."""
+        """Take the parts. ``uploads``: "off", "wasm" or "any", as in the settings."""
         self._link = link
         self._launch = launch
         self._limits = limits
@@ -57,10 +57,10 @@ class FilterTrials:
         self._turns = asyncio.Semaphore(TRIALS_AT_ONCE)
 
     def checked_upload(self, code: bytes) -> FilterModule:
-        """A module that somebody sends.
+        """Check a module of a caller.
 
         Raises:
-            ServiceError: ACCESS_DENIED for what this server does not take, FIELD_INVALID.
+            ServiceError: ACCESS_DENIED if this server does not accept its language, FIELD_INVALID.
         """
         if not 1 <= len(code) <= MODULE_BYTES_MAX:
             raise field_invalid("module", f"must be 1 to {MODULE_BYTES_MAX} bytes", len(code))
@@ -77,10 +77,10 @@ class FilterTrials:
         return FilterModule(language, code)
 
     async def load(self, module: FilterModule, subject: str) -> None:
-        """See that a module is a filter.
+        """Check that a module is a filter, by loading it.
 
         Raises:
-            ServiceError: FILTER_MODULE_INVALID, FEATURE_NOT_AVAILABLE where there is no jail.
+            ServiceError: FILTER_MODULE_INVALID, FEATURE_NOT_AVAILABLE without a jail.
         """
         try:
             async with self._worker(module):
@@ -88,7 +88,7 @@ class FilterTrials:
         except FilterError as error:
             refusal = refusal_of(error, subject)
             if refusal.reason == ErrorReason.ERROR_REASON_FILTER_FAILED:
-                # It broke its limits while it was loaded.
+                # The module broke its limits while it was loaded.
                 raise ServiceError(
                     ErrorReason.ERROR_REASON_FILTER_MODULE_INVALID,
                     f"filter {subject} cannot be loaded: {error.cause}",
@@ -99,7 +99,7 @@ class FilterTrials:
     async def run(
         self, module: FilterModule, subject: str, ranges: Sequence[MessageRange]
     ) -> list[Verdict]:
-        """What a module decides about stored messages.
+        """The verdicts of a module on stored messages.
 
         Args:
             module: The module.
@@ -108,7 +108,7 @@ class FilterTrials:
 
         Raises:
             ServiceError: FIELD_INVALID, FILTER_FAILED, FILTER_MODULE_INVALID, BODY_DAMAGED.
-            AioRpcError: The broker does not give the messages.
+            AioRpcError: The broker did not return the messages.
         """
         count = sum(each.end_queue_offset - each.begin_queue_offset for each in ranges)
         if len(ranges) > RANGES_MAX or not 1 <= count <= MESSAGES_MAX:

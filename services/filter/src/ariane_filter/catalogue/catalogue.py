@@ -5,14 +5,13 @@
     late@3f2a...(64 digits).py            a module, as it was uploaded
     wide@91c0...(64 digits).wasm          another
     late@3f2a...(64 digits).quarantined   why that version does not run: UTF-8 text
-    .late@3f2a....17-9be1.tmp             being written; nobody looks at it
+    .late@3f2a....17-9be1.tmp             being written; ignored by readers
 
-A file's name holds the SHA-256 of its content, so that nobody has to agree with anybody: two
-servers that take the same upload write the same file, and one that was away reads what others have
-written. Files are written whole, flushed, and renamed; content is compared with its name when it is
-loaded.
-Nothing is kept in memory: what one server quarantines, releases or deletes is so for the others at
-their next look. Calls that write block for the disk; calls that look take some microseconds.
+A file's name contains the SHA-256 of its content, so that servers need no agreement: two servers
+with the same upload write the same file, and a server that was away reads the files of the others.
+Files are written whole, flushed, and renamed; content is compared with its name when it is loaded.
+Nothing is kept in memory: if one server quarantines, releases or deletes a version, the others see
+that at their next look. Calls that write wait for the disk; calls that read take some microseconds.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ SHA256_DIGITS: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class KeptFilter:
-    """One version as it is kept.
+    """One version in the catalogue.
 
     Attributes:
         version: Its name.
-        language: What it is written in.
-        size_bytes: Of the module.
+        language: Its language.
+        size_bytes: Size of the module.
         create_time_ms: When it was uploaded, since 1970 UTC.
         quarantine_cause: Why it does not run; empty while it does.
     """
@@ -78,10 +77,10 @@ class Catalogue:
         return sorted(self._kept(), key=lambda kept: kept.version)
 
     def find(self, name: str, digits: str) -> KeptFilter:
-        """The version whose digits begin so.
+        """The version whose digits begin with ``digits``.
 
         Raises:
-            ServiceError: FILTER_NOT_FOUND; FIELD_INVALID when several begin so.
+            ServiceError: FILTER_NOT_FOUND; FIELD_INVALID if several versions do.
         """
         kept = list(self._kept(f"{name}@{digits}"))
         if not kept:
@@ -95,12 +94,12 @@ class Catalogue:
         return kept[0]
 
     def has(self, version: FilterVersion) -> bool:
-        """Whether a version is kept."""
+        """Whether the catalogue has a version."""
         names = (_file_of(version, suffix) for suffix in _LANGUAGES)
         return any(self._folder.status(name) is not None for name in names)
 
     def load(self, version: FilterVersion) -> FilterModule:
-        """A module, compared with its version. Blocks.
+        """Load a module, and compare it with its version. Blocks.
 
         Raises:
             ServiceError: FILTER_NOT_FOUND, or FILTER_MODULE_INVALID when the file is damaged.
@@ -118,10 +117,10 @@ class Catalogue:
         return FilterModule(language, code)
 
     def keep(self, version: FilterVersion, code: bytes) -> bool:
-        """Keep a module, durably. Blocks. Mends a file that is damaged.
+        """Store a module, durably; replaces a damaged file. Blocks.
 
         Returns:
-            Whether it was kept already.
+            Whether it was there already.
 
         Raises:
             ServiceError: STORE_FULL.
@@ -142,25 +141,25 @@ class Catalogue:
         return False
 
     def delete(self, version: FilterVersion) -> None:
-        """Forget a version, and that it was quarantined. Blocks."""
+        """Delete a version, with its quarantine mark. Blocks."""
         self._folder.remove(*(_file_of(version, each) for each in (*_LANGUAGES, _QUARANTINED)))
 
     def quarantine(self, version: FilterVersion, cause: str) -> None:
-        """Say that a version is not to run, durably. Blocks."""
+        """Mark a version as quarantined, durably. Blocks."""
         text = cause.encode()[:CAUSE_BYTES_MAX] or b"an operator stopped it"
         self._folder.write(_file_of(version, _QUARANTINED), text)
 
     def release(self, version: FilterVersion) -> None:
-        """Say that a version may run again. Blocks."""
+        """Remove the quarantine mark of a version. Blocks."""
         self._folder.remove(_file_of(version, _QUARANTINED))
 
     def quarantine_cause(self, version: FilterVersion) -> str:
-        """Why a version is not to run; empty when it is."""
+        """Why a version is quarantined; empty if it is not."""
         text = self._folder.read(_file_of(version, _QUARANTINED))
         return "" if text is None else text.decode("utf-8", "replace")
 
     def _kept(self, beginning: str = "") -> Iterator[KeptFilter]:
-        """Versions whose names begin so; files that are no modules of ours are passed over."""
+        """Versions whose names begin with ``beginning``; other files are passed over."""
         for file in self._folder.names():
             stem, dot, ending = file.rpartition(".")
             name, _, sha256 = stem.partition("@")
@@ -169,7 +168,7 @@ class Catalogue:
                 continue
             status = self._folder.status(file)
             if status is None:
-                continue  # It has just gone.
+                continue  # The file was deleted just now.
             version = FilterVersion(name, sha256)
             cause = self.quarantine_cause(version)
             yield KeptFilter(version, language, status.size_bytes, status.time_ms, cause)

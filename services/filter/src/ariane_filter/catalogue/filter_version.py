@@ -1,4 +1,4 @@
-"""What an uploaded filter is called: a name, and the SHA-256 of its module."""
+"""The version of an uploaded filter: a name, and the SHA-256 of its module."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class FilterVersion:
 
     Attributes:
         name: The filter's name.
-        sha256: Of its module, 64 hex digits.
+        sha256: SHA-256 of its module, 64 hex digits.
     """
 
     name: str
@@ -32,21 +32,21 @@ class FilterVersion:
 
     @classmethod
     def of(cls, name: str, code: bytes) -> FilterVersion:
-        """The version that a module is."""
+        """The version of a module."""
         return cls(name, hashlib.sha256(code).hexdigest())
 
     def __str__(self) -> str:
-        """As people write it."""
+        """The form for people, with fewer digits."""
         return f"{self.name}@{self.sha256[:SHOWN_DIGITS]}"
 
 
 def language_of(code: bytes) -> FilterLanguage:
-    """What a module is written in: no Python source begins as WebAssembly does."""
+    """The language of a module: no Python source begins like WebAssembly."""
     return FilterLanguage.WASM if code.startswith(_WASM_MAGIC) else FilterLanguage.PYTHON
 
 
 def checked_name(name: str) -> str:
-    """The name of a filter.
+    """Return the name of a filter if it is legal.
 
     Raises:
         ServiceError: FIELD_INVALID.
@@ -57,7 +57,7 @@ def checked_name(name: str) -> str:
 
 
 def checked_digits(digits: str) -> str:
-    """What a request says of a version: 12 digits of it, or more.
+    """Return the digits of a version in a request, 12 or more, if they are legal.
 
     Raises:
         ServiceError: FIELD_INVALID.

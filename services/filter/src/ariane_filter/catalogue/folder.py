@@ -2,10 +2,10 @@
 
 ::
 
-    .late@3f2a....py.17-9be1.tmp    1. written and flushed under a name that nobody looks at
+    .late@3f2a....py.17-9be1.tmp    1. written and flushed under a name that readers ignore
     late@3f2a....py                 2. takes its name; flush of the folder
 
-Several processes share the folder: each writer has a name of its own for what it writes.
+Several processes share the folder: each writer has temporary names of its own.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Final, NamedTuple
 
 _TEMPORARY: Final = ".tmp"
 _TEMPORARY_S_MAX: Final = 3600.0
-"""Nobody writes a file for so long: who began it was killed."""
+"""The longest time that a file may take to write: older temporary files are of killed writers."""
 
 
 class FileStatus(NamedTuple):
-    """What is known of a file.
+    """The size and time of a file.
 
     Attributes:
         size_bytes: Its size.
@@ -41,7 +41,7 @@ class Folder:
         self._path = path
 
     def prepare(self) -> None:
-        """Make the folder if it is not there, and remove what killed writers have left.
+        """Create the folder if it is missing, and remove the temporary files of killed writers.
 
         Raises:
             OSError: It cannot be written.
@@ -59,12 +59,12 @@ class Folder:
         return str(self._path)
 
     def names(self) -> list[str]:
-        """Of all files that are whole."""
+        """The names of all complete files."""
         with os.scandir(self._path) as entries:
             return [entry.name for entry in entries if not entry.name.startswith(".")]
 
     def status(self, name: str) -> FileStatus | None:
-        """What is known of a file; nothing if it is not there."""
+        """The size and time of a file; None if it does not exist."""
         try:
             found = (self._path / name).stat()
         except FileNotFoundError:
@@ -72,7 +72,7 @@ class Folder:
         return FileStatus(found.st_size, found.st_mtime_ns // 1_000_000)
 
     def read(self, name: str) -> bytes | None:
-        """What a file holds; nothing if it is not there."""
+        """The content of a file; None if it does not exist."""
         try:
             return (self._path / name).read_bytes()
         except FileNotFoundError:
@@ -97,7 +97,7 @@ class Folder:
         self._sync()
 
     def remove(self, *names: str) -> None:
-        """Remove files, durably; those that are not there are no matter."""
+        """Remove files, durably; missing ones are ignored."""
         for name in names:
             (self._path / name).unlink(missing_ok=True)
         self._sync()

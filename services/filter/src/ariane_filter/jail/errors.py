@@ -1,11 +1,11 @@
-"""What can go wrong with a filter.
+"""Errors of filters.
 
 ::
 
     FilterError
-    +-- JailUnavailable     this kernel cannot jail; says what is missing
-    +-- FilterInvalid       a module that is no filter; says why
-    +-- FilterFailed        it broke a limit, raised, or answered nonsense; nothing was passed
+    +-- JailUnavailable     this kernel cannot jail; the text has what is missing
+    +-- FilterInvalid       a module that is not a filter; the text has the reason
+    +-- FilterFailed        it broke a limit, raised, or answered invalid data; no record passed
     +-- FilterQuarantined   it failed too often, and runs no more until it is released
 """
 
@@ -16,7 +16,7 @@ class FilterError(Exception):
     """Root of every error of the jail.
 
     Attributes:
-        cause: What happened, one clause for people.
+        cause: The cause, one clause for people.
     """
 
     def __init__(self, cause: str) -> None:
@@ -29,14 +29,14 @@ class JailUnavailable(FilterError):
 
 
 class FilterInvalid(FilterError):
-    """A module that cannot be compiled, or lacks what it must offer."""
+    """A module that cannot be compiled, or lacks a required function."""
 
 
 class FilterFailed(FilterError):
-    """A filter broke a limit, raised or answered nonsense on a batch, of which nothing was passed.
+    """A filter broke a limit, raised or answered invalid data on a batch; no record of it passed.
 
     Attributes:
-        blamed: Whether the filter is to blame; not when somebody else has ended its process.
+        blamed: Whether the filter is at fault; False if its process was killed from outside.
     """
 
     def __init__(self, cause: str, *, blamed: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""What parent and worker say to one another, over one socket.
+"""The frames between parent and worker, over one socket.
 
 Every frame begins with eight bytes, and all numbers are little-endian::
 
@@ -15,12 +15,12 @@ Every frame begins with eight bytes, and all numbers are little-endian::
       LOCKED       nothing: the jail is shut, and was tried
       UNAVAILABLE  UTF-8: why it cannot be shut
       READY        nothing: the module is loaded
-      INVALID      UTF-8: why it is no filter
+      INVALID      UTF-8: why it is not a filter
       MASK         a byte for each record, 1 to deliver it and 0 to leave it out
       RAISED       UTF-8: what the filter raised or did, and at which record
-      CORRUPT      UTF-8: why the batch is none; the parent's fault
+      CORRUPT      UTF-8: why the batch is invalid; the parent's fault
 
-The records are those of the commit log (``ariane_record.layout``): nobody encodes anything anew.
+The records are those of the commit log (``ariane_record.layout``), unchanged.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MODULE_HEAD: Final = Struct("<Q")
 BATCH_HEAD: Final = Struct("<I")
 
 TEXT_BYTES_MAX: Final = 2048
-"""More of what a filter says about itself is not read."""
+"""The longest text of a filter that is read."""
 
 
 class Kind(IntEnum):
@@ -55,6 +55,6 @@ TEXTS: Final = frozenset({Kind.UNAVAILABLE, Kind.INVALID, Kind.RAISED, Kind.CORR
 
 
 def text_frame(kind: Kind, text: str) -> bytes:
-    """A frame that says something to people."""
+    """A frame with a text for people."""
     payload = text.encode("utf-8", "replace")[:TEXT_BYTES_MAX]
     return HEAD.pack(kind, len(payload)) + payload

@@ -1,4 +1,4 @@
-"""A filter version that is kept running: workers come and go, until there are too many strikes."""
+"""A filter version that is kept running: a failed worker is replaced, up to a number of strikes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ariane_record.layout import ByteBuffer
 
 STRIKES_MAX: Final = 3
 STRIKE_S: Final = 600.0
-"""After so long a strike is forgotten."""
+"""Age at which a strike is forgotten."""
 
 PAUSE_S: Final = 0.2
 PAUSE_GROWTH: Final = 4.0
 KILLS_MAX: Final = 3
-"""So often one batch is repeated when others kill the worker."""
+"""How often a batch is repeated if its worker is killed from outside."""
 
 
 class JailedFilter:
@@ -31,9 +31,9 @@ class JailedFilter:
     nothing is left out in silence.
 
     Attributes:
-        quarantine_cause: Why it does not run any more; empty while it does.
+        quarantine_cause: Why it is quarantined; empty if it is not.
         failure_count: How often it has failed.
-        last_failure: What happened last; empty when nothing did.
+        last_failure: The last failure; empty without one.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class JailedFilter:
         self.last_failure = ""
 
     async def judge(self, records: ByteBuffer, sizes: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Which records are to be delivered: bool[count].
+        """Decide which records are to be delivered: bool[count].
 
         Args:
             records: Records back to back.
@@ -67,9 +67,9 @@ class JailedFilter:
         Raises:
             FilterQuarantined: It has failed too often.
             FilterFailed: It failed on this batch; asking again is harmless.
-            FilterInvalid: The module is no filter.
+            FilterInvalid: The module is not a filter.
             JailUnavailable: No worker can be locked in here.
-            RecordCorrupted: These are no records.
+            RecordCorrupted: The bytes are not records.
         """
         async with self._turn:
             for _ in range(KILLS_MAX):
@@ -83,7 +83,7 @@ class JailedFilter:
                         self._strike(failure)
                         raise
                 except BaseException:
-                    # Also when the caller is cancelled: half an answer may be on its way.
+                    # Also when the caller is cancelled: a part of an answer may be on its way.
                     await self._stop_worker()
                     raise
             raise FilterFailed(self.last_failure, blamed=False)
@@ -103,7 +103,7 @@ class JailedFilter:
             await self._stop_worker()
 
     def blame(self, cause: str) -> FilterFailed:
-        """Count a failure that only its caller can see; returns it, to be raised."""
+        """Count a failure that only the caller can see, and return it to be raised."""
         failure = FilterFailed(cause)
         self.last_failure = cause
         self._strike(failure)
@@ -116,12 +116,12 @@ class JailedFilter:
 
     @property
     def cpu_seconds(self) -> float:
-        """Processor time of the worker that lives now."""
+        """Processor time of the present worker."""
         return 0.0 if self._worker is None else self._worker.cpu_seconds
 
     @property
     def strike_count(self) -> int:
-        """How often it failed lately."""
+        """The number of recent failures."""
         since = self._monotonic() - STRIKE_S
         return sum(time > since for time in self._strikes)
 

@@ -1,4 +1,4 @@
-"""What a worker may spend, and what it runs."""
+"""The limits of a worker, and the module that it runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MODULE_BYTES_MAX: Final = 1 << 20
 
 
 class FilterLanguage(IntEnum):
-    """What a module is written in."""
+    """The language of a module."""
 
     WASM = 1
     PYTHON = 2
@@ -18,10 +18,10 @@ class FilterLanguage(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class FilterModule:
-    """A filter as it was uploaded.
+    """An uploaded filter.
 
     Attributes:
-        language: What it is written in.
+        language: Its language.
         code: The module: UTF-8 source, or the bytes of a WebAssembly module.
     """
 
@@ -31,7 +31,7 @@ class FilterModule:
 
 @dataclass(frozen=True, slots=True)
 class JailLimits:
-    """What a worker may spend.
+    """The limits of a worker.
 
     Attributes:
         memory_bytes: Memory that the filter may take, beyond what the worker itself needs.

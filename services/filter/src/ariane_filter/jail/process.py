@@ -1,4 +1,4 @@
-"""A worker's process as its parent holds it. This is the world: processes and sockets."""
+"""A worker's process, for its parent. Only this module uses processes and sockets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CPU_CLOCK = 2  # In Linux, the clock of a process is its inverted id, shifted, 
 
 
 class WorkerProcess(Protocol):
-    """What is asked of a worker's process."""
+    """The interface of a worker's process."""
 
     channel: socket.socket
     """The parent's end; does not block."""
@@ -32,7 +32,7 @@ class WorkerProcess(Protocol):
         """Processor time that it has spent."""
 
     async def end(self) -> int:
-        """Kill it if it lives; returns its exit status, negative for a signal."""
+        """Kill it if it lives; return its exit status, negative for a signal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +71,10 @@ class JailedProcess:
     def __init__(self, process: asyncio.subprocess.Process, channel: socket.socket) -> None:
         self._process = process
         self.channel = channel
-        # Names this process and never another one; and to kill by it asks nobody for its status,
-        # which ``Process.kill`` does, and so takes it away from the loop.
+        # Identifies this process and never another one. Killing by it does not collect the exit
+        # status, unlike ``Process.kill``, which would take the status away from the loop.
         self._handle: int | None = None
-        with contextlib.suppress(ProcessLookupError):  # It is gone already.
+        with contextlib.suppress(ProcessLookupError):  # The process has ended already.
             self._handle = os.pidfd_open(process.pid)
 
     @property
@@ -90,7 +90,7 @@ class JailedProcess:
             return 0.0
 
     async def end(self) -> int:
-        """Kill it if it lives; returns its exit status, negative for a signal."""
+        """Kill it if it lives; return its exit status, negative for a signal."""
         self.channel.close()
         if self._handle is not None:
             with contextlib.suppress(ProcessLookupError):

@@ -71,7 +71,7 @@ CALLS: Final = {
     "getrandom": 318,
     "rseq": 334,
 }
-"""What anybody may call, with the numbers of x86_64."""
+"""System calls that are always allowed, with the numbers of x86_64."""
 
 CHANNEL_CALLS: Final = {"read": 0, "write": 1, "readv": 19}
 MEMORY_CALLS: Final = {"mmap": 9, "mprotect": 10}
@@ -84,7 +84,7 @@ def program(machine: str, channel: int, *, executable_memory: bool) -> bytes:
     Args:
         machine: One of ``ARCHITECTURES``.
         channel: The file descriptor that leads to the parent.
-        executable_memory: Whether memory may be executed: what compiles WebAssembly needs it.
+        executable_memory: Whether memory may be executed, as the WebAssembly compiler needs.
     """
     lines = [
         INSTRUCTION.pack(LOAD, 0, 0, ARCH_AT),

@@ -1,4 +1,4 @@
-"""One worker, from its start to its end, judged by what it says and spends."""
+"""One worker, from its start to its end: its calls, and the enforcement of its limits."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Launch = Callable[[FilterLanguage, int], Awaitable[WorkerProcess]]
 _T = TypeVar("_T")
 
 LOOK_S: Final = 0.05
-"""How often a worker's processor time is looked at while it works."""
+"""Interval of checks of a worker's processor time while it works."""
 
 _SIGKILL: Final = -9
 
 
 class WorkerHandle:
-    """Asks one worker about batches, one at a time. After an error it is of no use any more."""
+    """Sends batches to one worker, one at a time. After an error it cannot be used any more."""
 
     def __init__(
         self, process: WorkerProcess, limits: JailLimits, monotonic: Callable[[], float]
@@ -44,12 +44,12 @@ class WorkerHandle:
         launch: Launch,
         monotonic: Callable[[], float],
     ) -> WorkerHandle:
-        """Start a worker and have it load a module.
+        """Start a worker, and let it load a module.
 
         Raises:
             JailUnavailable: The worker cannot lock itself in.
             FilterInvalid: The module is no filter.
-            FilterFailed: It broke its limits while it was loaded.
+            FilterFailed: The module broke its limits while it was loaded.
         """
         worker = cls(await launch(module.language, limits.memory_bytes), limits, monotonic)
         try:
@@ -67,7 +67,7 @@ class WorkerHandle:
             sizes: Bytes of each.
 
         Raises:
-            FilterFailed: A limit is broken, the worker died, or what it said makes no sense.
+            FilterFailed: A limit is broken, the worker died, or its answer is invalid.
             RecordCorrupted: These are no records.
         """
         columns = np.ascontiguousarray(sizes, np.dtype("<i4")).tobytes()
@@ -86,7 +86,7 @@ class WorkerHandle:
         return mask.view(np.bool_)
 
     async def end(self) -> int:
-        """Kill the worker; returns the exit status that it had, negative for a signal."""
+        """Kill the worker; return its exit status, negative for a signal."""
         return await self._process.end()
 
     @property
@@ -121,7 +121,7 @@ class WorkerHandle:
         return await self._receive(length_max)
 
     async def _receive(self, length_max: int) -> tuple[Kind, bytes]:
-        """One frame; texts may be as long as texts are, everything else is announced."""
+        """Read one frame; only texts may exceed ``length_max``, up to their own limit."""
         number, length = HEAD.unpack(await self._read(HEAD.size))
         try:
             kind = Kind(number)
@@ -143,7 +143,7 @@ class WorkerHandle:
         return bytes(buffer)
 
     async def _within(self, work: Coroutine[Any, Any, _T], seconds: float, cpu_s: float) -> _T:
-        """What comes of the work, unless it costs too much, or the worker dies over it."""
+        """Await the work, unless it exceeds a limit, or the worker dies."""
         begin, cpu_begin = self._monotonic(), self._process.cpu_seconds()
         task = asyncio.ensure_future(work)
         try:
@@ -163,7 +163,7 @@ class WorkerHandle:
             how = f"by signal {-status}" if status < 0 else f"with status {status}"
             raise FilterFailed(f"its process ended {how}") from None
         finally:
-            # The loop must have let go of the socket before anybody closes it.
+            # The loop must have released the socket before it is closed.
             task.cancel()
             await asyncio.wait({task})
 

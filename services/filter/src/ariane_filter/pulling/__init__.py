@@ -1,1 +1,1 @@
-"""Pulls on behalf of groups: what the broker answers, less what filters leave out."""
+"""Pulls on behalf of groups: the broker's answers without the messages that filters leave out."""

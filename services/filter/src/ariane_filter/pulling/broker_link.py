@@ -1,4 +1,4 @@
-"""The broker that the FilterServer runs beside: one connection over loopback, and its register."""
+"""The broker beside the FilterServer: one connection over loopback, and the registration there."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ CALL_S_MAX: Final = 3.0
 RETRY_S: Final = 1.0
 
 _OPTIONS: Final = (
-    # A broker that comes back is found within seconds, not after gRPC's two minutes.
+    # A restarted broker is found within seconds, not after gRPC's two minutes.
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 2_000),
-    # Answers are as large as consumers ask for.
+    # Consumers determine the size of answers.
     ("grpc.max_receive_message_length", -1),
 )
 
@@ -43,15 +43,15 @@ class BrokerLink:
 
     Attributes:
         broker_name: The broker's name; empty until it has answered once.
-        primary: Where the primary of the broker is, while that is a replica; empty otherwise.
+        primary: Address of the broker's primary, while the broker is a replica; empty otherwise.
         pulls: Its pull service.
-        loop: Announces the FilterServer; to be started and stopped.
+        loop: Registers the FilterServer; to be started and stopped.
     """
 
     pulls: PullServiceAsyncStub
 
     def __init__(self, broker: Address, clock: Clock, *, incarnation: str) -> None:
-        """Connect later: see ``connect``. ``incarnation`` tells this process from others."""
+        """Connect later: see ``connect``. ``incarnation`` identifies this process."""
         self._broker = broker
         self._clock = clock
         self._incarnation = incarnation
@@ -65,23 +65,23 @@ class BrokerLink:
         self.loop = Loop("registration", self._turn, interval_s=RETRY_S, clock=clock)
 
     def connect(self) -> None:
-        """Make the connection; it is used when somebody calls."""
+        """Make the channel; it connects at the first call."""
         self._channel = aio.insecure_channel(str(self._broker), options=_OPTIONS)
         # Over a channel of ``aio`` a stub is the asynchronous one.
         self.pulls = PullServiceStub(self._channel)
         self._registrations = FilterRegistrationServiceStub(self._channel)
 
     def announce(self, address: Address) -> None:
-        """Have the broker name this address in its routes, from now on.
+        """Register this address in the broker's routes, from now on.
 
         Args:
-            address: Where consumers reach the FilterServer.
+            address: Address of the FilterServer for consumers.
         """
         self._address = str(address)
         self.loop.start(at_once=True)
 
     async def say_goodbye(self) -> None:
-        """Leave the routes at once; the broker forgets who cannot say it."""
+        """Leave the routes at once; without this call the registration expires."""
         await self.loop.stop()
         request = UnregisterFilterServerRequest(
             address=self._address, incarnation=self._incarnation
@@ -96,7 +96,7 @@ class BrokerLink:
             await self._channel.close()
 
     async def _turn(self) -> None:
-        """Announce when it is time, and again a second after a failure."""
+        """Register when it is time, and again a second after a failure."""
         if self._clock.monotonic() < self._next_s:
             return
         request = RegisterFilterServerRequest(address=self._address, incarnation=self._incarnation)
@@ -113,9 +113,9 @@ class BrokerLink:
         self._next_s = self._clock.monotonic() + answer.heartbeat_interval.ToMilliseconds() / 1000
 
     def _take_refusal(self, refusal: ServiceError) -> None:
-        """Say once why the broker does not take the FilterServer, and ask again in a second.
+        """Log once why the broker refuses the FilterServer, and try again in a second.
 
-        A replica takes none, because only the primary has routes.
+        A replica refuses all, because only the primary has routes.
         """
         if not self._failed:
             _log.warning("broker_refused", broker=str(self._broker), cause=refusal.message)

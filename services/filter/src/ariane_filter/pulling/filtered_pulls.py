@@ -1,17 +1,17 @@
-"""Pulls of groups with uploaded filters: asked of the broker without them, and filtered here.
+"""Pulls of groups with uploaded filters: pulled from the broker without them, and filtered here.
 
 ::
 
     consumer -- pull, "late@3f2a.." --> FilterServer -- the same pull, all messages --> broker
     consumer <-- what matches --------- worker says which <-- records ------------------ broker
 
-Everything else about a pull is the broker's: holds, positions, locks, epochs, errors of queues. A
-stream of pulls is a stream to the broker; the next request goes on at once, and ends the hold of
-the one before there.
+The broker does everything else about a pull: holds, positions, locks, epochs, errors of queues. A
+stream of pulls is a stream to the broker; the next request is forwarded at once, and ends the hold
+of the one before there.
 
-Before the broker is asked for messages, room for them is taken from a budget, and it is given back
-when what is left of them has gone to the consumer. So a consumer that asks and takes nothing fills
-no memory here; nor there, where all consumers of a FilterServer are one connection, of which one
+Before a pull from the broker, memory for its answer is taken from a budget. It is released when the
+filtered answer has been sent to the consumer. So a consumer that reads no answers fills no memory
+here; nor in the broker, where all consumers of a FilterServer share one connection, so that one
 could block the others.
 """
 
@@ -58,10 +58,10 @@ _REQUESTS_AHEAD: Final = 8
 """Requests of a stream that have gone to the broker and are not answered."""
 
 _SAID_MAX: Final = 500
-"""Characters of a name that is none."""
+"""The most characters of an invalid name that an error repeats."""
 
 SIZE_BYTES_DEFAULT: Final = 1 << 20
-"""What a pull brings at most that does not say it."""
+"""The size limit of a pull that has none."""
 
 
 class _PendingRequest(NamedTuple):
@@ -72,7 +72,7 @@ class _PendingRequest(NamedTuple):
 
 
 class FilteredPulls:
-    """Asks the broker, and filters what it answers."""
+    """Pulls from the broker, and filters its answers."""
 
     def __init__(self, link: BrokerLink, running: RunningFilters, answers: AnswerBudget) -> None:
         """Use a link that is connected by the time of the first call."""
@@ -82,7 +82,7 @@ class FilteredPulls:
         self._draining = asyncio.Event()
 
     def close(self) -> None:
-        """End all that is held: consumers go to another FilterServer."""
+        """End held pulls: consumers go to another FilterServer."""
         self._draining.set()
 
     async def records(
@@ -91,12 +91,12 @@ class FilteredPulls:
         """One pull of packed records.
 
         Args:
-            request: As it came.
-            lease: Room for the answer; the caller releases it.
-            timeout_s: What the call's deadline leaves, in seconds.
+            request: The consumer's request.
+            lease: Memory for the answer; the caller releases it.
+            timeout_s: The time that the call's deadline allows, in seconds.
 
         Raises:
-            ServiceError: The filter is not there or does not run; or what the broker says.
+            ServiceError: The filter does not exist or does not run; or the broker's error.
         """
         await self._filters_of(request)
         asked = _to_broker(request)
@@ -107,15 +107,15 @@ class FilteredPulls:
     async def messages(
         self, request: PullMessagesRequest, lease: AnswerLease, *, timeout_s: float | None
     ) -> PullMessagesResponse:
-        """One pull of plain messages: what is to be handed out is pulled as records first.
+        """One pull of plain messages: the messages are selected as records first.
 
         Args:
-            request: As it came.
-            lease: Room for the answer; the caller releases it.
-            timeout_s: What the call's deadline leaves, in seconds.
+            request: The consumer's request.
+            lease: Memory for the answer; the caller releases it.
+            timeout_s: The time that the call's deadline allows, in seconds.
 
         Raises:
-            ServiceError: The filter is not there or does not run; or what the broker says.
+            ServiceError: The filter does not exist or does not run; or the broker's error.
         """
         chosen = await self.records(as_records(request), lease, timeout_s=timeout_s)
         asked = _to_broker(request)
@@ -130,7 +130,7 @@ class FilteredPulls:
         """Pulls one after another; each has one answer, whether it may follow or not.
 
         Args:
-            requests: As they come.
+            requests: The consumer's requests.
             peer: The caller's connection.
 
         Raises:
@@ -139,7 +139,7 @@ class FilteredPulls:
         first = await first_request(anext(requests, None))
         if first is None:
             return
-        # The stub's type knows streams of requests only that are there beforehand.
+        # The stub's type has only streams whose requests are known beforehand.
         call = cast("_PullStream", cast("Any", self._link.pulls).StreamPulls())
         asked: deque[_PendingRequest] = deque()
         lease = self._answers.lease(peer)
@@ -157,7 +157,7 @@ class FilteredPulls:
                 try:
                     await call.write(StreamPullsRequest(pull=pull))
                 except asyncio.InvalidStateError:
-                    return  # The broker has ended the stream; why is read there.
+                    return  # The broker has ended the stream; the reader finds the reason.
                 request = await anext(requests, None)
             await call.done_writing()
 
@@ -187,10 +187,10 @@ class FilteredPulls:
     async def _until_drained(
         self, work: Awaitable[_T], beside: asyncio.Task[None] | None = None
     ) -> _T:
-        """What comes of some work, unless the service drains, or a task beside it fails.
+        """Await some work, unless the service drains, or a task beside it fails.
 
         Raises:
-            ServiceError: SERVICE_DRAINING; or what the task has raised.
+            ServiceError: SERVICE_DRAINING; or the error of the task.
         """
         working = asyncio.ensure_future(work)
         draining = asyncio.create_task(self._draining.wait())
@@ -221,7 +221,7 @@ class FilteredPulls:
 
         Raises:
             ServiceError: FILTER_EXPRESSION_INVALID, or one of them does not run;
-                GROUP_NAME_ILLEGAL for what is kept in no memory.
+                GROUP_NAME_ILLEGAL, so that illegal names are never stored.
         """
         try:
             check_group_name(request.consumer_group, system=True)
@@ -240,10 +240,10 @@ class FilteredPulls:
         }
 
     async def _selected(self, answer: PullRecordsResponse, request: AnyPull) -> PullRecordsResponse:
-        """An answer, less what its filters leave out.
+        """An answer without the messages that its filters leave out.
 
-        They are asked for again: while the pull was held, or waited for its turn, one may have
-        been stopped, or its worker may have ended because nobody asked for it.
+        The filters are looked up again: while the pull was held or waited, a filter may have been
+        stopped, or its idle worker ended.
 
         Raises:
             ServiceError: As ``_filters_of``.
@@ -258,7 +258,7 @@ def _uploaded_topics(request: AnyPull) -> frozenset[str]:
 
 
 async def _raise_end(call: _PullStream) -> None:
-    """Raise what the broker ended a stream with, if that was an error."""
+    """Raise the error with which the broker ended a stream, if there was one."""
     code = await call.code()
     if code is not StatusCode.OK:
         raise aio.AioRpcError(
@@ -270,9 +270,9 @@ async def _raise_end(call: _PullStream) -> None:
 
 
 async def _take_room(lease: AnswerLease, asked: PullRecordsRequest) -> None:
-    """Take room for an answer, and ask for no more than that.
+    """Take memory for an answer, and limit the pull to that.
 
-    What the broker will refuse is left as it is.
+    Requests that the broker will refuse are left unchanged.
     """
     wanted = _wanted(asked)
     granted = await lease.take(wanted)
@@ -292,7 +292,7 @@ def _size_of(pulled: PullRecordsResponse) -> int:
 
 
 def _to_broker(request: PullT) -> PullT:
-    """The same pull, of all messages of topics that have an uploaded filter."""
+    """The same pull without the uploaded filters."""
     asked = type(request)()
     asked.CopyFrom(request)
     asked.uploaded_filters_follow = True

@@ -21,7 +21,7 @@ _SIZE: Final = np.dtype("<i4")
 
 
 def as_records(request: PullMessagesRequest) -> PullRecordsRequest:
-    """The pull of packed records that asks for the same."""
+    """The equivalent pull of packed records."""
     return PullRecordsRequest(
         consumer_group=request.consumer_group,
         client_id=request.client_id,
@@ -36,12 +36,12 @@ def as_records(request: PullMessagesRequest) -> PullRecordsRequest:
 def plain_selection(
     chosen: PullRecordsResponse, everything: PullMessagesResponse, topics: Collection[str]
 ) -> PullMessagesResponse:
-    """The messages that were chosen as records.
+    """The plain messages of selected records.
 
     Args:
-        chosen: What filters have chosen.
+        chosen: The records that filters have selected.
         everything: The same positions as plain messages, with nothing left out.
-        topics: Those that have an uploaded filter; others go through as they are.
+        topics: Topics with an uploaded filter; others are unchanged.
     """
     plain = {(queue.topic, queue.queue_id): queue for queue in everything.queues}
     queues = [queue for queue in everything.queues if queue.topic not in topics]
@@ -68,6 +68,6 @@ def _queue(records: QueueRecords, found: QueueMessages | None) -> QueueMessages:
         queue.messages.extend(
             each for each in found.messages if each.position.queue_offset in wanted
         )
-        # Fewer may fit into an answer as plain messages; the others are asked for next.
+        # Fewer plain messages may fit into an answer; the next pull gets the others.
         queue.next_queue_offset = min(records.next_queue_offset, found.next_queue_offset)
     return queue

@@ -1,4 +1,4 @@
-"""From what the broker has answered to what a group gets."""
+"""Filtering of a broker's answer for a group."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ _SIZE: Final = np.dtype("<i4")
 async def selected(
     answer: PullRecordsResponse, filters: Mapping[str, RunningFilter]
 ) -> PullRecordsResponse:
-    """The answer, less what the filters leave out.
+    """The answer without the messages that the filters leave out.
 
-    Positions move over what is left out. Where a filter could not tell about a record, its queue
-    ends before it, and when it is the first, the queue says why and stays where it is.
+    Positions advance past messages that are left out. If a filter has no verdict on a record, its
+    queue ends before the record; if that is the first one, the queue has the error and does not
+    advance.
 
     Args:
-        answer: As the broker gave it.
-        filters: By topic; other topics go through as they are.
+        answer: The broker's answer.
+        filters: The filters by topic; other topics are unchanged.
 
     Raises:
         ServiceError: A filter does not run.
@@ -52,7 +53,7 @@ async def selected(
 
 
 async def _select(queues: list[QueueRecords], running: RunningFilter) -> Iterable[QueueRecords]:
-    """Leave out of queues what a filter does; returns those of which nothing is to be said."""
+    """Apply a filter to queues; return queues to leave out of the answer."""
     sizes = [np.frombuffer(queue.record_sizes, _SIZE) for queue in queues]
     records = b"".join([queue.records for queue in queues])
     verdicts = await verdicts_of(running, records, np.concatenate(sizes))
@@ -75,7 +76,7 @@ async def _select(queues: list[QueueRecords], running: RunningFilter) -> Iterabl
 
 
 def _keep(queue: QueueRecords, sizes: NDArray[np.int32], mask: NDArray[np.bool_]) -> None:
-    """Leave records out; those behind the mask too."""
+    """Remove records that the mask excludes, and all behind the mask."""
     judged = len(mask)
     if judged == len(sizes) and mask.all():
         return
@@ -94,7 +95,7 @@ def _offset_at(queue: QueueRecords, sizes: NDArray[np.int32], place: int) -> int
 
 
 def _stop_at_first(queue: QueueRecords, sizes: NDArray[np.int32], stop: ServiceError) -> None:
-    """Say why a queue stays where it is; with the message, when that one is to blame."""
+    """Set the error of a queue that does not advance; with the message, if that is at fault."""
     queue.next_queue_offset = _offset_at(queue, sizes, 0)
     queue.error.CopyFrom(status_of(stop))
     to_blame = "queue_offset" in stop.metadata

@@ -1,4 +1,4 @@
-"""A filter's verdicts over the records of a pull, as far as it can tell."""
+"""A filter's verdicts on the records of a pull, up to the first without a verdict."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from ariane_servicekit import ServiceError
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """What a filter has decided.
+    """The verdicts of a filter.
 
     Attributes:
-        mask: Which records are to be delivered, from the first on: bool[judged].
-        stop: Why the record behind those has no verdict; nothing when all have one.
+        mask: Whether to deliver each record, from the first on: bool[judged].
+        stop: Why the next record has no verdict; None if all have one.
     """
 
     mask: NDArray[np.bool_]
@@ -35,7 +35,7 @@ NONE_YET: Final = np.zeros(0, np.bool_)
 
 
 async def verdicts_of(running: RunningFilter, records: bytes, sizes: NDArray[np.int32]) -> Verdicts:
-    """Ask a filter about records; what it cannot tell ends the verdicts, and is nobody's loss.
+    """Ask a filter about records; the verdicts end before a record that it cannot judge.
 
     Args:
         running: The filter.
@@ -43,7 +43,7 @@ async def verdicts_of(running: RunningFilter, records: bytes, sizes: NDArray[np.
         sizes: Bytes of each.
 
     Raises:
-        ServiceError: It does not run: quarantined, no filter, or no jail.
+        ServiceError: It does not run: it is quarantined or not a filter, or there is no jail.
     """
     ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)))
     masks: list[NDArray[np.bool_]] = []
@@ -64,7 +64,7 @@ async def _piece(running: RunningFilter, records: bytes, sizes: NDArray[np.int32
         return Verdicts(NONE_YET, error)
     except RecordCorrupted as error:
         said = str(error)
-    # It may be true, and then it is not the filter's fault; so it is looked at outside of it.
+    # If the records are corrupted, it is not the filter's fault: check them outside the filter.
     damaged = await asyncio.to_thread(_first_damaged, records, sizes)
     if damaged is None:
         failure = await running.blame(f"it cannot read a message that can be read: {said}")
@@ -78,7 +78,7 @@ async def _piece(running: RunningFilter, records: bytes, sizes: NDArray[np.int32
 
 
 def _first_damaged(records: bytes, sizes: NDArray[np.int32]) -> tuple[int, ServiceError] | None:
-    """The first record whose body cannot be decompressed, and what is said of it."""
+    """The first record whose body cannot be decompressed, and its error."""
     columns = decode_columns(records, sizes)
     for place in columns.compressed_positions().tolist():
         try:

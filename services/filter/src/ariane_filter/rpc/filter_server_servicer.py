@@ -1,4 +1,4 @@
-"""``FilterServerService`` on the wire: how the FilterServer is."""
+"""``FilterServerService``: the state of the FilterServer."""
 # ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ariane_filter.running.running_filters import RunningFilters
 
 
 class FilterServerServicer(FilterServerServiceServicer):
-    """Tells operators what runs."""
+    """Answers operators about running filters."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class FilterServerServicer(FilterServerServiceServicer):
         request: server_pb.GetFilterServerStateRequest,
         context: aio.ServicerContext[Any, Any],
     ) -> server_pb.GetFilterServerStateResponse:
-        """Tell it."""
+        """Return the state."""
         running = self._running.all()
         ended = self._running
         return server_pb.GetFilterServerStateResponse(

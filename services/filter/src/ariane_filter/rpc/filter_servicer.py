@@ -28,7 +28,7 @@ _log = get_logger(__name__)
 
 
 class FilterServicer(FilterServiceServicer):
-    """Translates what is asked of the catalogue."""
+    """Translates requests to the catalogue."""
 
     def __init__(self, catalogue: Catalogue, running: RunningFilters, trials: FilterTrials) -> None:
         self._catalogue = catalogue
@@ -38,7 +38,7 @@ class FilterServicer(FilterServiceServicer):
     async def UploadFilter(
         self, request: service_pb.UploadFilterRequest, context: aio.ServicerContext[Any, Any]
     ) -> service_pb.UploadFilterResponse:
-        """Try a module, and keep it."""
+        """Try a module, and store it."""
         version = FilterVersion.of(checked_name(request.filter), request.module)
         module = self._trials.checked_upload(request.module)
         await self._trials.load(module, str(version))
@@ -58,7 +58,7 @@ class FilterServicer(FilterServiceServicer):
     async def GetFilter(
         self, request: service_pb.GetFilterRequest, context: aio.ServicerContext[Any, Any]
     ) -> service_pb.GetFilterResponse:
-        """Tell of one version."""
+        """Return one version."""
         kept = self._find(request)
         code = b""
         if request.include_module:
@@ -88,7 +88,7 @@ class FilterServicer(FilterServiceServicer):
     async def DeleteFilter(
         self, request: service_pb.DeleteFilterRequest, context: aio.ServicerContext[Any, Any]
     ) -> service_pb.DeleteFilterResponse:
-        """Forget one version."""
+        """Delete one version."""
         kept = self._find(request)
         groups = self._running.groups_of(kept.version)
         if groups:

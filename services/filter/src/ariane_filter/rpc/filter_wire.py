@@ -1,4 +1,4 @@
-"""Filters as the contract says them."""
+"""Filters as messages of the contract."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def filter_message(kept: KeptFilter, groups: Sequence[str]) -> filter_pb.Filter:
     """One version.
 
     Args:
-        kept: As it is kept.
-        groups: Who pulls through it here.
+        kept: The version in the catalogue.
+        groups: Groups that pull through it here.
     """
     return filter_pb.Filter(
         filter=kept.version.name,

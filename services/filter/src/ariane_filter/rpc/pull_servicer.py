@@ -19,7 +19,7 @@ ANSWER_S: Final = 0.1
 
 
 class FilteredPullServicer(PullServiceServicer):
-    """Translates pulls. Ranges and lookups are for the broker: groups are not in them."""
+    """Translates pulls. Ranges and lookups are not for groups: only the broker answers them."""
 
     def __init__(self, pulls: FilteredPulls, answers: AnswerBudget) -> None:
         self._pulls = pulls
@@ -37,7 +37,7 @@ class FilteredPullServicer(PullServiceServicer):
         request_iterator: AsyncIterator[pull_pb.StreamPullsRequest],
         context: aio.ServicerContext[Any, Any],
     ) -> AsyncIterator[pull_pb.StreamPullsResponse]:
-        """Pull packed records again and again."""
+        """Stream pulls of packed records."""
         async with aclosing(self._pulls.stream(request_iterator, context.peer())) as answers:
             async for answer in answers:
                 yield answer
@@ -66,7 +66,7 @@ class FilteredPullServicer(PullServiceServicer):
         return await self._pulls.messages(request, lease, timeout_s=_timeout_s(context))
 
     def _lease_of(self, context: aio.ServicerContext[Any, Any]) -> AnswerLease:
-        """Room for the answer of a call, which is free again when that has left."""
+        """Memory for the answer of a call, which is released when the call has ended."""
         lease = self._answers.lease(context.peer())
 
         def release(_: aio.ServicerContext[Any, Any]) -> None:

@@ -1,8 +1,8 @@
-"""Who may change filters: whoever says the upload token, where one is set.
+"""The permission to change filters: callers with the upload token have it, if one is set.
 
-A caller says it as it will say its own credentials once there are some: metadata ``authorization``,
-"Bearer TOKEN". What counts as a change is the contract's word: the access rules of methods that
-create, update or delete. Nobody who adds a method has to think of the token.
+The token is in the metadata ``authorization``, as "Bearer TOKEN", like later credentials of
+callers. Methods count as changes if their access rule in the contract is to create, update or
+delete. So new methods are protected without further code.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _log = get_logger(__name__)
 
 
 class UploadPermission:
-    """Lets changes of a service through that come with the token."""
+    """Admits changes of a service that have the token."""
 
     def __init__(self, token: str) -> None:
-        """Ask for this token. Without one everybody may change what the setting allows."""
+        """Require this token. If it is empty, every caller may make the permitted changes."""
         self._token = token.encode()
 
     def guarded(self, service: RpcService) -> RpcService:
@@ -62,7 +62,7 @@ class UploadPermission:
         return run
 
     def _check(self, method: str, context: _Context) -> None:
-        """Refuse who does not say the token, or says several things.
+        """Refuse a caller without the token, or with several values.
 
         Raises:
             ServiceError: ACCESS_DENIED.
@@ -73,7 +73,7 @@ class UploadPermission:
             if key == AUTHORIZATION_KEY
         ]
         scheme, _, token = said[0].partition(" ") if len(said) == 1 else ("", "", "")
-        # Compared in a time that tells nothing of the token.
+        # The time of the comparison does not depend on the token.
         if scheme.lower() == _SCHEME and hmac.compare_digest(token.encode(), self._token):
             return
         cause = "says another token" if said else "says none"
@@ -87,7 +87,7 @@ class UploadPermission:
 
 
 class _GuardedServicer:
-    """A servicer, some of whose methods are others."""
+    """A servicer with some methods replaced."""
 
     def __init__(self, servicer: object, behaviors: Mapping[str, _Behavior]) -> None:
         self._servicer = servicer

@@ -20,16 +20,16 @@ _log = get_logger(__name__)
 
 
 class RunningFilter:
-    """A jailed filter, in step with the catalogue: quarantined there is quarantined here.
+    """A jailed filter that follows the catalogue: a quarantine there applies here.
 
     Attributes:
         version: Its name.
-        start_time_ms: When it was first asked for, since 1970 UTC.
-        last_used_s: When it was asked for, or judged, last, by the monotonic clock.
-        examined_count: Records that it was asked about.
-        delivered_count: Records that it let through.
-        group_uses: When each group asked last, by the monotonic clock.
-        digits: What groups call its version by, which once meant no other one.
+        start_time_ms: When a group first used it, since 1970 UTC.
+        last_used_s: When it was last used, by the monotonic clock.
+        examined_count: Records that it has examined.
+        delivered_count: Records that it has passed.
+        group_uses: When each group last used it, by the monotonic clock.
+        digits: Digits by which groups name its version; they were unique at their first use.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class RunningFilter:
         self.digits = {version.sha256}
 
     def check(self, group: str) -> None:
-        """See that it may run, for a group that asks.
+        """Note a use by a group, and check that the filter may run.
 
         Raises:
             ServiceError: FILTER_QUARANTINED.
@@ -74,17 +74,17 @@ class RunningFilter:
             raise refusal_of(FilterQuarantined(self.jailed.quarantine_cause), str(self.version))
 
     def is_idle(self, since_s: float) -> bool:
-        """Whether nobody has asked for it since then, and nothing is judged."""
+        """Whether it was not used since then, and judges nothing now."""
         return not self._judging and self.last_used_s < since_s
 
     def forget_groups(self, since_s: float) -> None:
-        """Forget the groups that have not asked since then."""
+        """Forget groups that have not used it since then."""
         self.group_uses = {
             group: used_s for group, used_s in self.group_uses.items() if used_s >= since_s
         }
 
     async def judge(self, records: ByteBuffer, sizes: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Which records are to be delivered: bool[count].
+        """Decide which records are to be delivered: bool[count].
 
         Args:
             records: Records back to back.
@@ -92,8 +92,8 @@ class RunningFilter:
 
         Raises:
             ServiceError: FILTER_QUARANTINED, FILTER_FAILED, FILTER_MODULE_INVALID, or
-                FEATURE_NOT_AVAILABLE where there is no jail.
-            RecordCorrupted: The filter says that it cannot read one of them.
+                FEATURE_NOT_AVAILABLE without a jail.
+            RecordCorrupted: The filter reported that it cannot read one of them.
         """
         self._judging += 1
         try:
@@ -109,13 +109,13 @@ class RunningFilter:
         return mask
 
     async def blame(self, cause: str) -> FilterFailed:
-        """Count a failure that only the caller can see; returns it."""
+        """Count a failure that only the caller can see, and return it."""
         failure = self.jailed.blame(cause)
         await self._report(failure)
         return failure
 
     async def _report(self, error: FilterError) -> None:
-        """Log a failure, and have the other servers know when it was one too many."""
+        """Log a failure; after the last allowed one, store the quarantine for all servers."""
         _log.warning("filter_failed", filter=str(self.version), cause=error.cause)
         cause = self.jailed.quarantine_cause
         if not cause or self._marked:
@@ -125,7 +125,7 @@ class RunningFilter:
             await asyncio.to_thread(self._catalogue.quarantine, self.version, cause)
             _log.error("filter_quarantined", filter=str(self.version), cause=cause)
         except OSError as refused:
-            # It stays quarantined here; the others find out by themselves.
+            # It stays quarantined here; the other servers count failures of their own.
             self._marked = False
             _log.error("quarantine_not_saved", filter=str(self.version), cause=str(refused))
         finally:

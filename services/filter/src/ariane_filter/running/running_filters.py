@@ -18,11 +18,11 @@ _log = get_logger(__name__)
 
 
 class RunningFilters:
-    """Starts filters when somebody asks for them, and ends those that nobody asks for.
+    """Starts filters at their first use by a group, and ends unused ones.
 
     Attributes:
-        examined_count: Records that filters which have ended were asked about.
-        delivered_count: Records that those let through.
+        examined_count: Records that ended filters have examined.
+        delivered_count: Records that ended filters have passed.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class RunningFilters:
         workers_max: int,
         idle_s: float,
     ) -> None:
-        """Run none yet."""
+        """Take the parts; no filter runs yet."""
         self._catalogue = catalogue
         self._clock = clock
         self._launch = launch
@@ -48,7 +48,7 @@ class RunningFilters:
         self.delivered_count = 0
 
     def all(self) -> list[RunningFilter]:
-        """Those that run, by name and version."""
+        """Running filters, by name and version."""
         return [self._running[version] for version in sorted(self._running)]
 
     def groups_of(self, version: FilterVersion) -> list[str]:
@@ -60,16 +60,16 @@ class RunningFilters:
         return sorted(group for group, used_s in running.group_uses.items() if used_s >= since_s)
 
     async def get(self, name: str, digits: str, group: str) -> RunningFilter:
-        """A filter for a group.
+        """Return a filter for a group; starts it if it does not run.
 
         Args:
             name: Its name.
-            digits: Its version, or the beginning of that.
+            digits: Its version, or the beginning of it.
             group: The consumer group.
 
         Raises:
             ServiceError: FILTER_NOT_FOUND, FILTER_QUARANTINED, FILTER_MODULE_INVALID when its file
-                is damaged, SERVICE_BUSY when all workers are taken.
+                is damaged, SERVICE_BUSY when all workers are in use.
         """
         running = self._known(name, digits)
         if running is None or not self._catalogue.has(running.version):
@@ -81,7 +81,7 @@ class RunningFilters:
         return running
 
     async def end_idle(self) -> None:
-        """End the workers of filters that nobody asks for any more."""
+        """End the workers of filters that are not used any more."""
         since_s = self._clock.monotonic() - self._idle_s
         for each in self._running.values():
             each.forget_groups(since_s)
@@ -92,9 +92,9 @@ class RunningFilters:
         await self._end(list(self._running.values()))
 
     def _known(self, name: str, digits: str) -> RunningFilter | None:
-        """The running filter that a name means; nothing if the catalogue has to tell.
+        """The running filter with a name and digits; None if the catalogue has to be asked.
 
-        Digits that no group has used yet may also begin a version that does not run.
+        Digits that no group has used yet may also be the beginning of a version that does not run.
         """
         found = [
             running

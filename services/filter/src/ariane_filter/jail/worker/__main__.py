@@ -31,11 +31,11 @@ IMPORTABLE: Final = (
     *("ipaddress", "json", "math", "operator", "re", "statistics", "string", "struct", "textwrap"),
     *("time", "typing", "unicodedata", "uuid", "zlib", "encodings.idna", "encodings.latin_1"),
 )
-"""What Python filters may import. It is loaded beforehand: behind the lock there are no files."""
+"""Modules that Python filters may import; loaded before the lock, which forbids to open files."""
 
 
 def main(arguments: list[str]) -> int:
-    """Live until the parent hangs up."""
+    """Run until the parent closes the channel."""
     descriptor, language, memory_bytes = (int(argument) for argument in arguments)
     wasm = language == FilterLanguage.WASM
     channel = Channel(descriptor)
@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
     except (CannotLock, ImportError) as error:
         channel.write(text_frame(Kind.UNAVAILABLE, str(error)))
         return 1
-    # What a filter prints goes nowhere.
+    # Output of a filter is discarded.
     sys.stdin = sys.stdout = sys.stderr = None
     channel.write(HEAD.pack(Kind.LOCKED, 0))
     serve(channel, load)

@@ -6,7 +6,7 @@ import os
 
 
 class ParentGone(Exception):
-    """The parent has hung up: nobody wants an answer."""
+    """The parent has closed the channel."""
 
 
 class Channel:
@@ -16,10 +16,10 @@ class Channel:
         self._descriptor = descriptor
 
     def read(self, size_bytes: int) -> bytes:
-        """So many bytes.
+        """Read ``size_bytes`` bytes.
 
         Raises:
-            ParentGone: The parent has hung up.
+            ParentGone: The parent has closed the channel.
         """
         buffer = bytearray(size_bytes)
         rest = memoryview(buffer)
@@ -31,7 +31,7 @@ class Channel:
         return bytes(buffer)
 
     def write(self, frame: bytes) -> None:
-        """All of these bytes."""
+        """Write all bytes of a frame."""
         rest = memoryview(frame)
         while rest:
             rest = rest[os.write(self._descriptor, rest) :]

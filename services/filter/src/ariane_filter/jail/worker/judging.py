@@ -1,4 +1,4 @@
-"""What every kind of filter offers inside a worker."""
+"""The interface of every kind of filter inside a worker."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 
 class ModuleRefused(Exception):
-    """A module that is no filter."""
+    """The module is not a filter."""
 
 
 class VerdictMissing(Exception):
-    """A filter that did not tell about every message of a batch whether it is wanted.
+    """The filter has no verdict on a message of a batch.
 
     Attributes:
-        position: The place in the batch of the message to blame; None where it is no single one.
+        position: Position in the batch of the message at fault; None if it is not a single one.
     """
 
     def __init__(self, cause: str, position: int | None = None) -> None:
@@ -25,7 +25,7 @@ class VerdictMissing(Exception):
 
 
 class LoadedFilter(Protocol):
-    """A filter that is ready."""
+    """A filter that is loaded."""
 
     def judge(self, records: bytes, sizes: NDArray[np.int32]) -> bytes:
         """A byte for each record, 1 to deliver it and 0 to leave it out."""

@@ -1,4 +1,4 @@
-"""How a worker locks itself in; nothing of this can be taken back.
+"""How a worker locks itself in; none of this can be undone.
 
 Called by a process with one thread, before it has seen anything of the filter.
 """
@@ -30,7 +30,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class CannotLock(Exception):
-    """The kernel lacks, or does not grant, what the jail is made of."""
+    """The kernel lacks, or does not grant, a part of the jail."""
 
 
 class _Program(ctypes.Structure):
@@ -43,7 +43,7 @@ def leave_namespaces() -> None:
     The process keeps its access to the files that it owns, so that it can still import.
 
     Raises:
-        CannotLock: The kernel does not let it.
+        CannotLock: The kernel does not allow it.
     """
     flags = CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS
     _ask("namespaces of its own (unshare)", _libc.unshare, flags)
@@ -51,7 +51,7 @@ def leave_namespaces() -> None:
 
 
 def limit_memory(memory_bytes: int) -> None:
-    """Let the process grow by no more than so many bytes, and leave nothing behind."""
+    """Limit the growth of the process, and forbid core dumps, files and further processes."""
     with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - a file of the kernel
         pages = int(file.read().split()[0])
     total = pages * resource.getpagesize() + memory_bytes
@@ -61,14 +61,14 @@ def limit_memory(memory_bytes: int) -> None:
 
 
 def forbid_calls(channel: int, *, executable_memory: bool) -> None:
-    """Give up all system calls but a few, and see that they are gone.
+    """Give up all system calls but a few, and check that they are forbidden.
 
     Args:
         channel: The file descriptor that leads to the parent.
         executable_memory: Whether memory may be executed.
 
     Raises:
-        CannotLock: The kernel does not let it, or lets a forbidden call pass nevertheless.
+        CannotLock: The kernel does not allow it, or lets a forbidden call pass nevertheless.
     """
     machine = platform.machine()
     if machine not in ARCHITECTURES:

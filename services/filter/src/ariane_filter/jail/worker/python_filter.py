@@ -17,17 +17,17 @@ from ariane_record.single.view import MessageView, iter_messages
 
 FUNCTION = "matches"
 _DEFERRED = CO_COROUTINE | CO_GENERATOR | CO_ASYNC_GENERATOR
-"""What such a function returns is no verdict yet, and nobody would wait for it."""
+"""Flags of functions that return no verdict: coroutines and generators."""
 
 
 class PythonFilter:
-    """Asks a function about one message after the other; about 2 us each besides the function."""
+    """Calls a function with one message after the other; about 2 us each besides the function."""
 
     def __init__(self, code: bytes) -> None:
         """Compile and run the source.
 
         Raises:
-            ModuleRefused: It is no Python, raises, or has no function of that name that returns.
+            ModuleRefused: It is not Python, raises, or has no plain function of that name.
         """
         module = ModuleType("uploaded_filter")
         module.__dict__["__builtins__"] = builtins
@@ -47,9 +47,9 @@ class PythonFilter:
         """A byte for each record.
 
         Raises:
-            VerdictMissing: The function raised, or answered something else than a truth.
-            RecordCorrupted: The records are none, or a body that the function looks at cannot be
-                decompressed and it does not mind.
+            VerdictMissing: The function raised, or did not return a bool.
+            RecordCorrupted: The bytes are not records, or a body that the function reads cannot be
+                decompressed.
         """
         verdicts: list[Any] = []
         try:
@@ -57,7 +57,7 @@ class PythonFilter:
         except RecordCorrupted:
             raise
         except BodyDamaged as error:
-            # The parent sees for itself whether it is so.
+            # The parent checks this itself.
             raise RecordCorrupted(str(error), len(verdicts)) from error
         except BaseException as error:
             raise VerdictMissing(describe(error), len(verdicts)) from error
@@ -69,7 +69,7 @@ class PythonFilter:
 
 
 def describe(error: BaseException) -> str:
-    """An exception in one line: what, where in the filter, and why."""
+    """An exception in one line: its type, its line in the filter, and its text."""
     place = ""
     trace = error.__traceback__
     while trace is not None:

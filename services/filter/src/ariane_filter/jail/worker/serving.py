@@ -18,10 +18,10 @@ _SIZE: Final = np.dtype("<i4")
 
 
 def serve(channel: Channel, load: Callable[[bytes, int], LoadedFilter]) -> None:
-    """Load the module that comes first, and judge batches until the parent hangs up.
+    """Load the module of the first frame, and judge batches until the parent closes the channel.
 
     Args:
-        channel: Leads to the parent.
+        channel: The channel to the parent.
         load: Makes a filter of a module and the fuel for a message.
     """
     try:
@@ -40,7 +40,7 @@ def serve(channel: Channel, load: Callable[[bytes, int], LoadedFilter]) -> None:
 
 
 def _named(records: bytes, sizes: NDArray[np.int32], position: int | None) -> str:
-    """A message as people find it again: its place in a batch tells nobody anything."""
+    """The name of a message by queue offset: its position in a batch is of no use to people."""
     if position is None:
         return ""
     message = decode_columns(records, sizes).message(position)

@@ -1,4 +1,4 @@
-"""A filter from a WebAssembly module, which is asked about a whole batch in one call.
+"""A filter from a WebAssembly module, which is called once for a whole batch.
 
 The module imports nothing and exports ``memory``, ``allocate(size: i32) -> i32`` and
 ``filter(batch: i32, size: i32) -> i32``. The worker asks for room, writes the batch there, and
@@ -36,7 +36,7 @@ ENTRY_WORDS: Final = 4
 COUNT_BYTES: Final = 4
 STACK_BYTES: Final = 512 << 10
 PART_BODY_BYTES_MAX: Final = 8 << 20
-"""Of bodies that were compressed so many go into one batch; a larger one is a batch by itself."""
+"""Bytes of decompressed bodies in one batch; a larger body is a batch by itself."""
 
 _I32: Final = wasmtime.ValType.i32()
 _WANTED: Final = {"allocate": ([_I32], [_I32]), "filter": ([_I32, _I32], [_I32])}
@@ -58,7 +58,7 @@ class WasmFilter:
         config.consume_fuel = True
         config.parallel_compilation = False
         config.max_wasm_stack = STACK_BYTES
-        # Memory is taken as it grows, and not set aside: the worker's own is limited.
+        # Memory is allocated as it grows, and not reserved: the worker's own is limited.
         config.memory_reservation = 0
         config.memory_reservation_for_growth = 0
         config.memory_guard_size = 0
@@ -68,7 +68,7 @@ class WasmFilter:
         except wasmtime.WasmtimeError as error:
             raise ModuleRefused(_describe(error)) from error
         _check(self._module)
-        # What cannot be instantiated once never judges anything.
+        # A module that cannot be instantiated once never can.
         try:
             self._instance(0)
         except (wasmtime.WasmtimeError, wasmtime.Trap) as error:
@@ -78,8 +78,8 @@ class WasmFilter:
         """A byte for each record.
 
         Raises:
-            VerdictMissing: The module trapped, or wrote something else than a verdict.
-            RecordCorrupted: The records are none, or a body cannot be decompressed.
+            VerdictMissing: The module trapped, or wrote an invalid verdict.
+            RecordCorrupted: The bytes are not records, or a body cannot be decompressed.
         """
         columns = decode_columns(records, sizes)
         if not len(columns.compressed_positions()):
@@ -91,7 +91,7 @@ class WasmFilter:
         return verdicts
 
     def _instance(self, count: int) -> tuple[wasmtime.Store, wasmtime.Instance]:
-        """A fresh instance, with fuel for so many messages and for itself."""
+        """A new instance, with fuel for ``count`` messages and for its start."""
         store = wasmtime.Store(self._engine)
         store.set_limits(memory_size=self._memory_bytes, instances=1, memories=1)
         store.set_fuel(self._fuel_per_message * (count + 1))
@@ -125,9 +125,9 @@ class WasmFilter:
 def _parts(
     columns: RecordColumns, sizes: NDArray[np.int32]
 ) -> Iterator[tuple[bytes, NDArray[np.int32], list[bytes]]]:
-    """Records, their sizes and bodies, cut where decompressed bodies would fill the memory.
+    """Records, their sizes and bodies, divided where decompressed bodies would fill the memory.
 
-    A filter remembers nothing from batch to batch, so that it cannot tell.
+    A filter keeps no state between batches, so the division does not change its verdicts.
     """
     records = bytes(columns.records)
     starts, first, bodies, body_bytes = columns.starts.tolist(), 0, list[bytes](), 0
@@ -147,7 +147,7 @@ def _parts(
 
 
 def encode_batch(columns: RecordColumns, bodies: list[bytes]) -> bytes:
-    """The batch as a module sees it."""
+    """Encode a batch in the module's format."""
     count = len(columns)
     records = columns.records
     property_ends = columns.properties_start + columns.properties_length
@@ -181,7 +181,7 @@ def _check(module: wasmtime.Module) -> None:
 
 
 def _describe(error: Exception) -> str:
-    """What wasmtime says, in one line: the last cause without the places in the module."""
+    """The error of wasmtime in one line: the last cause without places in the module."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line for line in lines if "wasm trap" in line or "fuel" in line] or lines[:1]
     return causes[-1][:500] if causes else type(error).__name__
