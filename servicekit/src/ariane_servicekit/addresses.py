@@ -47,7 +47,7 @@ class Address:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine reaches it, as far as the spelling tells."""
+        """Whether only this machine can reach it, judged by the text alone."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -55,7 +55,7 @@ class Address:
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether it stands for all interfaces: good to listen on, useless to connect to."""
+        """Whether it means all interfaces: for servers to listen on, not for clients."""
         try:
             return ipaddress.ip_address(self.host).is_unspecified
         except ValueError:

@@ -1,6 +1,6 @@
-"""The clock seam: everything that asks for the time or waits for it takes a ``Clock``.
+"""The clock interface: code that reads the time or waits takes a ``Clock``.
 
-Tests and the simulation give a ``VirtualClock`` (``ariane_testkit.virtual_clock``).
+Tests and the simulation pass a ``VirtualClock`` (``ariane_testkit.virtual_clock``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _STEADY: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Clock(Protocol):
-    """Tells the time and waits."""
+    """Returns the time, and waits."""
 
     def now_ms(self) -> int:
         """Return wall-clock time, milliseconds since 1970 UTC. It may jump."""

@@ -5,7 +5,7 @@
     ServicekitError
     ├── ServiceError        a public error: leaves the process as google.rpc.Status
     ├── SettingsError       a setting is unknown or illegal; the process does not start
-    ├── StartRefused        the process cannot start, and the operator can tell why from one line
+    ├── StartRefused        the process cannot start; one line has the reason
     ├── FileDamaged         a state file and its previous generation cannot be read
     └── ProcessFailed       a child process died or did not become ready
 """
@@ -104,7 +104,7 @@ def _cut(text: str, bytes_max: int) -> str:
 
 
 class SettingsError(ServicekitError):
-    """A setting is unknown or illegal. The text is one line and names the place it came from."""
+    """A setting is unknown or illegal. The text is one line and names the setting's source."""
 
 
 class StartRefused(ServicekitError):

@@ -1,4 +1,4 @@
-"""Small state files, replaced whole: a reader finds the old content or the new one, never a mix.
+"""Small state files that are replaced as a whole: readers find the old or the new content, no mix.
 
 ::
 
@@ -6,8 +6,8 @@
     name.json.bak   previous generation   2. the present file becomes it, by a second link
     name.json       the present one       3. the new file takes the name; fsync of the folder
 
-A crash between any two steps leaves ``name.json`` whole. The broker's state lies in its store,
-which has files of its own; these are for services without one. All calls block: ``to_thread``.
+After a crash between any two steps ``name.json`` is complete. The broker's state is in its store,
+which has files of its own; these are for services without a store. All calls block: ``to_thread``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class JsonFile:
         self.path = path
 
     def load(self) -> dict[str, Any] | None:
-        """Return the content; None when it was never saved.
+        """Return the content; None if it was never saved.
 
         Raises:
             FileDamaged: Neither generation can be read.
@@ -80,14 +80,14 @@ class JsonFile:
 
 
 class FolderLock:
-    """Keeps a folder to one process. The kernel lets go of it when the process ends, however."""
+    """Reserves a folder for one process. The kernel releases the lock however the process ends."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "lock"
         self._descriptor: int | None = None
 
     def take(self) -> None:
-        """Take the lock; makes the folder when it is not there.
+        """Take the lock; creates the folder if it is missing.
 
         Raises:
             StartRefused: Another process holds it, or the folder cannot be written.
@@ -107,7 +107,7 @@ class FolderLock:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Give the lock back. Repeating is harmless."""
+        """Release the lock. Repeating is harmless."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

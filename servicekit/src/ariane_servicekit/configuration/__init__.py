@@ -1,1 +1,1 @@
-"""Settings of a process: where they come from, which may change."""
+"""Settings of a process: their sources, and changes at run time."""

@@ -33,11 +33,11 @@ class LiveSettings:
     """Shows all settings, and changes those that may change while the process runs.
 
     Args:
-        settings: As the process was started.
-        appliers: How each setting is applied that may change.
+        settings: The settings at the start.
+        appliers: The functions that apply changed settings, by setting.
 
     Raises:
-        ValueError: A setting is marked as changeable and nothing applies it, or the reverse.
+        ValueError: A changeable setting has no applier, or the reverse.
     """
 
     def __init__(self, settings: ServiceSettings, appliers: Mapping[str, Apply]) -> None:
@@ -55,15 +55,15 @@ class LiveSettings:
         return [self.get(name) for name in sorted(self._rows)]
 
     def get(self, name: str) -> LiveSetting:
-        """Return one setting that is known."""
+        """Return one known setting."""
         source = _CHANGED if name in self._changed else self._settings.source_of(name)
         return LiveSetting(self._rows[name], _text(self._settings.shown()[name]), source)
 
     def change(self, name: str, text: str) -> LiveSetting:
-        """Change a setting until the process ends; return it as it is now.
+        """Change a setting until the process ends; return its new state.
 
         Raises:
-            ServiceError: SETTING_INVALID when it is not known, may not change, or not to this.
+            ServiceError: SETTING_INVALID if it is unknown, may not change, or the value is illegal.
         """
         if name not in self._rows:
             raise _invalid(name, "is not known")
@@ -81,7 +81,7 @@ class LiveSettings:
 
 
 def _text(value: object) -> str:
-    """A value as it stands in ``--help`` and in the file."""
+    """A value in the form of ``--help`` and of the file."""
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -1,9 +1,9 @@
 """Settings: one frozen, typed class for each service, built once, from four places.
 
-What comes first wins: flags, environment (``ARIANE_BROKER_STORE_PATH``), TOML file (``--config``),
-defaults. A key has one name everywhere: ``store_path`` in the file, ``--store-path`` as a flag.
-An unknown key and an illegal value are one line that says where it came from, and the process does
-not start.
+The first source of these counts: flags, environment (``ARIANE_BROKER_STORE_PATH``), TOML file
+(``--config``), defaults. A key has one name everywhere: ``store_path`` in the file,
+``--store-path`` as a flag. For an unknown key or an illegal value the process writes one line that
+names the source, and does not start.
 
 A service derives its class and describes every field: unit, meaning, and why this default::
 

@@ -22,7 +22,7 @@ from ariane_servicekit.errors import SettingsError
 SettingsT = TypeVar("SettingsT", bound=ServiceSettings)
 
 # Kubernetes gives every pod variables named after the services around it, and a service named
-# "ariane-broker" yields ARIANE_BROKER_PORT=tcp://...: these are no settings of ours.
+# "ariane-broker" yields ARIANE_BROKER_PORT=tcp://...: these are not our settings.
 _SERVICE_LINK: Final = re.compile(
     r"(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?)?)"
 )
@@ -128,7 +128,7 @@ class _FlagParser(argparse.ArgumentParser):
 
 
 def _flag_parser(settings_class: type[ServiceSettings]) -> _FlagParser:
-    """A parser that knows a flag for each setting, and keeps silent about those not given."""
+    """A parser with a flag for each setting, whose result has only the given flags."""
     service = settings_class.service_name
     module = f"ariane_{service}".replace("-", "_")
     parser = _FlagParser(
@@ -199,7 +199,7 @@ def _read_file(settings_class: type[ServiceSettings], path: Path) -> dict[str, A
 
 
 def _unknown(kind: str, given: str, known: Sequence[str] | Mapping[str, object]) -> str:
-    # Dashes are alike in all flags: with them, any two short names are close.
+    # Without dashes, which all flags share: with them any two short names would be similar.
     bare = {name.lstrip("-"): name for name in known}
     nearest = [bare[name] for name in get_close_matches(given.lstrip("-"), bare, n=1, cutoff=0.6)]
     hint = f"; did you mean {nearest[0]}?" if nearest else "; --help lists all"
@@ -222,7 +222,7 @@ def _type_name(field: FieldInfo) -> str:
     annotation: Any = field.annotation
     arguments = [part for part in get_args(annotation) if part is not type(None)]
     if get_origin(annotation) in {Union, UnionType} and len(arguments) == 1:
-        # Optional: None is the default's matter.
+        # Optional: the default shows whether None is allowed.
         annotation, arguments = arguments[0], []
     if get_origin(annotation) is Annotated:
         annotation, *_ = get_args(annotation)

@@ -1,10 +1,10 @@
 """The database: SQLite in a file for one machine, PostgreSQL for many.
 
-One engine, used from threads: what services write is little and rare, both databases are spoken to
-alike, and Alembic knows no other way.
+One synchronous engine, used from threads: services write little and rarely, both databases are used
+in the same way, and Alembic supports no other kind.
 
-Instants are the database's, so that processes with differing clocks agree about leases. SQLite has
-no clock of its own: it is given ours as a function.
+Instants are of the database's clock, so that processes with differing clocks agree about leases.
+SQLite has no clock of its own: it uses ours as a function.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ariane_servicekit.database.schema import Schema, migrate
 from ariane_servicekit.observability.logs import get_logger
 
 BUSY_S_MAX: Final = 10.0
-"""Seconds that a writer of SQLite waits for another process's."""
+"""Seconds that a writer of SQLite waits for a writer of another process."""
 
 RETRY_S: Final = 0.5
 """Seconds between two tries to reach the database at the start."""
@@ -48,10 +48,11 @@ DEAD_SERVER_OPTIONS: Final[dict[str, object]] = {
     "keepalives_interval": 3,
     "keepalives_count": 3,
 }
-"""libpq's, in seconds, but ``tcp_user_timeout`` in milliseconds: a server of PostgreSQL that is cut
-off fails a call after 10 s to 20 s, and not after the quarter of an hour that the system takes.
+"""Options of libpq, in seconds, but ``tcp_user_timeout`` in milliseconds: a call to a PostgreSQL
+server that is cut off fails after 10 s to 20 s, not after the quarter of an hour of the system's
+default.
 
-A long statement of a server that lives is not ended: a migration may take its time.
+A long statement on a live server is not ended: a migration may take long.
 """
 
 _WRITES: Final = "ariane_writes"
@@ -79,20 +80,20 @@ class Database:
         threads: int = 4,
         survives_power_loss: bool = False,
     ) -> None:
-        """Touch nothing yet.
+        """Take the parts, without access to the database.
 
         Args:
-            url: SQLAlchemy's, with the driver ``sqlite`` or ``postgresql+psycopg``. Options of
-                libpq in its query count before those set here.
-            schema: The tables that it has.
-            clock: What SQLite is given.
-            threads: Calls in work at once. 0: calls run where they are made, for tests whose time
-                stands still meanwhile.
-            survives_power_loss: Whether SQLite, too, keeps the last changes when the power goes:
+            url: A URL of SQLAlchemy, with the driver ``sqlite`` or ``postgresql+psycopg``. Options
+                of libpq in its query override those set here.
+            schema: The tables.
+            clock: The clock for SQLite.
+            threads: Calls in work at once. 0: calls run in the caller's thread, for tests whose
+                time stands still meanwhile.
+            survives_power_loss: Whether SQLite, too, keeps the last changes in a power failure:
                 each of them waits for the disk then.
 
         Raises:
-            DatabaseUnusable: The URL is none, or of another database.
+            DatabaseUnusable: The URL is invalid, or of another database.
         """
         parsed = _parse(url)
         self._schema = schema
@@ -107,7 +108,7 @@ class Database:
             wanted: dict[str, Any] = {
                 **DEAD_SERVER_OPTIONS,
                 "application_name": schema.application,
-                # Where a database has no encoding (SQL_ASCII), texts would come as bytes.
+                # Without an encoding of the database (SQL_ASCII), texts would be bytes.
                 "client_encoding": "utf8",
             }
             own = {name: value for name, value in wanted.items() if name not in parsed.query}
@@ -130,7 +131,7 @@ class Database:
 
         Raises:
             SchemaNewer: It is of a later version.
-            DatabaseUnusable: It could not be reached for so long.
+                        DatabaseUnusable: It could not be reached within ``wait_s``.
         """
         end_s = self._clock.monotonic() + wait_s
         while True:
@@ -172,7 +173,7 @@ class Database:
                 connection.info.pop(_WRITES, None)
 
     def close(self) -> None:
-        """Wait for calls in work, and let the connections go."""
+        """Wait for calls in work, and close the connections."""
         if self._threads is not None:
             self._threads.shutdown()
         self._engine.dispose()
@@ -184,7 +185,7 @@ class Database:
     def _prepare_sqlite(self) -> None:
         @event.listens_for(self._engine, "connect")
         def connected(connection: sqlite3.Connection, _record: object) -> None:
-            # Python's module would begin transactions when it thinks fit; they begin below.
+            # Python's module would begin transactions implicitly; they begin below.
             connection.isolation_level = None
             connection.create_function("ariane_now_ms", 0, self._clock.now_ms)
             connection.execute("PRAGMA journal_mode=WAL")
@@ -192,7 +193,8 @@ class Database:
 
         @event.listens_for(self._engine, "begin")
         def begun(connection: Connection) -> None:
-            # A reader that turns writer is refused when another wrote meanwhile: say it first.
+            # A reader that becomes a writer is refused if another one wrote meanwhile: so
+            # a transaction that may write begins as a writer.
             writes = connection.info.get(_WRITES)
             connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 

@@ -4,7 +4,7 @@
 
     DatabaseError
     ├── SchemaNewer           a later version made the database; this one does not touch it
-    └── DatabaseUnusable      the database's URL or answer makes no sense
+    └── DatabaseUnusable      the database's URL or answer is invalid
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from ariane_servicekit.errors import ServicekitError
 
 
 class DatabaseError(ServicekitError):
-    """Why a service cannot use its database."""
+    """A service cannot use its database."""
 
 
 class SchemaNewer(DatabaseError):
     """A later version made the database.
 
     Attributes:
-        revision: What the database says it is.
+        revision: The database's revision.
     """
 
     def __init__(self, revision: str) -> None:
@@ -32,4 +32,4 @@ class SchemaNewer(DatabaseError):
 
 
 class DatabaseUnusable(DatabaseError):
-    """The database's URL or answer makes no sense. The text is one line, without a password."""
+    """The database's URL or answer is invalid. The text is one line, without a password."""

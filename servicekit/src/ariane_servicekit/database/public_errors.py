@@ -1,4 +1,4 @@
-"""How failures of a database are reported to callers."""
+"""Public errors for failures of a database."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ariane_servicekit.rpc.error_status import ErrorRules
 
 
 def _database_refuses(error: DBAPIError) -> ServiceError:
-    """It is away, or takes no changes now: it is read-only, full, or rights are missing."""
+    """The database is unreachable, or refuses changes: read-only, full, or without rights."""
     return _sqlite_refuses(error.orig or error)
 
 

@@ -19,13 +19,13 @@ from ariane_servicekit.database.errors import SchemaNewer
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The tables of a service, and how they came to be.
+    """The tables of a service, and their revisions.
 
     Attributes:
-        application: What PostgreSQL shows of the connections, such as "ariane-admin".
-        tables: As they are now.
+        application: Application name of the connections in PostgreSQL, such as "ariane-admin".
+        tables: The present tables.
         versions: The folder with Alembic's revisions.
-        version_table: Where the database keeps its revision: a name of the service's own, for the
+        version_table: Table with the revision, under a name of the service's own, because the
             database may be shared with other applications' migrations.
         lock_number: PostgreSQL's advisory lock that migrations of this schema take.
     """
@@ -54,7 +54,7 @@ def migrate(connection: Connection, schema: Schema) -> None:
     _refuse_newer(connection, schema, scripts)
 
     def steps(heads: Any, _context: MigrationContext) -> object:
-        # Alembic hands over what the version table says, as it likes to have it back.
+        # Alembic passes the contents of the version table in the form that it takes back.
         return scripts._upgrade_revs("head", heads)  # noqa: SLF001 - what its own command calls
 
     environment = EnvironmentContext(Config(), scripts, fn=steps, destination_rev="head")

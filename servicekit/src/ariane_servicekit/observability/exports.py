@@ -1,6 +1,6 @@
-"""Where metrics and spans go: a page that Prometheus reads, and a collector told by OTLP.
+"""Export of metrics and spans: a page for Prometheus, and a collector by OTLP.
 
-Both are off until a setting names an address, and their libraries are loaded then only::
+Both are off unless a setting names an address; only then their libraries are loaded::
 
     metrics_listen   127.0.0.1:9464     GET /metrics
     otlp_endpoint    http://otel:4317   metrics every ``otlp_interval_s``, and spans
@@ -29,7 +29,7 @@ class ExportSettings(Protocol):
 
     @property
     def metrics_listen(self) -> Address | None:
-        """Where Prometheus reads them; None for nowhere."""
+        """The address of the page for Prometheus; None for none."""
         ...
 
     @property
@@ -39,17 +39,17 @@ class ExportSettings(Protocol):
 
     @property
     def otlp_interval_s(self) -> float:
-        """How often the collector is told."""
+        """Interval of exports to the collector."""
         ...
 
 
 class Exports:
-    """The ways out of one service.
+    """The exports of one service.
 
     Attributes:
-        readers: Of OpenTelemetry; none when metrics are off.
-        processors: Of OpenTelemetry; none when there is no collector to tell of spans.
-        address: Where Prometheus reads; None until ``open``, and when that is off.
+        readers: Metric readers of OpenTelemetry; none if metrics are off.
+        processors: Span processors of OpenTelemetry; none without a collector.
+        address: Address of the page for Prometheus; None until ``open``, and if it is off.
     """
 
     def __init__(self, settings: ExportSettings) -> None:
@@ -76,10 +76,10 @@ class Exports:
             ) from error
 
     def open(self) -> None:
-        """Let Prometheus read.
+        """Serve the page for Prometheus.
 
         Raises:
-            StartRefused: The port is taken.
+            StartRefused: The port is in use.
         """
         if self._listen is None or self._registry is None:
             return
@@ -164,5 +164,5 @@ def _cardinality_limits() -> dict[type, int]:
         ObservableGauge,
     )
 
-    # One more than our own bound, which says what it leaves out.
+    # One more than our own limit, whose last value sums up the rest.
     return {ObservableCounter: SERIES_MAX + 1, ObservableGauge: SERIES_MAX + 1}

@@ -1,10 +1,10 @@
 """Logs: one JSON object a line on stderr, with the request id of the call in work.
 
 Keys of every line: ``time`` (UTC, ISO 8601), ``level``, ``event`` (snake_case, a fixed text),
-``service``, ``component``; within a call also ``request_id`` and ``method``. What varies is a key,
-never part of ``event``. Lines of libraries that use ``logging`` take the same way.
+``service``, ``component``; within a call also ``request_id`` and ``method``. Variable values are
+keys, never part of ``event``. Lines of libraries that use ``logging`` have the same form.
 
-Libraries of ours that are no services (storage, SDK) never configure logs.
+Our libraries (storage, SDK) never configure logs.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def get_logger(name: str) -> FilteringBoundLogger:
 class LineBudget:
     """How many lines of one kind may be written in a second.
 
-    A caller that is refused writes a line of ours with each call: without a limit it decides how
-    much we write.
+    Each refused call of a caller writes a line: without a limit the caller would decide how much
+    is written.
     """
 
     def __init__(self, lines_per_s: int, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -114,7 +114,7 @@ def _ending(log_format: LogFormat, output: TextIO) -> list[Processor]:
     if log_format == "text":
         return [structlog.dev.ConsoleRenderer(colors=output.isatty(), timestamp_key="time")]
     return [
-        # Without locals: they hold message bodies and, one day, credentials.
+        # Without locals, which may contain message bodies and credentials.
         structlog.processors.ExceptionRenderer(ExceptionDictTransformer(show_locals=False)),
         _order_keys,
         structlog.processors.JSONRenderer(ensure_ascii=False, default=str),

@@ -1,7 +1,7 @@
 """Values that are read when metrics are collected, and cost nothing until then.
 
-Who asks does so in a thread of its own; the state of a service belongs to its event loop. So each
-value is read on the loop, in one short turn for each instrument.
+Readers run in threads of their own, but the state of a service belongs to its event loop. So values
+are read on the loop, in one short turn for each instrument.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
 READ_S_MAX: Final = 5.0
-"""The longest wait for the loop: a service that does not answer has no values."""
+"""The longest wait for the loop: a service whose loop is stuck has no values."""
 
 SERIES_MAX: Final = 2_000
 """Values of one instrument. Beyond them the rest is one value whose attributes are ``_OTHER``."""
@@ -65,7 +65,7 @@ class Measures:
         def run() -> None:
             try:
                 answer.set_result(work())
-            except BaseException as error:  # noqa: BLE001 - it is the asker's
+            except BaseException as error:  # noqa: BLE001 - it is raised in the reader
                 answer.set_exception(error)
 
         self._loop.call_soon_threadsafe(run)
@@ -73,7 +73,7 @@ class Measures:
 
 
 def one(value: float) -> Iterable[Value]:
-    """A single value that is of the whole service."""
+    """A single value for the whole service."""
     return ((value, NO_ATTRIBUTES),)
 
 

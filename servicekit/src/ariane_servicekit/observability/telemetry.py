@@ -23,10 +23,10 @@ _BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
 
 
 class Telemetry:
-    """Where a service's instruments live. Readers hand their values on.
+    """The instruments of a service, whose values readers export.
 
-    Without readers the instruments do nothing: recording a value that nobody reads would cost
-    each call as much as all other stages together.
+    Without readers the instruments do nothing: recording a value would cost each call as much as
+    all other stages together.
 
     Attributes:
         tracer: Makes spans; None without processors.
@@ -82,8 +82,8 @@ def _resource(service_name: str) -> Resource:
 class CallMetrics:
     """Count and duration of calls by method and code: the histogram ``rpc.server.call.duration``.
 
-    The attributes follow OpenTelemetry's conventions for RPC. Durations are real time, not the
-    injected clock's: they say how fast this machine is.
+    The attributes follow OpenTelemetry's conventions for RPC. Durations are in real time, not of
+    the injected clock: they measure the speed of this machine.
     """
 
     def __init__(self, meter: Meter) -> None:
@@ -113,7 +113,7 @@ class CallMetrics:
                 "rpc.response.status_code": code.name,
             }
             if code is not grpc.StatusCode.UNIMPLEMENTED:
-                # The caller makes up the names of unknown methods: without end, if it likes.
+                # The caller chooses the names of unknown methods: there may be any number.
                 self._attributes[key] = attributes
             else:
                 attributes["rpc.method"] = "_OTHER"

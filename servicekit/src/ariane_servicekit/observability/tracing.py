@@ -1,8 +1,8 @@
-"""Spans of work that a service does for the spans of others.
+"""Spans of a service's work, as children of its callers' spans.
 
-A service begins no trace of its own: whoever sends messages decides what is sampled, and says in
-which spans (W3C ``traceparent``). So a broker that may tell a collector of spans has nothing to do
-for producers that have none::
+A service begins no trace of its own: the sender of messages decides what is sampled, and passes its
+spans (W3C ``traceparent``). So even a broker with a collector does nothing for producers without
+spans::
 
     producer    send orders ----------------+        send orders ---+
                      | trace_parents[0]                    | trace_parents[1]
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import SpanContext, TracerProvider
 
 LINKS_MAX: Final = 16
-"""Contexts that one span is linked to; more are passed over."""
+"""The most contexts that one span is linked to; further ones are ignored."""
 
 _SAMPLED: Final = 1
 _TRACE_PARENT: Final = re.compile("00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
@@ -31,19 +31,19 @@ class WorkSpan(Protocol):
     """A span that has begun."""
 
     def set_attribute(self, key: str, value: str | bool | int) -> None:
-        """Say something of the work."""
+        """Set an attribute of the work."""
         ...
 
     def end(self) -> None:
-        """The work is done."""
+        """End the span: the work is done."""
         ...
 
 
 class WorkTracer:
-    """Makes spans of work for others."""
+    """Makes spans of work for callers."""
 
     def __init__(self, provider: TracerProvider) -> None:
-        from opentelemetry import trace  # noqa: PLC0415 - only where spans are told.
+        from opentelemetry import trace  # noqa: PLC0415 - only if spans are exported.
 
         self._trace = trace
         self._tracer = provider.get_tracer("ariane")
@@ -51,7 +51,7 @@ class WorkTracer:
     def begin(
         self, name: str, trace_parents: Sequence[str], attributes: Attributes
     ) -> WorkSpan | None:
-        """Begin a span for work that was asked for in other spans.
+        """Begin a span for work that was requested in other spans.
 
         Args:
             name: The span's name, such as ``append orders``.

@@ -1,4 +1,4 @@
-"""Which right each method needs: read from the contract, where every method states it."""
+"""The right that each method needs, from the contract, in which every method states it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ariane_servicekit.errors import ServicekitError
 
 
 class AccessRuleMissing(ServicekitError):
-    """A method of the contract has no access rule, so that no caller could be let in."""
+    """A method of the contract has no access rule, so that no caller could be admitted."""
 
 
 def access_rule(method: MethodDescriptor) -> access_pb2.AccessRule:
@@ -29,7 +29,7 @@ def access_rule(method: MethodDescriptor) -> access_pb2.AccessRule:
 
 
 def access_rules(services: Iterable[ServiceDescriptor]) -> dict[str, access_pb2.AccessRule]:
-    """Return the rules of all methods by the name that calls bear: ``/package.Service/Method``.
+    """Return the rules of all methods by the name in calls: ``/package.Service/Method``.
 
     Raises:
         AccessRuleMissing: A method has none.

@@ -19,11 +19,11 @@ ALWAYS_OPEN: Final = (
 """Methods with these beginnings are answered in every phase, and beyond the limit of calls."""
 
 SHARE_MIN: Final = 16
-"""Calls that a caller may have in any case: of so few there is nothing to be shared."""
+"""Calls that a caller may have in any case: a smaller share would be useless."""
 
 
 class Phase(enum.Enum):
-    """Where a service is in its life."""
+    """The phase of a service's life."""
 
     STARTING = "starting"
     SERVING = "serving"
@@ -35,7 +35,7 @@ class Admission:
 
     A call whose deadline has passed is refused before its work begins. Streams and held calls
     count for as long as they last. One connection may have a quarter of them and one host three
-    quarters, so that nobody locks all others out.
+    quarters, so that no caller can block all others.
     """
 
     def __init__(self, *, concurrent_calls_max: int, open_while_draining: Collection[str]) -> None:
@@ -48,7 +48,7 @@ class Admission:
         self._of_host: dict[str, int] = {}
 
     def change_call_count_max(self, call_count_max: int) -> None:
-        """Take or refuse from now on by another limit; calls in work are not ended."""
+        """Set another limit for calls from now on; calls in work are not ended."""
         self._call_count_max = call_count_max
 
     async def __call__(self, call: Call, proceed: Proceed) -> Any:
@@ -67,7 +67,7 @@ class Admission:
             raise _too_many(of_peer, "calls of this connection are in work already")
         if of_host >= host_share(self._call_count_max):
             raise _too_many(of_host, "calls of this host are in work already")
-        # None when the caller set no deadline, whatever the stub says.
+        # None if the caller set no deadline, although the stub's type has no None.
         remaining_s: float | None = call.context.time_remaining()
         if remaining_s is not None and remaining_s <= 0:
             raise ServiceError(

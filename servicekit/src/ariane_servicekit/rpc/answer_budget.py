@@ -1,18 +1,19 @@
 """Memory for answers that wait to be sent: one budget for all, shared fairly between callers.
 
-What is read for a caller stays in memory until the caller has taken it. One that asks and takes
-nothing would otherwise fill the memory with answers. So whoever reads for a caller takes room
-first, and gives it back when the answer has left::
+Records read for a caller stay in memory until the answer has been sent. A caller that sends
+requests and reads no answers would fill the memory. So code that reads for a caller takes room
+first, and releases it when the answer has been sent::
 
     take room ---> read, no more than was granted ---> settle ---> answer is sent ---> release
        |
        waits while the caller has as much as is still free
 
-A caller may hold as much as it leaves free: half of the budget if it is alone, so that who comes
-next finds room. One that holds nothing is granted a little even if nothing is free: nobody is kept
-out by callers that take nothing. Callers are told apart by their connections; that of a client that
-is stopped or gone is ended by keepalive, and all its room is free again. A call that is ended alone
-would free nothing: gRPC keeps its answer until the client takes it or the connection ends.
+A caller may hold as much as it leaves free: half of the budget if it is alone, so that the next
+caller finds room. A caller that holds nothing gets a little even if nothing is free, so that it
+cannot be blocked by callers that read no answers. Callers are identified by their connections.
+Keepalive ends the connection of a client that is stopped or gone, and frees all its room. Ending a
+call alone would free nothing: gRPC keeps its answer until the client reads it or the connection
+ends.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from collections import deque
 from typing import Final, NamedTuple
 
 LEAST_BYTES: Final = 64 << 10
-"""Less than that is not granted: answers of a few bytes would cost more than they bring."""
+"""The least room that is granted: smaller answers would cost more than they are worth."""
 
 
 class _Waiter(NamedTuple):
@@ -35,9 +36,9 @@ class AnswerBudget:
     """The room of all answers of a service.
 
     Attributes:
-        held_bytes: Room that is taken now. May be more than the budget by a little for each
-            caller: its first message is handed out whatever its size.
-        waiting_count: Callers' reads that wait for room.
+        held_bytes: Room in use. May exceed the budget by a little for each caller: its first
+            message is sent whatever its size.
+        waiting_count: Reads that wait for room.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -56,7 +57,7 @@ class AnswerBudget:
         return AnswerLease(self, peer)
 
     def grant(self, lease: AnswerLease, wanted: int) -> int:
-        """Room for a call now: as much as is wanted, or as its caller may have; 0 for none."""
+        """Grant room to a call now: as much as wanted, or as its caller may have; 0 for none."""
         held = self._held_by.get(lease.peer, 0)
         room = (self._bytes_max - self.held_bytes - held) // 2
         if room < min(wanted, LEAST_BYTES):
@@ -68,7 +69,7 @@ class AnswerBudget:
         return granted
 
     async def wait(self, lease: AnswerLease, wanted: int) -> int:
-        """Room for a call, once there is some; calls of one caller have it in their order."""
+        """Grant room to a call once there is some; calls of one caller get it in order."""
         waiter = _Waiter(lease, wanted, asyncio.get_running_loop().create_future())
         queue = self._waiting.setdefault(lease.peer, deque())
         queue.append(waiter)
@@ -92,7 +93,7 @@ class AnswerBudget:
         return peer in self._waiting
 
     def change(self, lease: AnswerLease, size_bytes: int) -> None:
-        """Take room, or give it back where less than nothing is taken."""
+        """Take room, or release it if ``size_bytes`` is negative."""
         lease.held_bytes += size_bytes
         self.held_bytes += size_bytes
         held = self._held_by.get(lease.peer, 0) + size_bytes
@@ -113,7 +114,7 @@ class AnswerBudget:
                 queue.popleft()
                 told.set_result(granted)
             if queue:
-                # The next time others come first.
+                # Next time other callers are first.
                 self._waiting[peer] = self._waiting.pop(peer)
             else:
                 del self._waiting[peer]
@@ -124,32 +125,32 @@ class AnswerLease:
 
     Attributes:
         peer: The caller's connection.
-        held_bytes: What the call holds now.
+        held_bytes: Room that the call holds.
     """
 
     __slots__ = ("_budget", "held_bytes", "peer")
 
     def __init__(self, budget: AnswerBudget, peer: str) -> None:
-        """Have nothing; see ``AnswerBudget.lease``."""
+        """Start without room; see ``AnswerBudget.lease``."""
         self._budget = budget
         self.peer = peer
         self.held_bytes = 0
 
     def take_at_once(self, wanted: int) -> int:
-        """Room, if nothing is to be waited for: 1 to `wanted` bytes; 0 for none."""
+        """Take room without waiting: 1 to `wanted` bytes; 0 for none."""
         budget = self._budget
         return 0 if budget.is_waited_for(self.peer) else budget.grant(self, wanted)
 
     async def take(self, wanted: int) -> int:
-        """Room, sooner or later: 1 to `wanted` bytes."""
+        """Wait for and take room: 1 to `wanted` bytes."""
         return self.take_at_once(wanted) or await self._budget.wait(self, wanted)
 
     def settle(self, granted: int, used: int) -> None:
-        """Report how much of the granted room is used; the rest is free again.
+        """Report how much of the granted room is used; the rest is released.
 
         Args:
             granted: The result of ``take``.
-            used: Bytes that were read; may be more where a single message is larger.
+            used: Bytes that were read; may be more if a single message is larger.
         """
         if granted != used:
             self._budget.change(self, used - granted)
@@ -157,7 +158,7 @@ class AnswerLease:
                 self._budget.wake()
 
     def release(self) -> None:
-        """Give all back: the answer has left, or the call has ended. Repeating is harmless."""
+        """Release all room: the answer was sent, or the call has ended. Repeating is harmless."""
         if self.held_bytes:
             self._budget.change(self, -self.held_bytes)
             if self._budget.waiting_count:

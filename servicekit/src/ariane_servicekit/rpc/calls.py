@@ -1,7 +1,7 @@
 """The call in work: its method, request id and peer, known to all code that runs for it.
 
-The call lives in a context variable: log lines and error details find it there, and no use case
-has to hand it on. Tasks that a call starts inherit it; background loops have none.
+The call is in a context variable: log lines and error details read it there, and no use case has to
+pass it on. Tasks that a call starts inherit it; background loops have none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ariane_servicekit.errors import ServiceError
 
 REQUEST_ID_KEY: Final = "x-request-id"
-"""Metadata key: a caller may name its call, so that one id runs through the logs of all services.
+"""Metadata key: a caller may set it, so that the logs of all services have the same id.
 
 A failed call repeats the id in the ``google.rpc.RequestInfo`` of its status."""
 
@@ -34,7 +34,7 @@ class RequestMetrics(Protocol):
         ...
 
     def end(self, begin: float, method: str, code: grpc.StatusCode) -> None:
-        """Record what began then and ended now."""
+        """Record a measurement from ``begin`` until now."""
         ...
 
 
@@ -55,15 +55,15 @@ class Call:
     request_id: str
     context: aio.ServicerContext[Any, Any]
     code: grpc.StatusCode = grpc.StatusCode.OK
-    """How it ends; set by the stage that ends it."""
+    """Its status; set by the stage that ends it."""
     metrics: RequestMetrics | None = None
     """Set by the stage that measures: streams measure their requests with it."""
     errors: RequestErrors | None = None
-    """Set by the stage for errors: a request of a stream fails by itself."""
+    """Set by the stage for errors: each request of a stream fails alone."""
 
     @property
     def peer(self) -> str:
-        """The caller's transport address as gRPC spells it: ``ipv4:127.0.0.1:40211``."""
+        """The caller's transport address in gRPC's form: ``ipv4:127.0.0.1:40211``."""
         return self.context.peer()
 
 
@@ -76,12 +76,12 @@ def current_call() -> Call | None:
 
 
 def enter_call(call: Call) -> None:
-    """Make this the call of the running task, which gRPC starts anew for each call."""
+    """Set the call of the running task; gRPC starts a new task for each call."""
     _CALL.set(call)
 
 
 def request_id_of(context: aio.ServicerContext[Any, Any]) -> str:
-    """Return the caller's request id when it sent a sane one, or draw one."""
+    """Return the caller's request id if it sent a legal one, or draw one."""
     for key, value in context.invocation_metadata() or ():
         if key == REQUEST_ID_KEY:
             text = value if isinstance(value, str) else value.decode("ascii", "replace")

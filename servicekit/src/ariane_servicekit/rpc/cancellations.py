@@ -1,7 +1,7 @@
-"""Calls that their callers take back, counted: many of them are an attack, or a client gone wrong.
+"""Counting cancelled calls: many of them mean an attack, or a faulty client.
 
-A call costs the caller next to nothing that cancels it at once, and the service all that it costs
-to begin it. gRPC says nothing of it.
+A call that is cancelled at once costs its caller almost nothing, and the service the full cost of
+beginning it. gRPC does not report such calls.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ariane_servicekit.observability.logs import get_logger
 
 WINDOW_S: Final = 10.0
 TOLD_FROM: Final = 1000
-"""So many in one window by one connection are told: a line of the log for each window."""
+"""Cancellations by one connection in one window from which they are logged."""
 
 CONNECTIONS_MAX: Final = 10_000
 
@@ -22,17 +22,17 @@ _log = get_logger(__name__)
 
 
 class Cancellations:
-    """Those of the present window, by connection.
+    """The cancellations of the present window, by connection.
 
     Attributes:
-        count: All since the start of the service.
+        count: Their number since the start of the service.
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        """Have none.
+        """Start without cancellations.
 
         Args:
-            monotonic: Seconds that never go back.
+            monotonic: Seconds of the monotonic clock.
         """
         self.count = 0
         self._monotonic = monotonic
@@ -40,11 +40,11 @@ class Cancellations:
         self._of_connection: dict[str, int] = {}
 
     def add(self, peer: str, method: str) -> None:
-        """Count one.
+        """Count a cancellation.
 
         Args:
             peer: The caller's connection.
-            method: What it had called.
+            method: The called method.
         """
         self.count += 1
         now_s = self._monotonic()
@@ -52,7 +52,7 @@ class Cancellations:
             self._window_end_s = now_s + WINDOW_S
             self._of_connection.clear()
         count = self._of_connection[peer] = self._of_connection.get(peer, 0) + 1
-        # At 1,000, 10,000 and so on, so that the line says how bad it is.
+        # At 1,000, 10,000 and so on, so that the line has the order of magnitude.
         if count >= TOLD_FROM and str(count).strip("0") == "1":
             _log.warning(
                 "calls_cancelled_in_bulk",

@@ -1,8 +1,8 @@
 """From an exception to ``google.rpc.Status``: the error that a caller gets.
 
 Every status carries exactly one ErrorInfo, and RetryInfo or BadRequest where the table says so. An
-exception that nobody translated leaves as INTERNAL_FAULT, without its text: the text goes to the
-log, under the request id that the status names.
+exception without a translation becomes INTERNAL_FAULT, without its text: the text is in the log,
+under the request id of the status.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _log = get_logger(__name__)
 class ErrorTranslator:
     """Turns exceptions into public errors and statuses.
 
-    The kit knows its own; a service adds rules for the exceptions of its engine, so that use cases
-    need not wrap every call::
+    The kit has rules for its own exceptions; a service adds rules for those of its engine, so that
+    use cases need not wrap every call::
 
         ErrorTranslator({StoreFull: lambda error: ServiceError(ErrorReason.ERROR_REASON_STORE_FULL,
                                                                str(error))})
@@ -74,7 +74,7 @@ class ErrorTranslator:
 def status_of(error: ServiceError) -> Status:
     """Return the status of a public error, with the request id when a call is in work."""
     row = error.row
-    # What happened, then what to do, both in the text: clients of every language show it.
+    # The text has the error and then the advice: clients of every language show the text.
     status = Status(code=row.code.value[0], message=f"{error.message}. {row.hint}")
     _attach(status, ErrorInfo(reason=row.name, domain=ERROR_DOMAIN, metadata=error.metadata))
     if error.retry_after_ms is not None:

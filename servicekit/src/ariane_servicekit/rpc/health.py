@@ -1,7 +1,7 @@
 """The standard health service, ``grpc.health.v1.Health``: overall and per service.
 
-grpc_health's own servicer for asyncio forgets all watchers of a name when one of them leaves, and
-its watches outlive a graceful stop; hence this one. ``Watch`` ends when the server closes.
+grpc_health's own servicer for asyncio drops all watchers of a name when one of them leaves, and its
+watches outlive a graceful stop; therefore this one. ``Watch`` ends when the server closes.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # I
         """Answer now and with every change."""
         last = None
         while True:
-            # All three are of one moment: a close during the yield still has its status to tell.
+            # All three are read at one moment: after a close during the yield, its status follows.
             changed, closed = self._changed, self._closed
             status = self._status(request.service)
             if status != last:

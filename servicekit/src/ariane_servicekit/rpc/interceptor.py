@@ -6,9 +6,10 @@
                                            |                                                  |
     answer  <------------- status <--------+----------------- exception ----------------------+
 
-The stages stand in one list (``server.py``), outermost first. gRPC would take one interceptor for
-each and build a handler per interceptor and call; one interceptor with a chain of stages costs a
-few microseconds a call, wraps each method once, and treats unary calls and streams alike.
+The stages are in one list (``server.py``), outermost first. With one gRPC interceptor for each,
+gRPC would build a handler for each interceptor and call. One interceptor with a chain of stages
+costs a few microseconds for each call, wraps each method once, and treats unary calls and streams
+alike.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from ariane_servicekit.errors import feature_not_available
 from ariane_servicekit.rpc.calls import Call, enter_call, request_id_of
 
 Proceed: TypeAlias = Callable[[], Awaitable[Any]]
-"""Goes on to the next stage, at last to the servicer; returns the response, None for a stream."""
+"""Runs the next stage, at last the servicer; returns the response, None for a stream."""
 
 Behavior: TypeAlias = Callable[[Any, aio.ServicerContext[Any, Any]], Any]
 """A servicer's method."""
@@ -42,7 +43,7 @@ class Stage(Protocol):
 
 
 class CallInterceptor(aio.ServerInterceptor):
-    """Leads every call through the stages, including calls of unknown methods."""
+    """Runs every call through the stages, including calls of unknown methods."""
 
     def __init__(
         self,
@@ -67,7 +68,7 @@ class CallInterceptor(aio.ServerInterceptor):
             return wrapped
         handler = await continuation(handler_call_details)
         if handler is None:
-            # Not kept: a caller could fill the memory with names of methods that do not exist.
+            # Not cached: a caller could fill the memory with names of unknown methods.
             return self._refuse_unknown(method)
         wrapped = self._handlers[method] = self._wrap(method, handler)
         return wrapped
@@ -81,8 +82,8 @@ class CallInterceptor(aio.ServerInterceptor):
             decode = None
             deserializer = decoder
         else:
-            # A single request is decoded inside the stages, so that a broken one is an error like
-            # any other. A stream is decoded under the servicer's own hands, where it is as well.
+            # A single request is decoded inside the stages, so that a malformed one is an error
+            # like any other. A stream is decoded while the servicer reads it, also inside.
             decode = decoder
             deserializer = None
         answer = _write_all if handler.response_streaming else _answer
@@ -155,8 +156,8 @@ async def _write_all(
     if isawaitable(responses):
         await responses
         return
-    # The generator is closed here, not when the garbage collector finds it: its `finally` may
-    # release a held pull.
+    # The generator is closed here, not by the garbage collector: its `finally` may release a
+    # held pull.
     async with aclosing(cast("Any", responses)) as generator:
         async for response in cast("AsyncIterator[Any]", generator):
             await context.write(response)

@@ -27,7 +27,7 @@ class Page(Generic[EntryT]):
 
     entries: Sequence[EntryT]
     next_page_token: str
-    """Where to go on; empty at the end."""
+    """The token of the next page; empty at the end."""
 
 
 def take_page(
@@ -43,8 +43,8 @@ def take_page(
     Args:
         entries: The whole list, sorted by ``key``, without two equal keys.
         key: The sort key.
-        page_size: As in the request: 1 to 1000, 0 for 100.
-        page_token: As in the request: empty for the first page.
+        page_size: From the request: 1 to 1000, 0 for 100.
+        page_token: From the request: empty for the first page.
         scope: Names the method and its filter, so that a token of another list is refused.
 
     Raises:
@@ -62,9 +62,9 @@ def take_page(
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """Which page is wanted, for lists that a database sorts and cuts.
+    """A requested page, for lists that a database sorts and limits.
 
-    Ask it for ``limit + 1`` entries behind ``last``, and hand them to ``page_of``.
+    Query the database for ``limit + 1`` entries behind ``last``, and hand them to ``page_of``.
     """
 
     limit: int
@@ -80,8 +80,8 @@ class PageRequest:
         """Read a request.
 
         Args:
-            page_size: As in the request: 1 to 1000, 0 for 100.
-            page_token: As in the request: empty for the first page.
+            page_size: From the request: 1 to 1000, 0 for 100.
+            page_token: From the request: empty for the first page.
             scope: Names the method and its filter, so that a token of another list is refused.
             kinds: The types of the key's parts: ``str`` and ``int``.
 
@@ -96,13 +96,13 @@ class PageRequest:
         return cls(page_size or PAGE_SIZE_DEFAULT, last, scope)
 
     def page_of(self, found: Sequence[EntryT], key: Callable[[EntryT], PageKey]) -> Page[EntryT]:
-        """Return the page from what was found behind the one before: one more tells of another."""
+        """Return the page from the entries found; one more than ``limit`` means a further page."""
         page = found[: self.limit]
         more = len(found) > self.limit
         return Page(page, self.token_behind(key(page[-1])) if more else "")
 
     def token_behind(self, last: PageKey) -> str:
-        """The token of a page that begins behind a key, of an entry or not."""
+        """The token of a page that begins behind a key, whether an entry has that key or not."""
         return _write_token(last, self.scope)
 
 

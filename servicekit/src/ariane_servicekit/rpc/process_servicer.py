@@ -37,13 +37,13 @@ _SETTINGS_DEFAULT: Final = 1000
 
 
 class ProcessServicer(ProcessServiceServicer):
-    """Translates questions about the process, and changes of its settings.
+    """Translates queries about the process, and changes of its settings.
 
     Args:
-        service_name: Which service the process is.
+        service_name: The name of its service.
         settings: Its settings.
         clock: Its clock.
-        phase: Tells where it is in its life.
+        phase: Returns its phase.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class ProcessServicer(ProcessServiceServicer):
         )
 
     def listens_on(self, address: str) -> None:
-        """The address is known now, with its port."""
+        """Set the address, once its port is known."""
         self._state.address = address
 
     @override
@@ -108,7 +108,7 @@ class ProcessServicer(ProcessServiceServicer):
 
 
 def process_rpc_service(servicer: ProcessServicer) -> RpcService:
-    """The service as a server takes it."""
+    """The service in the form for a server."""
     descriptor = process_pb.DESCRIPTOR.services_by_name["ProcessService"]
     return RpcService(descriptor, add_ProcessServiceServicer_to_server, servicer)
 
@@ -132,7 +132,7 @@ def _time(clock: Clock) -> Timestamp:
 
 
 def _version_of(service_name: str) -> str:
-    """The version of the service's distribution, or of this one where it has none of its own."""
+    """The version of the service's distribution; of servicekit if it has none."""
     try:
         return version(f"ariane-{service_name}")
     except PackageNotFoundError:

@@ -1,17 +1,17 @@
-r"""Streams of requests that are answered one by one: what a call does, without the price of a call.
+r"""Streams of requests that are answered one by one, each cheaper than a call of its own.
 
 ::
 
     read ---> work ---> at once ---------------> answers ---> write
                   \---> later (a future each) -/
 
-An answer is written by who has it, if no other is being written: a lone request waits for no turn
-of the loop. A request fails by itself, with a status in its answer, and is measured by itself. No
-more than a number of them are in work at a time; meanwhile nothing is read, and the caller is held
-back.
+The code that has an answer writes it, if no other is being written: a single request waits for no
+turn of the loop. Each request fails by itself, with a status in its answer, and is measured by
+itself. The number of requests in work is limited; at the limit nothing is read, which slows the
+caller down.
 
-A stream that the service ends has answered every request that it has read to work on. So a caller
-whose stream ends with SERVICE_DRAINING knows that what was not answered has not been done.
+Before the service ends a stream, it answers every request that it has begun. So if a stream ends
+with SERVICE_DRAINING, requests without an answer have had no effect.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ RequestT_contra = TypeVar("RequestT_contra", contravariant=True)
 AnswerT_co = TypeVar("AnswerT_co", covariant=True)
 
 IN_WORK_MAX: Final = 64
-"""Requests of one stream that are read and not answered yet."""
+"""The most requests of one stream that are read and not answered yet."""
 
 
 FIRST_REQUEST_S: Final = 10.0
-"""Seconds in which the first request of a stream is to come. A stream holds one of the calls that a
-service takes at a time: who opens one has something to say."""
+"""Seconds within which the first request of a stream must arrive: an idle stream would use up one
+of the calls that a service accepts at a time."""
 
 
 async def first_request(reading: Awaitable[ReadT], *, wait_s: float = FIRST_REQUEST_S) -> ReadT:
@@ -91,12 +91,12 @@ class RequestStreams:
         in_work_max: int = IN_WORK_MAX,
         first_request_s: float = FIRST_REQUEST_S,
     ) -> None:
-        """Have none.
+        """Start without streams.
 
         Args:
             refusal_after_close: The error that ends streams when the service closes.
             in_work_max: Requests of one stream in work at a time.
-            first_request_s: Seconds in which the first request of a stream is to come.
+            first_request_s: Seconds within which the first request of a stream must arrive.
         """
         self._first_request_s = first_request_s
         self._refusal_after_close = refusal_after_close
@@ -179,7 +179,7 @@ class _RequestStream(Generic[RequestT, AnswerT]):
                 await reading
 
     def close(self) -> None:
-        """Read nothing more."""
+        """Stop reading."""
         self.is_closed = True
         if self._reading is not None:
             self._reading.cancel()
@@ -199,7 +199,7 @@ class _RequestStream(Generic[RequestT, AnswerT]):
         begin = 0.0 if metrics is None else metrics.begin()
         try:
             answer = self._worker.work(request)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is this request's alone.
+        except Exception as error:  # noqa: BLE001 - any error is of this request alone.
             self._refuse(request, error, begin)
             return
         if isinstance(answer, Awaitable):
@@ -241,7 +241,7 @@ class _RequestStream(Generic[RequestT, AnswerT]):
 
     def _written(self, failure: BaseException | None) -> None:
         if failure is not None:
-            # It stays as if it were writing: nothing more can be.
+            # The stream stays in the state of writing: no more can be written.
             self._failure = failure
             self._tell()
             return

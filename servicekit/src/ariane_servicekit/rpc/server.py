@@ -1,7 +1,7 @@
 """The gRPC server of every service: one place for limits, keepalive, stages and built-in services.
 
-What gRPC itself refuses (a message or metadata beyond the limit, pings too often) never reaches
-the stages and leaves as a bare RESOURCE_EXHAUSTED or a closed connection, without ErrorInfo.
+Calls that gRPC itself refuses (a message or metadata beyond the limit, too many pings) never reach
+the stages. They end with a bare RESOURCE_EXHAUSTED or a closed connection, without ErrorInfo.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _STREAMS_BESIDE: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class RpcService:
-    """One service of the contract with the servicer that answers for it.
+    """One service of the contract with its servicer.
 
     ``RpcService(ROUTE.services_by_name["RouteService"], add_RouteServiceServicer_to_server, it)``
     """
@@ -82,24 +82,24 @@ def build_server(
     if settings.reflection_on:
         names = [service.descriptor.full_name for service in services]
         names += [HEALTH_NAME, reflection.SERVICE_NAME]
-        # Itself: gRPC sees by the server's class which servicer it takes.
+        # Added by itself: gRPC checks the server's class.
         reflection.enable_server_reflection(names, server)
     return server
 
 
 class _OneQueue:
-    """Has a server accept the calls of all methods in one queue.
+    """Lets a server accept the calls of all methods in one queue.
 
-    Generated code adds each method to gRPC twice: to the table of its service, and registered by
-    itself. gRPC awaits the next call of each registered method in a task of its own, and all these
-    tasks together, anew for each call: with 70 methods that is a tenth of what a small call costs.
+    Generated code adds each method to gRPC twice: to the table of its service, and as a registered
+    method. gRPC awaits the next call of each registered method in a task of its own, and all these
+    tasks together, anew for each call: with 70 methods that is a tenth of the cost of a small call.
     """
 
     def __init__(self, server: aio.Server) -> None:
         self.add_generic_rpc_handlers = server.add_generic_rpc_handlers
 
     def add_registered_method_handlers(self, service_name: str, handlers: object) -> None:
-        """The table of the service has them."""
+        """Add nothing: the table of the service has them."""
 
 
 def server_options(settings: ServiceSettings) -> list[tuple[str, int]]:
@@ -114,8 +114,8 @@ def server_options(settings: ServiceSettings) -> list[tuple[str, int]]:
         ("grpc.absolute_max_metadata_size", 2 * settings.metadata_bytes_max),
         ("grpc.keepalive_time_ms", int(settings.keepalive_interval_s * 1000)),
         ("grpc.keepalive_timeout_ms", int(settings.keepalive_wait_s * 1000)),
-        # More wait with the client; a little more than a connection has of calls, so that those
-        # that are refused are told why.
+        # Further ones wait in the client. A little more than the calls of a connection, so that
+        # refused calls get an error.
         (
             "grpc.max_concurrent_streams",
             connection_share(settings.concurrent_calls_max) + _STREAMS_BESIDE,
@@ -130,10 +130,10 @@ def server_options(settings: ServiceSettings) -> list[tuple[str, int]]:
 
 
 def bind(server: aio.Server, address: Address) -> Address:
-    """Take the port and return the address with the port that was taken.
+    """Bind the port and return the address with the bound port.
 
     Raises:
-        StartRefused: The port is taken or the host is not of this machine.
+        StartRefused: The port is in use or the host is not of this machine.
     """
     _try_port(address)
     try:
@@ -145,9 +145,9 @@ def bind(server: aio.Server, address: Address) -> Address:
 
 
 def _try_port(address: Address) -> None:
-    """Take the port with a socket of our own and give it back.
+    """Bind the port with a socket of our own, and close it.
 
-    gRPC does not tell why it cannot bind, except in a line with C++ file names on stderr.
+    gRPC reports why it cannot bind only in a line with C++ file names on stderr.
     """
     try:
         for family, kind, protocol, _, target in socket.getaddrinfo(

@@ -19,14 +19,14 @@ from ariane_servicekit.rpc.interceptor import Proceed
 _log = get_logger(__name__)
 
 REFUSALS_LOGGED_PER_S: Final = 50
-"""Calls that failed, written to the log in one second; the trace of a fault is written always."""
+"""The most failed calls that are logged in one second; the trace of a fault is always logged."""
 
 _FAULTS: Final = frozenset({grpc.StatusCode.INTERNAL, grpc.StatusCode.DATA_LOSS})
 _STRAINS: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED})
 
 
 class MetricsStage:
-    """Measures each call: how long, and how it ended."""
+    """Measures each call: its duration and its status."""
 
     def __init__(self, metrics: CallMetrics) -> None:
         self._metrics = metrics
@@ -54,16 +54,16 @@ class ErrorStage:
         self._budget = LineBudget(REFUSALS_LOGGED_PER_S)
 
     async def __call__(self, call: Call, proceed: Proceed) -> Any:
-        """Go on; abort with a ``google.rpc.Status`` when something raises."""
+        """Run the stages inside; abort with a ``google.rpc.Status`` if they raise."""
         call.errors = self
         try:
             return await proceed()
         except grpc.aio.InternalError as gone:
-            # gRPC could not send an answer. It finds that out before it cancels the call of a
-            # client that has vanished: whoever is first, the call is cancelled.
+            # gRPC could not send an answer, and will cancel the call of a client that has vanished:
+            # in either order the call is cancelled.
             raise asyncio.CancelledError from gone
         except grpc.aio.AbortError:
-            # Aborted below by code that is not ours: the health service of an unknown name.
+            # Aborted inside by foreign code: the health service for an unknown name.
             call.code = call.context.code()
             raise
         except Exception as error:  # noqa: BLE001 - the last resort; the translator logs it
@@ -78,7 +78,7 @@ class ErrorStage:
         return public
 
     def _log_refusal(self, call: Call, error: ServiceError) -> None:
-        """One line for a call that failed; loud only where an operator should look."""
+        """Log a failed call in one line; as a warning only if an operator should look."""
         suppressed = self._budget.spend()
         if suppressed is None:
             return

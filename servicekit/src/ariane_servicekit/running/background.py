@@ -1,4 +1,4 @@
-"""Background work: one named task that does the same thing again and again."""
+"""Background work: one named task that repeats the same work."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _log = get_logger(__name__)
 class Loop:
     """Runs ``work`` every ``interval_s`` seconds, and at once when woken.
 
-    A turn that raises is logged with its trace and the loop goes on: a name server that is away
-    must not end the heartbeat for ever. Work that has to end the process on a failure says so
-    itself (``StopRequest.request``). Turns never overlap. The interval runs from the end of one
-    turn to the start of the next.
+    A turn that raises is logged with its trace and the loop goes on: an unreachable name server
+    must not end the heartbeat for ever. Work that has to end the process on a failure requests
+    that itself (``StopRequest.request``). Turns never overlap. The interval runs from the end of
+    one turn to the start of the next.
 
-    Stop loops in an order in which no loop needs one that is stopped already.
+    Stop loops in an order in which no loop needs a stopped one.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Loop:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, *, at_once: bool = False) -> None:
-        """Start the loop; the first turn comes after one interval, or at once.
+        """Start the loop; the first turn is after one interval, or at once.
 
         Raises:
             RuntimeError: It was started already.
@@ -69,5 +69,5 @@ class Loop:
             self._woken.clear()
             try:
                 await self._work()
-            except Exception:  # noqa: BLE001 - whatever it is, the next turn comes
+            except Exception:  # noqa: BLE001 - after any error the loop goes on
                 _log.exception("loop_turn_failed", loop=self.name)

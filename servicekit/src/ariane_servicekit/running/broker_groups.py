@@ -38,11 +38,11 @@ class BrokerGroup:
 
     Attributes:
         name: The name.
-        processes: By their broker ids, 0 first.
+        processes: The processes by broker id, 0 first.
     """
 
     def __init__(self, name: str, processes: Sequence[ServiceProcess]) -> None:
-        """Take the processes; they need not run."""
+        """Take the processes, which need not run."""
         self.name = name
         self.processes = tuple(processes)
 
@@ -50,7 +50,7 @@ class BrokerGroup:
         """Wait until there is a primary, and return it.
 
         Args:
-            but: Another one than this.
+            but: A process to exclude.
 
         Raises:
             ProcessFailed: There is none in time.
@@ -84,7 +84,7 @@ class BrokerGroup:
         """Kill the primary (SIGKILL), and wait until another one has taken over.
 
         Returns:
-            The one that was killed; started again, it follows the other.
+            The killed process; started again, it follows the new primary.
 
         Raises:
             ProcessFailed: No broker took over in time.

@@ -6,14 +6,14 @@
                                                                                          |
     exit <- stop <- server stops (grace) <- drain <- NOT_SERVING, closed to new calls <- signal
 
-* A taken port, a locked store, an illegal setting: one line on standard error, exit status 2.
-* SIGTERM and SIGINT ask for the way out; a second one ends the process at once. SIGHUP, which a
-  dying parent sends (see ``launcher``), asks too, however often it comes.
+* A port in use, a locked store, an illegal setting: one line on standard error, exit status 2.
+* SIGTERM and SIGINT start the stop; a second one ends the process at once. SIGHUP, which a dying
+  parent sends (see ``launcher``), starts the stop, too, and may be repeated.
 * Until ``recover`` is done calls are refused with SERVICE_STARTING, from the signal on with
   SERVICE_DRAINING. Health answers all the time.
 * ``stop`` runs last and always, also when ``recover`` failed half way.
-* A service that asks to be composed anew lives again from ``bind`` on, on the same address. Others
-  hear once that it is ready.
+* A service that asks to be composed anew starts again from ``bind`` on, on the same address. Its
+  readiness is announced only once.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ from ariane_servicekit.running.stop_signals import stop_signals
 _log = get_logger(__name__)
 
 SWITCH_INTERVAL_S: Final = 0.0005
-"""How long the loop waits at most for a thread beside it that computes; Python's own 5 ms would be
-what one call in a hundred takes."""
+"""The longest wait of the loop for a computing thread beside it; with Python's own 5 ms, one call in
+a hundred would take that long."""
 
 OPEN_DOOR_WARNING_S: Final = 60.0
-"""Seconds between two warnings that the port is open to strangers."""
+"""Seconds between two warnings that the port is open to other machines."""
 
 
 def main(
@@ -134,7 +134,7 @@ async def _live_again(
     stop: StopRequest,
     announce: Callable[[Address], None],
 ) -> None:
-    """Live, and again for as long as the service asks for it."""
+    """Run the service, and again as long as it asks to be composed anew."""
     told = False
 
     def ready(address: Address) -> None:
@@ -148,7 +148,7 @@ async def _live_again(
         await life.live(ready)
         if not stop.take_anew():
             return
-        # On the port that the first life has found.
+        # On the port of the first run.
         settings = settings.model_copy(update={"listen": life.address})
 
 
@@ -205,7 +205,7 @@ class _Life:
             _log.info("service_stopping", reason=self._stop.reason)
             await self._go_down()
         finally:
-            # A failed start ends here as well: no calls are in work then that need a grace period.
+            # Also after a failed start: then no calls are in work that need a grace period.
             self._health.close()
             await self._server.stop(None)
             await self._warning.stop()
@@ -235,7 +235,7 @@ class _Life:
                 await self._service.drain()
         except TimeoutError:
             _log.warning("drain_cut_short", drain_s_max=self._settings.drain_s_max)
-        except Exception:  # noqa: BLE001 - whatever it is, the server stops in order
+        except Exception:  # noqa: BLE001 - after any error the server stops in order
             _log.exception("drain_failed")
             self._stop.exit_status = ExitStatus.FAULT
         self._health.close()
@@ -245,7 +245,7 @@ class _Life:
         _log.warning("listening_without_credentials", address=str(self._settings.listen))
 
     async def _until_stop(self, step: Coroutine[Any, Any, None]) -> None:
-        """Run a step of the start; a stop that is asked for meanwhile cancels it."""
+        """Run a step of the start; a stop request cancels it."""
         task = asyncio.create_task(step)
         waiter = asyncio.create_task(self._stop.wait())
         try:
@@ -264,15 +264,15 @@ def ready_line(service_name: str, address: Address) -> str:
 
 
 def _announce(settings: ServiceSettings, address: Address) -> None:
-    # What is there by now stays. The garbage collector need not look at it time and again, which
-    # would hold all calls up for some 30 ms.
+    # Objects of the start stay alive: freeze them, so that the garbage collector does not scan them
+    # each time, which would delay all calls by some 30 ms.
     gc.collect()
     gc.freeze()
     _log.info("service_ready", address=str(address), settings=settings.shown())
     line = ready_line(settings.service_name, address)
     if settings.ready_file is not None:
         _write_ready_file(settings.ready_file, line)
-    # The reader of the pipe may have gone; that is no reason to stop.
+    # The pipe's reader may be gone; that is no reason to stop.
     with suppress(BrokenPipeError):
         sys.stdout.write(line)
         sys.stdout.flush()

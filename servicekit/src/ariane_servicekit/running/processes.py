@@ -77,7 +77,7 @@ class ServiceProcess:
 
     @property
     def address(self) -> str:
-        """Where it is reached, ``host:port``; stays the same over restarts."""
+        """Its address, ``host:port``; stays the same over restarts."""
         return str(self._listen)
 
     @property
@@ -201,7 +201,7 @@ class ServiceProcess:
         await self.wait()
 
     def _failure(self, message: str) -> ProcessFailed:
-        # Lines of earlier starts would tell of another failure, or of none.
+        # Lines of earlier starts are about another failure, or none.
         said = self.log_path.read_bytes()[self._log_begin :].decode(errors="replace")
         lines = said.splitlines()[-_LOG_LINES_SHOWN:] or ["(nothing since it was started)"]
         shown = "\n  ".join(lines)
@@ -362,7 +362,7 @@ class LocalCluster:
             raise
 
     def stop_blocking(self) -> dict[str, int]:
-        """The twin of ``stop`` for ``start_blocking``."""
+        """``stop`` for a cluster of ``start_blocking``."""
         if self._thread is None:
             return {}
         try:
@@ -425,11 +425,11 @@ class LocalCluster:
         )
 
     def _filter_server(self, place: int, number: int) -> ServiceProcess:
-        """One beside a broker.
+        """A FilterServer beside a broker.
 
         Args:
-            place: Which broker; replicas come behind all primaries.
-            number: Which of its FilterServers.
+            place: Position of the broker; replicas are behind all primaries.
+            number: Number among the broker's FilterServers.
         """
         broker = (*self.brokers, *self.replicas)[place]
         name = f"filter-{broker.name}-{number}"
@@ -484,7 +484,7 @@ class _LoopThread:
 
 
 async def _all(steps: Iterable[Awaitable[object]]) -> None:
-    """Run steps side by side to their ends, then raise the first failure."""
+    """Run steps in parallel to their ends, then raise the first failure."""
     results = await asyncio.gather(*steps, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):

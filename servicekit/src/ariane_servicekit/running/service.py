@@ -27,7 +27,7 @@ class ExitStatus(IntEnum):
 
 
 class StopRequest:
-    """Asks the process to stop in order: the signals' way, and that of a service that must end.
+    """A request to stop the process in order, by a signal or by the service itself.
 
     A broker whose flush failed calls ``request("store poisoned", exit_status=ExitStatus.FAULT)``.
     A service may also ask to be composed anew in the same process, on the same address: a broker
@@ -43,12 +43,12 @@ class StopRequest:
     def request(
         self, reason: str, *, exit_status: ExitStatus = ExitStatus.STOPPED, anew: bool = False
     ) -> None:
-        """Ask once; the first reason stays. To be called on the loop.
+        """Request a stop; the first reason counts. To be called on the loop.
 
         Args:
-            reason: Why, for the log.
-            exit_status: How the process ends.
-            anew: Whether the service is to be composed again, unless it is asked to end.
+            reason: The reason, for the log.
+            exit_status: The exit status of the process.
+            anew: Whether the service is to be composed again, unless a stop is requested.
         """
         if not self._requested.is_set():
             self.reason = reason
@@ -58,7 +58,7 @@ class StopRequest:
         self.exit_status = max(self.exit_status, exit_status)
 
     def take_anew(self) -> bool:
-        """Whether the service is to be composed again; then nothing is asked for any more."""
+        """Return whether the service is to be composed again, and clear the request then."""
         anew, self._anew = self._anew, False
         if anew:
             self._requested.clear()
@@ -76,10 +76,10 @@ class StopRequest:
 
 @runtime_checkable
 class Measured(Protocol):
-    """A service that has values of its own to tell, beside those of its calls."""
+    """A service with metrics of its own, beside those of its calls."""
 
     def measure(self, measures: Measures, /) -> None:
-        """Make its instruments. Called once, when it has recovered, and only if metrics are on."""
+        """Make its instruments. Called once, after recovery, and only if metrics are on."""
         ...
 
 
@@ -88,30 +88,30 @@ class Traced(Protocol):
     """A service that makes spans as children of its callers' spans."""
 
     def trace(self, tracer: WorkTracer, /) -> None:
-        """Make spans from now on. Called once, when it has recovered, and only if they are told."""
+        """Make spans from now on. Called once, after recovery, and only if they are exported."""
         ...
 
 
 class Service(Protocol):
-    """A process as its parts list composes it."""
+    """The interface of a service's parts list."""
 
     @property
     def rpc_services(self) -> Sequence[RpcService]:
-        """The services it answers for."""
+        """Its gRPC services."""
         ...
 
     @property
     def error_rules(self) -> ErrorRules:
-        """How its engine's exceptions become public errors."""
+        """The public errors for its engine's exceptions."""
         ...
 
     @property
     def open_while_draining(self) -> Collection[str]:
-        """Methods that are still answered while it drains: ``/package.Service/Method``."""
+        """Methods that are answered while it drains: ``/package.Service/Method``."""
         ...
 
     async def recover(self, address: Address, /) -> None:
-        """Load state. Cancelled when a stop is asked for meanwhile.
+        """Load state. Cancelled by a stop request.
 
         Args:
             address: Where it listens; calls are refused until this is done.
@@ -122,18 +122,18 @@ class Service(Protocol):
         ...
 
     async def serve_started(self, address: Address, /) -> None:
-        """Start loops and register with others; calls arrive already, at this address.
+        """Start loops and register with name servers; calls arrive already, at this address.
 
         Waits for others only for a moment: a service serves although a name server is away.
         """
         ...
 
     async def drain(self) -> None:
-        """Unregister and release what others wait for. Bounded by ``drain_s_max``."""
+        """Unregister, and end calls that are held. Limited by ``drain_s_max``."""
         ...
 
     async def stop(self) -> None:
-        """Stop loops, flush, close; no call is in work any more. What others depend on goes last.
+        """Stop loops, flush, close; no call is in work. Parts that others need are closed last.
 
         Runs always and last, also after a ``recover`` that failed or was cancelled half way.
         """
@@ -143,4 +143,4 @@ class Service(Protocol):
 SettingsT = TypeVar("SettingsT", bound=ServiceSettings)
 
 Compose: TypeAlias = Callable[[SettingsT, StopRequest], Service]
-"""A service's parts list: builds all parts from settings, on the loop, touching nothing yet."""
+"""Builds a service's parts from settings, on the loop, without any input or output yet."""

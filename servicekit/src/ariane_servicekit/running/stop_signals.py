@@ -1,8 +1,8 @@
 """Signals that ask a process to stop.
 
-Python runs a handler in the main thread, the next time that thread runs Python. The loop may just
-then be about to wait for its sockets, or another thread may get the signal: the loop sleeps on, and
-nobody is told. So every signal is also written to a socket that the loop waits for.
+Python runs a handler in the main thread, the next time that thread runs Python. If the loop is just
+about to wait for its sockets, or another thread gets the signal, the loop sleeps on and the handler
+does not run. So every signal is also written to a socket that the loop waits for.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _ROOM: Final = 4096
 
 @contextmanager
 def stop_signals(stop: StopRequest) -> Iterator[None]:
-    """Let the first signal ask to stop, and leave the second to the kernel.
+    """Let the first signal request a stop, and leave the second to the kernel.
 
     Not by ``loop.add_signal_handler``: the second signal must end the process also when the loop
-    is stuck, for instance in a flush of a disk that does not answer. What is asked for stays so
-    after the block; only the loop is no longer woken.
+    is stuck, for instance in a flush of a disk that does not answer. The request stays after
+    the block; only the loop is no longer woken.
 
     Args:
-        stop: Is asked; lives on the loop that runs.
+        stop: The stop request; lives on the running loop.
     """
     loop = asyncio.get_running_loop()
 
@@ -40,7 +40,7 @@ def stop_signals(stop: StopRequest) -> Iterator[None]:
         ask(number)
 
     def ask(number: int, _frame: FrameType | None = None) -> None:
-        # A signal may still come when the loop is closed and the process about to end.
+        # A signal may arrive when the loop is closed and the process about to end.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(stop.request, signal.Signals(number).name)
 
@@ -55,7 +55,7 @@ def stop_signals(stop: StopRequest) -> Iterator[None]:
 
 @contextmanager
 def _waking(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-    """Have every signal wake the loop."""
+    """Let every signal wake the loop."""
     woken, waker = socket.socketpair()
     with woken, waker:
         woken.settimeout(0)
