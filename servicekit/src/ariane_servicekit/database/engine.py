@@ -131,7 +131,7 @@ class Database:
 
         Raises:
             SchemaNewer: It is of a later version.
-                        DatabaseUnusable: It could not be reached within ``wait_s``.
+            DatabaseUnusable: It could not be reached within ``wait_s``.
         """
         end_s = self._clock.monotonic() + wait_s
         while True:

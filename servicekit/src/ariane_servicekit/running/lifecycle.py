@@ -59,8 +59,8 @@ from ariane_servicekit.running.stop_signals import stop_signals
 _log = get_logger(__name__)
 
 SWITCH_INTERVAL_S: Final = 0.0005
-"""The longest wait of the loop for a computing thread beside it; with Python's own 5 ms, one call in
-a hundred would take that long."""
+"""The longest wait of the loop for a computing thread beside it; with Python's own 5 ms, one call
+in a hundred would take that long."""
 
 OPEN_DOOR_WARNING_S: Final = 60.0
 """Seconds between two warnings that the port is open to other machines."""

@@ -41,8 +41,8 @@ class SubscriptionConflict:
         newcomer: The later member.
         difference: The difference in words.
         refused: Whether the newcomer was refused; else both are members now.
-        count: How often the newcomer tried.
-        last_time: When it last tried.
+        count: How often the conflict occurred.
+        last_time: When it last occurred.
     """
 
     group: str

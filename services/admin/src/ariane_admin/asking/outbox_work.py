@@ -50,7 +50,7 @@ async def relayed(
         give_up_s: The longest time without progress, in seconds; 0: no limit.
 
     Returns:
-         The state of the outbox at the end.
+        The state of the outbox at the end.
 
     Raises:
         CommandFailed: Messages wait, and no relay made progress for too long.

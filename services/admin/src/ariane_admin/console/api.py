@@ -80,7 +80,7 @@ class Api:
             token: The upload token of FilterServers; may be empty.
 
         Raises:
-                AioRpcError: The error of admin.
+            AioRpcError: The error of admin.
         """
         metadata = [(ORIGIN_KEY, origin), (PROOF_KEY, self._proof)]
         if token:

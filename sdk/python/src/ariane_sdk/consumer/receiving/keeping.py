@@ -4,7 +4,7 @@ A broker cannot know whether its answers arrive. So a client reports the receipt
 all answers of a moment together::
 
     answers     a   b c          d
-    reported         (a b c)         (d)      each within a quarter of the invisible time
+    reported     (a b c)         (d)      each within a quarter of the invisible time
 """
 
 from __future__ import annotations
