@@ -159,7 +159,7 @@ class ClientTable:
         return silent
 
     def tell_members(self, consumer_group: str, notice: Notice) -> int:
-        """Put a notice into the outbox of each member; how many were told."""
+        """Put a notice into the outbox of each member; return their number."""
         members = self._members.get(consumer_group, {})
         for member in members.values():
             member.outbox.put(notice)

@@ -1,4 +1,4 @@
-"""Plain messages of filtered pulls: the filter judges records, and the broker says them in full."""
+"""Plain messages of filtered pulls: filters judge records, and the broker returns the messages."""
 
 from __future__ import annotations
 
