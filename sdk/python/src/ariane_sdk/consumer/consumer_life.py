@@ -1,4 +1,4 @@
-"""What push and pull consumers share: routes, attachments, the rebalance, and the queues owned."""
+"""The common part of push and pull consumers: routes, attachments, rebalance, and owned queues."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class ConsumerLife:
         Raises:
             ClientNotRunning: It was not started, or has stopped.
             ClientForked: It was made in a parent process.
-            CallError: The group does not let it in any longer.
+            CallError: The group does not admit it any longer.
         """
         self._fork_guard.check()
         if self.failure is not None:
@@ -103,7 +103,7 @@ class ConsumerLife:
         """Attach to the brokers of all topics, and begin to consume.
 
         Args:
-            make_owned: Makes what a queue is handed out by.
+            make_owned: Makes the object that hands out a queue.
             by_hand: Whether queues are assigned by ``assign``, without being a member.
 
         Raises:
@@ -111,7 +111,7 @@ class ConsumerLife:
             NameServersUnreachable: None answered.
             GroupRefused: Other members of the group have other subscriptions.
             OffsetFileDamaged: The file of a broadcasting consumer cannot be read.
-            CallError: No broker lets the consumer in.
+            CallError: No broker admits the consumer.
         """
         self._fork_guard.check()
         if self._started:
@@ -198,7 +198,7 @@ class ConsumerLife:
         )
 
     def _begin_work(self, *, by_hand: bool) -> None:
-        """Start what goes on until the consumer stops."""
+        """Start the loops that run until the consumer stops."""
         clock = self.plan.clock
         self._tasks.append(start_task(self.owned.store_loop(), "store-offsets"))
         if self.plan.ordered:
@@ -216,7 +216,7 @@ class ConsumerLife:
 
         Raises:
             RouteNotFound: No live broker carries a topic.
-            QueueNotFound: No broker that lives has such a queue to read.
+            QueueNotFound: No live broker has such a readable queue.
             NameServersUnreachable: None answered.
         """
         wanted = set(queues)
@@ -227,7 +227,7 @@ class ConsumerLife:
         await self.owned.wait_acquired()
 
     async def _check_queues(self, queues: Collection[MessageQueue]) -> None:
-        """See that queues are there; a route that is out of date is asked for again."""
+        """Check that queues exist; an outdated route is looked up again."""
         routes = self.session.routes
         known: set[MessageQueue] = set()
         topics = {queue.topic for queue in queues}
@@ -242,7 +242,7 @@ class ConsumerLife:
     async def close(self) -> None:
         """Finish what is in work, store offsets, leave the group, and disconnect.
 
-        Cancelling ends the wait only: a member that stopped half way would keep its queues.
+        Cancelling ends only the wait: if a member stopped half way, it would keep its queues.
         """
         if not self._started:
             return
@@ -266,10 +266,10 @@ class ConsumerLife:
         self.stopped.set()
 
     async def wait_stopped(self) -> None:
-        """Wait until somebody calls ``close``.
+        """Wait until ``close`` is called.
 
         Raises:
-            CallError: The group does not let this member in any longer.
+            CallError: The group does not admit this member any longer.
         """
         await self.stopped.wait()
         if self.failure is not None:
@@ -279,7 +279,7 @@ class ConsumerLife:
         """Wait until the queues that fall to this member are being pulled; there may be none.
 
         Raises:
-            CallError: The group does not let this member in any longer.
+            CallError: The group does not admit this member any longer.
         """
         await self._assigned.wait()
         await self.owned.wait_acquired()
@@ -296,7 +296,7 @@ class ConsumerLife:
         return self._offset_file
 
     async def _join_or_stop(self) -> None:
-        """Join the group; whoever cannot is stopped."""
+        """Join the group; after a failure, stop."""
         try:
             await self._join()
         except BaseException as error:
@@ -304,7 +304,7 @@ class ConsumerLife:
             await self.close()
             task = asyncio.current_task()
             if stopped and not (task and task.cancelling()):
-                # What it waited for was taken away: that tells nobody anything.
+                # Its connections were closed meanwhile: that error would not explain anything.
                 raise _stopped_meanwhile() from error
             raise
         if self._closing:
@@ -316,7 +316,7 @@ class ConsumerLife:
         wanted = [topic for topic in self.plan.filters if topic != returning]
         await asyncio.gather(*map(self._learn_route, wanted))
         if self._closing:
-            return  # Nobody would end what is attached now.
+            return  # The consumer was stopped: new attachments would never be closed.
         routes = self._known_routes()
         self._attachments.follow(routes)
         if routes:
@@ -325,7 +325,7 @@ class ConsumerLife:
             if refusal is not None:
                 raise refusal
         if returning in self.plan.filters:
-            # Brokers make it when the first member of a group attaches.
+            # Brokers create it when the first member of a group attaches.
             await self._learn_route(returning)
         attachments = self._attachments
         await check_agreement(
@@ -336,7 +336,7 @@ class ConsumerLife:
         try:
             await self.session.routes.get(topic)
         except RouteNotFound as error:
-            # Brokers make the group's retry topic by themselves.
+            # Brokers create the group's retry topic by themselves.
             level = logging.DEBUG if topic.startswith(RETRY_PREFIX) else logging.WARNING
             logger.log(level, "group %s waits for topic %s: %s", self.plan.group, topic, error)
             self.session.routes.watch(topic)
@@ -365,7 +365,7 @@ class ConsumerLife:
             self._rebalance_wanted.set()
 
     def _fail(self, error: CallError) -> None:
-        """Nothing can be done but to stop; whoever waits is told."""
+        """Stop for good; calls that wait raise the error."""
         if self.failure is None:
             self.failure = error
             logger.error("this member of group %s ends: %s", self.plan.group, error)
@@ -374,7 +374,7 @@ class ConsumerLife:
             self.on_end()
 
     async def _rebalance_when_wanted(self) -> None:
-        """One round of the loop: wait until told or long enough, then divide the queues anew."""
+        """One round of the loop: wait for a notice or the interval, then divide the queues anew."""
         settings = self.plan.settings
         try:
             async with asyncio.timeout(settings.rebalance_interval_s):
@@ -391,20 +391,20 @@ class ConsumerLife:
         if settled:
             await self.plan.clock.sleep(settings.rebalance_gap_s_min)
         else:
-            # What was missing comes with a notice, and is not to wait for the gap.
+            # A notice follows for missing members; it must not wait for the gap.
             with suppress(TimeoutError):
                 async with asyncio.timeout(settings.rebalance_gap_s_min):
                     await self._rebalance_wanted.wait()
             self._rebalance_wanted.set()
 
     async def _rebalance(self) -> bool:
-        """Own what falls to this member, and nothing else; keep all when nobody can tell.
+        """Own this member's part of the queues, and no others; keep all if the members are unknown.
 
         Returns:
             False if no topic is known yet, or no broker knows this member yet.
         """
         if self._by_hand:
-            # A queue that was dropped, because its offset was set anew, is taken over again.
+            # A queue that was dropped, because its offset was reset, is taken over again.
             self.owned.change_to(self._assigned_by_hand, handover_s=0.0)
             return True
         routes = self._known_routes()

@@ -1,4 +1,4 @@
-"""The queues that a consumer owns: taken over, pulled, worked on, given up, with their offsets.
+"""The queues that a consumer owns: taking over, pulling, work, giving up, and their offsets.
 
 In order, a queue has one lock at its broker, and goes from one member to the next like this::
 
@@ -11,11 +11,11 @@ In order, a queue has one lock at its broker, and goes from one member to the ne
         +──────────────────────────── not in use ──+                            v
                                           ^────── offset stored ───────── given up
 
-Only "taken over" waits for other members, and what that waits for ends by itself: who gives up
-stores and unlocks in bounded time, and the locks of who does neither die. To whom a queue falls
-each member computes for itself, from what brokers tell. Members that disagree for a while, because
-they are told late of routes or of one another, wait for each other's locks meanwhile; they agree
-with the first rebalance after all see the same.
+Only "taken over" waits for other members, and that wait ends by itself: a member that gives a queue
+up stores its offset and unlocks it within a time limit; if it does neither, its lock expires. Each
+member computes the owner of a queue for itself, from the answers of brokers. Members that disagree
+for a while, because they learn late of routes or of one another, wait for each other's locks
+meanwhile; they agree with the first rebalance after all have the same facts.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ STILL_LOCKED_REASONS: Final = frozenset({"CONSUMER_OFFSET_RESET", "QUEUE_CUT"})
 """Why a queue is dropped although its lock is good."""
 
 ACQUIRE_RETRY_S: Final = 1.0
-"""How long to wait before a broker is asked again where to begin."""
+"""Delay before a broker is asked again for the offset to begin at."""
 
 
 class OwnedQueues:
@@ -113,7 +113,7 @@ class OwnedQueues:
         return frozenset(self._owned)
 
     def states(self) -> list[ClientQueueState]:
-        """The queues in work, as operators are told."""
+        """The report of the queues in work, for operators."""
         now_s = asyncio.get_running_loop().time()
         return [state_of(owned, now_s) for _, owned in sorted(self._owned.items())]
 
@@ -131,10 +131,10 @@ class OwnedQueues:
         return self._owned.values()
 
     async def kept_offset(self, queue: MessageQueue) -> int | None:
-        """The consumer offset that is kept of a queue; nothing if there is none.
+        """The stored consumer offset of a queue; None if there is none.
 
         Raises:
-            CallError: Nobody tells now.
+            CallError: It cannot be read now.
         """
         offsets = await self._keeping.load(self.broker_of(queue), [queue])
         return offsets[queue].queue_offset if queue in offsets else None
@@ -152,11 +152,11 @@ class OwnedQueues:
         await self._acquired.wait()
 
     def change_to(self, wanted: Iterable[MessageQueue], *, handover_s: float) -> None:
-        """Give up what is not wanted, and take over what is.
+        """Give up queues that are not wanted, and take over wanted ones.
 
         Args:
             wanted: The queues to own.
-            handover_s: How long to leave queues to those who had them before.
+            handover_s: How long earlier owners may keep queues.
         """
         self._starts.note_topics(self._filters.keys(), self._routes.cached)
         self._wanted = set(wanted)
@@ -177,19 +177,19 @@ class OwnedQueues:
         self._pull_loops.look_again()
 
     def forget(self, topic: str) -> None:
-        """Drop the queues of a topic without storing offsets: those were set anew elsewhere."""
+        """Drop the queues of a topic without storing offsets: these were reset elsewhere."""
         self._forget_count += 1
         for queue in [queue for queue in self._owned if queue.topic == topic]:
             self._give_up(queue, store=False)
 
     def drop(self, queue: MessageQueue, error: CallError | None = None) -> None:
-        """Stop a queue at once that another member owns, or whose offset was set anew.
+        """Stop a queue at once that another member owns, or whose offset was reset.
 
-        So too one that has lost its end, and with it what lay before this consumer's position.
+        Also a queue that has lost its end, including messages before this consumer's position.
 
         Args:
             queue: The queue.
-            error: What the broker says, if that is how it came out.
+            error: The broker's error, if there was one.
         """
         if error is not None:
             logger.warning("%s is dropped: %s", queue, error)
@@ -204,19 +204,19 @@ class OwnedQueues:
             self._on_lost()
 
     def caution_of(self, queue: MessageQueue) -> Caution:
-        """What to beware of in a queue, as of when it was taken over."""
+        """The broker's advice for a queue, as of when it was taken over."""
         return self._keeping.caution_of(queue)
 
     async def tell(self, queue: MessageQueue, consumer_offset: int, in_work: InWork) -> None:
-        """Tell the broker of a queue what is in work there.
+        """Report the messages in work to the broker of a queue.
 
         Args:
             queue: The queue.
-            consumer_offset: The smallest queue offset that is unfinished.
-            in_work: What is in work.
+            consumer_offset: The smallest unfinished queue offset.
+            in_work: The messages in work.
 
         Raises:
-            CallError: It has not heard it; or the queue is lost, and dropped.
+            CallError: The report failed; or the queue is lost, and dropped.
         """
         broker = self.broker_of(queue)
         owned = self._owned.get(queue)
@@ -273,7 +273,7 @@ class OwnedQueues:
             owned.deliver_nothing_new()
 
     async def close(self) -> None:
-        """Finish what the listener has, store offsets, and own nothing any longer."""
+        """Finish the messages in the listener, store offsets, and give all queues up."""
         self.deliver_nothing_new()
         for task in self._acquisitions:
             task.cancel()
@@ -293,7 +293,7 @@ class OwnedQueues:
     async def _store_together(
         self, offsets: Mapping[MessageQueue, QueuePosition], durable: bool
     ) -> dict[MessageQueue, CallError]:
-        """Store offsets of queues of one broker; why some were refused."""
+        """Store offsets of queues of one broker; return the errors of refused ones."""
         broker = self.broker_of(next(iter(offsets)))
         refused = await self._keeping.store(broker, offsets, durable=durable)
         for queue, error in refused.items():
@@ -308,7 +308,7 @@ class OwnedQueues:
         return refused
 
     async def _take_over(self, queues: Sequence[MessageQueue], handover_s: float) -> None:
-        """Find out where to begin in queues of one broker, and begin."""
+        """Read the offsets to begin at in queues of one broker, and begin."""
         unknown: set[MessageQueue] = set()
         try:
             await self._clock.sleep(handover_s)
@@ -316,7 +316,7 @@ class OwnedQueues:
             await asyncio.gather(*releases, return_exceptions=True)
             while missing := self._missing(queues, unknown):
                 try:
-                    # What was given up meanwhile is begun again when that is over.
+                    # A queue that was given up meanwhile is begun again after that has ended.
                     ready = [queue for queue in missing if queue not in self._releases]
                     unknown.update(await self._begin(ready))
                 except CallError as error:
@@ -331,18 +331,18 @@ class OwnedQueues:
             if not self._acquiring:
                 self._acquired.set()
             if self._missing(queues, unknown):
-                # It was wanted again while it was given back: nobody else would take it over.
+                # It was wanted again while it was given back: no other member would take it over.
                 self._on_lost()
 
     async def _give_back_idle(self, queues: Iterable[MessageQueue]) -> None:
-        """Let others have what was locked on the way and is not owned."""
+        """Unlock queues that were locked while taking over and are not owned."""
         owned = self._owned.keys() | self._releases.keys()
         await self._give_back([queue for queue in queues if queue not in owned])
 
     def _missing(
         self, queues: Iterable[MessageQueue], unknown: Collection[MessageQueue]
     ) -> list[MessageQueue]:
-        """Those that are wanted, not owned, and not unknown to their broker."""
+        """Queues that are wanted, not owned, and known to their broker."""
         left = self._wanted - self._owned.keys() - set(unknown)
         return [queue for queue in queues if queue in left]
 
@@ -362,14 +362,14 @@ class OwnedQueues:
         offsets, stored = await begin_offsets(self._calls, self._keeping, broker, queues, start)
         first = {queue: offsets[queue] for queue in offsets if queue not in stored}
         if first:
-            # "The next to come" means from now on, also for a successor of this process.
+            # "latest" means from now on, also for a successor of this process.
             await self._keeping.store(broker, first)
         if forgotten != self._forget_count:
             return ()  # These offsets may be those from before a reset.
         for queue, begin in offsets.items():
             if self._keeping.caution_of(queue).in_doubt:
-                continue  # Its next message may have killed a member: it is known soon.
-            # Its lock may have been lost meanwhile; then it is asked for again.
+                continue  # Its next message may have killed a member: the broker decides soon.
+                # Its lock may have been lost meanwhile; then it is requested again.
             locked = self._locks is None or self._locks.holds(queue)
             if locked and queue in self._wanted and queue not in self._owned:
                 self._own(queue, begin)

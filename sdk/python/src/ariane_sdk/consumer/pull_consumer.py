@@ -201,7 +201,7 @@ class PullConsumer:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # What was in hand when an error came may not be done: it comes again.
+        # Messages in work at an error may not be done: they are delivered again.
         await self._close(done=self._auto_commit and exc is None)
 
     async def wait_assigned(self) -> None:
@@ -355,7 +355,7 @@ class PullConsumer:
         """
         polled = self._queue(queue)
         if isinstance(to, int):
-            # Told by the application: as old as what it has of the queue.
+            # The application's offset: of the same epoch as its messages of the queue.
             position = QueuePosition(checked_offset(to), polled.log_epoch)
         else:
             broker = self._life.owned.broker_of(queue)

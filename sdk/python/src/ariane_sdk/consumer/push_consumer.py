@@ -235,7 +235,7 @@ class PushConsumer:
         self._listener_calls = calls
 
     def _begin_trace(self) -> MessageTrace:
-        """Tell of what the listener has, on connections that outlive the consumer's last call."""
+        """Trace the listener's work, on connections that outlive the consumer's last call."""
         plan = self._plan
         timeout_s = self._settings.call_timeout_s
         session = self._trace_session = Session(

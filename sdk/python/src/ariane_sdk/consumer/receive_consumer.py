@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 
 RECEIVE_COUNT_DEFAULT: Final = 32
 ANSWER_BYTES_MAX: Final = 4 << 20
-"""Bytes of records that a broker gives at once: more than the 1 MiB that it gives unasked, because
-each answer is written down, and settled, for itself."""
+"""Bytes of records in one answer: more than a broker's default of 1 MiB, because each answer is
+recorded and settled by itself."""
 
 
 class ReceiveConsumer(StatelessClient):
@@ -204,7 +204,7 @@ class ReceiveConsumer(StatelessClient):
             return []
         finally:
             if self._keeps and self._fetched:
-                # Brokers would keep it invisible although nobody asks for it.
+                # Brokers would keep it invisible although the application does not ask for it.
                 self._idle.begin()
 
     async def batches(
@@ -261,9 +261,9 @@ class ReceiveConsumer(StatelessClient):
                     left = batch[::-1]
                     while left and self.is_held(left[-1]):
                         yield left.pop()
-                    left.clear()  # Others have what is left.
+                    left.clear()  # The rest was given back to other members.
         finally:
-            # Nothing is asked any more: a call of our own would get what is given back.
+            # No call is open any more: it would receive the messages that are given back.
             if left:
                 await self._give_back(left)
 
@@ -289,7 +289,7 @@ class ReceiveConsumer(StatelessClient):
             except DeadlinePassed:
                 if self._clock.monotonic_s() >= _held_until_s(messages):
                     raise
-                timeout_s *= 2  # A broker that has too much to do is asked less often.
+                timeout_s *= 2  # An overloaded broker is called less often.
 
     async def nack(
         self,
@@ -358,7 +358,7 @@ class ReceiveConsumer(StatelessClient):
             RecordDamaged: The records from a broker cannot be decoded.
         """
         checked_count("concurrency", concurrency)
-        await self.give_back()  # Brokers do not keep that invisible.
+        await self.give_back()  # Brokers do not renew the invisible time of those.
         traced = self._traced(of_one(listener))
         listening = Listening(traced, self, concurrency=concurrency, clock=self._clock)
         try:
@@ -369,7 +369,7 @@ class ReceiveConsumer(StatelessClient):
             await self.give_back()
 
     def _traced(self, listener: Listener) -> Listener:
-        """The listener itself, or with what is told of each of its calls."""
+        """The listener itself, or with a trace of each call."""
         telemetry = self._telemetry_of(client_id=self._client_id)
         if telemetry is not None:
             listener = telemetry.traced(listener, self._group)
@@ -377,7 +377,7 @@ class ReceiveConsumer(StatelessClient):
 
     @property
     def _member(self) -> ReceivingMember:
-        session = self._session  # Raises where this does not run.
+        session = self._session  # Raises if the consumer does not run.
         if self._joined is None:
             self._joined = ReceivingMember(
                 session,
@@ -389,7 +389,7 @@ class ReceiveConsumer(StatelessClient):
         return self._joined
 
     async def _give_back(self, messages: list[ReceivedMessage]) -> None:
-        """Let others have messages at once; those that fail come when their time is over."""
+        """Make messages visible at once; after a failure, they are visible when their time ends."""
         try:
             await self.extend(*messages, seconds=0)
         except ArianeError as error:
@@ -402,12 +402,13 @@ class ReceiveConsumer(StatelessClient):
     def _batches(
         self, count_max: int, timeout_s: float | None, *, keep_invisible: bool = False
     ) -> AsyncGenerator[list[ReceivedMessage]]:
-        """Batches of all brokers as they come.
+        """Batches of all brokers as they arrive.
 
         Args:
             count_max: Messages of a batch.
-            timeout_s: Ends after this time without any; nothing: never.
-            keep_invisible: Whether brokers keep them invisible, also where it was not said so.
+            timeout_s: Ends after this time without a message; None: never.
+            keep_invisible: Whether brokers keep them invisible, also against the consumer's
+                setting.
         """
         keeps = self._keeps or keep_invisible
         asking = self._member.asking(
@@ -417,9 +418,9 @@ class ReceiveConsumer(StatelessClient):
 
 
 def _held_until_s(messages: Sequence[ReceivedMessage]) -> float:
-    """Until when nobody else gets some messages; long ago if brokers keep one invisible.
+    """Until when no other member gets some messages; a past time if brokers keep one invisible.
 
-    Whoever listens settles those again by itself, without an end: no call may take so long.
+    Of those, ``listen`` repeats the settlement itself without limit, which no call may take.
     """
     until_s = max(message.receipt.held_until_s for message in messages)
     return until_s if math.isfinite(until_s) else -math.inf

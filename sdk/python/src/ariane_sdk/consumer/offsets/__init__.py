@@ -1,1 +1,1 @@
-"""Where a group's offsets are kept, and where it begins."""
+"""The storage of a group's offsets, and the offsets at which it begins."""

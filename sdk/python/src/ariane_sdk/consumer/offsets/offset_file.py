@@ -1,4 +1,4 @@
-"""The offsets of a broadcasting consumer: a file of the client, laid out as RocketMQ's is.
+"""The offsets of a broadcasting consumer, in a file of the client in RocketMQ's format.
 
 ::
 
@@ -9,11 +9,11 @@
     {"offsetTable":{{"brokerName":"broker-a","queueId":0,"topic":"orders"}:12},
      "logEpochTable":{{"brokerName":"broker-a","queueId":0,"topic":"orders"}:5203867203857265291}}
 
-RocketMQ writes queues as keys without quoting them (its JSON library does), which is no JSON; the
-same is written here, and read with or without blanks. The second table is ours, of the same shape,
-and may be missing: the epoch of the broker's log that each offset was learnt in, so that a broker
-that has lost its last messages since is found out. A file is replaced whole: written beside,
-forced to disk, renamed.
+RocketMQ writes queues as keys without quotes (its JSON library does), which is not JSON. The same
+is written here, and read with or without blanks. The second table is our addition, of the same
+shape, and may be missing: the epoch of the broker's log when each offset was read, by which a
+broker that has lost its last messages since is detected. A file is replaced as a whole: written
+beside, flushed, renamed.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class OffsetFile:
     def __init__(
         self, path: Path, lock: IO[bytes], offsets: dict[MessageQueue, QueuePosition], disk: Disk
     ) -> None:
-        """Take over what ``open`` has found."""
+        """Use the file that ``open`` has opened."""
         self.path = path
         self._disk = disk
         self._lock = lock
@@ -72,14 +72,14 @@ class OffsetFile:
         """Open the file of a group, or begin a new one.
 
         Args:
-            folder: Below which files are; ``~/.ariane_offsets`` if nothing.
-            instance_name: Tells consumers of one host apart that have the same group.
+            folder: The folder of all files; ``~/.ariane_offsets`` if not given.
+            instance_name: Distinguishes consumers of one host that have the same group.
             group: The consumer group.
             disk: For tests.
 
         Raises:
             OSError: The disk refuses.
-            OffsetFileDamaged: The file and the one before cannot be read.
+            OffsetFileDamaged: Neither the file nor the one before can be read.
             OffsetFileInUse: Another consumer uses it.
         """
         host = socket.gethostname().partition(".")[0] or "localhost"
@@ -104,7 +104,7 @@ class OffsetFile:
         broker: BrokerRoute,  # noqa: ARG002 - as the protocol has it; the file has all brokers.
         queues: Sequence[MessageQueue],
     ) -> dict[MessageQueue, QueuePosition]:
-        """The offsets that the file has."""
+        """The offsets in the file."""
         return {queue: self._offsets[queue] for queue in queues if queue in self._offsets}
 
     async def store(
@@ -117,18 +117,18 @@ class OffsetFile:
         """Replace the file by one with these offsets.
 
         Raises:
-            CallError: The disk did not take it; the file is as it was.
+            CallError: The disk failed; the file is unchanged.
         """
-        # Whoever stops waiting does not stop the disk: what is written next waits for it.
+        # A cancelled caller does not stop the write: the next write waits for it.
         await asyncio.shield(self._write(offsets))
         return {}
 
     def caution_of(self, queue: MessageQueue) -> Caution:  # noqa: ARG002 - as for any keeping.
-        """Nothing to beware of: brokers know nothing of broadcasting consumers."""
+        """No advice: brokers do not track broadcasting consumers."""
         return NO_CAUTION
 
     def note_cut(self, queue: MessageQueue, kept: QueuePosition) -> None:
-        """Go on where what was consumed ends now; the file hears of it with the next store."""
+        """Set the offset to the present end of consumed messages; stored with the next store."""
         known = self._offsets.get(queue)
         if known is not None and known.log_epoch != kept.log_epoch:
             queue_offset = min(known.queue_offset, kept.queue_offset)
@@ -137,18 +137,18 @@ class OffsetFile:
     async def tell(
         self, broker: BrokerRoute, queue: MessageQueue, position: QueuePosition, in_work: InWork
     ) -> CallError | None:
-        """Keep the offset; there is nobody to tell."""
+        """Store the offset; no broker needs a report."""
         del in_work
         refused = await self.store(broker, {queue: position})
         return refused.get(queue)
 
     async def close(self) -> None:
-        """Let others use the file, once nothing is being written."""
+        """Release the file, once no write is in progress."""
         async with self._writing:
             self._lock.close()
 
     async def _write(self, offsets: Mapping[MessageQueue, QueuePosition]) -> None:
-        """Replace the file, after all that is being written."""
+        """Replace the file, after writes in progress."""
         async with self._writing:
             table = {**self._offsets, **offsets}
             replace = partial(self._disk.replace, backup=_backup_of(self.path))
@@ -189,7 +189,7 @@ def decode_offsets(text: str) -> dict[MessageQueue, QueuePosition]:
     """The offsets of a file, ours or RocketMQ's.
 
     Raises:
-        ValueError: The text is none.
+        ValueError: The text is not such a file.
     """
     tables = _TABLES.fullmatch(text)
     if tables is None:
@@ -214,7 +214,7 @@ def _decode_numbers(entries: str) -> dict[MessageQueue, int]:
 
 
 def _load(path: Path, disk: Disk) -> dict[MessageQueue, QueuePosition]:
-    """The newest generation that can be read; nothing only if there was never any."""
+    """The newest generation that can be read; empty only if there was never one."""
     backup = _backup_of(path)
     troubles = []
     for generation in (path, backup):
@@ -228,7 +228,7 @@ def _load(path: Path, disk: Disk) -> dict[MessageQueue, QueuePosition]:
         else:
             if troubles:
                 logger.warning("going on with the offsets before, of %s", generation)
-                # The next store makes the file the one before; this one must not become that.
+                # The next store would make the damaged file the backup, in place of this good one.
                 disk.move(path, path.with_name(path.name + ".damaged"))
             return offsets
     if troubles:

@@ -1,4 +1,4 @@
-"""Where the offsets of a consumer are kept: in the brokers, or in a file of the client."""
+"""The storage of a consumer's offsets: in the brokers, or in a file of the client."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ariane_sdk.routing.route import BrokerRoute
 
 
 class OffsetKeeping(Protocol):
-    """Keeps consumer offsets of one group."""
+    """Stores the consumer offsets of one group."""
 
     async def load(
         self, broker: BrokerRoute, queues: Sequence[MessageQueue]
     ) -> dict[MessageQueue, QueuePosition]:
-        """The offsets that are kept for queues of a broker; others are left out.
+        """The stored offsets of queues of a broker; queues without one are left out.
 
         Raises:
-            CallError: Nobody can tell now.
+            CallError: They cannot be read now.
         """
         ...
 
@@ -33,7 +33,7 @@ class OffsetKeeping(Protocol):
         *,
         durable: bool = False,
     ) -> dict[MessageQueue, CallError]:
-        """Keep offsets of queues of a broker.
+        """Store offsets of queues of a broker.
 
         Args:
             broker: The broker.
@@ -41,15 +41,15 @@ class OffsetKeeping(Protocol):
             durable: Whether to return only once they are on a disk.
 
         Returns:
-            Why some were refused; empty when all are kept.
+            The errors of refused ones; empty if all are stored.
 
         Raises:
-            CallError: None may be kept.
+            CallError: Possibly none is stored.
         """
         ...
 
     def caution_of(self, queue: MessageQueue) -> Caution:
-        """What to beware of in a queue, as of the last ``load``."""
+        """The broker's advice for a queue, as of the last ``load``."""
         ...
 
     def note_cut(self, queue: MessageQueue, kept: QueuePosition) -> None:
@@ -57,30 +57,30 @@ class OffsetKeeping(Protocol):
 
         Args:
             queue: The queue.
-            kept: Up to where an offset that was known before means what it did.
+            kept: Up to where earlier offsets still mean the same messages.
         """
         ...
 
     async def tell(
         self, broker: BrokerRoute, queue: MessageQueue, position: QueuePosition, in_work: InWork
     ) -> CallError | None:
-        """Keep the offset of one queue, and say what is in work there.
+        """Store the offset of one queue, and report the messages in work there.
 
         Returns:
-            Why that was refused; nothing when it was heard.
+            The error of a refusal; None without one.
 
         Raises:
-            CallError: It may not have been heard.
+            CallError: The report may not have arrived.
         """
         ...
 
 
 class BrokerOffsets:
-    """Offsets of a clustering group: each broker keeps those of its queues.
+    """Offsets of a clustering group: each broker stores those of its queues.
 
-    What is stored carries the epochs that fence it: of the lock of a queue that is consumed in
-    order, of the last reset that this consumer knows of, so that it does not undo a newer one, and
-    of the log that the messages were read from, which may have lost its end since.
+    Stored offsets carry the epochs that fence them: of the lock of a queue that is consumed in
+    order; of the last reset that this consumer knows, so that it does not undo a newer one; and of
+    the log that the messages were read from, which may have lost its end since.
     """
 
     def __init__(
@@ -91,13 +91,13 @@ class BrokerOffsets:
         client_id: str,
         lock_epoch_of: Callable[[MessageQueue], int | None] = lambda _: None,
     ) -> None:
-        """Keep nothing here.
+        """Take the parts.
 
         Args:
-            calls: Asks the brokers.
+            calls: Calls the brokers.
             group: The consumer group.
             client_id: The consumer.
-            lock_epoch_of: The epoch of the lock of a queue; nothing if there is none.
+            lock_epoch_of: Returns the epoch of a queue's lock; None without a lock.
         """
         self._calls = calls
         self._group = group
@@ -109,7 +109,7 @@ class BrokerOffsets:
     async def load(
         self, broker: BrokerRoute, queues: Sequence[MessageQueue]
     ) -> dict[MessageQueue, QueuePosition]:
-        """The offsets that the broker keeps."""
+        """The offsets that the broker has."""
         known = await self._calls.known_offsets(broker, self._group, queues)
         offsets: dict[MessageQueue, QueuePosition] = {}
         for queue, entry in known.items():
@@ -126,20 +126,20 @@ class BrokerOffsets:
         *,
         durable: bool = False,
     ) -> dict[MessageQueue, CallError]:
-        """Have the broker keep offsets."""
+        """Let the broker store offsets."""
         return await self._store(broker, offsets, durable=durable)
 
     def caution_of(self, queue: MessageQueue) -> Caution:
-        """What the broker said of a queue."""
+        """The broker's advice for a queue."""
         return self._cautions.get(queue, NO_CAUTION)
 
     def note_cut(self, queue: MessageQueue, kept: QueuePosition) -> None:
-        """Nothing: the broker keeps no offset beyond its own log."""
+        """Do nothing: the broker stores no offset beyond its own log."""
 
     async def tell(
         self, broker: BrokerRoute, queue: MessageQueue, position: QueuePosition, in_work: InWork
     ) -> CallError | None:
-        """Tell the broker what is in work."""
+        """Report the messages in work to the broker."""
         refused = await self._store(broker, {queue: position}, in_work=in_work)
         return refused.get(queue)
 

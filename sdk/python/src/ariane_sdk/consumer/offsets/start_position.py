@@ -1,4 +1,4 @@
-"""Where a group begins to consume a queue: where it was, or else where the consumer says."""
+"""The offset at which a group begins in a queue: its stored offset, or else the start position."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.routing.route import BrokerRoute, Route
 
 StartPosition: TypeAlias = Literal["earliest", "latest"] | datetime
-"""The oldest message that is kept, the next to come, or the first stored at or after a time."""
+"""The oldest stored message, the next new one, or the first stored at or after a time."""
 
 
 def checked_start(start: StartPosition) -> StartPosition:
     """Return a start position if it is one.
 
     Raises:
-        IllegalArgument: It is none, or a time without a time zone.
+        IllegalArgument: It is not one, or a time without a time zone.
     """
     if isinstance(start, datetime):
         if start.tzinfo is None:
@@ -35,7 +35,7 @@ def checked_start(start: StartPosition) -> StartPosition:
 
 
 class GroupStart:
-    """Where a group begins in queues that it has never consumed."""
+    """The beginnings in queues that a group has never consumed."""
 
     def __init__(self, group: str, start: StartPosition, *, born_ms: int) -> None:
         self._returning = retry_topic(group)
@@ -46,17 +46,18 @@ class GroupStart:
     def note_topics(
         self, topics: AbstractSet[str], cached_route: Callable[[str], Route | None]
     ) -> None:
-        """Note which queues topics have that are heard of for the first time."""
+        """Note the queues of topics that are new to this consumer."""
         for topic in topics - self._first_queues.keys():
-            # All queues of a topic that does not exist yet come later.
+            # All queues of a topic that does not exist yet are new later.
             route = cached_route(topic)
             self._first_queues[topic] = frozenset(route.read_queues if route is not None else ())
 
     def of(self, queue: MessageQueue) -> StartPosition:
-        """Where to begin in a queue.
+        """The beginning in a queue.
 
-        "The next to come" is as of the start of this consumer: in a queue that is found later,
-        messages may have come meanwhile. What comes back to the group was the group's before.
+        "latest" is as of the start of this consumer: a queue that is found later may have got
+        messages meanwhile. Messages of the retry topic were the group's before, so all of them
+        count.
         """
         if queue.topic == self._returning:
             return "earliest"
@@ -72,23 +73,24 @@ async def begin_offsets(
     queues: Sequence[MessageQueue],
     start: Mapping[MessageQueue, StartPosition],
 ) -> tuple[dict[MessageQueue, QueuePosition], set[MessageQueue]]:
-    """Where to begin in queues of one broker.
+    """The offsets to begin at in queues of one broker.
 
-    An offset that the group has stored always wins. What is not known is asked for, never guessed.
+    A stored offset of the group always counts. Unknown offsets are read from the broker, never
+    guessed.
 
     Args:
-        calls: Asks the broker.
-        keeping: Knows the stored offsets.
+        calls: Calls the broker.
+        keeping: Has the stored offsets.
         broker: The broker.
         queues: The queues.
-        start: Where to begin in each queue if it has no stored offset.
+        start: The beginning in each queue without a stored offset.
 
     Returns:
         The queue offsets, and the queues whose offset was stored. A queue that the broker does not
         know is left out.
 
     Raises:
-        CallError: The broker did not tell.
+        CallError: The broker refused or did not answer.
     """
     offsets = await keeping.load(broker, queues)
     stored = set(offsets)
@@ -106,10 +108,10 @@ async def begin_offsets(
 async def start_offsets(
     calls: BrokerCalls, broker: BrokerRoute, topic: str, start: StartPosition
 ) -> dict[MessageQueue, QueuePosition]:
-    """The queue offset that a start position means, for all queues of a topic on a broker.
+    """The queue offset of a start position, for all queues of a topic on a broker.
 
     Raises:
-        CallError: The broker did not tell.
+        CallError: The broker refused or did not answer.
     """
     if isinstance(start, datetime):
         return await calls.queue_offsets_at(broker, topic, start, TIME_BOUNDARY_LOWER)
@@ -122,12 +124,12 @@ async def start_offsets(
 async def position_of(
     calls: BrokerCalls, broker: BrokerRoute, queue: MessageQueue, start: StartPosition
 ) -> QueuePosition:
-    """The queue offset that a start position means in one queue.
+    """The queue offset of a start position in one queue.
 
     Raises:
-        IllegalArgument: It is no start position.
+        IllegalArgument: It is not a start position.
         QueueNotFound: The broker does not know the queue.
-        CallError: The broker did not tell.
+        CallError: The broker refused or did not answer.
     """
     offsets = await start_offsets(calls, broker, queue.topic, checked_start(start))
     if queue not in offsets:

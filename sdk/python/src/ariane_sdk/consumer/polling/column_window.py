@@ -27,10 +27,10 @@ _TAG = "tag"
 
 
 class WaitingBatch(NamedTuple):
-    """What one pull brought.
+    """The records of one pull.
 
     Attributes:
-        batch: The records that are wanted.
+        batch: The records that pass the filter.
         first_offset: Queue offset of the first.
         size_bytes: Bytes of their records.
     """
@@ -44,7 +44,7 @@ class ColumnWindow(QueueWindow):
     """Batches of one queue between pull and poll; no object is made for a message.
 
     Attributes:
-        bodies_suffice: Whether bodies are all of a message that is wanted, but for its place.
+        bodies_suffice: Whether the columns need only bodies and positions.
     """
 
     __slots__ = ("_batches", "_names", "_queue", "bodies_suffice")
@@ -63,18 +63,18 @@ class ColumnWindow(QueueWindow):
         next_offset: int,
         tags: Collection[str],
     ) -> None:
-        """Add what a pull brought.
+        """Add the records of a pull.
 
         Args:
             records: The records, in the order of the queue.
             sizes: Bytes of each.
-            next_offset: Where the pull after this one reads.
-            tags: The tags that are wanted; empty for all messages.
+            next_offset: Where the next pull reads.
+            tags: The tags of the filter; empty for all messages.
 
         Raises:
             BodiesDamaged: Some bodies cannot be read; nothing was added.
-            RecordCorrupted: The records cannot be taken apart.
-            RecordDamaged: One of them cannot; what lies before it may have been added.
+            RecordCorrupted: The records cannot be decoded.
+            RecordDamaged: One of them cannot; those before it may have been added.
         """
         columns = decode_columns(records, sizes.astype(np.int32, copy=False))
         try:
@@ -87,7 +87,7 @@ class ColumnWindow(QueueWindow):
                 raise BodiesDamaged(damaged, wanted) from None
             if len(columns) == 1:
                 raise
-            # Together the bodies grow too large.
+            # The bodies together are too large.
             half = len(columns) // 2
             first, second = some_rows(columns, 0, half), some_rows(columns, half, len(columns))
             self.put_records(first, sizes[:half], int(columns.queue_offset[half]), tags)
@@ -101,7 +101,7 @@ class ColumnWindow(QueueWindow):
             import pyarrow as pa  # noqa: PLC0415 - an extra.
             import pyarrow.compute as pc  # noqa: PLC0415 - the same.
 
-            # The broker compares hashes: two tags may have the same.
+            # The broker compares hashes, and two tags may have the same.
             wanted = pc.is_in(batch.column(_TAG), pa.array(sorted(tags)))
             rows = np.flatnonzero(wanted.to_numpy(zero_copy_only=False))
             batch = batch.filter(wanted).select(list(self._names))
@@ -115,11 +115,11 @@ class ColumnWindow(QueueWindow):
             self.size_bytes += size_bytes
 
     def put_bodies(self, bodies: PulledBodies, next_offset: int) -> None:
-        """Add what a pull brought, where that is bodies alone.
+        """Add the bodies of a pull that has no records.
 
         Args:
             bodies: The bodies, in the order of the queue.
-            next_offset: Where the pull after this one reads.
+            next_offset: Where the next pull reads.
         """
         batch = bodies.record_batch(self._queue, self._names)
         self._batches.append(WaitingBatch(batch, bodies.first_offset, bodies.record_bytes))
@@ -129,7 +129,7 @@ class ColumnWindow(QueueWindow):
         self.size_bytes += bodies.record_bytes
 
     def take_batch(self) -> pa.RecordBatch | None:
-        """The next batch; nothing when none waits."""
+        """Take the next batch; None if none waits."""
         if not self._batches:
             return None
         waiting = self._batches.popleft()
@@ -138,7 +138,7 @@ class ColumnWindow(QueueWindow):
         return waiting.batch
 
     def drop_waiting(self) -> None:
-        """Forget what was not handed out; the next pull would bring it again."""
+        """Drop batches that were not handed out; the next pull would read them again."""
         self.next_pull_offset = self._first_waiting_offset
         self._batches.clear()
         self.message_count = 0
@@ -146,7 +146,7 @@ class ColumnWindow(QueueWindow):
 
     @property
     def oldest_store_ms(self) -> int | None:
-        """Nothing: the columns need not tell."""
+        """None: the columns need not have the time."""
         return None
 
     @property

@@ -45,7 +45,7 @@ class PolledColumns(PolledQueue):
         )
 
     def take_batch(self) -> pa.RecordBatch | None:
-        """Hand out the next batch; nothing if there is none."""
+        """Hand out the next batch; None if there is none."""
         if self.paused or self.released:
             return None
         had_room, position = self.wants_records, self.position

@@ -1,4 +1,4 @@
-"""The line in which queues of a pull consumer wait to be polled, and what the application has."""
+"""The line in which queues of a pull consumer wait to be polled, and the queues in hand."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
 
 class PolledLine:
-    """Hands out messages, the queues by turns; knows of which the application has some now."""
+    """Hands out messages, queue by queue in turn; tracks the queues whose messages are in hand."""
 
     def __init__(self) -> None:
-        """Nobody stands in line, and nothing is in hand."""
+        """Start with an empty line, and no messages in hand."""
         self._line: deque[PolledQueue] = deque()
         self._in_hand: set[PolledQueue] = set()
         self._arrived = asyncio.Event()
 
     def join(self, polled: PolledQueue) -> None:
-        """Have a queue stand in line, at its end if it does not yet."""
+        """Put a queue at the end of the line, unless it is in line."""
         if not polled.in_line:
             polled.in_line = True
             self._line.append(polled)
         self._arrived.set()
 
     def wake(self) -> None:
-        """Have all that wait look again."""
+        """Wake all that wait."""
         self._arrived.set()
 
     async def wait(self) -> None:
@@ -42,7 +42,7 @@ class PolledLine:
         await self._arrived.wait()
 
     def take(self, count_max: int) -> list[ReceivedMessage]:
-        """What waits, queue by queue; who was not reached has its turn first the next time."""
+        """Take waiting messages, queue by queue; queues not reached are first the next time."""
         messages: list[ReceivedMessage] = []
         while len(messages) < count_max and (polled := self._next()) is not None:
             taken = polled.take(count_max - len(messages))
@@ -52,7 +52,7 @@ class PolledLine:
         return messages
 
     def take_batch(self) -> tuple[MessageQueue, pa.RecordBatch] | None:
-        """What waits of the queue whose turn it is, with it; nothing when none has anything."""
+        """Take a batch of the queue whose turn it is, with the queue; None if none waits."""
         while (polled := self._next()) is not None:
             batch = polled.take_batch() if isinstance(polled, PolledColumns) else None
             if batch is not None:
@@ -61,21 +61,21 @@ class PolledLine:
         return None
 
     def in_hand(self) -> Iterator[tuple[MessageQueue, PolledQueue]]:
-        """Queues that the application has something of, those that are being given up as well."""
+        """Queues whose messages the application has, also queues that are being given up."""
         return ((polled.queue, polled) for polled in self._in_hand)
 
     def put_down(self, polled: PolledQueue) -> None:
-        """The application has nothing of a queue any more."""
+        """Note that the application has no messages of a queue any more."""
         self._in_hand.discard(polled)
 
     def count_as_done(self) -> None:
-        """The application is done with all that it has."""
+        """Count all messages of the application as done."""
         for polled in self._in_hand:
             polled.count_as_done()
         self._in_hand.clear()
 
     def forget_in_hand(self) -> None:
-        """The application will not be done with what it has: somebody gets it again."""
+        """Count the application's messages as not done: they are delivered again."""
         for polled in self._in_hand:
             polled.forget_in_hand()
         self._in_hand.clear()
@@ -89,5 +89,5 @@ class PolledLine:
 
     def _hand_out(self, polled: PolledQueue) -> None:
         self._in_hand.add(polled)
-        # More of it: behind the others.
+        # It has more messages: put it behind the others.
         polled.wake()

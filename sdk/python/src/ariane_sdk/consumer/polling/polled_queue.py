@@ -14,7 +14,7 @@ from ariane_sdk.settings import ConsumerSettings
 
 
 class PolledQueue:
-    """Holds what was pulled until it is polled, and how far the application is done.
+    """Holds pulled messages until they are polled, and the application's progress.
 
     ::
 
@@ -24,11 +24,11 @@ class PolledQueue:
 
     Attributes:
         queue: The queue.
-        window: What was pulled and not handed out.
+        window: Messages that were pulled and not handed out.
         not_before_s: When the queue may be pulled again, by the monotonic clock.
-        log_epoch: Of the broker's log when the last pull was answered; 0 if nobody knows.
-        stored_offset: The consumer offset that is kept; nothing if none of ours is.
-        pulled_s: When a pull of it was last answered, by the loop's time; nothing if never.
+        log_epoch: Epoch of the broker's log at the last pull; 0 if unknown.
+        stored_offset: The stored consumer offset; None if this consumer has stored none.
+        pulled_s: When its last pull was answered, by the loop's time; None if never.
         delivered_s: When messages of it were last handed out, the same way.
         paused: Whether it is neither pulled nor handed out.
         in_line: Whether it stands in the line of queues to be polled.
@@ -50,7 +50,7 @@ class PolledQueue:
             begin_offset: The first queue offset to be handed out.
             settings: How the consumer behaves.
             on_room: Called when the queue may be pulled again.
-            on_arrival: Called when there is something to be polled.
+            on_arrival: Called when there are messages to poll.
         """
         self.queue = queue
         self.window = self._window_at(begin_offset)
@@ -79,14 +79,14 @@ class PolledQueue:
     def done_offset(self) -> int:
         """The consumer offset that may be stored.
 
-        Behind what the application is done with; when that is all it got, behind what a filter
-        left out since, too: otherwise that would be looked at again after each start.
+        Behind the messages that are done. If all are done, also behind messages that a filter left
+        out since: otherwise these would be looked at again after each start.
         """
         return self.position if self._all_done else self._done_offset
 
     @property
     def released(self) -> bool:
-        """Whether the queue is being given up: nothing new is handed out."""
+        """Whether the queue is being given up: no more messages are handed out."""
         return self._released
 
     @property
@@ -100,7 +100,7 @@ class PolledQueue:
 
     @property
     def in_flight_count(self) -> int:
-        """Queue offsets that the application got and is not done with."""
+        """Queue offsets that the application got and has not finished."""
         return max(0, self.position - self.done_offset)
 
     @property
@@ -109,10 +109,10 @@ class PolledQueue:
         return self.window.message_count
 
     def start(self) -> None:
-        """Nothing runs by itself."""
+        """Do nothing: a polled queue has no task."""
 
     def wake(self) -> None:
-        """Something arrived."""
+        """Note that messages have arrived in the window."""
         if self.window.message_count and not (self.paused or self._released):
             self._on_arrival(self)
 
@@ -128,13 +128,13 @@ class PolledQueue:
         delivery = self.window.take(count_max)
         if delivery is None:
             return ()
-        # They count no longer for what may be pulled: whoever has them bounds them by its polls.
+        # They no longer count for the window's limits: the application limits them by its polls.
         self.window.finish(delivery)
         self._handed_out(position, had_room=had_room)
         return delivery.messages
 
     def _handed_out(self, position: int, *, had_room: bool) -> None:
-        """Something was handed out from a position on."""
+        """Note that messages were handed out from a position on."""
         self.delivered_s = asyncio.get_running_loop().time()
         if self._all_done:
             self._all_done, self._done_offset = False, position
@@ -146,7 +146,7 @@ class PolledQueue:
         return QueueWindow(queue_offset)
 
     def count_as_done(self, queue_offset: int | None = None) -> None:
-        """The application is done with what it has.
+        """Count the application's messages as done.
 
         Args:
             queue_offset: Up to here, exclusive; all that was handed out if not given.
@@ -161,7 +161,7 @@ class PolledQueue:
         self._nothing_in_hand.set()
 
     def seek(self, position: QueuePosition) -> None:
-        """Go on at another queue offset; nothing before it counts as done by that."""
+        """Go on at another queue offset; messages before it do not count as done."""
         self._done_offset, self._all_done = self.done_offset, False
         self.window = self._window_at(position.queue_offset)
         self.log_epoch = position.log_epoch
@@ -185,10 +185,10 @@ class PolledQueue:
             self.window.drop_waiting()
 
     async def release(self, timeout_s: float) -> int:
-        """Give the queue up, and wait until the application is done with what it has of it.
+        """Give the queue up, and wait until the application has finished its messages.
 
         Args:
-            timeout_s: How long to wait; then whoever owns the queue next gets it again.
+            timeout_s: How long to wait; then the next owner of the queue gets them again.
 
         Returns:
             The consumer offset to be stored.

@@ -1,1 +1,1 @@
-"""Held pulls: requests, streams, and the records that come back."""
+"""Held pulls: requests, streams, and the returned records."""

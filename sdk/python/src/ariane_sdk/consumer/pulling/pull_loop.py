@@ -206,7 +206,7 @@ class PullLoop:
         ) * ROOM_SHARE_MIN <= settings.queue_bytes_max
 
     def _position(self, key: QueueKey, owned: OwnedQueue) -> int:
-        """Where the next pull reads a queue."""
+        """The offset at which the next pull reads a queue."""
         arrived = self._arrived.get(key)
         return owned.window.next_pull_offset if arrived is None else arrived.next_offset
 
@@ -307,7 +307,7 @@ class PullLoop:
         return chosen
 
     async def _wait_for_change(self) -> None:
-        """Wait for a queue that is ready, or for the time at which one may be pulled again."""
+        """Wait for a ready queue, or for the time at which one may be pulled again."""
         now_s = self._clock.monotonic_s()
         times_s = [each.not_before_s for each in self._owned.values() if each.not_before_s > now_s]
         try:
@@ -429,7 +429,7 @@ class PullLoop:
         """Report that a queue could not be read, and pull it again later."""
         logger.warning("%s cannot be pulled: %s", owned.queue, error)
         owned.not_before_s = self._clock.monotonic_s() + RECONNECT_DELAY_S_MAX
-        # By then a pull for the other queues may be held.
+        # Then a pull for the other queues may be held.
         asyncio.get_running_loop().call_later(RECONNECT_DELAY_S_MAX, self.look_again)
         self._on_trouble(owned.queue.topic, error)
 

@@ -25,7 +25,7 @@ from ariane_sdk.routing.route import BrokerRoute
 
 
 class PullLoops:
-    """Pull loops by broker, and by what they pull from."""
+    """Pull loops by broker, and by source."""
 
     def __init__(
         self,

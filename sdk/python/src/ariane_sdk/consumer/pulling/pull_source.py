@@ -185,13 +185,13 @@ class FilterServerSource:
             self._asked = untried[self._first % len(untried)]
             logger.info("broker %s: going on to %s", self._broker_name, self._asked)
             return True
-        # All were asked: another round follows, after a pause.
+        # All were tried: another round follows, after a pause.
         self._tried.clear()
         self._asked = next((each for each in addresses if each != self._asked), self._asked)
         return False
 
     async def _judge_absence(self, error: CallError) -> None:
-        """End the consumer when no FilterServer has answered for too long, and the broker does."""
+        """End the consumer if no FilterServer has answered for too long, while the broker does."""
         now_s = self._clock.monotonic_s()
         if self._absent_since_s is None:
             self._absent_since_s = now_s

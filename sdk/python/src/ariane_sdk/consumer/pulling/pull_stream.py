@@ -31,7 +31,7 @@ class PullStream:
     def __init__(self, channel: Channel, address: str, *, peer: str) -> None:
         self.address = address
         self._peer = peer
-        # Answers come as bytes: the decoder then copies no records.
+        # Answers stay bytes, so that the decoder copies no records.
         open_stream: Any = channel.stream_stream(
             _METHOD, request_serializer=StreamPullsRequest.SerializeToString
         )
@@ -49,7 +49,7 @@ class PullStream:
             CallError: The stream has failed.
         """
         try:
-            # gRPC takes one message at a time.
+            # gRPC accepts one message at a time.
             async with self._turn:
                 await self._call.write(StreamPullsRequest(pull=request, follow=follow))
         except AioRpcError as error:

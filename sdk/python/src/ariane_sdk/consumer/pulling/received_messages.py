@@ -37,7 +37,7 @@ from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.message_queue import MessageQueue
 
 _LONG_WAY: Final = int(HOST_FLAGS | SystemFlag.COMPRESSED)
-"""Bits of the system flag of records that are taken apart one by one."""
+"""Bits of the system flag of records that are decoded one by one."""
 
 COLUMNS_RECORDS_MIN: Final = 24
 """Fewer records are taken apart one by one: one takes 5 us instead of 90, measured."""
@@ -77,7 +77,7 @@ class PulledMessage(ReceivedMessage):
         self._properties = None
         self.message_queue = message_queue
 
-    if not TYPE_CHECKING:  # Type checkers would take any name for an attribute.
+    if not TYPE_CHECKING:  # Type checkers would accept any name as an attribute.
 
         def __getattr__(self, name: str) -> object:
             # Python calls this for a slot that was never filled.
@@ -125,7 +125,7 @@ def queue_offsets_of(messages: Sequence[ReceivedMessage]) -> NDArray[np.int64]:
     """Return the queue offset of each message, int64[count], without decoding headers."""
     try:
         headers = b"".join(map(_raw_header_of, messages))
-    except AttributeError:  # Some were taken apart one by one.
+    except AttributeError:  # Some were decoded one by one.
         return np.array([message.queue_offset for message in messages], np.int64)
     return np.frombuffer(headers, HEADER)["queue_offset"].astype(np.int64)
 
