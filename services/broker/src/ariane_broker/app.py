@@ -52,10 +52,10 @@ from ariane_servicekit import (
 from ariane_storage.disk.os_disk import OsDisk
 
 SIGNS_PER_LEASE: Final = 5
-"""How often a primary gives a sign of life: some of them may be lost."""
+"""Renewals in one lease: some of them may fail."""
 
 REPLICA_ROUTES_S: Final = 1.0
-"""How often it is looked whether routes name other replicas than there are."""
+"""Interval of checks that routes have the present replicas."""
 
 _log = get_logger(__name__)
 
@@ -94,9 +94,9 @@ def compose_from(
     """Build a broker.
 
     Args:
-        environment: What it is given.
-        elected: The election that made it primary; None where it has no replicas.
-        close_row: Lets the shared row go; None without one.
+        environment: Its settings, clock, disk and threads.
+        elected: The election that made it primary; None without replicas.
+        close_row: Closes the shared row; None without one.
     """
     rooms = _rooms(environment, elected)
     return BrokerLife(
@@ -152,7 +152,7 @@ def compose_from(
 
 
 def _rooms(environment: Environment, elected: Elected | None) -> _Rooms:
-    """Build the rooms, each from those before it."""
+    """Build the rooms, each from the rooms before it."""
     log = log_room(environment, elected)
     state = state_room(environment, log)
     naming = naming_room(environment, state, epoch=elected.replica_set.epoch if elected else 0)
@@ -182,7 +182,7 @@ def _rooms(environment: Environment, elected: Elected | None) -> _Rooms:
 def _housekeeping(
     environment: Environment, state: StateRoom, log: LogRoom, clients: ClientsRoom
 ) -> list[Loop]:
-    """What the broker does now and then by itself, without a call."""
+    """The loops that the broker runs by itself, without a call."""
     settings = environment.settings
 
     async def forget_silent_clients() -> None:
@@ -201,7 +201,7 @@ def _housekeeping(
 
 
 def _signs_of_life(environment: Environment, log: LogRoom) -> Loop | None:
-    """What a primary with replicas does to stay it."""
+    """The loop in which a primary with replicas renews its lease."""
     if log.primary is None:
         return None
     interval_s = environment.settings.primary_lease_s / SIGNS_PER_LEASE
@@ -209,7 +209,7 @@ def _signs_of_life(environment: Environment, log: LogRoom) -> Loop | None:
 
 
 def _replica_routes(environment: Environment, log: LogRoom, naming: NamingRoom) -> list[Loop]:
-    """What has routes name the replicas of a primary."""
+    """The loop that updates the replicas of a primary in routes."""
     primary, announcement = log.primary, naming.announcement
     if primary is None:
         return []

@@ -43,43 +43,43 @@ OPEN_WHILE_DRAINING: Final = frozenset(
         "/ariane.broker.v1.OffsetService/StoreConsumerOffsets",
     }
 )
-"""A client that is told to go elsewhere may still say how far it has come."""
+"""Methods for clients that leave: they may still store their progress."""
 
 HAND_OVER_S_MAX: Final = 2.0
-"""Seconds that a primary which stops waits for replicas to have all it has."""
+"""Seconds that a stopping primary waits until replicas have the whole log."""
 
 _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerLife:
-    """A broker to the kit.
+    """A broker, as servicekit runs it.
 
     Attributes:
         broker_name: Its name.
-        rpc_services: The services it answers for.
+        rpc_services: Its gRPC services.
         store: Its store.
         state: Its topics, groups and offsets on the disk.
-        required_topics: Topics that must stand before it serves.
-        announcement: What name servers are told.
-        registration: Its standing with them.
-        held: Who waits for messages.
-        clients: Who is attached.
-        client_admission: Lets clients in.
-        append_records: Takes messages.
+        required_topics: Topics that must exist before it serves.
+        announcement: Its announcement to name servers.
+        registration: Its registration with them.
+        held: Held requests.
+        clients: Attached clients.
+        client_admission: Admits clients.
+        append_records: Accepts messages.
         append_streams: Producers that append on streams.
         transaction_streams: Producers that have transactions on streams.
-        group_flush: Who waits for the disk.
+        group_flush: Sends that wait for a flush.
         saved_offsets: Saves consumer offsets.
         keeping: The loops beside the store.
         log_states: Keeps the state that is rebuilt from the log.
         loops: Other loops, in the order of their stopping.
-        threads: Where it waits on its disk.
-        grace_seconds: What clients are told it still serves.
-        measures: What metrics tell of it.
-        primary: Its side of replication; None where it has no replicas.
-        signs_of_life: What it does to stay primary; likewise.
-        close_row: Lets the shared row go; likewise.
+        threads: Threads that wait for the disk.
+        grace_seconds: How long it serves after the notice to clients.
+        measures: Its metrics.
+        primary: Its side of replication; None without replicas.
+        signs_of_life: The loop that renews its lease; likewise.
+        close_row: Closes the shared row; likewise.
     """
 
     broker_name: str
@@ -110,12 +110,12 @@ class BrokerLife:
 
     @property
     def error_rules(self) -> ErrorRules:
-        """How errors of the store and of the shared row become public."""
+        """The public errors for errors of the store and of the shared row."""
         return {**STORAGE_RULES, **ROW_RULES}
 
     @property
     def open_while_draining(self) -> Collection[str]:
-        """Methods that are still answered while it drains."""
+        """Methods that are answered while it drains."""
         return OPEN_WHILE_DRAINING
 
     def measure(self, measures: Measures) -> None:
@@ -130,7 +130,7 @@ class BrokerLife:
         """Open the store and load the state.
 
         Args:
-            address: Where the broker listens; stands in records unless another is advertised.
+            address: The address it listens on; written into records unless another is advertised.
 
         Raises:
             StartRefused: The store is locked, of another format or full; a state file is damaged
@@ -160,7 +160,7 @@ class BrokerLife:
         self.store.recover(store_host(self.announcement.address), progress=RecoveryProgress())
 
     async def serve_started(self, address: Address) -> None:  # noqa: ARG002 - it is known already
-        """Start all loops, and say hello to the name servers.
+        """Start all loops, and register with the name servers.
 
         Raises:
             StartRefused: A name server knows another living broker of this name. Two of them would
@@ -170,7 +170,7 @@ class BrokerLife:
         for background in self.loops:
             background.start()
         await self.registration.start()
-        # Primaries of a set take places from one another; which of them it is, the set knows.
+        # Primaries of a set succeed one another; the set decides which one it is.
         if self.registration.name_taken and self.primary is None:
             taken = self.registration.name_taken
             await self.registration.say_goodbye()
@@ -180,7 +180,7 @@ class BrokerLife:
             )
 
     async def drain(self) -> None:
-        """Leave the routes first, then let go whoever waits or is attached."""
+        """Leave the routes first, then release held requests and attached clients."""
         await self._resign()
         self.client_admission.draining = True
         self.append_streams.close()
@@ -239,13 +239,13 @@ class BrokerLife:
                     await asyncio.to_thread(self.close_row)
 
     def _hand_over(self) -> None:
-        """Blocks: let RocketMQ's broker know which delayed messages wait, should it come next."""
+        """Write the waiting delayed messages for a RocketMQ broker that may run next. Blocks."""
         try:
             if self.store.is_open:
-                # Deliveries are on the disk before any file says that they were made.
+                # Deliveries are on the disk before a file records them.
                 self.store.flush()
                 self.timer_queue.hand_over()
         except StorePoisoned:
-            return  # All who wait for the flush are told of its error.
+            return  # All sends that wait for the flush get its error.
         except (OSError, QueueUnderRepair) as error:
             _log.warning("timer_not_handed_over", cause=str(error))

@@ -1,4 +1,4 @@
-"""What a broker is given from outside: settings, clock, disk, threads."""
+"""The environment of a broker: settings, clock, disk, threads."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ariane_storage.disk.disk import Disk
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """Where the broker waits on its disk.
+    """Threads in which the broker waits for its disk.
 
     Attributes:
         flusher: For flushes that senders wait for.
-        keeper: For all else that the store needs done.
+        keeper: For all other work on the store.
         state: For recovery and state files.
     """
 
@@ -32,15 +32,15 @@ class Threads:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What a broker is given.
+    """The environment of a broker.
 
     Attributes:
-        settings: What it was told.
-        stop: How it ends the process when its disk fails.
-        clock: Tells the time to everything but the store, which has its own.
-        disk: Where everything is kept.
-        threads: Where it waits on its disk.
-        store_clock: Tells the time to the store: what it stamps records with, and a steady one.
+        settings: Its settings.
+        stop: Ends the process when the disk fails.
+        clock: The clock of all parts but the store, which has its own.
+        disk: The disk.
+        threads: Threads that wait for the disk.
+        store_clock: The clock of the store: wall time for timestamps, and monotonic time.
     """
 
     settings: BrokerSettings

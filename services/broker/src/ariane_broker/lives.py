@@ -1,12 +1,12 @@
-"""The lives of a broker process: primary and replica by turns, on one store and one address.
+"""The lives of a broker process: primary and replica in turn, on one store and one address.
 
 ::
 
     without replica_set_url      composed once
     with it                      replica --elected--> primary --deposed--> replica ...
 
-Each turn stops everything and opens the store again, so that whoever takes over does what a broker
-does that is started: it loads the state, walks the log, and goes on with what was under way.
+Each change stops everything and opens the store again, so that the new life begins like a started
+broker: it loads the state, walks the log, and continues unfinished work.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 class BrokerLives:
-    """Composes each life from how the one before has ended."""
+    """Builds each life, depending on how the one before ended."""
 
     def __init__(self) -> None:
         self._won: WonElection | None = None
 
     def compose(self, settings: BrokerSettings, stop: StopRequest) -> Service:
-        """Build what the broker is now."""
+        """Build the broker as primary or as replica."""
         environment = on_this_machine(settings, stop)
         if not settings.replica_set_url:
             return compose_from(environment)

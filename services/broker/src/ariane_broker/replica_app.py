@@ -47,7 +47,7 @@ DATABASE_WAIT_S: Final = 30.0
 
 
 class WonElection(NamedTuple):
-    """An election that was won, and the way to let the row go.
+    """An election that was won, and the function that closes the row.
 
     Attributes:
         elected: The election.
@@ -59,12 +59,12 @@ class WonElection(NamedTuple):
 
 
 class _Reading(NamedTuple):
-    """What lets a replica be read.
+    """The parts for reading from a replica.
 
     Attributes:
-        topics: What it knows of topics.
+        topics: Its topics.
         pulls: Answers pulls.
-        read_state: Takes over what the files of topics say.
+        read_state: Reads the files of topics.
     """
 
     topics: TopicTable
@@ -83,7 +83,7 @@ def _reading(
     topics = TopicTable(
         now_ms=environment.clock.now_ms, default_queue_count=settings.default_queue_count
     )
-    # No epoch is known here: who has one is sent to the primary.
+    # No epoch is known here: requests with one are refused, and name the primary.
     epochs = LogEpochs(store, log.statistics, draw=lambda _: 0)
     followed = FollowedState(topics, StateFile(files.config / "topics.json", environment.disk))
 
@@ -92,7 +92,7 @@ def _reading(
         followed.take(await loop.run_in_executor(environment.threads.keeper, followed.read))
 
     servicer = PullServicer(
-        # Nobody asks it: these methods are refused before.
+        # Never called: these methods are refused before.
         cast("PullRecords", None),
         log.held,
         PullRange(store, topics, log.held, log.statistics, epochs, open_log=gate.open),
@@ -119,11 +119,11 @@ def compose_replica(environment: Environment, on_won: Callable[[WonElection], No
     """Build a replica.
 
     Args:
-        environment: What it is given.
-        on_won: Is told of the election that it has won.
+        environment: Its settings, clock, disk and threads.
+        on_won: Called with an election that it has won.
 
     Raises:
-        StartRefused: The database cannot be what the settings say.
+        StartRefused: The database in the settings is invalid.
     """
     settings, clock = environment.settings, environment.clock
     try:

@@ -1,4 +1,4 @@
-"""Deleting a consumer group, and all that belongs to nobody else."""
+"""Deleting a consumer group with all its state."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ariane_storage.store import Store
 
 @dataclass(frozen=True, slots=True)
 class DeletedGroup:
-    """What there was of a group.
+    """The messages of a deleted group.
 
     Attributes:
         retry_message_count: Messages in its retry topic, consumed ones included.
@@ -32,7 +32,7 @@ class DeletedGroup:
 class GroupDeletion:
     """Deletes groups.
 
-    The group itself goes last: whoever is interrupted says the same again.
+    The group itself is deleted last: after an interruption the call can be repeated.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class GroupDeletion:
             await self._topics.delete_for_group(letters)
             self._redriven.forget_topic(letters)
         self._receiving.forget_group(consumer_group)
-        # A new group of this name must not inherit what the log says of this one.
+        # A new group of this name must not inherit state that the log has of this one.
         await self._save_states()
         await self._groups.delete(consumer_group)
         return deleted
@@ -96,7 +96,7 @@ class GroupDeletion:
         config = self._topics.find(topic)
         queue_count = 0 if config is None else config.read_queue_count
         store = self._store
-        # With what a new primary hands out later: it is deleted as well.
+        # Including messages that a new primary does not let be read yet: these are deleted as well.
         return sum(
             store.queue_end(topic, queue_id) - store.queue_bounds(topic, queue_id)[0]
             for queue_id in range(queue_count)

@@ -1,4 +1,4 @@
-"""Storing, resetting and copying consumer offsets, and the backlog that follows from them."""
+"""Storing, resetting and copying consumer offsets, and computing backlogs."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from ariane_storage.store import Store
 
 @dataclass(frozen=True, slots=True)
 class OffsetToStore:
-    """What a consumer has done in one queue.
+    """A consumer's offset in one queue, to be stored.
 
     Attributes:
         queue: The queue.
         consumer_offset: The next queue offset it will consume.
-        lock_epoch: Of its lock of the queue; None if it has none.
-        reset_epoch: Of the offset that it began with; None if it does not know.
-        log_epoch: The epoch of the log that the offset was learnt in; 0 if it does not know.
+        lock_epoch: Epoch of its lock of the queue; None without a lock.
+        reset_epoch: Reset epoch of the offset that it began at; None if unknown.
+        log_epoch: Epoch of the log when the offset was read; 0 if unknown.
     """
 
     queue: QueueKey
@@ -43,12 +43,12 @@ class OffsetToStore:
 
 @dataclass(frozen=True, slots=True)
 class KnownOffset:
-    """Where a group stands in a queue.
+    """The stored offset of a group in a queue.
 
     Attributes:
         queue: The queue.
-        consumer_offset: The next queue offset it will consume, or None when nobody knows.
-        reset_epoch: How often that was set anew.
+        consumer_offset: The next queue offset it will consume; None if there is none.
+        reset_epoch: How often the offset was reset.
     """
 
     queue: QueueKey
@@ -58,12 +58,12 @@ class KnownOffset:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """How far a group is behind in one queue.
+    """The backlog of a group in one queue.
 
     Attributes:
-        place: Group, queue and where the group stands.
+        place: Group, queue and consumer offset.
         max_queue_offset: Readable end, exclusive.
-        message_count: Messages that are kept and not consumed.
+        message_count: Stored messages that are not consumed.
         oldest_store_timestamp_ms: When the oldest message not consumed was stored, or None.
     """
 
@@ -74,7 +74,7 @@ class Backlog:
 
 
 class TimeLookup(Protocol):
-    """Where a time lies, and when a message was stored."""
+    """The lookup of offsets by time, and of store times."""
 
     def offset_from(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
         """The first queue offset stored at or after a time, or the readable end."""
@@ -86,7 +86,7 @@ class TimeLookup(Protocol):
 
 
 class OffsetChanges:
-    """All that changes consumer offsets while the broker serves."""
+    """Changes consumer offsets while the broker serves."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class OffsetChanges:
         self._save = save
 
     def read(self, consumer_group: str, queues: Sequence[QueueKey]) -> list[KnownOffset]:
-        """Where a group stands in queues, or in all that it has an offset for.
+        """The offsets of a group in queues, or in all queues in which it has one.
 
         Raises:
             ServiceError: GROUP_NAME_ILLEGAL or FIELD_INVALID.
@@ -164,12 +164,12 @@ class OffsetChanges:
 
         Args:
             consumer_group: The group.
-            offsets: What to store.
-            client_id: Who stores; empty for tools.
+            offsets: The offsets.
+            client_id: The client that stores them; empty for tools.
             durable: Whether to return only once they are on the disk.
 
         Returns:
-            Those that were refused, and why; the others are stored.
+            The refused ones, with their errors; the others are stored.
 
         Raises:
             ServiceError: GROUP_NAME_ILLEGAL, GROUP_NOT_FOUND, ACCESS_DENIED or FIELD_INVALID;
@@ -200,17 +200,17 @@ class OffsetChanges:
         named_queues: Collection[int] = (),
         validate_only: bool,
     ) -> tuple[list[GroupOffset], int]:
-        """Set a group's offsets in a topic anew, durably, and tell its members.
+        """Reset a group's offsets in a topic, durably, and notify its members.
 
         Args:
             consumer_group: The group.
             topic: The topic.
             target: The new offset of a queue; None leaves it as it is.
             named_queues: Queues that must exist.
-            validate_only: Whether only to tell what would change.
+            validate_only: Whether only to return the offsets without changing them.
 
         Returns:
-            The new offsets by queue, and how many members were told.
+            The new offsets by queue, and the number of notified members.
 
         Raises:
             ServiceError: GROUP_NOT_FOUND, TOPIC_NOT_FOUND, QUEUE_NOT_FOUND or
@@ -232,7 +232,7 @@ class OffsetChanges:
         return places, await self._take_over(consumer_group, topic, places)
 
     def earliest(self, queue: QueueKey) -> int:
-        """The oldest queue offset that is kept."""
+        """The oldest stored queue offset."""
         return self._store.queue_bounds(*queue)[0]
 
     def latest(self, queue: QueueKey) -> int:
@@ -246,10 +246,10 @@ class OffsetChanges:
     async def clone(
         self, consumer_group: str, target_group: str, topic: str
     ) -> tuple[list[GroupOffset], int]:
-        """Copy a group's offsets in a topic to another group, durably, and tell its members.
+        """Copy a group's offsets in a topic to another group, durably, and notify its members.
 
         Returns:
-            The copied offsets by queue, and how many members were told.
+            The copied offsets by queue, and the number of notified members.
 
         Raises:
             ServiceError: GROUP_NOT_FOUND, GROUP_NAME_ILLEGAL, ACCESS_DENIED or TOPIC_NOT_FOUND.
@@ -264,12 +264,12 @@ class OffsetChanges:
         return places, await self._take_over(target_group, topic, places)
 
     def places(self, consumer_group: str, topic: str) -> list[GroupOffset]:
-        """Where one group or all stand, in one topic or all; by group, topic and queue."""
+        """The offsets of one group or all, in one topic or all; by group, topic and queue."""
         groups: Iterable[str] = [consumer_group] if consumer_group else self._offsets.groups()
         return [place for group in groups for place in self._offsets.of_group(group, topic or None)]
 
     def backlog(self, place: GroupOffset) -> Backlog:
-        """How far a group is behind in one queue."""
+        """The backlog of a group in one queue."""
         begin, end = self._store.queue_bounds(*place.queue)
         next_offset = max(place.consumer_offset, begin)
         oldest = None
@@ -287,7 +287,7 @@ class OffsetChanges:
         if wanted.reset_epoch is not None and wanted.reset_epoch < epoch:
             raise consumer_offset_reset(*queue, epoch)
         self._epochs.check(queue, wanted.consumer_offset, wanted.log_epoch)
-        # Below the oldest that is kept is where a slow consumer stands; beyond the end is nobody.
+        # A slow consumer's offset may be below the oldest stored one; none may be beyond the end.
         self._check_range(queue, wanted.consumer_offset, offset_min=0)
         self._offsets.put(consumer_group, queue, ConsumerOffset(wanted.consumer_offset))
         self._mark_changed()
@@ -295,7 +295,7 @@ class OffsetChanges:
     def _check_range(
         self, queue: QueueKey, queue_offset: int, offset_min: int | None = None
     ) -> None:
-        # What is not confirmed yet may have been handed out by the primary before.
+        # The earlier primary may have handed out messages that are not confirmed here yet.
         begin, end = self.earliest(queue), self._store.queue_end(*queue)
         if not (begin if offset_min is None else offset_min) <= queue_offset <= end:
             raise queue_offset_out_of_range(*queue, queue_offset, begin, end)
@@ -303,7 +303,7 @@ class OffsetChanges:
     async def _take_over(
         self, consumer_group: str, topic: str, places: Sequence[GroupOffset]
     ) -> int:
-        """Set offsets anew, durably, and tell the members; how many were told."""
+        """Reset offsets, durably, and notify the members; return their number."""
         for place in places:
             self._offsets.reset(consumer_group, place.queue, place.consumer_offset)
         self._mark_changed()

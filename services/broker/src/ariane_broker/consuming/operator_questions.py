@@ -1,4 +1,4 @@
-"""What operators ask of one live client: how it is, and to consume a message beside what it has."""
+"""Questions of operators to one live client: for its state, or to consume a message."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MAY_CONSUME: Final = "it may be at the message still"
 
 
 class OperatorQuestions:
-    """Asks clients for operators, who wait for the answer."""
+    """Sends questions of operators to clients, and waits for the answers."""
 
     def __init__(
         self,
@@ -33,27 +33,27 @@ class OperatorQuestions:
         *,
         message_of: Callable[[str], RecordFields],
     ) -> None:
-        """Ask nothing yet.
+        """Take the parts.
 
         Args:
             clients: The attached clients.
             questions: Questions to them.
-            message_of: The message of an id; raises what ``MessageQuery.by_id`` does.
+            message_of: Returns the message with an id; raises the errors of ``MessageQuery.by_id``.
         """
         self._clients = clients
         self._questions = questions
         self._message_of = message_of
 
     async def state(self, client_id: str, wait_seconds: float, *, with_stacks: bool) -> Any:
-        """What a client says of itself.
+        """Ask a client for its state.
 
         Args:
             client_id: The client.
             wait_seconds: How long to wait for the answer; 0 means the default.
-            with_stacks: Whether to tell what its threads and tasks are at.
+            with_stacks: Whether to include the stacks of its threads and tasks.
 
         Raises:
-            ServiceError: CLIENT_NOT_ATTACHED, FIELD_INVALID, or CLIENT_SILENT when it does not
+            ServiceError: CLIENT_NOT_ATTACHED, FIELD_INVALID, or CLIENT_SILENT without an
                 answer.
         """
         client = self._clients.find(client_id)
@@ -70,7 +70,7 @@ class OperatorQuestions:
     async def consume(
         self, consumer_group: str, client_id: str, message_id: str, wait_seconds: float
     ) -> Any:
-        """What became of a message that a member of a group was asked to consume.
+        """Ask a member of a group to consume a message, and return the outcome.
 
         Args:
             consumer_group: The group.
@@ -79,8 +79,8 @@ class OperatorQuestions:
             wait_seconds: How long to wait for the outcome; 0 means the default.
 
         Raises:
-            ServiceError: CLIENT_NOT_ATTACHED, MESSAGE_NOT_FOUND, FIELD_INVALID, what forbids the
-                topic to be read, or CLIENT_SILENT when it does not answer.
+            ServiceError: CLIENT_NOT_ATTACHED, MESSAGE_NOT_FOUND, FIELD_INVALID, a refusal to
+                read the topic, or CLIENT_SILENT without an answer.
             RecordCorrupted: The message is damaged.
         """
         client = self._clients.find(client_id)

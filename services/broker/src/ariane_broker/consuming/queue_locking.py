@@ -1,4 +1,4 @@
-"""Locking queues for members that consume in order, and giving the locks back."""
+"""Locking queues for members that consume in order, and releasing the locks."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class QueueLocking:
             queues,
             is_gone=lambda owner: self._clients.membership(consumer_group, owner) is None,
         )
-        # While others wait, what has passed for owners who are gone outlives a restart.
+        # While others wait, the time that lost owners were silent must survive a restart: save it.
         if changed or self._locks.ages_due():
             self._saved.mark_changed()
         # Also without a change: an earlier call may have been cut short before its save.
@@ -86,7 +86,7 @@ class QueueLocking:
     async def unlock(
         self, consumer_group: str, client_id: str, queues: Mapping[QueueKey, int]
     ) -> int:
-        """Give locks back, and tell the others that there is something to take; how many.
+        """Release locks, and notify the other members; return the number of released locks.
 
         Raises:
             ServiceError: GROUP_NAME_ILLEGAL.

@@ -1,1 +1,1 @@
-"""What metrics tell of a broker."""
+"""The metrics of a broker."""

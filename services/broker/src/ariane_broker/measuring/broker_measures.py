@@ -1,4 +1,4 @@
-"""What metrics tell of the broker as a whole: read from what it counts anyway."""
+"""Metrics of the broker as a whole, read from its existing counters."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from ariane_storage.store import Store
 
 @dataclass(frozen=True, slots=True)
 class BrokerMeasures:
-    """What metrics are read from.
+    """The sources of metrics.
 
     Attributes:
         store: The store.
-        keeping: What is done beside it.
-        clock_watch: How the clock goes.
-        statistics: What went through the broker.
-        delayed: What is delivered later.
+        keeping: The upkeep of the store.
+        clock_watch: Watches the clock.
+        statistics: The broker's counters.
+        delayed: Counts of delayed messages.
         halves: Half messages without an outcome.
-        held: Pulls that wait.
-        clients: Who is attached.
-        drain: Whether the broker takes messages.
-        unread: Messages that nobody can read.
+        held: Held requests.
+        clients: Attached clients.
+        drain: Whether the broker accepts messages.
+        unread: Messages in queues that consumers do not read.
         topics: All topics.
         groups: All groups.
         queues: Counts by topic and group.

@@ -1,4 +1,4 @@
-"""What metrics tell of topics and groups: one walk over the queues for all instruments."""
+"""Metrics of topics and groups: one walk over the queues for all instruments."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ariane_servicekit.observability.measures import Measures, Value
 from ariane_storage.store import Store
 
 FRESH_SECONDS: Final = 1.0
-"""Instruments that are read within this time are told the same walk."""
+"""Instruments that are read within this time use the same walk."""
 
 GroupTopic = tuple[str, str]
 
 
 @dataclass(slots=True)
 class _Walk:
-    """What one walk found: messages by topic, or by group and topic."""
+    """The result of one walk: messages by topic, or by group and topic."""
 
     stored: Counter[str] = field(default_factory=Counter)
     kept: Counter[str] = field(default_factory=Counter)
@@ -33,7 +33,7 @@ class _Walk:
 
 
 class QueueMeasures:
-    """Counts what lies in queues, and what groups have not consumed of it."""
+    """Counts the messages in queues, and the backlogs of groups."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The measuring room: what metrics tell of the broker."""
+"""The measuring room: the metrics of the broker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def measuring_room(
     transactions: TransactionsRoom,
     receive: ReceiveRoom,
 ) -> BrokerMeasures:
-    """What metrics are read from."""
+    """Build the sources of metrics."""
     return BrokerMeasures(
         store=log.store,
         keeping=log.keeping,

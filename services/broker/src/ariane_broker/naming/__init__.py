@@ -1,1 +1,1 @@
-"""What name servers are told."""
+"""Registration of the broker with name servers."""

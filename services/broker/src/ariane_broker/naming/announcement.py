@@ -1,4 +1,4 @@
-"""What the broker says of itself to name servers."""
+"""The announcement of the broker to name servers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ariane_broker.topics.topic_table import Permission, TopicConfig, TopicMessa
 from ariane_servicekit import Address
 
 ANNOUNCED_BYTES_MAX: Final = 4 << 20
-"""Bytes of an announcement: name servers take 5 MiB (``receive_bytes_max``), and refuse what is
-larger as a whole."""
+"""Bytes of an announcement: name servers accept 5 MiB (``receive_bytes_max``), and refuse a larger
+one as a whole."""
 
 PRIMARY_ID: Final = 0
 """The broker id of primaries in routes."""
@@ -31,12 +31,12 @@ PERMISSIONS: Final = {
 
 
 def permission_value(permission: Permission) -> route_pb.TopicPermission.ValueType:
-    """A permission as the contract spells it; further bits are RocketMQ's alone."""
+    """A permission as the contract's value; further bits are only RocketMQ's."""
     return PERMISSIONS[permission & Permission.READ_WRITE]
 
 
 class BrokerAnnouncement:
-    """All that name servers are told."""
+    """The broker's identity, topics and replicas, for name servers."""
 
     def __init__(
         self,
@@ -62,12 +62,12 @@ class BrokerAnnouncement:
 
     @property
     def version(self) -> int:
-        """Grows whenever name servers must be told."""
+        """Grows whenever name servers must be updated."""
         return self._topics.version + self._own_changes
 
     @property
     def writable(self) -> bool:
-        """Whether the broker takes messages at all."""
+        """Whether the broker accepts messages at all."""
         return self._writable
 
     @writable.setter
@@ -89,7 +89,7 @@ class BrokerAnnouncement:
 
     @property
     def replica_addresses(self) -> Mapping[int, str]:
-        """Where replicas are reached, by the broker ids that routes show."""
+        """Addresses of replicas, by the broker ids of routes."""
         return self._replica_addresses
 
     @replica_addresses.setter
@@ -100,7 +100,7 @@ class BrokerAnnouncement:
 
     @property
     def address(self) -> Address:
-        """Where clients reach the broker."""
+        """The broker's address for clients."""
         return self._address
 
     def listen_on(self, address: Address) -> None:
@@ -110,18 +110,18 @@ class BrokerAnnouncement:
 
     @property
     def identity(self) -> route_pb.BrokerIdentity:
-        """The identity of the broker and the address at which it is reached."""
+        """The identity of the broker, with its address."""
         return route_pb.BrokerIdentity(
             cluster_name=self._settings.cluster_name,
             broker_name=self._settings.broker_name,
-            # Of primaries that of routes, whatever their id in their set.
+            # For a primary the id of routes, whatever its id in its set.
             broker_id=self._broker_id,
             address=str(self._address),
             zone=self._settings.zone,
         )
 
     def registration(self) -> RegisterBrokerRequest:
-        """All of it, but for topics that one request has no room for: the youngest are left out."""
+        """The whole request; beyond the size limit the youngest topics are left out."""
         request = RegisterBrokerRequest(
             identity=self.identity,
             incarnation=self.incarnation,

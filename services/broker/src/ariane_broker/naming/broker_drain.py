@@ -1,4 +1,4 @@
-"""Taking no more messages while readers are still served; and taking them again."""
+"""Draining: the broker accepts no messages but still serves readers; and its end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ariane_broker.naming.announcement import BrokerAnnouncement
 
 
 class BrokerDrain:
-    """Whether the broker takes messages."""
+    """Starts and ends draining."""
 
     def __init__(
         self,
@@ -20,9 +20,9 @@ class BrokerDrain:
         """Take the parts.
 
         Args:
-            append_records: What takes messages.
-            announcement: What routes say.
-            announce: Tells the name servers at once.
+            append_records: Accepts messages.
+            announcement: The broker's announcement.
+            announce: Updates the name servers at once.
         """
         self._append_records = append_records
         self._announcement = announcement
@@ -30,11 +30,11 @@ class BrokerDrain:
 
     @property
     def writable(self) -> bool:
-        """Whether the broker takes messages now."""
+        """Whether the broker accepts messages now."""
         return not self._append_records.draining
 
     async def set_draining(self, draining: bool) -> None:
-        """Start or end draining; producers are led elsewhere by the routes."""
+        """Start or end draining; routes lead producers to other brokers."""
         self._append_records.draining = draining
         self._announcement.writable = not draining
         await self._announce()

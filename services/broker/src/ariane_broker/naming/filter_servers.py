@@ -1,7 +1,7 @@
-"""FilterServers beside the broker: those that announce themselves here stand in its routes.
+"""FilterServers beside the broker: those that register here are in its routes.
 
-One that says goodbye leaves at once, one that dies leaves after some silence. Consumers do not wait
-for that: they go on to the next when one does not answer.
+A FilterServer that unregisters leaves at once, one that dies after some silence. Consumers do not
+wait for that: if one does not answer, they use the next.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from ariane_servicekit import Address, Loop, field_invalid, get_logger
 from ariane_servicekit.clock import Clock
 
 FILTER_SERVERS_MAX: Final = 64
-"""As many as name servers take."""
+"""The limit of name servers."""
 
 INCARNATION_LENGTH_MAX: Final = 64
 HEARTBEATS: Final = 3
-"""So many fit into the silence that is borne."""
+"""Heartbeats within the time of silence after which a FilterServer is removed."""
 
 _log = get_logger(__name__)
 
@@ -31,11 +31,11 @@ class _Server:
 
 
 class FilterServers:
-    """The FilterServers that live.
+    """The live FilterServers.
 
     Attributes:
-        silence_s: Seconds of silence after which one is forgotten.
-        expiry: Forgets who is silent; to be started.
+        silence_s: Seconds of silence after which one is removed.
+        expiry: The loop that removes silent ones; to be started.
     """
 
     def __init__(
@@ -46,13 +46,13 @@ class FilterServers:
         *,
         silence_s: float,
     ) -> None:
-        """Know nobody.
+        """Start without FilterServers.
 
         Args:
-            announcement: What routes say.
-            announce: Tells the name servers at once.
-            clock: Tells how long somebody is silent.
-            silence_s: Seconds of silence after which one is forgotten.
+            announcement: The broker's announcement.
+            announce: Updates the name servers at once.
+            clock: Measures silence.
+            silence_s: Seconds of silence after which one is removed.
         """
         self._announcement = announcement
         self._announce = announce
@@ -63,16 +63,16 @@ class FilterServers:
 
     @property
     def heartbeat_s(self) -> float:
-        """How often one says that it lives."""
+        """Interval of heartbeats."""
         return self.silence_s / HEARTBEATS
 
     @property
     def addresses(self) -> Sequence[str]:
-        """Where those that live are reached, sorted."""
+        """The addresses of live FilterServers, sorted."""
         return tuple(sorted(self._servers))
 
     async def register(self, address: str, incarnation: str) -> None:
-        """One lives at an address; its repetition is the heartbeat.
+        """Register a FilterServer; repeated calls are its heartbeat.
 
         Raises:
             ServiceError: FIELD_INVALID.
@@ -93,7 +93,7 @@ class FilterServers:
             await self._tell()
 
     async def unregister(self, address: str, incarnation: str) -> bool:
-        """One stops. A goodbye of an earlier process at the same address is ignored.
+        """Remove a FilterServer. The goodbye of an earlier process at its address is ignored.
 
         Returns:
             Whether it was known.
@@ -107,7 +107,7 @@ class FilterServers:
         return True
 
     async def expire(self) -> None:
-        """Forget who was silent for too long."""
+        """Remove FilterServers that were silent for too long."""
         since_s = self._clock.monotonic() - self.silence_s
         silent = [name for name, server in self._servers.items() if server.heard_s < since_s]
         for address in silent:

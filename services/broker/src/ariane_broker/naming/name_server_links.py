@@ -1,4 +1,4 @@
-"""Connections to name servers; each is made when it is first used."""
+"""Connections to name servers; each is made at its first use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ariane_broker.naming.registration import Announcement, NameServer, NameServ
 from ariane_servicekit import Address, Clock
 
 _OPTIONS: Final = (
-    # A name server that comes back is found within seconds, not after gRPC's two minutes.
+    # A restarted name server is found within seconds, not after gRPC's two minutes.
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 5_000),
@@ -23,7 +23,7 @@ _OPTIONS: Final = (
 def name_server_link(
     address: Address, announcement: Announcement, clock: Clock, *, heartbeat_seconds: float
 ) -> NameServerLink:
-    """The broker's standing with the name server at an address."""
+    """The broker's registration with the name server at an address."""
     channel = aio.insecure_channel(str(address), options=_OPTIONS)
     name_server = NameServer(str(address), RegistrationServiceStub(channel), channel.close)
     return NameServerLink(name_server, announcement, clock, heartbeat_seconds=heartbeat_seconds)

@@ -1,9 +1,9 @@
-"""The broker's standing with the name servers.
+"""The broker's registration with the name servers.
 
-Every name server is told by itself: registered at start, again at once when a topic changes or the
-name server asks for it, and kept in mind by a heartbeat in between. One that is away delays
-nobody: it is tried again, soon at first and then ever slower, and finds everything when it is
-back.
+The broker registers with every name server by itself: at start, again at once when a topic changes
+or the name server requests it, with heartbeats in between. An unreachable name server delays no
+other: the broker tries again, soon at first and then ever slower, and registers everything once it
+is back.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _log = get_logger(__name__)
 
 
 class Announcement(Protocol):
-    """What the broker says of itself now."""
+    """The broker's present announcement."""
 
     @property
     def version(self) -> int:
-        """Grows whenever name servers must be told."""
+        """Grows with every change that name servers must learn of."""
         ...
 
     @property
@@ -52,11 +52,11 @@ class Announcement(Protocol):
 
     @property
     def incarnation(self) -> str:
-        """Drawn by this process; tells a restart from a second broker."""
+        """Drawn by this process; distinguishes a restart from a second broker."""
         ...
 
     def registration(self) -> RegisterBrokerRequest:
-        """All of it."""
+        """The whole request."""
         ...
 
 
@@ -65,8 +65,8 @@ class NameServer:
     """One name server.
 
     Attributes:
-        address: Where it is, for logs.
-        stub: How it is called.
+        address: Its address, for logs.
+        stub: The stub for calls.
         close: Ends the connection.
     """
 
@@ -76,11 +76,11 @@ class NameServer:
 
 
 class NameServerLink:
-    """The broker's standing with one name server.
+    """The broker's registration with one name server.
 
     Attributes:
-        name_taken: What the name server said when another living broker bore the name at the last
-            call; else nothing.
+        name_taken: The name server's error if another live broker had the name at the last call;
+            else empty.
     """
 
     def __init__(
@@ -105,19 +105,19 @@ class NameServerLink:
 
     @property
     def reached(self) -> bool:
-        """Whether the last call went well, or none was made yet."""
+        """Whether the last call succeeded, or none was made yet."""
         return self._failures == 0
 
     def start(self) -> None:
-        """Register now, and keep it up."""
+        """Register now, and keep the registration up."""
         self._task = asyncio.create_task(self._run(), name=f"link:{self._name_server.address}")
 
     def wake(self) -> None:
-        """There is something new to tell."""
+        """Update the name server soon."""
         self._woken.set()
 
     async def wait_registered(self) -> None:
-        """Return once the name server knows what is so now, or cannot be reached."""
+        """Return once the name server has the present state, or is unreachable."""
         version = self._announcement.version
         while (self._registered is None or self._registered < version) and self.reached:
             turned = self._turned
@@ -137,7 +137,7 @@ class NameServerLink:
         await self._name_server.close()
 
     async def say_goodbye(self) -> None:
-        """Leave all routes at once; the name server expires who cannot say it."""
+        """Leave all routes at once; without this call the registration expires."""
         identity = self._announcement.identity
         request = UnregisterBrokerRequest(
             cluster_name=identity.cluster_name,
@@ -157,13 +157,13 @@ class NameServerLink:
             await sleep_until_woken(self._clock, pause, self._woken)
 
     async def _turn(self) -> float:
-        """Register or send a heartbeat; how long to wait before the next turn, in seconds."""
+        """Register or send a heartbeat; return the seconds until the next turn."""
         try:
             pause = await self._tell()
         except aio.AioRpcError as error:
             return self._failed(error)
         except Exception:  # noqa: BLE001 - logged with its trace, and the loop goes on.
-            # Without this line it would go unnoticed that this name server is not told any more.
+            # Without this log line the end of updates to this name server would go unnoticed.
             _log.exception("name_server_call_failed", name_server=self._name_server.address)
             self._failures += 1
             return RETRY_SECONDS_MAX
@@ -180,7 +180,7 @@ class NameServerLink:
             except aio.AioRpcError as error:
                 if error.code() is not grpc.StatusCode.NOT_FOUND:
                     raise
-                # The name server is new, or it forgot us: tell it everything.
+                # The name server is new, or has dropped this broker: register everything.
                 _log.info("registration_asked_for", name_server=self._name_server.address)
         return await self._register()
 
@@ -193,7 +193,7 @@ class NameServerLink:
         return self._next_heartbeat(response.heartbeat_interval.ToMilliseconds() / 1000)
 
     def _tell_refused_topics(self, response: RegisterBrokerResponse) -> None:
-        """Clients find these topics nowhere: say so, once for each number of them."""
+        """Log the refused topics, which no client can find; once for each number of them."""
         count = response.refused_topic_count
         if count and count != self._refused_topic_count:
             _log.warning(
@@ -237,21 +237,21 @@ class NameServerLink:
 
 
 class Registration:
-    """The broker's standing with all name servers."""
+    """The broker's registration with all name servers."""
 
     def __init__(self, links: Sequence[NameServerLink], *, wait_seconds: float) -> None:
         """Take the links.
 
         Args:
             links: One for each name server; there may be none.
-            wait_seconds: The longest wait for name servers to be told.
+            wait_seconds: The longest wait for the answers of name servers.
         """
         self._links = links
         self._wait_seconds = wait_seconds
         self._started = False
 
     async def start(self) -> None:
-        """Register with all, and wait a moment for those that answer."""
+        """Register with all name servers, and wait a moment for their answers."""
         self._started = True
         for link in self._links:
             link.start()
@@ -259,11 +259,11 @@ class Registration:
 
     @property
     def name_taken(self) -> str:
-        """What a name server says that knows another living broker of this name; else nothing."""
+        """A name server's error if another live broker has this name; else empty."""
         return next((link.name_taken for link in self._links if link.name_taken), "")
 
     async def announce(self) -> None:
-        """Tell all name servers at once; wait a moment for those that were reached last time."""
+        """Register with all name servers now; wait a moment for those reached last time."""
         if self._started:
             for link in self._links:
                 link.wake()

@@ -1,4 +1,4 @@
-"""The naming room: what name servers are told."""
+"""The naming room: the broker's registration with name servers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ariane_servicekit import Address
 
 @dataclass(frozen=True, slots=True)
 class NamingRoom:
-    """What name servers are told."""
+    """The announcement, its registration, and the filter servers."""
 
     announcement: BrokerAnnouncement
     registration: Registration
@@ -27,13 +27,13 @@ class NamingRoom:
 def standing_in(
     environment: Environment, topics: TopicTable, route_id: int, address: Address
 ) -> Registration:
-    """The standing of a replica whose set has no primary.
+    """The registration of a replica whose set has no primary.
 
     Args:
-        environment: What it is given.
-        topics: What it knows of topics.
+        environment: The environment of the replica.
+        topics: The topics that it knows.
         route_id: The broker id that routes show.
-        address: Where it is reached.
+        address: The address at which clients reach it.
     """
     incarnation = secrets.token_hex(8)
     announcement = BrokerAnnouncement(environment.settings, topics, incarnation, broker_id=route_id)
@@ -42,7 +42,7 @@ def standing_in(
 
 
 def _registration(environment: Environment, announcement: BrokerAnnouncement) -> Registration:
-    """The standing of what is announced with all name servers."""
+    """The registration of an announcement with all name servers."""
     settings = environment.settings
     links = [
         name_server_link(
@@ -57,12 +57,12 @@ def _registration(environment: Environment, announcement: BrokerAnnouncement) ->
 
 
 def naming_room(environment: Environment, state: StateRoom, *, epoch: int = 0) -> NamingRoom:
-    """What name servers are told.
+    """Make the naming room.
 
     Args:
-        environment: What the broker is given.
+        environment: The environment of the broker.
         state: Its topics.
-        epoch: In which it is primary; 0 where it has no replicas.
+        epoch: The epoch in which it is primary; 0 without replicas.
     """
     settings = environment.settings
     announcement = BrokerAnnouncement(settings, state.topics, secrets.token_hex(8), epoch=epoch)

@@ -13,16 +13,16 @@ _NONE = "0.0.0.0"  # noqa: S104 - an empty host slot, nothing listens.
 
 
 def store_host(address: Address) -> Host:
-    """IP address and port of a broker that is reached at an address. May ask a resolver.
+    """IP address and port of a broker with an address; a name may need a resolver.
 
-    Where a name stands for addresses of both kinds, IPv4 is taken: older readers know nothing else.
-    A name that stands for none leaves the address empty; message ids then differ by port alone.
+    Of a name with addresses of both kinds, IPv4 is taken: older readers know only IPv4. A name
+    without an address leaves the field empty; message ids then differ by port alone.
     """
     return literal_host(address) or (_resolved(address.host), address.port)
 
 
 def literal_host(address: Address) -> Host | None:
-    """The same for a host that is spelt as numbers, without asking anybody; None for a name."""
+    """The same for a numeric host, without a resolver; None for a name."""
     if address.is_wildcard:
         return _LOOPBACK, address.port
     try:
@@ -32,7 +32,7 @@ def literal_host(address: Address) -> Host | None:
 
 
 def _stored(spelling: str) -> str:
-    """An address as records have it: no zone, and IPv4 where an IPv6 address stands for that."""
+    """An address as in records: without zone, and as IPv4 if it is an IPv4-mapped IPv6 one."""
     ip = ip_address(spelling.partition("%")[0])
     if isinstance(ip, IPv6Address) and ip.ipv4_mapped is not None:
         return str(ip.ipv4_mapped)

@@ -1,6 +1,6 @@
 """Batch transactions: staged by many tasks, committed once, visible all or none.
 
-Staging and deciding are here; ``batch_publication`` makes visible what is decided.
+This module stages and decides; ``batch_publication`` makes committed batches visible.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ ATTEMPTS_MAX: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class BatchCommitted:
-    """What a commit has done.
+    """The outcome of a commit.
 
     Attributes:
         duplicate: Whether the batch had been committed before.
@@ -91,15 +91,15 @@ class BatchCommits:
         """Take the parts.
 
         Args:
-            log: Where everything goes.
+            log: The log.
             table: The batches of this broker.
             topics: The topics of this broker.
             publication: Makes committed batches visible.
-            parking: Says what may be delivered later.
-            broker_name: Of this broker: sinks whose home is another one are refused.
+            parking: Checks delivery times.
+            broker_name: Name of this broker; sinks with another home are refused.
             now_ms: Milliseconds since the epoch.
-            body_bytes_max: Largest body of a message, and of what one call stages.
-            is_draining: Whether the broker takes no messages.
+            body_bytes_max: Largest body of a message, and of the records of one call.
+            is_draining: Whether the broker refuses messages.
         """
         self._log = log
         self._table = table
@@ -115,11 +115,11 @@ class BatchCommits:
         """Stage records of one attempt.
 
         Returns:
-            How many the attempt has staged.
+            The number of records that the attempt has staged.
 
         Raises:
-            ServiceError: TRANSACTION_DECIDED when the batch is committed, SINK_MOVED when another
-                broker is the home of the query, or as an append.
+            ServiceError: TRANSACTION_DECIDED if the batch is committed, SINK_MOVED if another
+                broker is the home of the query, or the errors of an append.
             StorageError: Nothing is staged.
         """
         if self._is_draining():
@@ -185,14 +185,14 @@ class BatchCommits:
         place = int(appended.first_commit_log_offset)
         progress = Progress(batch.batch_id, place, now_ms, {batch.batch_id: contents})
         self._table.commit(batch, offsets, progress)
-        # The decision stands from here on: it is safe before anybody sees what follows from it.
+        # From here on the decision is final: it is confirmed before any message is visible.
         await self._log.promised(appended.next_commit_log_offset)
         await self._publication.finish(batch.query_id)
         await self._log.promised()
         return BatchCommitted(duplicate=False, record_count=count)
 
     async def abort(self, batch: BatchKey) -> bool:
-        """Drop what is staged, unless the batch is committed; returns whether it is.
+        """Drop staged records, unless the batch is committed; return whether it is.
 
         Raises:
             StorageError: Nothing is dropped.
@@ -206,7 +206,7 @@ class BatchCommits:
         return False
 
     def drop(self, batch: BatchKey) -> None:
-        """Drop what is staged for a batch that is not committed.
+        """Drop staged records of a batch that is not committed.
 
         Raises:
             StorageError: Nothing is dropped.
@@ -216,12 +216,12 @@ class BatchCommits:
         self._table.drop(batch)
 
     def progress_of(self, query_id: str) -> int | None:
-        """The last committed batch of a query; None when there is none."""
+        """The last committed batch of a query; None if there is none."""
         progress = self._table.progress.get(query_id)
         return None if progress is None else progress.batch_id
 
     async def _standing(self, batch: BatchKey, contents: Contents) -> BatchCommitted:
-        """Answer a batch that comes again; one without records cannot lose any."""
+        """Answer a repeated commit; a batch without records cannot lose any."""
         before = self._table.contents_of(batch)
         if (contents.record_count or before is not None) and contents != before:
             count = None if before is None else before.record_count
@@ -230,7 +230,7 @@ class BatchCommits:
         return BatchCommitted(duplicate=True, record_count=contents.record_count)
 
     def _named_stages(self, batch: BatchKey, attempts: Sequence[NamedAttempt]) -> list[Stage]:
-        """What is to become visible, in the order of partitions."""
+        """The stages of the named attempts, in the order of partitions."""
         named: list[Stage] = []
         for attempt in sorted(attempts):
             stages = self._table.stages_of(batch, AttemptKey(attempt.partition_id, attempt.token))
@@ -249,14 +249,14 @@ class BatchCommits:
         self._check_home(batch.query_id)
 
     def _check_home(self, query_id: str) -> None:
-        """Refuse what belongs to another broker, which alone decides over it."""
+        """Refuse a batch whose home is another broker, which alone decides about it."""
         note = self._table.homes.get(query_id)
         if note is not None and note.home.broker_name != self._broker_name:
             raise sink_moved(query_id, note.home.broker_name)
 
     @staticmethod
     def _check_repeat(request: StageRequest, stages: Sequence[Stage], staged_count: int) -> None:
-        """Refuse a call that neither goes on nor comes again."""
+        """Refuse a call that neither continues the attempt nor repeats a call."""
         last = stages[-1] if stages else None
         if (
             last is None
@@ -268,7 +268,7 @@ class BatchCommits:
             raise field_invalid("record_count_before", rule, request.count_before)
 
     async def _check_block(self, staged: StagedBlock) -> None:
-        """Refuse what could not be appended as messages: a commit must not fail for it."""
+        """Refuse records that could not be appended as messages, so that the commit cannot fail."""
         block = staged.block
         if not block.count:
             raise block_corrupted(-1, "it has no records")
@@ -290,7 +290,7 @@ class BatchCommits:
             raise message_too_large(int(block.sizes[largest]), self._body_bytes_max, largest)
 
     def _check_times(self, staged: StagedBlock, config: TopicConfig) -> None:
-        """Refuse what could not be delivered later, or not at once, when it is committed."""
+        """Refuse delivery times that the topic would refuse at the commit."""
         if not staged.times_ms.all() and config.message_type is TopicMessageType.DELAY:
             raise message_type_mismatch(config.topic, config.message_type.value, "NORMAL")
         if staged.times_ms.any():
@@ -307,7 +307,7 @@ def _check_keys(batch: BatchKey, attempt: AttemptKey) -> None:
 
 
 def check_query_id(query_id: str) -> None:
-    """Refuse what is no name of a query.
+    """Refuse an illegal name of a query.
 
     Raises:
         ServiceError: FIELD_INVALID.

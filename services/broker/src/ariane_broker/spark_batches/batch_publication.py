@@ -1,9 +1,9 @@
-"""Making committed batches visible, in slices, so that nobody else waits for them.
+"""Making committed batches visible, in slices, so that other work does not wait for them.
 
-A record whose delivery time is later than the commit is given to the timer in place of its queue.
-Which ones those are is decided by the time of the commit, and so the same whoever goes on.
+A record whose delivery time is later than the commit is given to the timer instead of its queue.
+The time of the commit decides that, so a broker that continues the publication decides the same.
 
-What is published follows from the log: a process that dies in between goes on where it stopped.
+The published part is derived from the log: after a crash the broker goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ from ariane_storage.errors import BlockRejected, RecordCorrupted, StorageError
 from ariane_storage.log.records.fields import Int64s
 
 RETRY_SECONDS: Final = 1.0
-"""How long until a publication is tried again that failed, or that a stop has cut short."""
+"""Delay before a publication is tried again that failed or was interrupted by a stop."""
 
 PARKED_BYTES_MAX: Final = 1 << 20
-"""Bytes that are parked in one go, one record at least: some milliseconds of the loop."""
+"""Bytes that are parked at a time, at least one record: some milliseconds of the loop."""
 
 _GROWTH_BYTES_MAX: Final = PROPERTIES_BYTES_MAX - PRODUCER_PROPERTIES_BYTES_MAX
-"""What a record says of its delay, at most."""
+"""The most bytes that the delay adds to a record."""
 
 _log = get_logger(__name__)
 
 
 class BatchPublication:
-    """Publishes what is committed.
+    """Publishes committed batches.
 
     Attributes:
-        loop: Does it; at once when somebody waits, and after a start.
+        loop: The loop that does it; at once if a call waits, and after a start.
     """
 
     def __init__(
@@ -65,14 +65,14 @@ class BatchPublication:
         parking: Parking,
         clock: Clock,
     ) -> None:
-        """Publish nothing yet.
+        """Take the parts.
 
         Args:
-            log: Where stages are, and messages go.
+            log: The log, with the stages and the messages.
             table: The batches of this broker.
             find_topic: The topic of a name, or None.
             parking: Makes records that are delivered later.
-            clock: Paces turns that nobody waits for.
+            clock: Paces turns without a waiting call.
         """
         self._log = log
         self._table = table
@@ -84,13 +84,13 @@ class BatchPublication:
         self.loop = Loop("publish-batches", self.turn, interval_s=RETRY_SECONDS, clock=clock)
 
     async def finish(self, query_id: str) -> None:
-        """Wait until all that is committed of a query is visible.
+        """Wait until all committed batches of a query are visible.
 
-        It goes on when whoever waits gives up.
+        The publication goes on when the call is cancelled.
 
         Raises:
             ServiceError: FLUSH_UNCONFIRMED.
-            StorageError: Not all is visible yet; it is tried again.
+            StorageError: Not all are visible yet; the publication is tried again.
         """
         if not any(batch.query_id == query_id for batch in self._table.publications):
             return
@@ -100,7 +100,7 @@ class BatchPublication:
         await finished
 
     async def turn(self) -> None:
-        """Publish all that is committed, in the order of each query."""
+        """Publish all committed batches, in order for each query."""
         failed: set[str] = set()
         for batch in sorted(self._table.publications):
             if batch.query_id in failed:
@@ -136,12 +136,12 @@ class BatchPublication:
         return sorted(batch for batch in self._failures if batch.query_id == query_id)
 
     def failure_of(self, batch: BatchKey) -> str:
-        """Why a batch cannot become visible; empty when it can."""
+        """Why a batch cannot become visible; empty if it can."""
         error = self._failures.get(batch)
         return "" if error is None else str(error)
 
     def forget(self, batches: Iterable[BatchKey]) -> None:
-        """These batches are given up."""
+        """Forget batches that are given up."""
         for batch in batches:
             self._failures.pop(batch, None)
 
@@ -175,7 +175,7 @@ class BatchPublication:
                 block = named_rows(staged.block, rows, stage)
                 self._append(block, queue_id, fields.born_host, stage)
                 self._table.published(publication.batch, stage, queue_id, block.count)
-                # Others have their turn between two appends.
+                # Other tasks run between two appends.
                 await asyncio.sleep(0)
             rows = np.flatnonzero(waits)[publication.counts.get((stage, WAITING), 0) :]
             for part in _parts(rows, staged.block.sizes):
@@ -187,7 +187,7 @@ class BatchPublication:
         self._table.done(publication.batch)
 
     def _park(self, staged: StagedBlock, rows: Int64s, stage: int, born_host: Host) -> None:
-        """Have records delivered when their times come."""
+        """Give records to the timer, for delivery at their times."""
         parked = self._parking.park_staged(
             named_rows(staged.block, rows, stage),
             staged.queue_ids[rows].astype(np.int64),
@@ -210,7 +210,7 @@ class BatchPublication:
 
 
 def _parts(rows: Int64s, sizes: NDArray[np.int32]) -> Iterator[Int64s]:
-    """Records that are parked together, in their order."""
+    """Divide records into parts that are parked together, in order."""
     ends = np.cumsum(sizes[rows].astype(np.int64) + _GROWTH_BYTES_MAX)
     begin = 0
     while begin < len(rows):

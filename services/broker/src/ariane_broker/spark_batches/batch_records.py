@@ -1,4 +1,4 @@
-r"""The records of a batch transaction: what is staged, and what became of it.
+r"""The records of a batch transaction: stages, commits, and the end of publication.
 
 ::
 
@@ -7,10 +7,10 @@ r"""The records of a batch transaction: what is staged, and what became of it.
     the topics of the records                          |message|message|...
     rmq_sys_wheel_timer                                        |parked|parked|...
 
-The commit record is the decision: it names the stages that count, and is written before any message
-is. A message names its stage in the field that says the half message elsewhere, so that whoever
-reads the log sees how far publication has come. So does a record that is parked, because its
-delivery time is later than the commit: the log says what is done of those, too.
+The commit record is the decision: it names the stages that count, and is written before any
+message. A message names its stage, in the field that names the half message elsewhere, so that the
+log shows the progress of publication. So does a record that is parked because its delivery time is
+later than the commit.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ _HALF_OFFSET: Final = FIELD_STARTS["half_offset"]
 
 
 class BatchKey(NamedTuple):
-    """Names a batch."""
+    """The name of a batch."""
 
     query_id: str
     batch_id: int
 
 
 class AttemptKey(NamedTuple):
-    """Names one task's attempt at its part of a batch."""
+    """The name of one task's attempt at its part of a batch."""
 
     partition_id: int
     token: str
 
 
 class Stage(NamedTuple):
-    """What one call has staged.
+    """The records that one call has staged.
 
     Attributes:
-        commit_log_offset: Of its record.
-        record_count: Its records.
+        commit_log_offset: Offset of the stage's record.
+        record_count: Number of its records.
         records_crc32: CRC-32 of them.
         store_timestamp_ms: When it was stored.
         byte_count: Bytes of the records.
@@ -65,13 +65,13 @@ class Stage(NamedTuple):
 
 
 class StageRequest(NamedTuple):
-    """What a call wants staged.
+    """A request to stage records.
 
     Attributes:
         batch: The batch.
         attempt: The attempt.
         staged: The records.
-        count_before: How many the attempt had staged before; None: every arrival is staged.
+        count_before: Number that the attempt had staged before; None: every request is staged.
     """
 
     batch: BatchKey
@@ -81,7 +81,7 @@ class StageRequest(NamedTuple):
 
 
 class NamedAttempt(NamedTuple):
-    """An attempt as a commit names it."""
+    """An attempt that a commit names."""
 
     partition_id: int
     token: str
@@ -90,11 +90,11 @@ class NamedAttempt(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """A fingerprint that tells whether a batch that comes again is the same.
+    """A fingerprint that shows whether a repeated batch is the same.
 
     Attributes:
-        record_count: Its records.
-        content_sum: A sum over them that knows neither order nor partitions; unsigned, 64 bits.
+        record_count: Number of its records.
+        content_sum: A sum over them, independent of order and partitions; unsigned, 64 bits.
     """
 
     record_count: int
@@ -102,7 +102,7 @@ class Contents(NamedTuple):
 
 
 class BatchEvent(StrEnum):
-    """What a record of the batch topic says."""
+    """The kind of a record of the batch topic."""
 
     COMMIT = "commit"
     ABORT = "abort"
@@ -113,7 +113,7 @@ class BatchEvent(StrEnum):
 
 
 def stage_record(request: StageRequest, now_ms: int) -> RecordFields:
-    """A call of staging as it is stored: what it is about in front, the block as the body."""
+    """The record of a stage: the batch and attempt as properties, the block as the body."""
     block = request.staged.block
     says = [*request.batch, *request.attempt, block.count, block.crc32, len(block.records)]
     return RecordFields(
@@ -125,7 +125,7 @@ def stage_record(request: StageRequest, now_ms: int) -> RecordFields:
 
 
 def stage_of(fields: RecordFields) -> tuple[BatchKey, AttemptKey, Stage]:
-    """What a record of the stage topic is about."""
+    """The batch, attempt and stage of a record of the stage topic."""
     query_id, batch_id, partition_id, token, count, crc, byte_count = json.loads(
         fields.properties[STAGE_PROPERTY]
     )
@@ -148,17 +148,17 @@ def batch_record(event: BatchEvent, batch: BatchKey, now_ms: int, **says: Any) -
 
 
 def contents_rows(contents: Mapping[int, Contents]) -> list[list[int]]:
-    """The contents of batches as JSON has them: ``[[batch id, count, sum], ...]``."""
+    """The contents of batches as JSON: ``[[batch id, count, sum], ...]``."""
     return [[batch_id, *each] for batch_id, each in contents.items()]
 
 
 def contents_from(rows: Iterable[Sequence[int]]) -> dict[int, Contents]:
-    """The same as it was."""
+    """Restore the contents of batches from JSON."""
     return {batch_id: Contents(count, content_sum) for batch_id, count, content_sum in rows}
 
 
 def batch_event_of(fields: RecordFields) -> tuple[BatchEvent, BatchKey, Mapping[str, Any]]:
-    """What a record of the batch topic says."""
+    """The event, batch and fields of a record of the batch topic."""
     says = json.loads(fields.body)
     return BatchEvent(says["event"]), BatchKey(says["query"], says["batch"]), says
 
@@ -169,7 +169,7 @@ def checksum_of(stages: Sequence[Stage]) -> int:
 
 
 def name_of_stage(commit_log_offset: int) -> int:
-    """How messages name their stage: never 0, which names nothing."""
+    """The number by which messages name their stage: never 0, which means none."""
     return commit_log_offset + 1
 
 
@@ -177,9 +177,9 @@ def named_rows(block: RecordBlock, rows: Int64s, stage_offset: int) -> RecordBlo
     """Some records of a stage, as messages.
 
     Args:
-        block: All of its records.
-        rows: Which; ascending.
-        stage_offset: Commit-log offset of the stage, which they name.
+        block: All records of the stage.
+        rows: The rows to take, ascending.
+        stage_offset: Commit-log offset of the stage, which the messages name.
     """
     ends = np.cumsum(block.sizes, dtype=np.int64)
     starts = ends - block.sizes

@@ -1,4 +1,4 @@
-"""Which batches are staged, committed, under publication: a state over the log."""
+"""Batches that are staged, committed, or in publication: a state derived from the log."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ from ariane_storage.log.records.fields import FIELD_STARTS, FieldColumn
 from ariane_storage.log.scan import Stretch
 
 CONTENTS_KEPT: Final = 128
-"""Of so many batches of a query it is known what they were: more than the 100 that a checkpoint of
+"""The number of batches of a query whose contents are kept: more than the 100 that a checkpoint of
 Spark can go back by itself (``spark.sql.streaming.minBatchesToRetain``)."""
 
 WAITING: Final = -1
-"""Counts records that wait for their delivery time, whatever queue they are going to."""
+"""In place of a queue id: counts records that wait for their delivery time."""
 
 _HALF_OFFSET_BEFORE_BODY: Final = HEADER_BYTES - FIELD_STARTS["half_offset"]
 
 
 @dataclass(slots=True)
 class Progress:
-    """How far a query has come.
+    """The progress of a query.
 
     Attributes:
-        batch_id: The last batch that was committed.
-        commit_log_offset: Of the record that says so.
+        batch_id: The last committed batch.
+        commit_log_offset: Offset of its commit record.
         timestamp_ms: When it was committed.
-        contents: Those of the latest committed batches by their ids, ascending; the last is it.
+        contents: Contents of the latest committed batches by id, ascending, up to this one.
     """
 
     batch_id: int
@@ -71,7 +71,7 @@ class Publication:
     Attributes:
         batch: The batch.
         stages: Commit-log offsets of its stages, in the order of publication.
-        committed_ms: When it was committed: what is to be delivered later than that waits.
+        committed_ms: When it was committed; records with later delivery times wait.
         counts: Messages so far, by stage and queue.
     """
 
@@ -85,12 +85,12 @@ class BatchTable(SnapshotState):
     """The batch transactions of this broker.
 
     Attributes:
-        name: What is kept here, for the log of the process.
+        name: The name of this state in the process's log.
         change_count: Grows with every change.
         staged: Stages of each attempt, by batch.
-        progress: How far each query has come.
-        publications: What is committed and not yet visible as a whole, oldest first.
-        homes: Where each query writes, as far as that is noted.
+        progress: The progress of each query.
+        publications: Batches that are committed and not fully visible yet, oldest first.
+        homes: The home of each query, if noted.
     """
 
     snapshot_version = 4
@@ -99,7 +99,7 @@ class BatchTable(SnapshotState):
     matters_since_ms: Final = None
 
     def __init__(self) -> None:
-        """Know of none."""
+        """Start without batches."""
         self.change_count = 0
         self.staged: dict[BatchKey, dict[AttemptKey, list[Stage]]] = {}
         self.progress: dict[str, Progress] = {}
@@ -122,7 +122,7 @@ class BatchTable(SnapshotState):
 
     @property
     def query_ids(self) -> set[str]:
-        """All queries of which anything is known."""
+        """All known queries."""
         batches = (*self.staged, *self.publications)
         return {*self.progress, *self.homes, *(batch.query_id for batch in batches)}
 
@@ -132,28 +132,28 @@ class BatchTable(SnapshotState):
         return progress is not None and batch.batch_id <= progress.batch_id
 
     def contents_of(self, batch: BatchKey) -> Contents | None:
-        """Those of a committed batch; None when it is not committed, or not remembered."""
+        """The contents of a committed batch; None if it is not committed, or not kept any more."""
         progress = self.progress.get(batch.query_id)
         return None if progress is None else progress.contents.get(batch.batch_id)
 
     def stages_of(self, batch: BatchKey, attempt: AttemptKey) -> list[Stage]:
-        """What an attempt has staged so far, in order."""
+        """The stages of an attempt so far, in order."""
         return self.staged.get(batch, {}).get(attempt, [])
 
     def add_stage(self, batch: BatchKey, attempt: AttemptKey, stage: Stage) -> None:
-        """A stage was stored."""
+        """Add a stored stage."""
         if not self.is_committed(batch):
             self.staged.setdefault(batch, {}).setdefault(attempt, []).append(stage)
             self.change_count += 1
 
     def commit(self, batch: BatchKey, stages: Sequence[int], progress: Progress) -> None:
-        """A batch was committed: its other attempts and older batches are dropped."""
+        """Apply a commit: the batch's other attempts and older batches are dropped."""
         self.advance(batch.query_id, progress.joined(self.progress.get(batch.query_id)))
         if stages:
             self.publications[batch] = Publication(batch, tuple(stages), progress.timestamp_ms)
 
     def advance(self, query_id: str, progress: Progress) -> None:
-        """A query has come this far."""
+        """Set the progress of a query."""
         self.progress[query_id] = progress
         for key in [key for key in self.staged if key.query_id == query_id]:
             if key.batch_id <= progress.batch_id:
@@ -161,29 +161,29 @@ class BatchTable(SnapshotState):
         self.change_count += 1
 
     def published(self, batch: BatchKey, stage: int, queue_id: int, count: int) -> None:
-        """Messages of a stage were appended to a queue, or wait (``WAITING``)."""
+        """Count messages of a stage that were appended to a queue, or wait (``WAITING``)."""
         counts = self.publications[batch].counts
         counts[stage, queue_id] = counts.get((stage, queue_id), 0) + count
         self.change_count += 1
 
     def done(self, batch: BatchKey) -> None:
-        """A batch is visible as a whole."""
+        """Note that a batch is fully visible."""
         self.publications.pop(batch, None)
         self.change_count += 1
 
     def drop(self, batch: BatchKey) -> None:
-        """What is staged for a batch was dropped."""
+        """Drop the staged records of a batch."""
         self.staged.pop(batch, None)
         self.change_count += 1
 
     def forget_query(self, query_id: str) -> None:
-        """A query is idle for too long."""
+        """Forget a query that was idle for too long."""
         self.progress.pop(query_id, None)
         self.homes.pop(query_id, None)
         self.change_count += 1
 
     def delete_query(self, query_id: str, lost_ids: Sequence[int]) -> None:
-        """A query was deleted, with what is staged and with batches that cannot be published."""
+        """Delete a query, with its staged records and batches that cannot be published."""
         for key in [key for key in self.staged if key.query_id == query_id]:
             del self.staged[key]
         for batch_id in lost_ids:
@@ -191,7 +191,7 @@ class BatchTable(SnapshotState):
         self.forget_query(query_id)
 
     def note_home(self, query_id: str, note: HomeNote) -> None:
-        """A query writes there from now on; what homes before committed counts as committed."""
+        """Set the home of a query; batches that earlier homes committed count as committed."""
         before = self.homes.get(query_id)
         self.homes[query_id] = note
         self.change_count += 1
@@ -208,7 +208,7 @@ class BatchTable(SnapshotState):
     # As a state over the log.
 
     def replay(self, stretch: Stretch) -> None:
-        """Take over what a stretch of the log says of batches, in its order."""
+        """Apply the records of batches in a stretch of the log, in order."""
         spoken = is_of_topic(stretch, STAGE_TOPIC) | is_of_topic(stretch, BATCH_TOPIC)
         rows = np.flatnonzero(spoken).tolist()
         bounds = [0, *(row + 1 for row in rows)]
@@ -221,7 +221,7 @@ class BatchTable(SnapshotState):
                 self.restore(fields)
 
     def restore(self, fields: RecordFields) -> None:
-        """Take over one record of the stage topic or the batch topic."""
+        """Apply one record of the stage topic or the batch topic."""
         if fields.topic == STAGE_TOPIC:
             self.add_stage(*stage_of(fields))
             return
@@ -245,7 +245,7 @@ class BatchTable(SnapshotState):
             self.commit(batch, says.get("stages", ()), progress)
 
     def keep_topics(self, is_known_topic: Callable[[str], bool]) -> None:
-        """Nothing: what is staged for a topic that does not stand is refused when committed."""
+        """Do nothing: stages of missing topics are refused at the commit."""
 
     def clear(self) -> None:
         """Forget everything."""
@@ -286,7 +286,7 @@ class BatchTable(SnapshotState):
         }
 
     def take_over(self, contents: Mapping[str, Any]) -> None:
-        """Be as ``contents`` said."""
+        """Restore the state that ``contents`` returned."""
         self.clear()
         for query_id, batch_id, partition_id, token, stages in contents["staged"]:
             attempts = self.staged.setdefault(BatchKey(query_id, batch_id), {})

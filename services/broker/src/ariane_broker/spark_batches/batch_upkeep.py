@@ -1,4 +1,4 @@
-"""Upkeep of batches: ends those that no writer commits, and keeps notes for long."""
+"""Upkeep of batches: drops abandoned ones, and writes old notes again before retention."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from ariane_servicekit import get_logger
 from ariane_storage.errors import StoreFull
 
 QUERY_IDLE_MS: Final = 90 * 86_400_000
-"""A query that committed nothing for so long is forgotten."""
+"""Time without a commit after which a query is forgotten."""
 
 _log = get_logger(__name__)
 
 
 class BatchUpkeep:
-    """Drops batches that no writer commits, and writes notes again before they grow too old."""
+    """Drops abandoned batches, and writes notes again before they are too old."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class BatchUpkeep:
             _log.warning("batch_upkeep_failed", cause=str(error))
 
     def _expire(self) -> None:
-        """Staged batches whose last record came too long ago."""
+        """Drop staged batches whose last record is too old."""
         limit_ms = self._now_ms() - self._expiry_ms
         for batch, attempts in list(self._table.staged.items()):
             last_ms = max(stages[-1].store_timestamp_ms for stages in attempts.values())
@@ -90,7 +90,7 @@ class BatchUpkeep:
             if max(each.timestamp_ms for each in said) < idle_ms:
                 table.forget_query(query_id)
                 continue
-            # In this order: a note may tell of batches that are older than the progress.
+            # In this order: a note may contain batches that are older than the progress.
             if note is not None:
                 place = self._write(BatchEvent.HOME, query_id, 0, **note_json(note))
                 table.homes[query_id] = replace(note, commit_log_offset=place)
@@ -105,6 +105,6 @@ class BatchUpkeep:
                 table.advance(query_id, replace(progress, commit_log_offset=place))
 
     def _write(self, event: BatchEvent, query_id: str, batch_id: int, **says: Any) -> int:
-        """Append a record of the batch topic; its commit-log offset."""
+        """Append a record of the batch topic; return its commit-log offset."""
         record = batch_record(event, BatchKey(query_id, batch_id), self._now_ms(), **says)
         return int(self._log.append_records(BATCH_TOPIC, [record]).first_commit_log_offset)

@@ -1,14 +1,14 @@
-"""Which broker a query writes to.
+"""The home of a query: the broker that it writes to.
 
-Each broker that a query may write to notes it, so that it is known while others are away. Notes
-are compared, and the higher one stands wherever both are known::
+Each broker that a query may write to has a note of the home, so that it is known while others are
+away. If two notes differ, the higher one counts::
 
-    move_count     a query that was moved more often is where the last move took it
-    broker_name    of several that choose at the same time, for the first time
-    committed_id   the same home, of which more is known
+    move_count     after a move the newer home counts
+    broker_name    decides between writers that choose a first home at the same time
+    committed_id   for the same home, the note with more committed batches counts
 
-A note that moves a query carries what the broker before had committed, so that a batch which comes
-again is recognised at the new home, whoever brings the note there.
+A note that moves a query carries the batches that the earlier home had committed, so that the new
+home recognises a repeated batch.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from ariane_broker.spark_batches.batch_records import Contents, contents_from, c
 
 @dataclass(frozen=True, slots=True)
 class SinkHome:
-    """Where a query writes.
+    """The home of a query.
 
     Attributes:
-        broker_name: The broker that all of its messages go to.
+        broker_name: The broker for all of its messages.
         move_count: How often it was moved before.
-        committed_id: The last batch that homes before committed; None: none, or nobody knows.
-        contents: Those of the latest of these batches, by their ids, ascending.
+        committed_id: The last batch that earlier homes committed; None: none, or unknown.
+        contents: Contents of the latest of these batches, by id, ascending.
     """
 
     broker_name: str
@@ -38,20 +38,20 @@ class SinkHome:
 
     @property
     def rank(self) -> tuple[int, str, int]:
-        """Of two homes of a query the one with the higher rank stands."""
+        """The key for comparing homes of a query: the higher one counts."""
         known = -1 if self.committed_id is None else self.committed_id
         return self.move_count, self.broker_name, known
 
 
 @dataclass(frozen=True, slots=True)
 class HomeNote:
-    """A home as it is noted.
+    """A noted home.
 
     Attributes:
         home: The home.
-        topic: The topic that the query writes to; empty when its rows name topics.
-        timestamp_ms: When it was noted, or asked for last, within a day.
-        commit_log_offset: Of the record that says so.
+        topic: The topic that the query writes to; empty if its rows name topics.
+        timestamp_ms: When it was noted, or last read, within a day.
+        commit_log_offset: Offset of its record.
     """
 
     home: SinkHome
@@ -61,7 +61,7 @@ class HomeNote:
 
 
 def note_json(note: HomeNote) -> dict[str, Any]:
-    """A note as JSON has it, without its place in the log."""
+    """A note as JSON, without its commit-log offset."""
     return {
         "home": note.home.broker_name,
         "moves": note.home.move_count,
@@ -73,11 +73,11 @@ def note_json(note: HomeNote) -> dict[str, Any]:
 
 
 def note_from(says: Mapping[str, Any], commit_log_offset: int) -> HomeNote:
-    """The same as it was.
+    """Restore a note.
 
     Args:
-        says: JSON.
-        commit_log_offset: Of the record that says so.
+        says: The JSON.
+        commit_log_offset: Offset of its record.
     """
     home = SinkHome(says["home"], says["moves"], says["committed"], contents_from(says["contents"]))
     return HomeNote(home, says["topic"], says["timestamp"], commit_log_offset)

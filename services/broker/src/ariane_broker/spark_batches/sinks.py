@@ -1,4 +1,4 @@
-"""The sinks of this broker: where they write, how far they have come, and an end for them."""
+"""The sinks of this broker: their homes, their progress, and their deletion."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ariane_servicekit.errors import field_invalid
 from ariane_storage.errors import StoreFull
 
 NOTE_AGE_MS_MAX: Final = 86_400_000
-"""A note that is asked for is noted anew when it is older, and so does not grow too old."""
+"""The age at which a note is written again when it is read, so that it does not expire."""
 
 NAME_LENGTH_MAX: Final = 255
 
@@ -29,19 +29,19 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SinkReport:
-    """What this broker knows of a sink.
+    """This broker's record of a sink.
 
     Attributes:
         query_id: Its name.
-        note: Where it writes; None: nothing is noted here.
+        note: Its noted home; None without a note.
         batch_id: The last committed batch; None: none.
-        record_count: Its records; None: not known.
+        record_count: Number of its records; None if unknown.
         commit_ms: When it was committed; 0: never.
         staged_record_count: Records that are staged and not committed.
         staged_bytes: Their bytes.
-        stage_ms: When the last of them came; 0 without any.
-        publishing: Whether something is committed and not visible as a whole yet.
-        failure: Why that does not go on; empty when it does.
+        stage_ms: When the last of them arrived; 0 without any.
+        publishing: Whether a committed batch is not fully visible yet.
+        failure: Why its publication has stopped; empty if it has not.
     """
 
     query_id: str
@@ -58,7 +58,7 @@ class SinkReport:
 
 @dataclass(frozen=True, slots=True)
 class SinkDeleted:
-    """What a deletion has done.
+    """The outcome of a deletion.
 
     Attributes:
         dropped_count: Records that were staged, and are dropped.
@@ -70,7 +70,7 @@ class SinkDeleted:
 
 
 class Sinks:
-    """Notes homes, lists and deletes."""
+    """Notes homes of sinks, lists sinks, and deletes them."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Sinks:
         self._now_ms = now_ms
 
     def home_of(self, query_id: str) -> SinkHome | None:
-        """Where a query writes; None: nothing is noted here.
+        """The noted home of a query; None without a note.
 
         Raises:
             ServiceError: FIELD_INVALID.
@@ -107,12 +107,12 @@ class Sinks:
             try:
                 self._write(query_id, note.home, note.topic)
             except StoreFull as error:
-                # It is as good as before, and asked for again.
+                # The old note stays valid; the next read tries again.
                 _log.warning("home_not_confirmed", query_id=query_id, cause=str(error))
         return note.home
 
     async def note_home(self, query_id: str, topic: str, home: SinkHome) -> SinkHome:
-        """Note where a query writes; gives what stands now.
+        """Note the home of a query; return the home that counts now.
 
         Raises:
             ServiceError: FIELD_INVALID.
@@ -134,7 +134,7 @@ class Sinks:
 
         Raises:
             ServiceError: FIELD_INVALID, SINK_NOT_FOUND.
-            StorageError: It is as it was.
+            StorageError: The sink is unchanged.
         """
         check_query_id(query_id)
         if query_id not in self._table.query_ids:
@@ -159,8 +159,8 @@ class Sinks:
 
         Args:
             query_id: Only this one; empty: all.
-            page_size: At most so many.
-            page_token: Where to go on.
+            page_size: The most sinks.
+            page_token: Token of the page; empty for the first.
 
         Raises:
             ServiceError: FIELD_INVALID, PAGE_TOKEN_INVALID.
@@ -209,7 +209,7 @@ class Sinks:
         return contents.record_count - published if contents else 0
 
     def _with_own(self, query_id: str, home: SinkHome) -> SinkHome:
-        """A home that knows what this broker has committed, too."""
+        """A home with the batches that this broker has committed."""
         progress = self._table.progress.get(query_id)
         if progress is None or progress.batch_id <= home.rank[-1]:
             return home

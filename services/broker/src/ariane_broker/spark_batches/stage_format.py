@@ -1,4 +1,4 @@
-"""What one call of staging stores, in a format of its own: the body of a record of the stage topic.
+"""The format of a stage, the records of one call: the body of a record of the stage topic.
 
 All numbers are little-endian. n is the number of records, k that of their keys, t the bytes of the
 topic, r the bytes of the records::
@@ -22,8 +22,8 @@ topic, r the bytes of the records::
                    t        topic, UTF-8
                    r        the records
 
-What the block is a part of (query, batch, attempt) stands in the properties of the record around,
-so that a scan of the log needs no bodies.
+The query, batch and attempt are in the properties of the record, so that a scan of the log needs no
+bodies.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class StagedBlock:
     """The records of one stage.
 
     Attributes:
-        block: Them, with their columns.
-        queue_ids: Where each of them goes: int32[count].
+        block: The records, with their columns.
+        queue_ids: The queue of each: int32[count].
         times_ms: When each is to be delivered; 0 for at once.
     """
 
@@ -64,7 +64,7 @@ class StagedBlock:
 
 
 def encode_stage(staged: StagedBlock) -> bytes:
-    """The bytes of a stage."""
+    """Encode a stage."""
     block = staged.block
     topic = block.topic.encode()
     has_times = bool(staged.times_ms.any())
@@ -87,11 +87,11 @@ def encode_stage(staged: StagedBlock) -> bytes:
 
 
 def decode_stage(body: bytes, commit_log_offset: int) -> StagedBlock:
-    """A stage as it was encoded.
+    """The staged records of an encoded stage.
 
     Args:
-        body: The bytes.
-        commit_log_offset: Of the record that they are the body of, for errors.
+        body: The body of the stage's record.
+        commit_log_offset: The offset of that record, for errors.
 
     Raises:
         RecordCorrupted: They are not what was written.

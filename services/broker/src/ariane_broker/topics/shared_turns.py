@@ -1,7 +1,7 @@
-"""Work that is done for all who wait for it together, turn after turn.
+"""Work that is done for all waiting requests together, in turns.
 
-While one turn is under way others come to wait; the next turn is theirs, all at once. Who asked may
-stop waiting: what has begun is done to the end.
+Requests that arrive during a turn are done together in the next one. A request may be cancelled: a
+turn that has begun is done to its end.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ RequestT = TypeVar("RequestT")
 ResultT = TypeVar("ResultT")
 
 Waiting: TypeAlias = tuple[RequestT, "asyncio.Future[ResultT]"]
-"""What somebody asked for, and the future of its result."""
+"""A request, and the future of its result."""
 
 
 class SharedTurns(Generic[RequestT, ResultT]):
@@ -25,11 +25,11 @@ class SharedTurns(Generic[RequestT, ResultT]):
         lock: asyncio.Lock,
         work: Callable[[Sequence[Waiting[RequestT, ResultT]]], Awaitable[None]],
     ) -> None:
-        """Have nobody wait.
+        """Start without requests.
 
         Args:
             lock: Held during each turn; other work may need it, too.
-            work: Does what they asked for, and sets each result; what it raises goes to the others.
+            work: Does the requests, and sets each result; its error is raised for the others.
         """
         self._lock = lock
         self._work = work
@@ -37,9 +37,9 @@ class SharedTurns(Generic[RequestT, ResultT]):
         self._running: asyncio.Task[None] | None = None
 
     async def ask(self, request: RequestT) -> ResultT:
-        """Wait for the next turn to do it; returns the result."""
+        """Wait until a turn has done the request; return the result."""
         future: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
-        # Nobody reads the result where the one who asked has gone.
+        # The result of a cancelled request is never read.
         future.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._waiting.append((request, future))
         if self._running is None or self._running.done():
@@ -52,7 +52,7 @@ class SharedTurns(Generic[RequestT, ResultT]):
                 waiting, self._waiting = self._waiting, []
                 try:
                     await self._work(waiting)
-                except Exception as error:  # noqa: BLE001 - whatever it is, those who wait get it.
+                except Exception as error:  # noqa: BLE001 - any error is raised for the waiting requests.
                     for _, future in waiting:
                         if not future.done():
                             future.set_exception(error)
