@@ -1,1 +1,1 @@
-"""The cluster as operators see it."""
+"""Calls of operators to a cluster: topics, groups, offsets, dead letters, sinks."""

@@ -1,4 +1,4 @@
-"""The cluster as applications and tools see it: topics, brokers, routes, backlogs."""
+"""The client for questions and changes to a cluster: topics, brokers, routes, backlogs."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from grpc.aio import Channel
 
 QUEUE_COUNT_DEFAULT: Final = 4
-"""Queues of a topic on each broker."""
+"""The number of queues of a new topic on each broker."""
 
 
 class ClusterClient(StatelessClient):
-    """Asks and changes what a cluster has.
+    """Shows and changes the topics, groups, offsets and sinks of a cluster.
 
     Example::
 
@@ -44,7 +44,7 @@ class ClusterClient(StatelessClient):
     def channel(self, address: str) -> Channel:
         """The channel to a process, "host:port", for calls that this client does not make itself.
 
-        It takes answers of every size, and is closed with the client.
+        The channel accepts answers of every size, and is closed with the client.
 
         Raises:
             ClientNotRunning: The client is not running.
@@ -59,53 +59,53 @@ class ClusterClient(StatelessClient):
         exists_ok: bool = False,
         fifo: bool = False,
     ) -> None:
-        """Create a topic on every broker. It stands in the routes when this returns.
+        """Create a topic on every broker. Routes contain it when this returns.
 
         Args:
             topic: Its name.
             queue_count: Queues on each broker.
-            exists_ok: Whether brokers that have it already are left as they are.
+            exists_ok: Whether brokers that have the topic already are left unchanged.
             fifo: Whether every message belongs to a message group and stays in order there, also
                 while brokers come and go: sends to a broker that is away wait for it.
 
         Raises:
-            NameIllegal: No name for a topic.
-            TopicExists: A broker has it already; others may have it now as well.
+            NameIllegal: The name is not legal for a topic.
+            TopicExists: A broker has it already; others may have created it.
             ServiceUnavailable: There is no broker.
             CallError: A broker did not create it; others may have.
         """
         topic = checked_topic(topic)
         changes = await self._topic_changes()
         await changes.create(topic, queue_count, exists_ok=exists_ok, fifo=fifo)
-        # An order that stands is not drawn anew: a broker may just be away.
+        # An existing order is kept: a broker may only be unreachable for a while.
         if fifo and not (await self.route(topic)).queue_order:
             await self.keep_queue_order(topic)
 
     @asynccontextmanager
     async def queue_order_first(self, topic: str, counts: Mapping[str, int]) -> AsyncIterator[None]:
-        """Fix the order of queues of a topic that the block makes; not of one that is there.
+        """Fix the order of queues of a topic that the block creates; not of an existing one.
 
-        Name servers that keep no order say so before anything is made.
+        If name servers cannot keep an order, this fails before the block runs.
 
         Args:
             topic: The topic.
-            counts: The queues that each broker is about to get.
+            counts: The number of queues that each broker will get.
 
         Raises:
-            CallError: A name server did not take it; the block was not run.
+            CallError: A name server did not store the order; the block was not run.
         """
         async with (await self._topic_changes()).queue_order_first(topic, counts):
             yield
 
     async def keep_queue_order(self, topic: str) -> Route:
-        """Fix among which queues the message groups of a topic are divided: all it has now.
+        """Fix the queues among which the message groups of a topic are divided: all it has now.
 
-        ``create_topic(fifo=True)`` does it by itself. Do it again when a topic got more queues or
-        brokers, at a moment when nobody sends: groups move then.
+        ``create_topic(fifo=True)`` does this by itself. Call it when a topic got more queues or
+        brokers, while no producer sends to it: message groups then move to other queues.
 
         Raises:
-            RouteNotFound: No live broker carries the topic.
-            CallError: A name server did not take it; others may have.
+            RouteNotFound: No live broker has the topic.
+            CallError: A name server did not store the order; others may have.
         """
         route = await self.route(topic)
         counts = {broker.broker_name: broker.write_queue_count for broker in route.brokers}
@@ -113,13 +113,13 @@ class ClusterClient(StatelessClient):
         return await self.route(topic)
 
     async def forget_queue_order(self, topic: str) -> None:
-        """Forget the order of queues of a topic. Harmless when there is none.
+        """Delete the order of queues of a topic. Harmless without one.
 
-        A topic of type FIFO takes no message groups then. Those of others are divided among the
-        queues that live, and move whenever a broker comes or goes.
+        Afterwards a topic of type FIFO accepts no message groups. The message groups of other
+        topics are divided among the live queues, and move whenever a broker starts or stops.
 
         Raises:
-            CallError: A name server did not forget it; others may have.
+            CallError: A name server did not delete the order; others may have.
         """
         await self._queue_orders().delete(checked_topic(topic))
 
@@ -131,7 +131,7 @@ class ClusterClient(StatelessClient):
 
         Args:
             topic: Its name.
-            missing_ok: Whether it is well that no broker has it.
+            missing_ok: Whether a topic that no broker has is no error.
 
         Raises:
             TopicNotFound: No broker has it.
@@ -150,11 +150,11 @@ class ClusterClient(StatelessClient):
         """All topics by name.
 
         Args:
-            include_system: Whether to list those that the system made for itself too; the topic of
-                replies of each cluster that lives is one of them.
+            include_system: Whether to include the system's own topics, such as the reply topic of
+                each live cluster.
 
         Raises:
-            NameServersUnreachable: None answered.
+            NameServersUnreachable: No name server answered.
         """
         topics = await self._session.name_servers.list_topics()
         if include_system:
@@ -166,7 +166,7 @@ class ClusterClient(StatelessClient):
         """All live brokers, by cluster, name and id.
 
         Raises:
-            NameServersUnreachable: None answered.
+            NameServersUnreachable: No name server answered.
         """
         return [live_broker_of(b) for b in await self._session.name_servers.list_brokers()]
 
@@ -174,11 +174,11 @@ class ClusterClient(StatelessClient):
         return [each for each in await self.list_brokers() if each.broker_id == PRIMARY_ID]
 
     async def route(self, topic: str) -> Route:
-        """Where a topic's queues are, as a name server tells it now.
+        """The present route of a topic from a name server: its brokers and queues.
 
         Raises:
-            RouteNotFound: No live broker carries it.
-            NameServersUnreachable: None answered.
+            RouteNotFound: No live broker has it.
+            NameServersUnreachable: No name server answered.
         """
         return await self._session.name_servers.get_route(topic)
 
@@ -188,13 +188,13 @@ class ClusterClient(StatelessClient):
         """All consumer groups by name.
 
         Args:
-            include_system: Whether to list those that the system has for itself too, such as the
-                ones that every store of a Java broker names.
-            broker_names: Only what these brokers tell; all if empty.
+            include_system: Whether to include the system's own groups, such as the ones that
+                every store of a Java broker has.
+            broker_names: Ask only these brokers; all if empty.
 
         Raises:
-            NameServersUnreachable: None answered.
-            CallError: A broker did not tell.
+            NameServersUnreachable: No name server answered.
+            CallError: A call to a broker failed.
         """
         groups: set[str] = set()
         calls = self._session.calls
@@ -206,9 +206,9 @@ class ClusterClient(StatelessClient):
         return sorted(name for name in groups if include_system or not is_system_group(name))
 
     async def set_receive_in_order(self, group: str, *, in_order: bool) -> None:
-        """Say whether receiving members of a group get the messages of a message group in order.
+        """Set whether receiving members of a group get the messages of a message group in order.
 
-        Holds on every broker; those that do not know the group get it.
+        This changes every broker; brokers that do not know the group create it.
 
         Args:
             group: The group.
@@ -216,9 +216,9 @@ class ClusterClient(StatelessClient):
                 settled.
 
         Raises:
-            NameIllegal: No name for a group.
+            NameIllegal: The name is not legal for a group.
             ServiceUnavailable: There is no broker.
-            CallError: A broker did not take it; others may have.
+            CallError: A broker did not change it; others may have.
         """
         change = ConsumerGroupChange(consumer_group=checked_group(group), receive_in_order=in_order)
         request = UpdateConsumerGroupRequest(group=change, allow_missing=True)
@@ -239,11 +239,11 @@ class ClusterClient(StatelessClient):
 
         Args:
             group: The group.
-            broker_names: Only what these brokers tell; all if empty.
+            broker_names: Ask only these brokers; all if empty.
 
         Raises:
-            NameServersUnreachable: None answered.
-            CallError: A broker did not tell.
+            NameServersUnreachable: No name server answered.
+            CallError: A call to a broker failed.
         """
         checked_group(group, system=True)
         members: dict[str, GroupMember] = {}
@@ -259,17 +259,17 @@ class ClusterClient(StatelessClient):
     async def queue_owners(
         self, group: str, *, broker_names: Collection[str] = ()
     ) -> dict[MessageQueue, str]:
-        """Which member of a group has each queue in work, as the members say themselves.
+        """The member of a group that owns each queue, from the answers of the members.
 
-        Queues that no member names are left out: nobody has them, or who has does not answer.
+        A queue is missing if no member owns it, or its owner does not answer.
 
         Args:
             group: The group.
             broker_names: Only members that are attached to these brokers; all if empty.
 
         Raises:
-            NameServersUnreachable: None answered.
-            CallError: A broker did not tell who the members are.
+            NameServersUnreachable: No name server answered.
+            CallError: A broker did not return the members.
         """
         checked_group(group, system=True)
         owners = QueueOwners(self._session.calls, group)
@@ -277,14 +277,14 @@ class ClusterClient(StatelessClient):
         return owners.found
 
     async def members_of_groups(self, *, broker_names: Collection[str] = ()) -> dict[str, set[str]]:
-        """The client ids of the live members of every consumer group that has some, by group.
+        """The client ids of the live members of all consumer groups, by group.
 
         Args:
-            broker_names: Only what these brokers tell; all if empty.
+            broker_names: Ask only these brokers; all if empty.
 
         Raises:
-            NameServersUnreachable: None answered.
-            CallError: A broker did not tell.
+            NameServersUnreachable: No name server answered.
+            CallError: A call to a broker failed.
         """
         members: dict[str, set[str]] = defaultdict(set)
         calls = self._session.calls
@@ -300,16 +300,16 @@ class ClusterClient(StatelessClient):
     async def consumer_lag(
         self, group: str = "", topic: str = "", *, broker_names: Collection[str] = ()
     ) -> list[QueueLag]:
-        """How far a group is behind, or each, by group, topic, broker and queue.
+        """The backlog of a group or of all, by group, topic, broker and queue.
 
         Args:
             group: The group; all if empty.
             topic: Only this topic; all if empty.
-            broker_names: Only what these brokers tell; all if empty.
+            broker_names: Ask only these brokers; all if empty.
 
         Raises:
-            NameServersUnreachable: None answered.
-            CallError: A broker did not tell.
+            NameServersUnreachable: No name server answered.
+            CallError: A call to a broker failed.
         """
         if group:
             checked_group(group, system=True)
@@ -326,27 +326,27 @@ class ClusterClient(StatelessClient):
     async def reset_offsets(
         self, group: str, topic: str, to: ResetTarget, *, validate_only: bool = False
     ) -> dict[MessageQueue, int]:
-        """Set a group's offsets in a topic anew, whether its members are online or not.
+        """Reset a group's offsets in a topic, whether its members are online or not.
 
-        Members are told, drop what they hold, and go on from there; what they had in work is
-        not stored any longer.
+        Brokers notify the members, which drop their messages and continue from the new offsets;
+        the offsets of messages in work are no longer stored.
 
         Args:
             group: The group.
             topic: The topic.
             to: "earliest", "latest", the first message stored at or after a time, or a table of
                 queue offsets; queues that a table does not name stay as they are.
-            validate_only: Whether only to tell what the offsets would be.
+            validate_only: Whether only to return the offsets without changing them.
 
         Returns:
             The offsets as they are, or would be, now.
 
         Raises:
-            IllegalArgument: The target is none.
-            RouteNotFound: No live broker carries the topic.
+            IllegalArgument: The target is not legal.
+            RouteNotFound: No live broker has the topic.
             GroupNotFound: No broker of the topic knows the group.
-            QueueOffsetOutOfRange: A table names an offset that is not kept.
-            CallError: A broker refused; others may have done it.
+            QueueOffsetOutOfRange: An offset of a table is outside its queue.
+            CallError: A call to a broker failed; others may have done it.
         """
         resets = await self._resets(topic)
         return await resets.reset(checked_group(group), to, validate_only=validate_only)
@@ -354,18 +354,18 @@ class ClusterClient(StatelessClient):
     async def clone_offsets(
         self, group: str, target_group: str, topic: str
     ) -> dict[MessageQueue, int]:
-        """Copy a group's offsets in a topic to another group, which is made where it is missing.
+        """Copy a group's offsets in a topic to another group, which is created where it is missing.
 
-        To members of the target group it is a reset: they are told, and go on from there.
+        For members of the target group this is a reset: they continue from the new offsets.
 
         Returns:
             The copied offsets.
 
         Raises:
-            IllegalArgument: A name is none, or both are the same.
-            RouteNotFound: No live broker carries the topic.
+            IllegalArgument: A name is not legal, or both are the same.
+            RouteNotFound: No live broker has the topic.
             GroupNotFound: No broker of the topic knows the group.
-            CallError: A broker refused; others may have done it.
+            CallError: A call to a broker failed; others may have done it.
         """
         if checked_group(group) == checked_group(target_group):
             raise IllegalArgument(f"group {group!r} has its own offsets already")
@@ -375,15 +375,15 @@ class ClusterClient(StatelessClient):
     async def subscription_conflicts(
         self, group: str = "", *, broker_names: Collection[str] = ()
     ) -> list[SubscriptionConflict]:
-        """Members that do not want the same: those let in now, and those refused in the last hour.
+        """Members with conflicting subscriptions: present ones, and ones refused in the last hour.
 
         Args:
             group: Only this group; all if empty.
-            broker_names: Only what these brokers tell; all if empty.
+            broker_names: Ask only these brokers; all if empty.
 
         Raises:
-            NameServersUnreachable: None answered.
-            CallError: A broker did not tell.
+            NameServersUnreachable: No name server answered.
+            CallError: A call to a broker failed.
         """
         found: list[SubscriptionConflict] = []
         connections, timeout_s = self._session.connections, self._call_timeout_s
@@ -400,16 +400,16 @@ class ClusterClient(StatelessClient):
     ) -> list[SinkReport]:
         """The sinks of exactly-once writes that brokers know, by name.
 
-        Brokers forget one that neither wrote nor asked for 90 days.
+        Brokers drop a sink that sent no request for 90 days.
 
         Args:
             name: Only this one; all if empty.
-            leave_out: Told the name and the error of each broker that is silent, whose part is then
-                missing. Without it, a silent broker is an error.
+            leave_out: Called with the name and the error of each broker that does not answer, whose
+                part is then missing. Without it, such a broker is an error.
 
         Raises:
-            NameServersUnreachable: None answered.
-            CallError: A broker did not tell.
+            NameServersUnreachable: No name server answered.
+            CallError: A call to a broker failed.
         """
         return await (await self._sinks()).reports(name, leave_out)
 
@@ -423,21 +423,20 @@ class ClusterClient(StatelessClient):
     ) -> SinkMoved:
         """Have the sink of an exactly-once write write to another broker from its next batch on.
 
-        The old broker takes nothing more for it and says what it has committed, so that the new one
-        recognises a repeated batch. What is only staged is dropped: Spark repeats the batch.
+        The old broker accepts no more batches of the sink and returns the committed ones,         the new one recognises a repeated batch. Staged records are dropped: Spark repeats them.
 
         Args:
-            name: Of the sink.
-            broker_name: Where it shall write; it must have queues of the sink's topic.
+            name: The name of the sink.
+            broker_name: The new broker, which must have queues of the sink's topic.
             home_is_gone: Move it although the old broker does not answer. The batch that Spark
                 repeats is written again, and is there twice if the old broker had committed it
                 and comes back with its store.
             committed_batch: The last batch known to be committed; it is not written again.
 
         Raises:
-            SinkNotFound: No broker knows where it writes.
+            SinkNotFound: No broker knows its present broker.
             IllegalArgument: It writes there already, or that broker has no queue of the topic.
-            ServiceUnavailable: The broker before, or the new one, is away.
+            ServiceUnavailable: The old broker or the new one is not reachable.
             CallError: A broker did not do it; do it again.
         """
         calls = await self._sinks()
@@ -450,9 +449,9 @@ class ClusterClient(StatelessClient):
         )
 
     async def delete_sink(self, name: str) -> SinkDeleted:
-        """Have all brokers forget the sink of an exactly-once write, and drop what it has staged.
+        """Delete the sink of an exactly-once write on all brokers, with its staged records.
 
-        What is committed stays. If it is written to again, its first batch counts as new.
+        Committed records stay. If it is written to again, its first batch counts as new.
 
         Raises:
             SinkNotFound: No broker knows it.

@@ -1,4 +1,4 @@
-"""The dead letters of consumer groups: read, and sent back."""
+"""Reads the dead letters of consumer groups, and sends them back."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from ariane_sdk.reading.queue_reader import QueueReader
 from ariane_sdk.routing.routes import find_broker
 
 REDRIVE_COUNT: Final = 1000
-"""Dead letters of one call."""
+"""The number of dead letters that one call sends back."""
 
 REDRIVEN_RANGE_MAX: Final = 10_000
-"""Queue offsets of one question which of them were sent back."""
+"""The number of queue offsets in one request for the redriven ones."""
 
 REDRIVE_TIMEOUT_S: Final = 30.0
 TRIES: Final = 4
@@ -41,13 +41,13 @@ class DeadLetter:
     """A message that a group has given up.
 
     Attributes:
-        message: As it lies among the dead letters.
-        topic: Where it was read from first; so with the next two.
-        queue_id: The queue there, on the same broker.
-        queue_offset: Its queue offset there.
-        origin_message_id: The offset message id that it had there.
+        message: The message in the dead-letter queue.
+        topic: The topic from which it was first consumed.
+        queue_id: The queue of that topic, on the same broker.
+        queue_offset: Its queue offset in that queue.
+        origin_message_id: Its offset message id in that queue.
         reason: ``ATTEMPTS_EXHAUSTED``, ``REJECTED`` or ``CONSUMER_DIED``.
-        last_error: Why it failed the last time.
+        last_error: The error of the last attempt.
         redriven: Whether it was sent back.
     """
 
@@ -68,20 +68,19 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterFilter:
-    """Which dead letters are meant; all that is not said matches.
+    """A selection of dead letters; a field with its default matches all.
 
     Attributes:
-        topic: Read from this topic.
+        topic: First consumed from this topic.
         key: With this key or unique id.
-        reason: For this reason.
+        reason: Dead for this reason.
         begin: Dead at or after this time.
         end: Dead before this time.
         broker_name: On this broker.
-        dead_queue_id: In this queue of the dead letters.
-        dead_queue_offset: At this queue offset among them.
-        redriven: Sent back, or not; nothing for both.
-        behind: Behind this queue offset of this queue of the dead letters, in the order in which
-            they are read.
+        dead_queue_id: In this dead-letter queue.
+        dead_queue_offset: At this queue offset of the dead-letter queue.
+        redriven: Sent back or not; None for both.
+        behind: After this queue offset of this dead-letter queue, in reading order.
     """
 
     topic: str = ""
@@ -96,7 +95,7 @@ class DeadLetterFilter:
     behind: tuple[MessageQueue, int] | None = None
 
     def looks_into(self, queue: MessageQueue) -> bool:
-        """Whether dead letters of a queue may be meant."""
+        """Whether a dead-letter queue can have selected dead letters."""
         return (
             self.broker_name in ("", queue.broker_name)
             and self.dead_queue_id in (None, queue.queue_id)
@@ -104,20 +103,20 @@ class DeadLetterFilter:
         )
 
     def first_in(self, queue: MessageQueue, first: int) -> int:
-        """The queue offset from which a queue is read that has dead letters from one on."""
+        """The queue offset to read from in a queue whose dead letters start at ``first``."""
         if self.behind is not None and self.behind[0] == queue:
             return max(first, self.behind[1] + 1)
         return first
 
     def may_be_among(self, records: bytes) -> bool:
-        """Whether records may hold one that is meant: what it says must stand in their bytes.
+        """Whether records may contain a selected dead letter: their bytes contain the wanted words.
 
-        A rare one is found so without an object for each of the others.
+        This finds a rare one without making an object for each of the others.
         """
         return all(word.encode() in records for word in (self.topic, self.reason, self.key))
 
     def matches(self, letter: DeadLetter) -> bool:
-        """Whether a dead letter is meant, as far as that is not its time."""
+        """Whether a dead letter is selected, apart from its time."""
         message = letter.message
         return (
             self.topic in ("", letter.topic)
@@ -130,12 +129,12 @@ ALL_DEAD_LETTERS: Final = DeadLetterFilter()
 
 
 class DeadLetterChunk(NamedTuple):
-    """Dead letters that were read together, of which none may be meant.
+    """Dead letters that were read together; the selection may leave none of them.
 
     Attributes:
-        queue: Where they lie.
-        last: The queue offset of the last that was read.
-        letters: Those that are meant.
+        queue: Their dead-letter queue.
+        last: The queue offset of the last one read.
+        letters: The selected ones.
     """
 
     queue: MessageQueue
@@ -145,14 +144,14 @@ class DeadLetterChunk(NamedTuple):
 
 @dataclass(slots=True)
 class Redrive:
-    """How far sending back has come.
+    """The progress of sending back.
 
     Attributes:
-        redriven_count: Sent back by this call.
-        duplicate_count: Sent back before.
-        failures: Why others were not sent back, by queue and queue offset.
-        reached: The last place of which it is known what became of it, and of all before it:
-            ``DeadLetterFilter.behind`` goes on there.
+        redriven_count: The number of dead letters that this call sent back.
+        duplicate_count: The number that were sent back before.
+        failures: The errors of the others, by queue and queue offset.
+        reached: The last place up to which all results are known; pass it as
+            ``DeadLetterFilter.behind`` to continue.
     """
 
     redriven_count: int = 0
@@ -164,8 +163,8 @@ class Redrive:
 class DeadLetters(QueueReader):
     """Reads the dead letters of groups, and sends them back.
 
-    Each is sent back once for good: the broker knows which were, whoever dies in between. One that
-    fails again becomes another dead letter.
+    Each dead letter is sent back only once: the broker records it, so that no crash repeats it. A
+    message that fails again becomes a new dead letter.
 
     Example::
 
@@ -178,16 +177,16 @@ class DeadLetters(QueueReader):
     async def read(
         self, group: str, wanted: DeadLetterFilter = ALL_DEAD_LETTERS
     ) -> AsyncIterator[DeadLetter]:
-        """The dead letters of a group, queue by queue, the oldest first.
+        """The dead letters of a group, queue by queue, oldest first.
 
         Args:
             group: The consumer group.
-            wanted: Which; with a broker's name, no other broker is asked.
+            wanted: The selection; with a broker name, only that broker is asked.
 
         Raises:
-            NameIllegal: The group has no legal name.
+            NameIllegal: The name of the group is not legal.
             IllegalArgument: A time without a time zone.
-            CallError: A broker did not answer.
+            CallError: A call to a broker failed.
         """
         async with aclosing(self.chunks(group, wanted)) as chunks:
             async for chunk in chunks:
@@ -197,23 +196,23 @@ class DeadLetters(QueueReader):
     async def chunks(
         self, group: str, wanted: DeadLetterFilter = ALL_DEAD_LETTERS
     ) -> AsyncGenerator[DeadLetterChunk]:
-        """As ``read``, and tells how far it has come also where it finds none: chunk by chunk.
+        """As ``read``, in chunks, which show the progress even without selected dead letters.
 
         Args:
             group: The consumer group.
-            wanted: Which; ``behind`` the place that a chunk ends at goes on there.
+            wanted: The selection; with the end of a chunk as ``behind``, reading continues there.
 
         Raises:
-            NameIllegal: The group has no legal name.
+            NameIllegal: The name of the group is not legal.
             IllegalArgument: A time without a time zone.
-            CallError: A broker did not answer.
+            CallError: A call to a broker failed.
         """
         topic = dead_letter_topic(checked_group(group, system=True))
         names = (wanted.broker_name,) if wanted.broker_name else ()
         try:
             ranges = await self.bounds(topic, broker_names=names)
         except RouteNotFound:
-            return  # Nothing ever died.
+            return  # The group never had a dead letter.
         begins, ends = [
             await self.offsets_at(topic, when, broker_names=names) if when else {}
             for when in (wanted.begin, wanted.end)
@@ -242,18 +241,18 @@ class DeadLetters(QueueReader):
     ) -> Redrive:
         """Send dead letters back to the topics and queues that they came from.
 
-        Who is interrupted calls again: what was sent back is not sent back twice.
+        After an interruption, call it again: no dead letter is sent back twice.
 
         Args:
             group: The consumer group.
-            wanted: Which of its dead letters.
+            wanted: The selection of its dead letters.
             to_group: Whether only this group gets them again, and no other group of the topic.
-            on_progress: Called after each call to a broker, also one that found nothing to send;
-                what it raises ends the work there.
+            on_progress: Called after each call to a broker, even if it sent nothing; an exception
+                of it ends the work there.
 
         Raises:
-            NameIllegal: The group has no legal name.
-            CallError: A broker did not answer, also when asked again.
+            NameIllegal: The name of the group is not legal.
+            CallError: A call to a broker failed, even when repeated.
         """
         progress = Redrive()
         queue: MessageQueue | None = None
@@ -285,7 +284,7 @@ class DeadLetters(QueueReader):
     async def _meant(
         self, group: str, queue: MessageQueue, wanted: DeadLetterFilter, columns: RecordColumns
     ) -> Sequence[DeadLetter]:
-        """Those of a chunk that are meant, each with whether it was sent back."""
+        """The selected dead letters of a chunk, with ``redriven`` set."""
         if not wanted.may_be_among(bytes(columns.records)):
             return ()
         found = [_dead_letter(ReceivedMessage(view, queue)) for view in columns.iter_messages()]
@@ -299,7 +298,7 @@ class DeadLetters(QueueReader):
     async def _redriven(
         self, group: str, queue: MessageQueue, letters: Sequence[DeadLetter]
     ) -> set[int]:
-        """Queue offsets of those dead letters of a queue, in its order, that were sent back."""
+        """Queue offsets of the dead letters of a queue that were sent back, in order."""
         redriven: set[int] = set()
         places = [letter.message.queue_offset for letter in letters]
         begin = places[0] if places else 0
@@ -335,7 +334,7 @@ class DeadLetters(QueueReader):
             try:
                 return await answer_of(call, peer_name(broker))
             except CallError as error:
-                # What a lost answer had sent back is counted as done before.
+                # If only the answer was lost, the repeat counts its dead letters as duplicates.
                 if not error.retriable or tries == TRIES:
                     raise
             await self._clock.sleep(0.5 * tries)
@@ -365,5 +364,5 @@ def _dead_letter(message: ReceivedMessage) -> DeadLetter:
 
 
 def _number(text: str) -> int:
-    """A number that a record says; -1 if it does not, as those of other brokers may not."""
+    """The number in a property; -1 without one, as in records of other brokers."""
     return int(text) if text.isascii() and text.isdecimal() else -1

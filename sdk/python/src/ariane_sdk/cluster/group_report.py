@@ -1,4 +1,4 @@
-"""What brokers tell of a consumer group: who its members are, and how far it is behind."""
+"""Reports of brokers about a consumer group: its members and its backlog."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class GroupMember:
     """A live member of a consumer group.
 
     Attributes:
-        client_id: The id under which brokers know it.
-        address: Where a broker sees it.
-        subscriptions: By topic, the filter expression; without the group's retry topic.
+        client_id: Its client id.
+        address: Its address, as a broker sees it.
+        subscriptions: The filter expressions by topic, without the group's retry topic.
         model: How it consumes: "clustering" owns queues, "broadcasting" has all of them,
             "receiving" owns none.
     """
@@ -33,21 +33,21 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class QueueLag:
-    """How far a group is behind in one queue.
+    """The backlog of a group in one queue.
 
     Attributes:
         group: The group.
         message_queue: The queue.
         consumer_offset: The next queue offset that the group will consume.
-        max_queue_offset: Readable end, exclusive.
-        message_count: Messages that are not consumed yet.
-        oldest_store_time: When the oldest of them was stored; nothing without a backlog.
-        suspected_count: Messages from the consumer offset on among which one is that members may
-            die of.
-        death_count: How many died of the message at the consumer offset, in order.
-        unread: Whether the queue is not among those that are read: nobody gets its messages.
-        in_flight_count: Of the messages, those that members who own no queues have in hand.
-        delayed_count: Of the messages, those that failed and wait in the queue.
+        max_queue_offset: The end of readable records, exclusive.
+        message_count: The number of messages that are not consumed yet.
+        oldest_store_time: The store time of the oldest of them; None without a backlog.
+        suspected_count: The number of messages from the consumer offset on, one of which may
+            crash members.
+        death_count: The number of members that crashed with the message at the consumer offset.
+        unread: Whether the queue is not readable: no member gets its messages.
+        in_flight_count: The number of these messages that receiving members have in hand.
+        delayed_count: The number of these messages that failed and wait in the queue.
         receiving: Whether members receive from the queue without owning it.
     """
 
@@ -66,7 +66,7 @@ class QueueLag:
 
     @property
     def ready_count(self) -> int | None:
-        """Messages that a receiving member gets with its next call; nothing where none receives."""
+        """The number of messages that are ready for receiving; None if no member receives."""
         if not self.receiving:
             return None
         return self.message_count - self.in_flight_count - self.delayed_count
@@ -79,7 +79,7 @@ _MODELS: Final = {
 
 
 def group_member_of(member: client_service_pb2.GroupMember) -> GroupMember:
-    """A member as a broker says it."""
+    """A member from the answer of a broker."""
     return GroupMember(
         member.client_id,
         member.address,
@@ -89,7 +89,7 @@ def group_member_of(member: client_service_pb2.GroupMember) -> GroupMember:
 
 
 def queue_lag_of(lag: offset_service_pb2.ConsumerLag, broker_name: str) -> QueueLag:
-    """The backlog of a queue as its broker says it."""
+    """The backlog of a queue from the answer of its broker."""
     has_oldest = lag.HasField("oldest_store_time")
     return QueueLag(
         lag.consumer_group,

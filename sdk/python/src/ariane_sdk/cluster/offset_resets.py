@@ -1,4 +1,4 @@
-"""Setting a group's offsets anew, and copying them, on every broker of a topic."""
+"""Resetting and copying a group's offsets on every broker of a topic."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from ariane_sdk.net.timestamps import timestamp_from
 from ariane_sdk.routing.route import BrokerRoute, Route
 
 ResetTarget: TypeAlias = StartPosition | Mapping[MessageQueue, int]
-"""Where to set offsets: a start position, or a table of some queues."""
+"""The target of a reset: a start position, or a table of some queues."""
 
 OffsetsAt: TypeAlias = Callable[[BrokerRoute], Awaitable[Iterable[QueueConsumerOffset]]]
 
 _UNKNOWN_THERE: Final = (GroupNotFound,)
-"""A broker on which the group has never consumed has nothing to set anew."""
+"""Errors to ignore: a broker on which the group never consumed has no offsets."""
 
 
 class OffsetResets:
@@ -43,11 +43,11 @@ class OffsetResets:
     async def reset(
         self, group: str, to: ResetTarget, *, validate_only: bool
     ) -> dict[MessageQueue, int]:
-        """Set offsets anew; the offsets as they are, or would be, now.
+        """Reset offsets, or only validate; return the new offsets.
 
         Raises:
-            IllegalArgument: A queue of the table is none of the topic.
-            CallError: A broker refused; others may have done it.
+            IllegalArgument: A queue of the table does not belong to the topic.
+            CallError: A call to a broker failed; others may have done it.
         """
         requests = self._requests(group, to, validate_only=validate_only)
 
@@ -61,10 +61,10 @@ class OffsetResets:
         return await self._at_all(brokers, reset_at)
 
     async def clone(self, group: str, target_group: str) -> dict[MessageQueue, int]:
-        """Copy offsets to another group; the copied offsets.
+        """Copy offsets to another group, and return them.
 
         Raises:
-            CallError: A broker refused; others may have done it.
+            CallError: A call to a broker failed; others may have done it.
         """
         request = CloneConsumerOffsetsRequest(
             consumer_group=group, target_consumer_group=target_group, topic=self._route.topic
@@ -81,7 +81,7 @@ class OffsetResets:
     def _requests(
         self, group: str, to: ResetTarget, *, validate_only: bool
     ) -> dict[str, ResetConsumerOffsetsRequest]:
-        """What each broker is asked, by its name."""
+        """The requests to brokers, by broker name."""
 
         def request() -> ResetConsumerOffsetsRequest:
             return ResetConsumerOffsetsRequest(
@@ -117,7 +117,7 @@ class OffsetResets:
     async def _at_all(
         self, brokers: Sequence[BrokerRoute], act: OffsetsAt
     ) -> dict[MessageQueue, int]:
-        """Do it at every broker; the first error is raised when all have answered."""
+        """Call every broker; raise the first error after all have answered."""
         answers = await asyncio.gather(*map(act, brokers), return_exceptions=True)
         offsets: dict[MessageQueue, int] = {}
         errors: list[BaseException] = []

@@ -1,4 +1,4 @@
-"""All primaries of a cluster, asked at the same time."""
+"""Calls to all primaries of a cluster at the same time."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ async def at_every_primary(
     act: Callable[[LiveBroker], Awaitable[None]],
     names: Collection[str] = (),
 ) -> None:
-    """Do something with every primary at the same time; the first error is raised last.
+    """Call ``act`` for every primary at the same time; then raise the first error.
 
     Args:
-        primaries: All that live.
-        act: What to do with one.
-        names: Only with these brokers; with all if empty.
+        primaries: All live primaries.
+        act: The function to call with one.
+        names: Only these brokers; all if empty.
 
     Raises:
-        ServiceUnavailable: There is none.
-        CallError: One failed; its note says at how many brokers it was done.
+        ServiceUnavailable: There is no primary.
+        CallError: A call failed; a note of the error gives the number of successful calls.
     """
     brokers = [each for each in primaries if not names or each.broker_name in names]
     if not brokers:
@@ -35,7 +35,7 @@ async def at_every_primary(
         )
     failures = await asyncio.gather(*map(act, brokers), return_exceptions=True)
     errors = [failure for failure in failures if failure is not None]
-    # What went wrong tells more than that something stood there already.
+    # A failure is more useful to the caller than "exists already".
     errors.sort(key=lambda error: isinstance(error, TopicExists))
     if errors:
         if isinstance(errors[0], CallError) and len(brokers) > 1:

@@ -1,4 +1,4 @@
-"""Which member of a group has each queue in work, as the members say themselves."""
+"""The owners of a group's queues, from the answers of its members."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class QueueOwners:
     """Asks the members of a group that are attached to some brokers.
 
     Attributes:
-        found: The client id of the owner of each queue that a member named.
+        found: The client id of the owner of each queue, for queues that a member owns.
     """
 
     def __init__(self, calls: BrokerCalls, group: str) -> None:
@@ -26,7 +26,7 @@ class QueueOwners:
         """Ask the members that are attached to a broker.
 
         Raises:
-            CallError: The broker did not tell who they are.
+            CallError: The broker did not return its members.
         """
         members = await self._calls.group_members(route_to(broker), self._group)
         await asyncio.gather(*(self._ask_member(broker, each.client_id) for each in members))
@@ -35,7 +35,7 @@ class QueueOwners:
         try:
             told = await self._calls.client_queues(route_to(broker), client_id)
         except CallError:
-            return  # The member has left since, or is too busy to answer.
+            return  # The member has left, or is too busy to answer.
         self.found.update(
             (MessageQueue(each.topic, each.broker_name, each.queue_id), client_id) for each in told
         )

@@ -1,7 +1,7 @@
-"""The sinks of exactly-once writes: which there are, moving one, deleting one.
+"""The sinks of exactly-once writes: listing, moving and deleting them.
 
 All messages of a sink go to one broker, its home. Every broker that it may write to has a note of
-that; the highest note stands wherever several are known.
+the home; if notes differ, the highest one counts.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ from ariane_sdk.routing.route import Route
 
 @dataclass(frozen=True, slots=True)
 class SinkReport:
-    """What a cluster knows of the sink of an exactly-once write.
+    """The state of the sink of an exactly-once write.
 
     Attributes:
         name: Its name.
-        topic: The topic that it writes to; empty where the rows name topics.
-        home: The broker that all of its messages go to; empty when none is noted.
-        home_is_live: Whether that broker lives and answers. Nothing is written to the sink while it
-            does not.
-        batch_id: The last batch that is known to be committed; nothing when there is none.
-        row_count: Its rows; nothing when that is not known.
-        commit_time: When it was committed; nothing when that is not known.
+        topic: The topic that it writes to; empty if the rows name topics.
+        home: The broker that gets all of its messages; empty without a note.
+        home_is_live: Whether that broker is live and answers; without it the sink cannot be
+            written to.
+        batch_id: The last batch known to be committed; None without one.
+        row_count: The rows of that batch; None if unknown.
+        commit_time: When that batch was committed; None if unknown.
         staged_row_count: Rows that are staged and not committed, on all brokers.
-        staged_bytes: Their bytes.
-        stage_time: When the last of them were staged.
-        publishing: Whether something is committed and not visible as a whole yet.
-        failure: Why that does not go on; empty when it does.
+        staged_bytes: The bytes of these rows.
+        stage_time: When the last of these rows were staged.
+        publishing: Whether a committed batch is not completely visible yet.
+        failure: The error that stops its publication; empty without one.
         broker_names: The brokers that know the sink.
     """
 
@@ -72,15 +72,15 @@ class SinkReport:
 
 @dataclass(frozen=True, slots=True)
 class SinkMoved:
-    """What a move has done.
+    """The result of moving a sink.
 
     Attributes:
         home: The broker that the sink wrote to before.
         target: The broker that it writes to now.
-        home_answered: Whether the broker before told what it had committed, so that a batch which
-            comes again is recognised.
-        batch_id: The last batch that counts as committed; nothing when none does.
-        not_told: Brokers that do not know of it yet; the next write tells them.
+        home_answered: Whether the old broker returned its committed batches, so that a repeated
+            batch is recognised.
+        batch_id: The last batch that counts as committed; None without one.
+        not_told: Brokers that do not have the new note yet; the next write sends it to them.
     """
 
     home: str
@@ -92,12 +92,12 @@ class SinkMoved:
 
 @dataclass(frozen=True, slots=True)
 class SinkDeleted:
-    """What a deletion has done.
+    """The result of deleting a sink.
 
     Attributes:
         broker_names: The brokers that knew the sink.
-        dropped_row_count: Rows that were staged, and are dropped.
-        lost_row_count: Rows that were committed, and are given up because they cannot be read.
+        dropped_row_count: The staged rows that were dropped.
+        lost_row_count: The committed rows that were given up because they cannot be read.
     """
 
     broker_names: tuple[str, ...]
@@ -106,7 +106,7 @@ class SinkDeleted:
 
 
 class SinkCalls:
-    """Asks brokers about sinks, and tells them."""
+    """Reads and changes the sinks on all brokers."""
 
     def __init__(
         self, connections: Connections, primaries: Sequence[LiveBroker], *, timeout_s: float
@@ -165,7 +165,7 @@ class SinkCalls:
         note.broker_name, note.move_count = target, before.move_count + 1
         answered = before.broker_name in sinks
         if answered:
-            # From now on it takes nothing, and what it has committed is in the note.
+            # From now on the old home accepts nothing, and the note has its committed batches.
             note = await self._note(brokers[before.broker_name], name, topic, note)
         elif not home_is_gone:
             raise ServiceUnavailable(
@@ -188,7 +188,7 @@ class SinkCalls:
         return SinkMoved(before.broker_name, target, answered, last_id, tuple(sorted(not_told)))
 
     async def delete(self, name: str) -> SinkDeleted:
-        """Have all brokers forget a sink; see ``ClusterClient.delete_sink``."""
+        """Delete a sink on all brokers; see ``ClusterClient.delete_sink``."""
         request = DeleteSinkRequest(query_id=name)
         dropped = lost = 0
         names: list[str] = []
@@ -216,7 +216,7 @@ class SinkCalls:
         return SinkDeleted(tuple(sorted(names)), dropped, lost)
 
     async def _known_of(self, name: str, *, tolerant: bool) -> dict[str, Sink]:
-        """What each broker knows of a sink; of those that know nothing, an empty one."""
+        """The state of a sink by broker; an empty one for brokers that do not know it."""
         answers = await asyncio.gather(
             *(self._sinks_of(each, name) for each in self._primaries), return_exceptions=tolerant
         )
@@ -248,7 +248,7 @@ class SinkCalls:
 
 
 def _check_takes(route: Route, broker_name: str, name: str) -> None:
-    """Refuse a home that takes no messages for the topic of a sink."""
+    """Refuse a home that accepts no messages for the topic of a sink."""
     if all(queue.broker_name != broker_name for queue in route.write_queues):
         raise IllegalArgument(
             f"broker {broker_name} takes no messages for topic {route.topic}, which sink {name!r}"
@@ -257,10 +257,10 @@ def _check_takes(route: Route, broker_name: str, name: str) -> None:
 
 
 def _report(sinks: Mapping[str, Sink], live: Iterable[str]) -> SinkReport:
-    """What brokers know of one sink, as one."""
+    """The state of a sink, merged from its brokers."""
     noted = [sink for sink in sinks.values() if sink.HasField("home")]
     home = max((sink.home for sink in noted), key=_rank).broker_name if noted else ""
-    # Where the home is away, others may know what was committed before it was the home.
+    # Without an answer of the home, others may know batches committed before it became the home.
     told = sinks.get(home) or max(sinks.values(), key=_progress)
     committed = told.HasField("batch_id")
     stage_times = [moment_from(s.stage_time) for s in sinks.values() if s.HasField("stage_time")]
@@ -282,7 +282,7 @@ def _report(sinks: Mapping[str, Sink], live: Iterable[str]) -> SinkReport:
 
 
 def _rank(home: SinkHome) -> tuple[int, str, int]:
-    """Of two homes the one with the higher rank stands, as the contract says."""
+    """The rank of a note: of two notes the one with the higher rank counts, as in the contract."""
     known = home.committed_batch_id if home.HasField("committed_batch_id") else -1
     return home.move_count, home.broker_name, known
 

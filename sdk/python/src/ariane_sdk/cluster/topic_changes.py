@@ -17,7 +17,7 @@ from ariane_sdk.routing.live_broker import LiveBroker
 from ariane_sdk.routing.route import Route
 
 RouteOf: TypeAlias = Callable[[str], Awaitable[Route]]
-"""The route of a topic as a name server tells it now; raises ``RouteNotFound``."""
+"""Returns the present route of a topic from a name server; raises ``RouteNotFound``."""
 
 
 class TopicChanges:
@@ -39,10 +39,10 @@ class TopicChanges:
         self._timeout_s = timeout_s
 
     async def create(self, topic: str, queue_count: int, *, exists_ok: bool, fifo: bool) -> None:
-        """Create a topic; of one that keeps order, its order stands first.
+        """Create a topic; the order of a FIFO topic is stored first.
 
         Raises:
-            TopicExists: A broker has it already; others may have it now as well.
+            TopicExists: A broker has it already; others may have created it.
             ServiceUnavailable: There is no broker.
             CallError: A broker did not create it; others may have.
         """
@@ -100,7 +100,7 @@ class TopicChanges:
 
     @asynccontextmanager
     async def queue_order_first(self, topic: str, counts: Mapping[str, int]) -> AsyncIterator[None]:
-        """Fix the order of queues around making a topic; see ``ClusterClient``."""
+        """Fix the order of queues while a topic is created; see ``ClusterClient``."""
         if await self._standing(topic) != (False, "") or not counts:
             yield
             return
@@ -114,7 +114,7 @@ class TopicChanges:
             raise
 
     async def _standing(self, topic: str) -> tuple[bool, str]:
-        """Whether any broker carries a topic; and the order of its queues, which may outlive it."""
+        """Whether any broker has a topic; and the order of its queues, which may outlive it."""
         try:
             return True, (await self._route_of(topic)).queue_order
         except RouteNotFound as unknown:
