@@ -1,4 +1,4 @@
-"""When a message is to be delivered, as its sender says it."""
+"""The delivery time that a sender gives to a message."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ariane_sdk.message import Message
 
 AT_ONCE: Final = 0
 AT_TIMES: Final = -1
-"""Beside delay levels, of which 1 is the first: a batch is of one kind."""
+"""Kinds of batches besides the delay levels, which start at 1: a batch has one kind."""
 
 DELAY_LEVEL_MAX: Final = (1 << 31) - 1
-"""The contract has no more; brokers take what is above their highest level for that."""
+"""The contract allows no higher level; brokers cut higher levels to their highest one."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY_MS: Final = 86_400_000
@@ -31,10 +31,10 @@ def is_delayed(message: Message) -> bool:
 
 
 def check_delay(message: Message) -> None:
-    """Refuse a delay that cannot be.
+    """Refuse an illegal delay.
 
     Raises:
-        MessageIllegal: Says why.
+        MessageIllegal: The delay breaks a rule, which the error names.
     """
     check_types(message)
     ways = (message.deliver_at is not None) + (message.delay is not None)
@@ -49,15 +49,15 @@ def check_delay(message: Message) -> None:
 
 
 def check_delivery_time(message: Message, now_ms: int, days_max: float) -> None:
-    """Refuse a delivery time that is too far ahead for brokers: others would go down with it.
+    """Refuse a delivery time that brokers would refuse: the whole batch would fail.
 
     Args:
-        message: One that ``check_delay`` has passed.
+        message: A message that ``check_delay`` has passed.
         now_ms: When its delay begins, milliseconds since the epoch.
-        days_max: How far ahead it may be.
+        days_max: The longest time ahead.
 
     Raises:
-        MessageIllegal: It is further.
+        MessageIllegal: The delivery time is further ahead.
     """
     if delay_kind(message) != AT_TIMES:
         return
@@ -72,14 +72,14 @@ def check_delivery_time(message: Message, now_ms: int, days_max: float) -> None:
 
 
 def delay_kind(message: Message) -> int:
-    """Which batches a message may be in: a delay level, or one of the two constants."""
+    """The kind of batch that a message needs: a delay level, or one of the two constants."""
     return message.delay_level or (AT_TIMES if is_delayed(message) else AT_ONCE)
 
 
 def delivery_time_ms(message: Message, now_ms: int) -> int:
     """When a message with a time is due, rounded up, in milliseconds since the epoch.
 
-    Never fails for a message that ``check_delay`` has passed: its record is in a batch by then.
+    Never fails for a message that ``check_delay`` has passed: its record is already in a batch.
 
     Args:
         message: The message.

@@ -1,4 +1,4 @@
-"""How safe messages must be before they are acknowledged, as their sender says it."""
+"""The level that a sender demands before its messages are acknowledged."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ariane_sdk.message import AcknowledgedLevel
 
 
 class Demand(NamedTuple):
-    """What is wanted of an acknowledgement beyond what the broker promises by itself.
+    """The demand on an acknowledgement beyond the broker's own level.
 
     Attributes:
-        level: How safe a message must be.
-        in_sync_min: How many brokers must be in sync and have it, the primary included; 0: what
-            the level means by itself.
+        level: The level that a message must reach.
+        in_sync_min: How many brokers must be in sync and have the message, the primary
+            included; 0 for the default of the level.
     """
 
     level: AcknowledgedLevel
@@ -22,10 +22,10 @@ class Demand(NamedTuple):
 
 
 def demand_of(level: AcknowledgedLevel | None, in_sync_min: int | None) -> Demand | None:
-    """What a sender wants; None for nothing beyond what the broker promises.
+    """The demand of a sender; None for the broker's own level.
 
     Raises:
-        IllegalArgument: It makes no sense.
+        IllegalArgument: The two values contradict each other.
     """
     if level is None and in_sync_min is None:
         return None

@@ -1,7 +1,7 @@
-"""What a message may be: checked here, before anything goes over the wire.
+"""The limits of messages, checked before anything is sent.
 
-What the record itself cannot carry (separators in properties, too many keys) is refused by the
-encoder; here is what the format could carry and the system does not want.
+The encoder refuses what a record cannot hold (separators in properties, too many keys); here are
+the limits that the system sets beyond the format.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ ALL_TAGS: Final = "*"
 
 
 def checked_topic(name: str) -> str:
-    """Return the name of a topic that a user may write.
+    """Return the name of a topic that a user may write to.
 
     Raises:
-        NameIllegal: Says which rule it breaks.
+        NameIllegal: It breaks a rule, which the error names.
     """
     if not isinstance(name, str):
         raise NameIllegal(f"topic {name!r:.100}: a text is expected")
@@ -42,15 +42,14 @@ def checked_topic(name: str) -> str:
 
 
 def checked_group(name: str, *, system: bool = False) -> str:
-    """Return the name of a group that a user may bear.
+    """Return the name of a group that a user may use.
 
     Args:
         name: The group.
-        system: Whether a group that others have made will do, too: one of the system, or of a Java
-            broker. They can be looked at.
+        system: Whether groups of the system and of Java brokers are allowed too, for reading.
 
     Raises:
-        NameIllegal: Says which rule it breaks.
+        NameIllegal: It breaks a rule, which the error names.
     """
     if not isinstance(name, str):
         raise NameIllegal(f"group {name!r:.100}: a text is expected", reason="GROUP_NAME_ILLEGAL")
@@ -66,7 +65,7 @@ def checked_tag(tag: str) -> str:
     """Return a tag that a subscription can name.
 
     Raises:
-        MessageIllegal: It could not be told from an expression.
+        MessageIllegal: The tag could be read as an expression.
     """
     if (
         TAG_SEPARATOR in tag
@@ -81,10 +80,10 @@ def checked_tag(tag: str) -> str:
 
 
 def check_timeout(timeout_s: object) -> None:
-    """Refuse a time to wait that is none.
+    """Refuse an illegal time to wait.
 
     Raises:
-        IllegalArgument: It is no number.
+        IllegalArgument: It is not a number.
     """
     if not isinstance(timeout_s, int | float) or math.isnan(timeout_s):
         raise IllegalArgument(f"timeout_s {timeout_s!r:.100}: a number of seconds is expected")
@@ -94,7 +93,7 @@ def check_body_size(size_bytes: int, limit_bytes: int) -> None:
     """Refuse a body that is too large.
 
     Raises:
-        MessageTooLarge: It is.
+        MessageTooLarge: The body is larger than the limit.
     """
     if size_bytes > limit_bytes:
         raise MessageTooLarge(
@@ -104,7 +103,7 @@ def check_body_size(size_bytes: int, limit_bytes: int) -> None:
 
 
 def refusal_of(error: RecordError) -> ArianeError:
-    """What the encoder refused, as an error of this package."""
+    """The encoder's error as an error of this package."""
     if isinstance(error, RecordTooLarge):
         return MessageTooLarge(str(error))
     return MessageIllegal(str(error))

@@ -1,4 +1,4 @@
-"""Which messages of a topic a consumer wants, decided in its own process."""
+"""Filters of messages that run in the consumer's own process."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ class Local:
             listener=listen,
         )
 
-    All messages of the topic travel to the consumer; those that do not match count as consumed. To
-    the group it is a subscription to all messages: its members must have the same filter, and
-    nobody checks that they do.
+    All messages of the topic are sent to the consumer; messages that do not match count as
+    consumed. For the group it is a subscription to all messages: all members must have the same
+    filter, which is not checked.
 
-    It means what an uploaded filter means. One that raises, or answers with anything but ``True``
-    or ``False``, stops its queue with ``FilterFailed``: nothing passes unfiltered, and nothing is
-    left out in silence. A message whose compressed body is damaged, and which the filter looks
-    into, becomes a dead letter.
+    The result is the same as with an uploaded filter. If the filter raises, or returns anything but
+    ``True`` or ``False``, its queue stops with ``FilterFailed``: no message passes unfiltered, and
+    none is left out silently. If the filter reads a compressed body that is damaged, the message
+    becomes a dead letter.
 
     Attributes:
-        matches: Takes a message and says whether it is wanted; or a condition, which is judged for
-            all messages of a pull at once, and needs no call for each.
+        matches: A function that returns whether a message matches; or a condition, which is
+            evaluated for all messages of a pull at once, without a call for each.
 
     Raises:
         FilterIllegal: It is neither.
@@ -64,10 +64,10 @@ class Local:
 
 
 class FilteredBodiesDamaged(BodyDamaged):
-    """A filter looked into bodies that cannot be read.
+    """A filter read bodies that cannot be decompressed.
 
     Attributes:
-        causes: Why, by the row of the batch.
+        causes: The cause for each, by the row of the batch.
     """
 
     def __init__(self, causes: dict[int, str]) -> None:
@@ -76,7 +76,7 @@ class FilteredBodiesDamaged(BodyDamaged):
 
 
 class LocalFilter:
-    """A local filter of a topic; to the broker all messages are wanted."""
+    """A local filter of a topic; the broker sends all messages."""
 
     tags: ClassVar[frozenset[str]] = frozenset()
 
@@ -96,7 +96,7 @@ class LocalFilter:
         return hash(self._matches)
 
     def matches(self, tag: str) -> bool:  # noqa: ARG002 - as ``TagFilter`` has it
-        """Whether a message with this tag is wanted: tags do not decide."""
+        """Whether a message with this tag may match; here any tag."""
         return True
 
     def to_wire(self, topic: str) -> Subscription:
@@ -109,17 +109,17 @@ class LocalFilter:
         sizes: NDArray[np.integer[Any]],
         messages: Callable[[], Sequence[ReceivedMessage]],
     ) -> NDArray[np.bool_]:
-        """Which records are wanted: bool[count].
+        """Whether each record matches: bool[count].
 
         Args:
-            records: Records that lie back to back.
-            sizes: Bytes of each.
-            messages: Gives them as messages.
+            records: The records, one after the other.
+            sizes: The bytes of each record.
+            messages: Returns the records as messages.
 
         Raises:
-            FilterFailed: It raised, or answered with no truth.
-            FilteredBodiesDamaged: It looked into bodies that cannot be read.
-            RecordCorrupted: The records cannot be taken apart.
+            FilterFailed: The filter raised, or returned neither true nor false.
+            FilteredBodiesDamaged: The filter read bodies that cannot be decompressed.
+            RecordCorrupted: The records cannot be decoded.
         """
         if self._condition is not None:
             columns = decode_columns(records, sizes.astype(np.int32, copy=False))
@@ -128,7 +128,7 @@ class LocalFilter:
         judged = messages()
         try:
             verdicts = list(map(self._matches, judged))  # type: ignore[arg-type]  # no condition.
-        except Exception:  # noqa: BLE001 - which message it was is found below.
+        except Exception:  # noqa: BLE001 - the message is found below.
             verdicts = self._one_by_one(judged)
         if not _TRUTHS.issuperset(map(type, verdicts)):
             odd = next(each for each in verdicts if type(each) not in _TRUTHS)
@@ -136,7 +136,7 @@ class LocalFilter:
         return np.array(verdicts, np.bool_)
 
     def _one_by_one(self, messages: Sequence[ReceivedMessage]) -> list[bool]:
-        """The verdicts after all, or which messages are to blame that there are none."""
+        """Filter messages one by one; errors name the message that caused them."""
         verdicts, causes = [], {}
         for row, message in enumerate(messages):
             try:

@@ -1,4 +1,4 @@
-"""The filter of a topic, from whatever form a subscription gives it in."""
+"""The filter of a topic, from any form of a subscription."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ MessageFilter: TypeAlias = TagFilter | SqlFilter | UploadedFilter | LocalFilter
 
 
 def message_filter(expression: str | Sql | Uploaded | Local) -> MessageFilter:
-    """The filter that somebody means: a condition, code, or a text about tags.
+    """Make a filter from a condition, from code, or from an expression of tags.
 
     Raises:
-        FilterIllegal: It is neither.
+        FilterIllegal: It is none of these.
     """
     if isinstance(expression, Uploaded):
         return UploadedFilter(expression)

@@ -1,6 +1,6 @@
-"""Which field of a message is of a wrong type: asked once something has gone wrong with it.
+"""Finding the field of a message with a wrong type, after an error in encoding it.
 
-Looking at every field of every message beforehand would cost each send; Python raises by itself.
+Checking every field of every message first would slow down each send; Python raises anyway.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ariane_sdk.errors import MessageIllegal
 from ariane_sdk.message import Message
 
 TYPE_ERRORS: Final = (TypeError, AttributeError, struct.error)
-"""What Python raises where a value is of a wrong type, or too large for its field."""
+"""The errors of Python if a value has a wrong type, or is too large for its field."""
 
 NUMBER_BITS: Final = 32
 
@@ -32,20 +32,20 @@ _FIELD_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
 
 
 def check_sequence(messages: object) -> None:
-    """Refuse what is no sequence; what is in it is looked at when something has gone wrong.
+    """Refuse anything but a sequence; its items are checked only after an error.
 
     Raises:
-        MessageIllegal: It is none.
+        MessageIllegal: It is not a sequence.
     """
     if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
         raise MessageIllegal(f"messages {messages!r:.100}: a sequence of Message is expected")
 
 
 def check_types(message: object) -> None:
-    """Refuse what is no message, or one with a field of a wrong type.
+    """Refuse anything but a message, and a message with a field of a wrong type.
 
     Raises:
-        MessageIllegal: Names the field.
+        MessageIllegal: It is not a message, or a field, which the error names, has a wrong type.
     """
     if not isinstance(message, Message):
         raise MessageIllegal(f"a Message is expected, not {type(message).__name__}")

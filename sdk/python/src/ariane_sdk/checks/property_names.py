@@ -1,4 +1,4 @@
-"""Properties that belong to the system."""
+"""The properties that belong to the system."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ RESERVED_PROPERTIES: Final = frozenset(
         "__transactionId__",
     }
 )
-"""Properties that the system reads or writes: RocketMQ's ``MessageConst.STRING_HASH_SET``, and our
-own."""
+"""Properties that the system reads or writes: RocketMQ's ``MessageConst.STRING_HASH_SET`` and those
+of ArianeMQ."""
 
 
 def check_property_names(message: Message) -> None:
-    """Refuse properties that the system would take for its own.
+    """Refuse properties with names that belong to the system.
 
     Raises:
-        MessageIllegal: There are some.
+        MessageIllegal: There are such properties.
     """
     if isinstance(message, SystemMessage):
         return

@@ -1,4 +1,4 @@
-"""Queues, queue offsets and numbers that an application names: what is none is refused by name."""
+"""Checks of queues, queue offsets and numbers from an application; errors name the value."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ QUEUE_OFFSET_END: Final = 1 << 63
 
 
 def checked_queue(queue: object) -> MessageQueue:
-    """Return a queue if it is one.
+    """Return the value if it is a queue.
 
     Raises:
-        IllegalArgument: It is none.
+        IllegalArgument: It is not a queue.
     """
     if isinstance(queue, MessageQueue):
         topic, broker_name, queue_id = queue
@@ -27,10 +27,10 @@ def checked_queue(queue: object) -> MessageQueue:
 
 
 def checked_queues(queues: object) -> set[MessageQueue]:
-    """Return queues if all are.
+    """Return the values as a set if all are queues.
 
     Raises:
-        IllegalArgument: One is none, or they cannot be iterated.
+        IllegalArgument: One is not a queue, or they cannot be iterated.
     """
     if not isinstance(queues, Iterable) or isinstance(queues, str | bytes | MessageQueue):
         raise IllegalArgument(f"queues {queues!r:.100}: several of MessageQueue are expected")
@@ -38,10 +38,10 @@ def checked_queues(queues: object) -> set[MessageQueue]:
 
 
 def checked_offset(queue_offset: object) -> int:
-    """Return a queue offset if it is one.
+    """Return the value if it is a queue offset.
 
     Raises:
-        IllegalArgument: It is none.
+        IllegalArgument: It is not a queue offset.
     """
     if type(queue_offset) is not int or not 0 <= queue_offset < QUEUE_OFFSET_END:
         raise IllegalArgument(
@@ -51,10 +51,10 @@ def checked_offset(queue_offset: object) -> int:
 
 
 def checked_offsets(offsets: object) -> Mapping[MessageQueue, int]:
-    """Return a table of queue offsets by queue if it is one.
+    """Return the value if it is a table of queue offsets by queue.
 
     Raises:
-        IllegalArgument: It is none.
+        IllegalArgument: It is not such a table.
     """
     if not isinstance(offsets, Mapping):
         raise IllegalArgument(
@@ -67,10 +67,10 @@ def checked_offsets(offsets: object) -> Mapping[MessageQueue, int]:
 
 
 def checked_count(name: str, count: object) -> int:
-    """Return a number of at least one if it is one.
+    """Return the value if it is an integer of at least one.
 
     Raises:
-        IllegalArgument: It is none.
+        IllegalArgument: It is not.
     """
     if type(count) is not int or count < 1:
         raise IllegalArgument(f"{name} {count!r:.100}: an integer of 1 or more is expected")

@@ -1,4 +1,4 @@
-"""Which messages of a topic a consumer wants, by a condition over their properties."""
+"""Filters of messages by a condition over their properties."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ariane_sdk.errors import FilterIllegal
 
 @dataclass(frozen=True, slots=True)
 class Sql:
-    """A condition in SQL92 over the properties of messages; the broker decides.
+    """A condition in SQL92 over the properties of messages; the broker evaluates it.
 
     ::
 
@@ -22,13 +22,14 @@ class Sql:
             listener=listen,
         )
 
-    What can be said, and how numbers and texts meet, stands in ``storage/sql92/README.md``.
+    The language, and how it compares numbers with texts, is described in
+    ``storage/sql92/README.md``.
 
     Attributes:
         text: The condition.
 
     Raises:
-        FilterIllegal: It is none; ``metadata["position"]`` says which character is to blame.
+        FilterIllegal: It is not legal; ``metadata["position"]`` is the character with the error.
     """
 
     text: str
@@ -50,18 +51,18 @@ class Sql:
 
 @dataclass(frozen=True, slots=True)
 class SqlFilter:
-    """A condition as a filter of a topic: the broker judges messages, and no tag counts.
+    """A condition as a filter of a topic: the broker evaluates it, and tags do not count.
 
     Attributes:
         condition: The condition.
-        tags: None: all may come.
+        tags: None: all tags.
     """
 
     condition: Sql
     tags: ClassVar[frozenset[str]] = frozenset()
 
     def matches(self, tag: str) -> bool:  # noqa: ARG002 - as ``TagFilter`` has it
-        """Whether a message with this tag is wanted: the broker has said so."""
+        """Whether a message with this tag matches; the broker has decided that already."""
         return True
 
     def to_wire(self, topic: str) -> Subscription:

@@ -1,7 +1,7 @@
-"""Which messages of a topic a consumer wants, by tag.
+"""Filters of messages by tag.
 
-The broker compares hashes of tags, which lets strangers through that share one; the client compares
-the tags themselves.
+The broker compares hashes of tags, so other tags with the same hash pass; the client compares the
+tags themselves.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ class TagFilter:
     """A filter expression of tags.
 
     Attributes:
-        tags: The tags that are wanted; empty for all messages, those without a tag included.
+        tags: The tags; empty for all messages, including messages without a tag.
     """
 
     tags: frozenset[str]
 
     @classmethod
     def parse(cls, expression: str) -> Self:
-        """Take "*" (or nothing) for all messages, or tags joined by "||".
+        """Parse an expression: "*" or empty for all messages, or tags joined by "||".
 
         Raises:
-            FilterIllegal: A tag is missing between separators, or "*" stands among tags.
+            FilterIllegal: A tag is missing between separators, or "*" is among tags.
         """
         if not isinstance(expression, str):
             raise FilterIllegal(f"subscription expression {expression!r:.100}: a text is expected")
@@ -49,11 +49,11 @@ class TagFilter:
 
     @property
     def text(self) -> str:
-        """The expression in one spelling, whatever order the tags were named in."""
+        """The expression with sorted tags, so that equal filters have equal texts."""
         return f" {TAG_SEPARATOR} ".join(sorted(self.tags)) or ALL_TAGS
 
     def matches(self, tag: str) -> bool:
-        """Whether a message with this tag is wanted."""
+        """Whether a message with this tag matches."""
         return not self.tags or tag in self.tags
 
     def to_wire(self, topic: str) -> Subscription:

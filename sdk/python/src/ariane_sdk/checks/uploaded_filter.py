@@ -1,4 +1,4 @@
-"""Which messages of a topic a consumer wants, by code that was uploaded to FilterServers."""
+"""Filters of messages by code that was uploaded to FilterServers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NAME_AND_VERSION: Final = re.compile(r"[A-Za-z0-9_-]{1,120}@[0-9a-f]{12,64}", r
 
 @dataclass(frozen=True, slots=True)
 class Uploaded:
-    """An uploaded filter; FilterServers beside the brokers decide, and messages come from them.
+    """An uploaded filter; FilterServers beside the brokers run it and deliver the messages.
 
     ::
 
@@ -29,15 +29,15 @@ class Uploaded:
             listener=listen,
         )
 
-    ``ariane filter upload`` says the name and the version. The version is the SHA-256 of the code:
-    what a group names never changes. A page of its own, ``docs/filters.md``, tells the rest.
+    ``ariane filter upload`` prints the name and the version. The version is the SHA-256 of the
+    code, so the filter of a group never changes. For more see ``docs/filters.md``.
 
     Attributes:
         filter_version: "name@version", with 12 to 64 hex digits of the version. All members of a
-            group write it alike.
+            group must use the same text.
 
     Raises:
-        FilterIllegal: It is not written like that.
+        FilterIllegal: It does not have this form.
     """
 
     filter_version: str
@@ -54,18 +54,18 @@ class Uploaded:
 
 @dataclass(frozen=True, slots=True)
 class UploadedFilter:
-    """An uploaded filter of a topic: FilterServers judge messages, and no tag counts.
+    """An uploaded filter of a topic: FilterServers run it, and tags do not count.
 
     Attributes:
         uploaded: The filter.
-        tags: None: all may come.
+        tags: None: all tags.
     """
 
     uploaded: Uploaded
     tags: ClassVar[frozenset[str]] = frozenset()
 
     def matches(self, tag: str) -> bool:  # noqa: ARG002 - as ``TagFilter`` has it
-        """Whether a message with this tag is wanted: the FilterServer has said so."""
+        """Whether a message with this tag matches; the FilterServer has decided that already."""
         return True
 
     def to_wire(self, topic: str) -> Subscription:

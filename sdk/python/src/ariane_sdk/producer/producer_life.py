@@ -130,7 +130,7 @@ class ProducerLife(TransactionalSends):
         self._accepting = True
 
     def _put_together(self, session: Session, ip: str) -> str:
-        """Make the parts; returns the id under which brokers know the producer."""
+        """Make the parts; return the client id of the producer."""
         connections, routes = session.connections, session.routes
         settings, clock = self._settings, self._clock
         latencies = _latencies(settings, clock)

@@ -1,7 +1,7 @@
-"""Received records as Arrow record batches: as ``ariane_record.decoding.arrow``, and the broker.
+"""Received records as Arrow record batches: ``ariane_record.decoding.arrow`` and the broker's name.
 
-Arrow is an extra of this distribution (``ariane-sdk[arrow]``) and is imported by who asks for
-columns only. No Python statement runs once per message.
+Arrow is an extra of this distribution (``ariane-sdk[arrow]``) and is imported only when columns
+are requested. No Python statement runs once per message.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _OF_HEADERS: Final = frozenset(
         "reconsumeTimes",
     }
 )
-"""Columns that the headers alone suffice for."""
+"""Columns for which the headers of records are enough."""
 
 
 def columns_wanted(names: Sequence[str] | None) -> tuple[str, ...]:
@@ -52,7 +52,7 @@ def columns_wanted(names: Sequence[str] | None) -> tuple[str, ...]:
         names: The columns, in this order; ``None``: all of ``ariane_record.decoding.arrow``.
 
     Raises:
-        IllegalArgument: There is no such column, or none, or one is named twice.
+        IllegalArgument: A column is unknown or named twice, or no column is named.
     """
     from ariane_record.decoding.arrow import COLUMN_NAMES  # noqa: PLC0415 - an extra.
 
@@ -73,12 +73,12 @@ def record_batch(
     """Records of one queue as one batch.
 
     Args:
-        records: What was pulled, at most 2 GiB.
-        queue: Where from; it says topic and broker.
-        names: From ``columns_wanted``.
+        records: The pulled records, at most 2 GiB.
+        queue: Their queue, which gives topic and broker.
+        names: The columns, from ``columns_wanted``.
 
     Raises:
-        RecordDamaged: A record cannot be taken apart.
+        RecordDamaged: A record cannot be decoded.
     """
     import pyarrow as pa  # noqa: PLC0415 - an extra.
 
@@ -102,11 +102,11 @@ class RangeColumns:
     """Builds batches from the chunks of one range.
 
     Attributes:
-        projection: How much of each message has to be fetched.
+        projection: The parts of each message to fetch.
     """
 
     def __init__(self, queue: MessageQueue, names: Sequence[str] | None) -> None:
-        """Know what is wanted.
+        """Take the queue and the columns.
 
         Raises:
             IllegalArgument: As ``columns_wanted``.
@@ -120,13 +120,13 @@ class RangeColumns:
             self.projection = RANGE_PROJECTION_HEADERS
 
     def batches(self, chunk: PullRangeResponse) -> Iterator[pa.RecordBatch] | None:
-        """One chunk as a batch; ``None``: it has to be read again as whole records.
+        """One chunk as batches; ``None`` if it has to be read again as whole records.
 
-        As several batches, where bodies grow too large for one.
+        There are several batches if the bodies are too large for one.
 
         Raises:
-            BodyDamaged: While it is gone through, behind what lies before that body.
-            RecordDamaged: A record cannot be taken apart.
+            BodyDamaged: During the iteration, after the batches before that body.
+            RecordDamaged: A record cannot be decoded.
         """
         sizes = np.frombuffer(chunk.record_sizes, "<i4").astype(np.int32, copy=False)
         try:
@@ -165,5 +165,5 @@ class RangeColumns:
             raise body_damaged(self._queue, int(records.queue_offset[first]), damaged[first])
 
     def _lacks_addresses(self, records: RecordColumns) -> bool:
-        """Whether ids are wanted that are made of an IPv6 address, which headers do not have."""
+        """Whether the columns need ids with an IPv6 address, which headers do not contain."""
         return "messageId" in self._names and bool((records.system_flag & HOST_FLAGS).any())

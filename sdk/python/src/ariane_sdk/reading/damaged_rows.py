@@ -1,4 +1,4 @@
-"""Rows of records whose bodies cannot be read: the error of one, and the bytes beside it."""
+"""Records with damaged bodies: the error of one, and the records around it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def body_damaged(queue: MessageQueue, queue_offset: int, cause: str) -> BodyDama
 
     Args:
         queue: Its queue.
-        queue_offset: Where in the queue it is.
+        queue_offset: Its queue offset.
         cause: Why its body cannot be read.
     """
     return BodyDamaged(
@@ -21,12 +21,12 @@ def body_damaged(queue: MessageQueue, queue_offset: int, cause: str) -> BodyDama
 
 
 def some_rows(columns: RecordColumns, begin: int, end: int) -> memoryview:
-    """The records of neighbouring rows, as they lie.
+    """The bytes of neighbouring records.
 
     Args:
         columns: The records.
         begin: The first row.
-        end: Behind the last row.
+        end: The row after the last.
     """
     starts = [*columns.starts.tolist(), int(columns.sizes.sum())]
     return memoryview(columns.records)[starts[begin] : starts[end]]

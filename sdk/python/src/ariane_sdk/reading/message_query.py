@@ -1,4 +1,4 @@
-"""Finding single messages: by id, by unique id, by key; pages of many brokers as one stream."""
+"""Finding messages by id, unique id or key; pages of many brokers become one stream."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from ariane_sdk.net.timestamps import timestamp_ms
 from ariane_sdk.routing.route import BrokerRoute
 
 PAGE_MESSAGES_MAX: Final = 64
-"""Messages that a broker gives in one page."""
+"""The number of messages in one page of a broker."""
 
 _ABSENT: Final = frozenset({"MESSAGE_NOT_FOUND", "TOPIC_NOT_FOUND", "FIELD_INVALID"})
-"""Reasons of a broker that has no such message: an id may be of another."""
+"""Errors of a broker that does not have the message: the id may belong to another broker."""
 
 _COMPRESSIONS: Final = {
     message_pb2.COMPRESSION_LZ4: SystemFlag.COMPRESSED | SystemFlag.COMPRESSION_LZ4,
@@ -43,22 +43,22 @@ class MessageQueries:
     """Asks brokers for single messages."""
 
     def __init__(self, connections: Connections, *, timeout_s: float) -> None:
-        """Ask nothing yet; one call may take so many seconds."""
+        """Take the connections, and the seconds that one call may take."""
         self._connections = connections
         self._timeout_s = timeout_s
 
     async def by_id(
         self, brokers: Iterable[BrokerRoute], message_id: str, topic: str
     ) -> ReceivedMessage | None:
-        """The message of one offset message id; nothing if no broker has it.
+        """The message with an offset message id; None if no broker has it.
 
         Args:
-            brokers: Any that may have it.
+            brokers: The brokers that may have it.
             message_id: The id.
-            topic: Its topic, or nothing.
+            topic: Its topic; empty if unknown.
 
         Raises:
-            CallError: A broker did not tell, and no other has it.
+            CallError: A call to a broker failed, and no other broker has it.
         """
         request = GetMessageRequest(message_id=message_id, topic=topic)
 
@@ -84,11 +84,11 @@ class MessageQueries:
         """The messages of many brokers, newest first.
 
         Args:
-            brokers: Those of the topic.
-            request: What to find.
+            brokers: The brokers of the topic.
+            request: The query.
 
         Raises:
-            CallError: A broker did not tell.
+            CallError: A call to a broker failed.
         """
         found = [_BrokerPages(self, broker, request) for broker in brokers]
         while True:
@@ -105,7 +105,7 @@ class MessageQueries:
         """One page of one broker.
 
         Raises:
-            CallError: It did not tell.
+            CallError: The call failed.
         """
         queries = self._connections.queries(read_address(broker))
         call = queries.QueryMessages(request, timeout=self._timeout_s)
@@ -113,7 +113,7 @@ class MessageQueries:
 
 
 class _BrokerPages:
-    """What one broker finds, page by page, newest first."""
+    """The results of one broker, page by page, newest first."""
 
     def __init__(
         self, queries: MessageQueries, broker: BrokerRoute, request: QueryMessagesRequest
@@ -127,7 +127,7 @@ class _BrokerPages:
         self._complete = False
 
     async def fill(self) -> None:
-        """Have a message at hand, unless there is none any longer."""
+        """Fetch the next page if no message is left; at the end there is none."""
         while not (self.messages or self._complete):
             page = await self._queries.page(self._broker, self._request)
             self.messages.extend(map(received_from_wire, page.messages))
@@ -138,7 +138,7 @@ class _BrokerPages:
 
 
 def received_from_wire(message: message_pb2.Message) -> ReceivedMessage:
-    """A message of a plain answer, as a consumer would have received it."""
+    """The message of an answer as a received message."""
     position = message.position
     properties = dict(message.properties)
     system = (

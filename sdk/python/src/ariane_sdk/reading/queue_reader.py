@@ -57,7 +57,7 @@ class TimeBoundary(Enum):
     """The first message stored at or after it; the readable end when there is none."""
 
     UPPER = TIME_BOUNDARY_UPPER
-    """Behind the last message stored at or before it; the min offset when there is none."""
+    """After the last message stored at or before it; the min offset when there is none."""
 
 
 class QueueReader(StatelessClient):

@@ -1,4 +1,4 @@
-"""Ranges of queues as brokers stream them: chunks of records, through broken connections."""
+"""Reading ranges of queues as chunks of records, even when connections break."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from ariane_sdk.routing.routes import find_broker
 from ariane_sdk.runtime.clock import Clock
 
 READ_PATIENCE_S: Final = 30.0
-"""How long a range is asked for without getting any further: a broker is restarted in less."""
+"""How long reading is repeated without progress: a broker restarts in less time."""
 
 READ_RETRY_S_MIN: Final = 0.1
 READ_RETRY_S_MAX: Final = 2.0
-"""Delay before it is asked for again; doubles from the first to the second."""
+"""The delay before a repeat; it doubles from the first value to the second."""
 
 
 class RangeChunks:
-    """Asks brokers for ranges of their queues."""
+    """Reads ranges of queues from brokers."""
 
     def __init__(
         self,
@@ -46,14 +46,13 @@ class RangeChunks:
         silence_s: float,
         replicas: bool = False,
     ) -> None:
-        """Ask nothing yet.
+        """Take the settings.
 
         Args:
-            running: Gives the connections, and raises when the client runs no longer.
-            clock: Paces repeats.
-            silence_s: How long a chunk may be waited for before the broker is asked whether it
-                lives.
-            replicas: Whether replicas are asked while the primary does not answer.
+            running: Returns the connections; raises when the client is not running.
+            clock: Times the repeats.
+            silence_s: How long to wait for a chunk before probing whether the broker is live.
+            replicas: Whether to read from replicas while the primary does not answer.
         """
         self._running = running
         self._clock = clock
@@ -68,22 +67,22 @@ class RangeChunks:
         chunk_bytes: int,
         projection: RangeProjection.ValueType,
     ) -> AsyncGenerator[PullRangeResponse]:
-        """The chunks of a range that hold records; goes on where it was when a connection breaks.
+        """The chunks of a range that contain records; continues after a broken connection.
 
         Args:
             queue: The queue.
             begin: The first queue offset.
-            end: Behind the last, exclusive.
-            chunk_bytes: About how many bytes one chunk holds.
-            projection: What of each record is wanted.
+            end: The end of the range, exclusive.
+            chunk_bytes: About how many bytes one chunk has.
+            projection: The parts of each record to read.
 
         Raises:
-            IllegalArgument: An argument is none.
-            QueueNotFound: No broker that lives has the queue.
+            IllegalArgument: An argument is not legal.
+            QueueNotFound: No live broker has the queue.
             QueueOffsetOutOfRange: The begin is no longer kept.
-            ClientNotRunning: The client runs no longer.
-            DeadlinePassed: The broker sends nothing, nor does it answer anything else.
-            CallError: The broker did not answer, also when asked again.
+            ClientNotRunning: The client is not running.
+            DeadlinePassed: The broker sends no chunk and does not answer a probe.
+            CallError: The call failed, even when repeated.
         """
         checked_queue(queue)
         next_offset = checked_offset(begin)
@@ -101,7 +100,7 @@ class RangeChunks:
                 projection=projection,
             )
             broker = await find_broker(self._running().routes, queue)
-            # The primary, and while it does not answer its replicas by turns.
+            # The primary; while it does not answer, its replicas in turn.
             addresses = read_addresses(broker, replicas=self._replicas)
             address = addresses[turn % len(addresses)]
             call = self._running().connections.pull(address).PullRange(request)
@@ -120,8 +119,8 @@ class RangeChunks:
                 is_over = len(addresses) == 1 if error is failure else not error.retriable
                 turn += 1
                 if error.reason == "QUEUE_UNDER_REPAIR":
-                    progress_s = self._clock.monotonic_s()  # The broker works on it.
-                # Each is asked once at least, however long the first was silent.
+                    progress_s = self._clock.monotonic_s()  # The broker is working on it.
+                    # Each is tried at least once, however long the first was silent.
                 patience_ends = self._clock.monotonic_s() - progress_s > READ_PATIENCE_S
                 if is_over or (patience_ends and turn >= len(addresses)):
                     raise error from (None if error is failure else failure)
@@ -146,7 +145,7 @@ def chunk_columns(queue: MessageQueue, chunk: PullRangeResponse) -> RecordColumn
     """The records of a chunk.
 
     Raises:
-        RecordDamaged: They cannot be taken apart.
+        RecordDamaged: They cannot be decoded.
     """
     sizes = np.frombuffer(chunk.record_sizes, "<i4").astype(np.int32, copy=False)
     try:

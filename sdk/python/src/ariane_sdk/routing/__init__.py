@@ -1,1 +1,1 @@
-"""Which brokers there are, and where the queues of a topic are."""
+"""The brokers of a cluster, and the routes of topics."""

@@ -12,16 +12,16 @@ from ariane_sdk.routing.route import BrokerRoute
 
 @dataclass(frozen=True, slots=True)
 class LiveBroker:
-    """A broker that a name server has heard of lately.
+    """A broker that has sent a heartbeat to a name server lately.
 
     Attributes:
-        cluster_name: The cluster it belongs to.
+        cluster_name: Its cluster.
         broker_name: Its name, which a primary shares with its replicas.
-        broker_id: 0 is the primary.
-        address: Where clients reach it, "host:port".
-        zone: Its machine room; empty if it has none.
-        last_heard_time: When the name server last heard of it.
-        topic_count: How many topics it carries.
+        broker_id: Its id; 0 is the primary.
+        address: Its address for clients, "host:port".
+        zone: Its machine room; empty without one.
+        last_heard_time: The time of its last heartbeat at the name server.
+        topic_count: The number of its topics.
         filter_servers: "host:port" of the FilterServers beside it.
     """
 

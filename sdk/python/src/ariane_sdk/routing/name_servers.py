@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 PORT_MAX: Final = 0xFFFF
 _PORT_DIGITS: Final = 6
-"""More say no port either, and so many that Python refuses to read them."""
+"""More digits are no port either, and Python refuses to read very long numbers."""
 
 
 NameServerAddresses: TypeAlias = str | Sequence[str]
@@ -95,14 +95,14 @@ class NameServers:
         random: Random,
         timeout_s: float,
     ) -> None:
-        """Know where they are; nothing is connected yet."""
+        """Take the addresses; this connects to nothing yet."""
         self._addresses = tuple(addresses)
         self._connections = connections
         self._timeout_s = timeout_s
         self._current = random.randrange(len(self._addresses))
 
     async def get_route(self, topic: str) -> Route:
-        """Query where a topic's queues are.
+        """Query the route of a topic.
 
         While all name servers that answer have just started, the result is the union of their
         answers, marked as not complete. For a topic of type FIFO, all are asked until one knows the

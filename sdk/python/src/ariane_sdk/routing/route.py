@@ -13,7 +13,7 @@ PRIMARY_ID = 0
 """The broker id of a primary; replicas have others."""
 
 NEW_TOPIC_QUEUES_MAX: Final = 4
-"""Queues of each broker that a producer uses of a topic that its send creates, as in RocketMQ."""
+"""Queues per broker that a producer uses in a topic that its send creates, as in RocketMQ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Route:
 
     Attributes:
         topic: The topic.
-        brokers: The brokers that carry it, by cluster and name.
+        brokers: The brokers that have it, by cluster and name.
         complete: Whether those are all brokers. False while the name servers that were asked had
             just started: then some may be missing.
         queue_order: For a topic whose messages stay in order: how many queues each broker has for

@@ -1,13 +1,13 @@
-"""When a route is asked for again, because it may be wrong or lacks a broker that it had.
+"""When a route is queried again, because it may be wrong or lacks a broker that it had.
 
 A broker that restarts is away for seconds and may come back at another address; its messages wait
-for the last client to notice. So a route in doubt is queried again and again: at once, and then
+until all clients know it. So a route in doubt is queried again and again: at once, and then
 after a quarter of the time that the trouble has lasted, 30 s at most, and half a second at most
 while a replica may be about to take over. A client that cannot reach a broker for an hour asks
 every 30 s in the end, however often it fails meanwhile.
 
 * **A call failed**: the route may be out of date. Each failure is a reason for one query.
-* **A broker has left the routes**, as brokers do that stop in order: it is looked for without any
+* **A broker has left the routes**, as brokers do that stop in order: it is queried without any
 further reason, first after a second, and until the queries are as rare as the refresh of all
 routes. A broker that never comes back costs some twenty calls.
 """
@@ -25,28 +25,28 @@ from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.tasks import start_task
 
 LOOK_INTERVAL_S_MIN: Final = 0.2
-"""Failures come in swarms: one look in this time serves them all."""
+"""Failures come in groups: one query in this time serves them all."""
 
 LOOK_INTERVAL_S_MAX: Final = 30.0
-"""The longest time between a failure and the look for which it is the reason."""
+"""The longest time between a failure and its query."""
 
 MISSING_LOOK_S: Final = 1.0
-"""When a broker that left is looked for at first."""
+"""The delay of the first query for a broker that left."""
 
 AGE_PART: Final = 0.25
-"""The part of the age of the trouble after which there is another look."""
+"""The interval of queries, as a part of the age of the trouble."""
 
 TAKEOVER_S: Final = 15.0
 """For how long after the beginning of the trouble a replica may take over: three leases."""
 
 TAKEOVER_LOOK_S: Final = 0.5
-"""The longest time between looks meanwhile: what waits for the new primary waits for them."""
+"""The longest interval of queries meanwhile: messages for the new primary wait for them."""
 
 QUIET_S: Final = 30.0
-"""Trouble that pauses for so long is over: what comes then is new."""
+"""Trouble that pauses for so long is over: later failures are new trouble."""
 
 JITTER_PART: Final = 0.2
-"""Looks come up to this part earlier, so that the clients of a broker do not look all at once."""
+"""Queries are up to this part earlier, so that the clients of a broker do not query all at once."""
 
 
 class Doubt:
@@ -58,7 +58,7 @@ class Doubt:
         due_s: When the next query is allowed.
         wanted: Whether there was a reason since the last query.
         missing: Brokers that have left the route, by cluster and name.
-        task: The task that asks, while there is a reason to.
+        task: The task that queries, while there is a reason to.
     """
 
     __slots__ = ("began_s", "due_s", "missing", "reported_s", "task", "wanted")
@@ -125,13 +125,13 @@ class RouteDoubts:
             doubt.reported_s = -math.inf
             doubt.due_s = min(doubt.due_s, self._clock.monotonic_s() + LOOK_INTERVAL_S_MIN)
         if missing - missed:
-            # However long there was trouble with others, this one is looked for as eagerly.
+            # However long there was trouble with others, queries for this one start as often.
             doubt.began_s = doubt.reported_s = self._clock.monotonic_s()
             doubt.due_s = doubt.began_s + MISSING_LOOK_S * self._early()
             self._start(now.topic, doubt)
 
     async def close(self) -> None:
-        """Stop asking, whatever is reported from now on."""
+        """Stop all queries; later reports start none."""
         # Calls of a closed client may still fail, and each is a reason to ask.
         self._closed = True
         tasks = [doubt.task for doubt in self._doubts.values() if doubt.task is not None]
@@ -150,12 +150,12 @@ class RouteDoubts:
             doubt.task = start_task(self._look_when_due(topic, doubt), f"doubt-{topic}")
 
     async def _look_when_due(self, topic: str, doubt: Doubt) -> None:
-        """Ask while there is a reason to."""
+        """Query while there is a reason to."""
         try:
             while doubt.wanted or doubt.missing:
                 wait_s = doubt.due_s - self._clock.monotonic_s()
                 if wait_s > 0:
-                    # Not to the end: a broker that leaves meanwhile is looked for sooner.
+                    # Not to the end: a broker that leaves meanwhile needs an earlier query.
                     await self._clock.sleep(min(wait_s, MISSING_LOOK_S))
                     continue
                 doubt.wanted = False

@@ -22,22 +22,22 @@ REFRESH_INTERVAL_S: Final = 30.0
 """How often the routes in use are asked for again."""
 
 WATCH_INTERVAL_S_MIN: Final = 0.1
-"""When a route that does not exist yet is looked for first."""
+"""The delay of the first query for a route that does not exist yet."""
 
 WATCH_INTERVAL_S: Final = 1.0
-"""How often it is looked for in the first minute: its first message waits for whoever looks."""
+"""The interval of queries for it in the first minute: its first message waits for them."""
 
 WATCH_AGE_PART: Final = 1 / 60
-"""The part of the time that it was looked for already, after which it is looked for later on."""
+"""After the first minute, the interval is this part of the time that has passed."""
 
 YOUNG_LOOK_S: Final = 1.0
-"""When a route that was just learnt is looked at again first; the time doubles each time."""
+"""The delay before a new route is queried again; it doubles each time."""
 
 REFRESH_GAP_S_MIN: Final = 0.2
-"""Routing errors come in swarms: one refresh of a topic in this time serves them all."""
+"""Routing errors come in groups: one refresh of a topic in this time serves them all."""
 
 RECONSIDER_S_MAX: Final = 0.25
-"""How long a question may hold up who reconsiders a route: many times what an answer takes."""
+"""How long ``reconsider`` waits for a query: many times the duration of an answer."""
 
 
 class Routes:
@@ -94,10 +94,10 @@ class Routes:
         return self.known.get(topic)
 
     def latest_first(self, topics: Iterable[str]) -> list[Route]:
-        """The known routes of topics; those that a name server has confirmed last come first.
+        """The known routes of topics, the ones last confirmed by a name server first.
 
-        A route that is kept although no name server has it any longer, such as that of a topic
-        which a new primary lacks, names brokers where they were.
+        A route that is kept although no name server has it any longer, for example of a topic
+        that a new primary lacks, may name old addresses of brokers.
         """
         known = [self.known[topic] for topic in topics if topic in self.known]
         return sorted(known, key=lambda each: -self._confirmed_s.get(each.topic, 0.0))
@@ -106,7 +106,7 @@ class Routes:
         """Return the known route, or ask name servers.
 
         Raises:
-            RouteNotFound: No live broker carries the topic.
+            RouteNotFound: No live broker has the topic.
             NameServersUnreachable: No name server answered, and no route was known.
         """
         route = self.known.get(topic)
@@ -136,14 +136,14 @@ class Routes:
             if not route.write_queues:
                 raise
         self.watch(topic)
-        # The topic's own route may have come meanwhile.
+        # The topic's own route may have arrived meanwhile.
         if topic not in self.known:
             self.known[topic] = route
             self._guessed.add(topic)
         return self.known[topic]
 
     def watch(self, topic: str) -> None:
-        """Ask for a topic's own route until it comes.
+        """Query a topic's own route until a name server has it.
 
         Listeners of ``on_change`` get it.
         """
@@ -174,10 +174,10 @@ class Routes:
         self._doubts.report(topic)
 
     async def reconsider(self, topic: str) -> None:
-        """As ``doubt``, and wait for an immediate query, but for no name server that hangs.
+        """As ``doubt``, and wait for an immediate query, but not for a name server that hangs.
 
-        A call that was refused for one topic stays in flight meanwhile, and others may have to wait
-        for it. Without an answer the next try will tell, and the next.
+        A call that was refused for one topic stays in flight meanwhile, and others may wait for it.
+        Without an answer, the next tries use the known route.
         """
         self._doubts.report(topic)
         await asyncio.sleep(0)
@@ -187,14 +187,14 @@ class Routes:
             await asyncio.wait((fetch,), timeout=max(0.0, left_s))
 
     def is_asking(self, topic: str) -> bool:
-        """Whether name servers are being asked, so that the route may soon be known to be old."""
+        """Whether a query is in progress, which may replace the route soon."""
         return topic in self._fetches
 
     async def refresh(self, topic: str) -> Route:
         """Query a route that turned out to be wrong; keep it if no name server has a better one.
 
         Raises:
-            RouteNotFound: No live broker carries the topic, and none did before.
+            RouteNotFound: No live broker has the topic, and none had it before.
             NameServersUnreachable: No name server answered, and no route was known.
         """
         known = self.known.get(topic)
@@ -207,8 +207,8 @@ class Routes:
         except CallError as error:
             if known is None:
                 raise
-            # Brokers know best: a name server that has just started knows none, and brokers
-            # themselves refuse a topic that is gone.
+            # Brokers decide: a name server that has just started knows no topics, and brokers
+            # refuse a deleted topic themselves.
             logger.warning("the route of %s is kept as it was: %s", topic, error)
             return known
 
@@ -236,7 +236,7 @@ class Routes:
             logger.info("the route of %s is not known: %s", topic, error)
 
     async def _fetch(self, topic: str) -> Route:
-        """Query once for all callers that want to know at the same time."""
+        """Query once for all callers at the same time."""
         task = self._fetches.get(topic)
         if task is None:
             task = asyncio.create_task(self._ask(topic), name=f"ariane-route-{topic}")
@@ -272,7 +272,7 @@ class Routes:
         return self._take(route)
 
     def _take(self, route: Route) -> Route:
-        """Store a route, and tell listeners if it differs."""
+        """Store a route, and notify listeners if it differs."""
         known = self.known.get(route.topic)
         if known is not None and route == known and route.complete == known.complete:
             return known
@@ -327,7 +327,7 @@ def broker_of(routes: Routes, queue: MessageQueue) -> BrokerRoute:
     """The broker of a queue, by the known route.
 
     Raises:
-        ServiceUnavailable: It is in no known route.
+        ServiceUnavailable: The broker is in no known route.
     """
     route = routes.cached(queue.topic)
     broker = route.broker(queue.broker_name) if route is not None else None
@@ -341,7 +341,7 @@ async def find_broker(routes: Routes, queue: MessageQueue) -> BrokerRoute:
 
     Raises:
         QueueNotFound: The broker does not have the topic.
-        RouteNotFound: No live broker carries the topic.
+        RouteNotFound: No live broker has the topic.
         NameServersUnreachable: No name server answered.
     """
     broker = (await routes.get(queue.topic)).broker(queue.broker_name)

@@ -1,4 +1,4 @@
-"""One batch: records for one message queue, the state of their sending, and who waits for them."""
+"""One batch: records for one message queue, the state of sending, and the waiting senders."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.sending.append_wire import EncodedBatch, encoded_batch
 
 RECORD_OVERHEAD_BYTES_MAX: Final = 1024 + PROPERTIES_BYTES_MAX
-"""What a record may have beside its body: header, topic, properties."""
+"""The most bytes of a record besides its body: header, topic, properties."""
 
 KEY_HASH_BYTES: Final = 4
 DELIVERY_TIME_BYTES: Final = 8

@@ -1,4 +1,4 @@
-"""What sends of many plain messages and of tables share: blocks, their queues, and turns."""
+"""The shared part of sending many plain messages and tables: blocks, their queues, turns."""
 
 from __future__ import annotations
 

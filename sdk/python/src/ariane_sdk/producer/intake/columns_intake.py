@@ -119,8 +119,8 @@ class ColumnsIntake:
             learn_lane: Gives the lane of the topic once its route is known; its argument tells
                 whether rows have message groups.
             timeout_s: Time for the whole table; ``None``: ``send_timeout_s`` for each batch.
-            sent_in: The sampled span in which the table is sent, as a W3C trace context; brokers
-                are told of it.
+            sent_in: The sampled span in which the table is sent, as a W3C trace context, which
+                brokers receive.
 
         Raises:
             ColumnIllegal: A column or row breaks a rule; nothing was sent.

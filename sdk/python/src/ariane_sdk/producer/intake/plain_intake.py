@@ -19,7 +19,7 @@ from ariane_sdk.producer.intake.block_intake import BlockIntake, cuts
 from ariane_sdk.producer.intake.plain_messages import PlainMessages
 
 SHARE_BYTES_MAX: Final = 256 << 10
-"""Where the share of a queue is larger, to copy it once more costs more than to encode it alone."""
+"""For larger shares of a queue, another copy costs more than encoding the share alone."""
 
 
 class PlainIntake:
@@ -41,7 +41,7 @@ class PlainIntake:
 
         Args:
             messages: The messages.
-            shape: Of their tag.
+            shape: The shape of their tag.
             learn_lane: Gives the lane of their topic once its route is known.
         """
         try:
@@ -86,7 +86,7 @@ class PlainIntake:
         Args:
             lane: Their topic.
             messages: The messages.
-            shape: Of their tag.
+            shape: The shape of their tag.
             share: Whether batches for other queues are sent with this one: then all are encoded in
                 one go, at the price of one copy more.
         """

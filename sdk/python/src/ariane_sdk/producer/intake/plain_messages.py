@@ -29,7 +29,7 @@ _others_of = attrgetter(
     "priority",
 )
 _UNSET: Final[tuple[object, ...]] = ({}, "", 0, None, None, AT_ONCE, 0)
-"""What the fields from ``properties`` on are where nobody has set them."""
+"""The defaults of the fields from ``properties`` on."""
 
 
 class PlainMessages(NamedTuple):

@@ -36,7 +36,7 @@ JOINED_BATCHES_MIN: Final = 8
 """From this many batches on a request is a table, which a broker stores at once."""
 
 JOINED_BATCH_BYTES_MAX: Final = 32 << 10
-"""Batches that have more bytes than this on average cost by the byte, and are sent as they are."""
+"""With more bytes per batch on average, the bytes are the main cost; then no table is made."""
 
 
 class AppendCalls:
@@ -72,7 +72,7 @@ class AppendCalls:
         """Send a call; in any case each of its batches gets an outcome or is sent again."""
         try:
             sent = self._send_batches(call) if call.bundle is None else self._send_bundle(call)
-        except Exception as error:  # noqa: BLE001 - who waits must be told, whatever it is.
+        except Exception as error:  # noqa: BLE001 - waiting senders need every error.
             self._lose(call, error)
             sent = False
         if not sent:
@@ -224,7 +224,7 @@ class AppendCalls:
             self._heard(call, answer.table_result.acknowledged_level)
 
     def _heard(self, call: AppendCall, level: int) -> None:
-        """Note that a broker has answered, and with which level."""
+        """Note that a broker has answered, and the level of its answer."""
         call.answers_late = level > ACKNOWLEDGED_LEVEL_MEMORY
         if self._latencies.counts_all or call.broker_name in self._latencies.left_alone:
             latency_s = self._clock.monotonic_s() - call.begun_s
@@ -237,7 +237,7 @@ class AppendCalls:
             call.bundle = None
 
     def _lose(self, call: AppendCall, error: Exception) -> None:
-        """Give up what has no outcome yet, after an unexpected error."""
+        """Give up batches without an outcome, after an unexpected error."""
         self._take_apart(call)
         call.refused = []
         self._unsettled.lose(call.broker_name, call.batches, error)

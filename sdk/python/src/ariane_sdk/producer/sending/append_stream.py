@@ -48,7 +48,7 @@ class _Waiting(NamedTuple, Generic[AnswerT]):
 
 
 Ended: TypeAlias = Callable[[BaseException | None], None]
-"""Is told of the end: why it failed, or nothing."""
+"""Called at the end with the error, or None."""
 
 
 class PromptRun:
@@ -71,10 +71,10 @@ class PromptRun:
             waited = self._coroutine.send(None)
         except StopIteration:
             self._ended(None)
-        except BaseException as error:  # noqa: BLE001 - as a task does: it is told, not thrown.
+        except BaseException as error:  # noqa: BLE001 - as a task does: the error is passed on.
             self._ended(error)
         else:
-            if waited is None:  # A bare yield, as in ``asyncio.sleep(0)``: others have a turn.
+            if waited is None:  # A bare yield, as in ``asyncio.sleep(0)``: other tasks run.
                 asyncio.get_running_loop().call_soon(self._step)
                 return
             # The protocol between futures and tasks: this confirms the wait.
@@ -221,7 +221,7 @@ class AppendStream(Generic[AnswerT]):
             error = CallError(f"{self._peer}: ended its stream", outcome_unknown=True)
         except AioRpcError as ended:
             error = error_from_rpc(ended, peer=self._peer)
-        except Exception as failure:  # noqa: BLE001 - whatever it is, who waits must be told.
+        except Exception as failure:  # noqa: BLE001 - waiting senders need every error.
             error = CallError(f"{self._peer}: {failure}", outcome_unknown=True)
         self._end(error)
 

@@ -45,7 +45,7 @@ from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.settings import ProducerSettings
 
 LARGE_CALL_BYTES: Final = 256 << 10
-"""What a call of so many bytes costs by itself does not count beside what its records cost."""
+"""With so many bytes, the cost of the call itself is small compared to that of its records."""
 
 OVERLAP_COUNT_MIN: Final = 24
 """Fewer messages are not worth a call of their own beside another."""
@@ -178,12 +178,12 @@ class BrokerSender:
         return self._bundles.joinable(size_bytes_max)
 
     def add_bundle(self, bundle: Bundle) -> None:
-        """Add a new bundle to those that wait."""
+        """Add a new bundle to the waiting ones."""
         self._bundles.add(bundle)
         self._send_soon()
 
     def add(self, batch: SendBatch) -> None:
-        """Add a new batch to those that wait."""
+        """Add a new batch to the waiting ones."""
         self._waiting.append(batch)
         self._send_soon()
 
@@ -237,7 +237,7 @@ class BrokerSender:
             pass
 
     def _send_oldest(self) -> bool:
-        """Send what has waited longest and may be sent; returns whether anything was sent."""
+        """Send the oldest batches that may be sent; returns whether anything was sent."""
         if self._bundles.line and not self._has_older_batch(self._bundles.first):
             return self._send_bundle() or self._send_batches()
         return self._send_batches() or self._send_bundle()
@@ -267,7 +267,7 @@ class BrokerSender:
     def _send_bundle(self) -> bool:
         calls_max = STAGGERED_CALLS_MAX
         if not self._staggered.active:
-            # As many as are made meanwhile: with fewer, the bundle's turn would never come.
+            # As many as are made meanwhile: with fewer, the bundle would never be sent.
             calls_max = max(calls_max, self._calls_in_flight_max, self._large_calls_in_flight_max)
         if not self._is_bundle_ready() or self._calls_in_flight >= calls_max:
             return False

@@ -3,7 +3,7 @@
 A broker that gave no answer is avoided for ``avoid_broker_s``, or until it answers.
 
 With the queue choice by least latency, the duration of each call counts; a failed call counts as 10
-s. Two rows of equal length, those of RocketMQ, say for how long the broker is then avoided::
+s. Two rows of equal length, the ones of RocketMQ, give the time that the broker is then avoided::
 
     a call took at least     0.05   0.1   0.55   1.8    3     5     15   seconds
     then no messages for     0      0     2      5      6     10    30   seconds

@@ -1,4 +1,4 @@
-"""What happens to batches that were not acknowledged.
+"""The repeats of batches that were not acknowledged.
 
 Which batches are repeated, and where:
 
@@ -38,7 +38,7 @@ from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.settings import ProducerSettings
 
 REPEATED_REASONS: Final = ROUTING_REASONS | {"DEADLINE_PASSED"}
-"""Nothing was stored, and another broker, or the same with a fresh route, may do better."""
+"""Nothing was stored; another broker, or the same with a fresh route, may store it."""
 
 COUNTED_REASONS: Final = ROUTING_REASONS - {"BROKER_NOT_PRIMARY"} | {"SEQUENCE_GAP"}
 """Repeats after these are few: if one changes nothing, many will not."""
@@ -47,7 +47,7 @@ GONE_REASONS: Final = frozenset({"QUEUE_NOT_FOUND", "TOPIC_NOT_WRITABLE"})
 """The queue is not writable any more."""
 
 UNCONFIRMED_REASONS: Final = frozenset({"FLUSH_UNCONFIRMED", "REPLICATION_UNCONFIRMED"})
-"""It is stored, and a repeat under the same numbers tells how safely."""
+"""It is stored; a repeat under the same numbers returns the level that it reached."""
 
 SEQUENCE_GAP: Final = "SEQUENCE_GAP"
 

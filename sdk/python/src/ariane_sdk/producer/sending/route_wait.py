@@ -23,7 +23,7 @@ from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import start_task
 
 ROUTE_RETRY_S: Final = 0.2
-"""How long to wait before name servers are asked again when none could tell."""
+"""How long to wait before asking name servers again if none knew the answer."""
 
 Place: TypeAlias = Callable[
     [TopicLane, Message, SendOptions, asyncio.Future[SendResult] | None], None
@@ -123,7 +123,7 @@ class RouteWait:
         return lane.order_task
 
     async def _learn_route(self, lane: TopicLane) -> None:
-        """Ask for a route until it comes or time is up; then send or refuse the parked messages."""
+        """Query a route until it is known or time is up; then send or refuse parked messages."""
         deadline_s = self._clock.monotonic_s() + self._timeout_s
         lane.refusal = None
         while True:

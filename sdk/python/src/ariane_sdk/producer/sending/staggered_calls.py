@@ -21,22 +21,22 @@ from typing import Final, NamedTuple
 from ariane_sdk.producer.batches.send_batch import SendBatch
 
 BATCHES_PER_CALL_MAX: Final = 4096
-"""Brokers take no more in one call."""
+"""Brokers accept no more in one call."""
 
 STAGGERED_BATCHES_MIN: Final = 24
 """Fewer batches are sent together: they are not enough for several calls."""
 
 TURNS: Final = 4
-"""Calls in which everything that waits is sent."""
+"""The number of calls in which all waiting batches are sent."""
 
 CALL_COUNT_MIN: Final = 64
-"""Messages that a call takes at least, so that its own price does not count beside theirs."""
+"""The least number of messages in a call, so that the cost of the call itself is small."""
 
 TINY_BATCH_COUNT: Final = 48
-"""Batches of at least this many messages cost by the message."""
+"""In batches of at least this many messages, the messages are the main cost."""
 
 TINY_BATCH_BYTES: Final = 64 << 10
-"""Batches of at least this many bytes cost by the byte."""
+"""In batches of at least this many bytes, the bytes are the main cost."""
 
 STAGGERED_CALLS_MAX: Final = 2
 """Calls at the same time: one that the broker works on, and one that is settled or made."""

@@ -184,7 +184,7 @@ class Unsettled:
         self.forget(batch, size_bytes)
 
     def lose(self, broker_name: str, batches: Iterable[SendBatch], error: Exception) -> None:
-        """Make those of some batches fail that are still here: their answer was not understood."""
+        """Make the batches fail that are still here: their answer could not be processed."""
         logger.error("an answer of broker %s was not understood", broker_name, exc_info=error)
         for batch in batches:
             if batch in self._all:

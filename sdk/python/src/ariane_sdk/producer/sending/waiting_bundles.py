@@ -18,21 +18,21 @@ from ariane_sdk.producer.batches.bundle import Bundle
 from ariane_sdk.producer.sending.staggered_calls import turn_size
 
 BATCHES_MIN: Final = 64
-"""Fewer batches on their way have no need of bundles."""
+"""With fewer batches on their way, there are no bundles."""
 
 BATCHES_LEFT_MIN: Final = 40
-"""But as long as there are so many, what has come in bundles goes on to do so: to change from one
-to the other means more and smaller calls for a while."""
+"""With at least so many, bundles that are in use stay in use: a change from bundles to batches
+means more and smaller calls for a while."""
 
 ROWS_MIN: Final = 16
-"""Topics that a bundle takes at least."""
+"""The least number of topics in a full bundle."""
 
 ROWS_AT_FIRST: Final = 64
-"""Topics that it takes before it is known how many there are."""
+"""The number of topics in a full bundle before the number of topics is known."""
 
 
 class WaitingBundles:
-    """A line of bundles: the first to come is the first to be sent.
+    """A line of bundles: the oldest is sent first.
 
     Attributes:
         line: The bundles in their order.

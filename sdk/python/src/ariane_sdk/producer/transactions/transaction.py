@@ -13,7 +13,7 @@ from ariane_sdk.message import AcknowledgedLevel, Message, ReceivedMessage
 
 
 class TransactionOutcome(StrEnum):
-    """How a transaction ended, by the knowledge of its producer."""
+    """The outcome of a transaction, as its producer knows it."""
 
     COMMIT = "COMMIT"
     """The message becomes visible."""
@@ -93,8 +93,8 @@ TransactionChecker: TypeAlias = (
     Callable[[TransactionCheck], Awaitable[TransactionOutcome]]
     | Callable[[TransactionCheck], TransactionOutcome]
 )
-"""Tells how a transaction of the group ended, whichever process began it. A coroutine function runs
-on the loop, anything else in a thread."""
+"""Returns the outcome of a transaction of the group, whichever process began it. A coroutine
+function runs on the loop, any other function in a thread."""
 
 
 async def ask(checker: TransactionChecker, check: TransactionCheck) -> TransactionOutcome:

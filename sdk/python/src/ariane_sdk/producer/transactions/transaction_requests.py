@@ -111,7 +111,7 @@ class TransactionRequests:
         """Send a half message or an end, and wait for its result.
 
         Raises:
-            CallError: The broker's error, or why the result is unknown.
+            CallError: The broker's error, or the reason why the result is unknown.
         """
         self._connections.check()
         loop = asyncio.get_running_loop()
