@@ -1,4 +1,4 @@
-"""Faults of sends that travel on streams: each request is a call to whoever breaks it."""
+"""Faults of sends on streams: each request counts as a call."""
 
 from __future__ import annotations
 
@@ -11,40 +11,40 @@ import grpc
 from ariane.broker.v1.send_service_pb2 import StreamAppendsResponse
 
 _APPEND: Final = "AppendRecords"
-"""What a request of such a stream is as a call."""
+"""The name of such a request as a call."""
 
 
 class Fault(Protocol):
-    """What happens to a call."""
+    """A fault of one call."""
 
     @property
     def refusal(self) -> grpc.StatusCode | None:
-        """How it is refused before anything is done."""
+        """The status with which it is refused before the broker acts; or None."""
         ...
 
     @property
     def lost(self) -> grpc.StatusCode | None:
-        """How it breaks when all is done."""
+        """The status with which it breaks after the broker has acted; or None."""
         ...
 
     @property
     def delay_s(self) -> float:
-        """How long it waits."""
+        """How long it waits before the broker gets it."""
         ...
 
 
 TakeFault = Callable[[str], Fault | None]
-"""The fault of a call that came in now, if there is one."""
+"""Returns the fault of a call that arrives now, or None."""
 
 
 def appends_with_faults(
     method: Callable[..., Awaitable[object]], take: TakeFault
 ) -> Callable[..., Awaitable[object]]:
-    """The method for streams of appends with faults in front of it.
+    """Wrap the method for streams of appends with faults.
 
     Args:
         method: The method.
-        take: Where faults come from.
+        take: Returns the fault of each request.
     """
 
     async def serve(requests: object, context: grpc.aio.ServicerContext[Any, Any]) -> object:
@@ -54,7 +54,7 @@ def appends_with_faults(
 
 
 class _FaultyStream:
-    """The server's end of a stream: a call that breaks takes its stream with it."""
+    """The server's end of a stream: a call that breaks ends its stream."""
 
     def __init__(self, context: grpc.aio.ServicerContext[Any, Any], take: TakeFault) -> None:
         self._context = context
@@ -65,7 +65,7 @@ class _FaultyStream:
         return getattr(self._context, name)
 
     async def read(self) -> Any:
-        """The next request, once its fault has happened."""
+        """The next request, after its fault."""
         request: Any = await self._context.read()
         fault = None if request is grpc.aio.EOF else self._take(_APPEND)
         if fault is not None:
@@ -77,7 +77,7 @@ class _FaultyStream:
         return request
 
     async def write(self, answer: bytes) -> None:
-        """An answer, encoded, unless it is to be lost."""
+        """Write an encoded answer, unless it is to be lost."""
         if self._lost:
             number = StreamAppendsResponse.FromString(answer).request_number
             lost = self._lost.pop(number, None)

@@ -21,7 +21,7 @@ from pytest_ariane.mortal_broker import MortalBroker
 from pytest_ariane.shared_disk import shared
 
 _LOOKS_AT_DISK_S: Final = 10.0
-"""How often the broker looks how full its disk is."""
+"""How often the broker checks how full its disk is."""
 
 _WAIT_S: Final = 1.0
 _TRIES_MAX: Final = 10
@@ -31,10 +31,10 @@ _FOR_EVER_S: Final = 1e9
 class InProcessCluster:
     """A cluster of one broker beside the test, on a loop and in threads of its own.
 
-    Its disk is in memory: nothing is left behind, and its faults are those of real disks.
+    Its disk is in memory: nothing is left behind, and it can fail like a real disk.
 
     Attributes:
-        clock: Moves the broker's timers. The name server and the store's time stamps go by the
+        clock: The clock of the broker's timers. The name server and the store's timestamps use the
             machine's clock.
         faults: Switches for faults.
     """
@@ -43,7 +43,7 @@ class InProcessCluster:
         """Start nothing yet.
 
         Args:
-            data_path: A folder for what the name server keeps.
+            data_path: A folder for the files of the name server.
         """
         self.clock = ForwardClock()
         self.faults = Faults(self)
@@ -63,12 +63,12 @@ class InProcessCluster:
 
     @property
     def broker_address(self) -> str:
-        """Where the broker listens, "host:port"; stays the same over its lives."""
+        """The broker's address, "host:port"; it stays the same after restarts."""
         return str(self._broker_address)
 
     @property
     def broker_runs(self) -> bool:
-        """Whether the broker lives."""
+        """Whether the broker is running."""
         return self._broker is not None
 
     def start(self) -> None:
@@ -97,7 +97,7 @@ class InProcessCluster:
         self.close()
 
     def create_topic(self, topic: str, *, queue_count: int = 4, fifo: bool = False) -> None:
-        """Create a topic, which stands in the routes when this returns."""
+        """Create a topic; routes contain it when this returns."""
 
         async def create() -> None:
             async with ClusterClient(self.name_servers) as client:
@@ -106,7 +106,7 @@ class InProcessCluster:
         self._loop_thread.call(create())
 
     def start_broker(self) -> None:
-        """Start the broker on its port and its disk; harmless when it runs."""
+        """Start the broker on its port and its disk; harmless if it is running."""
         if self._broker is None:
             self._loop_thread.call(self._start_broker())
 
@@ -116,29 +116,29 @@ class InProcessCluster:
         self.start_broker()
 
     def kill_broker(self) -> None:
-        """End it as SIGKILL does: what is in memory is lost, what was written stays."""
+        """End the broker as SIGKILL does: memory is lost, written data stays."""
         self._loop_thread.call(self._end_broker(dies=True))
         self._disk = self._disk.kill()
 
     def cut_power(self, seed: int = 0) -> None:
-        """End it as a power cut does: of what was not flushed stays what the dice say."""
+        """End the broker as a power cut does: a random part of the unflushed data stays."""
         self._loop_thread.call(self._end_broker(dies=True))
         self._disk = self._disk.lose_power(seed)
 
     def fill_disk(self) -> None:
-        """Let the disk be full; returns when the broker has seen it.
+        """Make the disk full; returns when the broker has noticed it.
 
-        It looks every ten seconds, so the clock goes forward by as much; more than once if the
-        broker is slow.
+        The broker checks every ten seconds, so the clock moves forward by as much; more than once
+        if the broker is slow.
         """
         self._set_disk_usage(1.0)
 
     def free_disk(self) -> None:
-        """Let the disk have room again; returns when the broker has seen it, as ``fill_disk``."""
+        """Give the disk room again; returns when the broker has noticed it, as ``fill_disk``."""
         self._set_disk_usage(None)
 
     def heal(self) -> None:
-        """End all faults: no rules, room on the disk, a broker that lives."""
+        """End all faults: no rules, room on the disk, a running broker."""
         self.faults.clear()
         if self._disk.used_ratio is not None:
             self.free_disk()
@@ -150,7 +150,7 @@ class InProcessCluster:
         if broker is None:
             return
         for _ in range(_TRIES_MAX):
-            # Again, should a broker that starts just now have begun to wait after the clock moved.
+            # Again, in case a starting broker began to wait only after the clock moved.
             self.clock.advance(_LOOKS_AT_DISK_S)
             if _comes_true(lambda: bool(broker.refusal) == (used_ratio is not None)):
                 return
@@ -188,7 +188,7 @@ class InProcessCluster:
         broker, self._broker = self._broker, None
         if broker is not None:
             broker.end(dies=dies)
-        # Waits for the life to end, also when it failed by itself.
+        # Waits for the broker to end, even if it failed by itself.
         await self._broker_life.aclose()
         self._broker_life = AsyncExitStack()
 
@@ -197,20 +197,20 @@ class InProcessCluster:
             "listen": self._broker_address,
             "name_servers": (Address.parse(self._name_server_address),),
             "store_path": Path("/ariane/store"),
-            # Small: all of it is memory.
+            # Small: the whole disk is in memory.
             "segment_bytes": 8 << 20,
             "consume_queue_entries": 4000,
             "index_slots": 1000,
             "index_items": 4000,
             "grace_s": 0.2,
-            # Nobody is silent because the clock was moved.
+            # Moving the clock must not make clients count as silent.
             "client_silence_s": _FOR_EVER_S,
         }
         return BrokerSettings(**told)
 
 
 def _comes_true(is_so: Callable[[], bool]) -> bool:
-    """Whether something is so within ``_WAIT_S``."""
+    """Whether a condition becomes true within ``_WAIT_S``."""
     deadline = time.monotonic() + _WAIT_S
     while not is_so():
         if time.monotonic() > deadline:

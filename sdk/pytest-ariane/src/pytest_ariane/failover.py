@@ -14,10 +14,10 @@ from ariane_servicekit.running.broker_groups import BrokerGroup, broker_groups
 from ariane_servicekit.running.processes import LocalCluster, ServiceProcess
 
 _LEASE_S: Final = 2.0
-"""Seconds that a primary may be silent: short, so that a test need not wait long."""
+"""The lease of a primary, in seconds: short, so that tests need not wait long."""
 
 _FLAGS: Final = (
-    # Small files, whatever else fills the disk.
+    # Small files, and high limits on the use of the disk.
     *("--segment-bytes", str(16 << 20), "--consume-queue-entries", "4000"),
     *("--index-slots", "1000", "--index-items", "4000"),
     *("--disk-clean-ratio", "0.97", "--disk-force-ratio", "0.98", "--disk-refuse-ratio", "0.99"),
@@ -26,16 +26,16 @@ _FLAGS: Final = (
 
 
 class FailoverCluster:
-    """A name server, and a broker of one replica: three processes, so that deaths are real ones.
+    """A name server, and a broker with one replica: three processes, so that crashes are real.
 
-    Its methods wait until it is so: a failover takes some 2.5 s.
+    Its methods wait for their effect: a failover takes some 2.5 s.
     """
 
     def __init__(self, data_path: Path) -> None:
         """Start nothing yet.
 
         Args:
-            data_path: A folder for all that they keep.
+            data_path: A folder for all of their files.
         """
         self._cluster = LocalCluster(data_path, replicas=1, extra_broker_args=_FLAGS)
         self._group: BrokerGroup | None = None
@@ -72,7 +72,7 @@ class FailoverCluster:
 
     @property
     def primary_address(self) -> str:
-        """Where the broker is that takes messages now; waits until there is one."""
+        """The address of the present primary; waits until there is one."""
         return self._cluster.call_blocking(self._running_group.primary).address
 
     def kill_primary(self) -> None:
@@ -90,10 +90,10 @@ class FailoverCluster:
         """Kill the primary, and wait until the replica has taken over.
 
         Returns:
-            The seconds from one to the other.
+            The seconds between the two.
 
         Raises:
-            ProcessFailed: It does not take over.
+            ProcessFailed: The replica does not take over.
         """
         begin_s = time.monotonic()
         killed = self._cluster.call_blocking(self._running_group.kill_primary)
@@ -103,7 +103,7 @@ class FailoverCluster:
     def pause_primary(self) -> None:
         """Stop the primary by SIGSTOP, and wait until the replica has taken over.
 
-        It runs on with ``heal``, and finds itself fenced.
+        With ``heal`` the old primary continues, and is fenced.
 
         Raises:
             ProcessFailed: The replica does not take over.
@@ -115,10 +115,10 @@ class FailoverCluster:
         self._cluster.call_blocking(lambda: group.primary(but=paused))
 
     def heal(self) -> None:
-        """Let everything run again, and wait until both brokers are in sync.
+        """Continue or restart all processes, and wait until both brokers are in sync.
 
         Raises:
-            ProcessFailed: One does not come back.
+            ProcessFailed: A broker does not return.
         """
         self._wake()
         for process in self._away:
@@ -128,7 +128,7 @@ class FailoverCluster:
         self._cluster.call_blocking(self._running_group.wait_in_sync)
 
     def create_topic(self, topic: str, *, queue_count: int = 4, fifo: bool = False) -> None:
-        """Create a topic, which stands in the routes when this returns."""
+        """Create a topic; routes contain it when this returns."""
 
         async def create() -> None:
             async with ClusterClient(self.name_servers) as client:

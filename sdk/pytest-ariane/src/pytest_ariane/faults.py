@@ -1,4 +1,4 @@
-"""What goes wrong on purpose: between a client and the broker, and below the broker."""
+"""Injected faults: between a client and the broker, and below the broker."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from pytest_ariane.append_faults import appends_with_faults
 
 
 class BreakableBroker(Protocol):
-    """What can be done to the broker as a whole."""
+    """Faults of the broker as a whole."""
 
     def kill_broker(self) -> None:
-        """End it as SIGKILL does: what is in memory is lost, what was written stays."""
+        """End the broker as SIGKILL does: memory is lost, written data stays."""
         ...
 
     def cut_power(self, seed: int = 0) -> None:
-        """End it as a power cut does: of what was not flushed stays what the dice say."""
+        """End the broker as a power cut does: a random part of the unflushed data stays."""
         ...
 
     def start_broker(self) -> None:
-        """Start it again on its port and its disk; harmless when it runs."""
+        """Start the broker again on its port and its disk; harmless if it is running."""
         ...
 
     def fill_disk(self) -> None:
-        """Let the disk be full; returns when the broker has seen it."""
+        """Make the disk full; returns when the broker has noticed it."""
         ...
 
     def free_disk(self) -> None:
-        """Let the disk have room again; returns when the broker has seen it."""
+        """Give the disk room again; returns when the broker has noticed it."""
         ...
 
 
@@ -51,15 +51,15 @@ class _Fault:
 
 
 class Faults:
-    """Switches for faults. A rule for calls holds for so many of them, then is gone.
+    """Switches for faults. A rule applies to ``times`` calls, then it is gone.
 
     An RPC is named as in the contract: "AppendRecords" is a send, "PullRecords" a pull,
-    "StoreConsumerOffsets" and so on. Pulls travel on a stream: a rule for them touches each request
-    of it, and ends it where a call would have failed. No other streams are touched.
+    "StoreConsumerOffsets" and so on. Pulls are requests on a stream: a rule for them applies to
+    each request, and ends the stream where a call would fail. Rules apply to no other streams.
     """
 
     def __init__(self, broker: BreakableBroker) -> None:
-        """Break nothing yet."""
+        """Start without rules."""
         self._broker = broker
         self._lock = threading.Lock()
         self._faults: deque[_Fault] = deque()
@@ -80,21 +80,21 @@ class Faults:
         self._add(_Fault(rpc, times, refusal=code))
 
     def lose_reply(self, rpc: str, times: int = 1) -> None:
-        """Let the broker do what it is asked, and lose its answer: the connection breaks."""
+        """Let the broker carry out calls, and lose its answers: the connection breaks."""
         self._add(_Fault(rpc, times, lost=grpc.StatusCode.UNAVAILABLE))
 
     def delay(self, rpc: str, seconds: float, times: int = 1) -> None:
-        """Let calls wait before the broker sees them; by the machine's clock."""
+        """Let calls wait before the broker gets them; by the machine's clock."""
         self._add(_Fault(rpc, times, delay_s=seconds))
 
     @property
     def pending(self) -> int:
-        """How many calls the rules would still touch."""
+        """The number of calls to which rules still apply."""
         with self._lock:
             return sum(fault.times for fault in self._faults)
 
     def clear(self) -> None:
-        """Forget all rules for calls."""
+        """Remove all rules for calls."""
         with self._lock:
             self._faults.clear()
 
@@ -103,7 +103,7 @@ class Faults:
             self._faults.append(fault)
 
     def take(self, rpc: str) -> _Fault | None:
-        """The rule for a call that came in now, if there is one; uses it up by one."""
+        """The rule for a call that arrives now, or None; counts the call."""
         with self._lock:
             for fault in self._faults:
                 if fault.rpc == rpc:
@@ -115,14 +115,14 @@ class Faults:
 
 
 REQUESTS_OF_STREAMS: Final = {"StreamPulls": "PullRecords"}
-"""What the requests of a stream are as calls."""
+"""The names of requests of streams as calls."""
 
 
 class FaultyServicer:
-    """A servicer of the contract in front of which faults happen."""
+    """A servicer of the contract with faults in front of it."""
 
     def __init__(self, servicer: object, faults: Faults) -> None:
-        """Stand before a servicer."""
+        """Wrap a servicer."""
         self._servicer = servicer
         self._faults = faults
 
@@ -181,7 +181,7 @@ def _stream_with_faults(
         async with aclosing(cast("AsyncGenerator[bytes]", method(faulty(), context))) as answers:
             goes_on = False
             async for answer in answers:
-                # A pull that goes on after its answer is as good as one more.
+                # A pull that continues after its answer counts as another one.
                 fault = await begun() if goes_on else taken.popleft()
                 if fault is not None and fault.lost is not None:
                     await context.abort(fault.lost, "the answer was lost on purpose")

@@ -1,4 +1,4 @@
-"""A clock that runs by itself and can be moved forward."""
+"""A running clock that can be moved forward."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from contextlib import suppress
 
 
 class ForwardClock:
-    """Goes as fast as the machine's clock, and further ahead of it with each ``advance``.
+    """A clock as fast as the machine's, and further ahead of it with each ``advance``.
 
-    So clients and broker work together as always, and a timer of hours is due when the test says
-    so. Any thread may move it; what sleeps by it wakes on its own loop.
+    So clients and broker work together as always, and a test can make a timer of hours due. Any
+    thread may move the clock; sleepers wake on their own loop.
     """
 
     def __init__(self) -> None:
@@ -44,10 +44,10 @@ class ForwardClock:
                 self._sleepers.discard(sleeper)
 
     def advance(self, seconds: float) -> None:
-        """Move it forward; whoever is due wakes at once.
+        """Move the clock forward; sleepers that are due wake at once.
 
         Raises:
-            ValueError: Time does not go back.
+            ValueError: ``seconds`` is negative.
         """
         if seconds < 0:
             raise ValueError("time does not go back")

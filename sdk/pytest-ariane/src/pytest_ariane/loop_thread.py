@@ -1,4 +1,4 @@
-"""A loop in a thread of its own, on which the cluster lives beside the test."""
+"""A loop in a thread of its own, on which the cluster runs beside the test."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _Answer = TypeVar("_Answer")
 
 
 class LoopThread:
-    """Runs coroutines for whoever has no loop, or another one."""
+    """Runs coroutines for callers without a loop, or with another one."""
 
     def __init__(self, name: str) -> None:
         """Start the thread."""
@@ -20,7 +20,7 @@ class LoopThread:
         self._thread.start()
 
     def call(self, step: Coroutine[Any, Any, _Answer]) -> _Answer:
-        """Run a step there and wait for it."""
+        """Run a coroutine on the loop, and wait for it."""
         return asyncio.run_coroutine_threadsafe(step, self._loop).result()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A broker that can die without a goodbye."""
+"""A broker that can end without a clean stop."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from pytest_ariane.faults import Faults, FaultyServicer
 
 
 class MortalBroker:
-    """The real broker, composed anew for each of its lives.
+    """The real broker, composed anew for each start.
 
     Attributes:
-        dies: Whether its end is a death: nothing is saved, flushed or said any more.
+        dies: Whether it ends like a crash: nothing more is saved, flushed or sent.
     """
 
     def __init__(
         self, settings: BrokerSettings, stop: StopRequest, clock: Clock, disk: Disk, faults: Faults
     ) -> None:
-        """Compose it.
+        """Compose the broker.
 
         Args:
-            settings: What it is told.
-            stop: How its life ends.
-            clock: Moves its timers.
-            disk: Where everything is kept.
-            faults: What happens to its calls.
+            settings: Its settings.
+            stop: Ends it.
+            clock: The clock of its timers.
+            disk: Its disk.
+            faults: The faults of its calls.
         """
         threads = Threads(*(ThreadPoolExecutor(1, f"ariane-{name}") for name in _THREADS))
         self._life: BrokerLife = compose_from(Environment(settings, stop, clock, disk, threads))
@@ -46,21 +46,21 @@ class MortalBroker:
 
     @property
     def error_rules(self) -> ErrorRules:
-        """As the broker says."""
+        """As in the broker."""
         return self._life.error_rules
 
     @property
     def open_while_draining(self) -> Collection[str]:
-        """As the broker says."""
+        """As in the broker."""
         return self._life.open_while_draining
 
     @property
     def refusal(self) -> str:
-        """Why it takes no messages; empty when it does."""
+        """Why it accepts no messages; empty if it does."""
         return self._life.keeping.refusal
 
     def end(self, *, dies: bool) -> None:
-        """Let its life end, in order or not; on its loop."""
+        """End the broker, cleanly or like a crash; on its loop."""
         self.dies = dies
         self._stop.request("the test says so")
 
@@ -69,11 +69,11 @@ class MortalBroker:
         await self._life.recover(address)
 
     async def serve_started(self, address: Address) -> None:
-        """Start loops, say hello."""
+        """Start loops, register with name servers."""
         await self._life.serve_started(address)
 
     async def drain(self) -> None:
-        """Say goodbye; the dead do not, and hold nobody."""
+        """Leave the routes, and end held calls; a crash only ends the calls."""
         if self.dies:
             self._life.clients.close()
             self._life.held.close()
@@ -81,7 +81,7 @@ class MortalBroker:
             await self._life.drain()
 
     async def stop(self) -> None:
-        """Stop loops and save; the dead save nothing."""
+        """Stop loops and save; a crash saves nothing."""
         if not self.dies:
             await self._life.stop()
             return

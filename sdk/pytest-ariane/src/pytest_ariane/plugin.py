@@ -1,4 +1,4 @@
-"""The fixtures. Nothing is imported or started before a test asks for one of them."""
+"""The fixtures. Nothing is imported or started before a test uses one of them."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from ariane_storage.testing.faulty_disk import FaultyDisk
 
 
 class _OneAtATime:
-    """Passes every step on, one at a time."""
+    """Passes the operations on to the disk, one at a time."""
 
     def __init__(self, disk: FaultyDisk) -> None:
         self._disk = disk
@@ -27,5 +27,5 @@ class _OneAtATime:
 
 
 def shared(disk: FaultyDisk) -> Disk:
-    """A disk as several threads may use it; by itself it is made for one."""
+    """A disk for several threads; the given disk is for one thread only."""
     return cast("Disk", _OneAtATime(disk))

@@ -1,4 +1,4 @@
-"""The name of a queue: light to import, for all who ask about queues and read no message."""
+"""The name of a queue: light to import for code that reads no messages."""
 
 from __future__ import annotations
 

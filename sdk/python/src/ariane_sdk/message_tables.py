@@ -1,14 +1,14 @@
-"""Tables of messages on their way in: which column is what, and what the system does not want.
+"""Tables of messages to send: the meaning of columns, and the checks of rows.
 
-``Producer.send_columns`` goes through here, and so does whoever sends tables in another way, as the
-sink of Spark that writes exactly once: so that all refuse the same tables, in the same words.
+``Producer.send_columns`` uses this module, and so does every other sender of tables, such as the
+sink of Spark that writes exactly once: all refuse the same tables with the same errors.
 Everything is checked before anything is sent. Arrow is an extra of this distribution
 (``ariane-sdk[arrow]``), so nothing imports this module before it is needed::
 
     for part in table_parts(table, None, body_bytes_max=4 << 20):
         block = encode_columns("orders", packing.packed(part.messages), born_timestamp_ms=now_ms)
 
-``ariane_record`` has the rest: ``packed_columns`` compresses bodies, ``column_encoder`` encodes.
+In ``ariane_record``, ``packed_columns`` compresses bodies and ``column_encoder`` encodes them.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ PART_OF: Final[Mapping[str, str]] = {
     "deliveryTimestamp": "delivery_time",
     "flag": "flag",
 }
-"""Names of columns, in tables and in ``columns=`` alike, and what they are of a message here."""
+"""The names of columns, in tables and in ``columns=``, and the parts of messages that they hold."""
 
 _UNITS_OF_MS: Final = {"ms": 1, "us": 1000, "ns": 1_000_000}
 
 
 class TablePart(NamedTuple):
-    """Rows of a table that lie together in memory, checked.
+    """Checked rows of a table that are contiguous in memory.
 
     Attributes:
         first_row: Number of the first of them in the table.
         messages: The rows as messages.
-        delivery_times_ms: When each is to be delivered, milliseconds since the epoch, int64; 0 for
-            at once. Nothing when all are.
+        delivery_times_ms: The delivery time of each, milliseconds since the epoch, int64; 0 for
+            delivery at once. None if all are delivered at once.
     """
 
     first_row: int
@@ -67,16 +67,16 @@ def table_parts(
     """A table as columns of messages; bodies are not copied.
 
     Args:
-        table: An Arrow table or record batch, or what can be read as one without a copy.
-        columns: Names of the table's columns by the usual ones: only these are taken. ``None``: the
-            usual names, and no others may be there.
-        body_bytes_max: Bytes of one body.
-        with_delivery_times: Whether rows may be for later.
+        table: An Arrow table or record batch, or an object that Arrow reads without a copy.
+        columns: The table's columns by their usual names; other columns are ignored. ``None``:
+            columns have their usual names, and other columns are refused.
+        body_bytes_max: The largest body, in bytes.
+        with_delivery_times: Whether rows may have a delivery time.
 
     Raises:
-        IllegalArgument: It is no table, or these are no names of columns.
-        ColumnIllegal: A column or row that cannot become messages.
-        FeatureNotAvailable: Rows are for later, and may not be.
+        IllegalArgument: It is not a table, or these are not names of columns.
+        ColumnIllegal: A column or row cannot become messages.
+        FeatureNotAvailable: Rows have a delivery time, which is not allowed.
     """
     if columns is not None and not isinstance(columns, Mapping):
         raise IllegalArgument(f"columns {columns!r:.100}: a dict such as {{'body': 'payload'}}")
@@ -91,7 +91,7 @@ def table_parts(
         )
     batches = [batch for batch in whole.select(list(names.values())).to_batches() if len(batch)]
     if not batches:
-        # Nothing to send, and nevertheless wrong columns are to be told.
+        # An empty table sends nothing, but wrong columns are still refused.
         batches = [pa.RecordBatch.from_pylist([], whole.select(list(names.values())).schema)]
     parts: list[TablePart] = []
     row = 0
@@ -119,7 +119,7 @@ def table_parts(
 
 
 def _names(schema: pa.Schema, columns: Mapping[str, str] | None) -> dict[str, str]:
-    """The columns to take, by what they are of a message."""
+    """The columns to take, by the part of messages that they hold."""
     repeated = {name for name in schema.names if schema.names.count(name) > 1}
     if columns is None:
         unknown = [name for name in schema.names if name not in PART_OF]
@@ -162,7 +162,7 @@ def _delivery_times_ms(array: Any) -> NDArray[np.int64]:
     if (numbers < 0).any():
         raise IllegalColumn("delivery_time", "before 1970", int(np.argmax(numbers < 0)))
     times_ms: NDArray[np.int64] = -(-numbers // _UNITS_OF_MS.get(kind.unit, 1))
-    # A time that has passed is as good as any other that has; 0 says that there is none.
+    # All past times mean the same; 0 means that there is no time.
     times_ms[given & (times_ms == 0)] = 1
     return times_ms
 

@@ -64,7 +64,7 @@ _REQUEST_LIMIT: Final = re.compile(
     r"SERVER: Received message larger than max \((?P<size_bytes>\d+) vs\. (?P<limit_bytes>\d+)\)"
 )
 _GRPC_GAVE_UP: Final = "Deadline Exceeded"
-"""What gRPC says itself of a call that took too long, alone or behind other words."""
+"""The text of gRPC for a call that took too long, alone or after other words."""
 
 _METADATA_LIMIT_TEXT: Final = "received metadata size exceeds"
 
@@ -259,7 +259,7 @@ def _too_large(details: str, peer: str) -> RequestTooLarge | None:
             metadata=found.groupdict(),
         )
     if _METADATA_LIMIT_TEXT in details:
-        # gRPC says the same of an answer's metadata: then the service has done the work.
+        # gRPC has the same text for an answer's metadata: then the service has done the work.
         return RequestTooLarge(
             f"{peer}: too much metadata in the call ({details}); send less, or raise the "
             "service's metadata_bytes_max",

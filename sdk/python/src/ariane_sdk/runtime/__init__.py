@@ -1,1 +1,1 @@
-"""What the clients need of their process: clock, disk, tasks, threads, forks, the log."""
+"""The clients' access to their process: clock, disk, tasks, threads, forks, the log."""

@@ -1,7 +1,7 @@
 """The bridge from blocking calls to an event loop in a thread of its own.
 
-Every blocking client has its loop. A blocking method is declared once, by naming the coroutine
-function that it stands for; its arguments, result and documentation are those of that function.
+Every blocking client has its loop. A blocking method is declared by naming a coroutine function,
+and has the arguments, result and documentation of that function.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ Result = TypeVar("Result")
 _END: Final = object()
 
 CLEAN_UP_S_MAX: Final = 5.0
-"""How long a call that was interrupted may take to clear away what it began."""
+"""The longest time for an interrupted call to clean up."""
 
 _GRPC_QUEUE: Final = "PollerCompletionQueue._handle_events"
 
 
 class AsyncClient(Protocol):
-    """What a blocking client wraps."""
+    """An asynchronous client that a blocking client wraps."""
 
     async def start(self) -> None:
         """Begin."""
 
     async def close(self) -> None:
-        """End; harmless when it was never started, or has ended."""
+        """End; harmless if it was never started or has ended."""
 
 
 Wrapped = TypeVar("Wrapped", bound=AsyncClient)
 
 
 def _handle_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Tell what a callback has failed on, as loops do.
+    """Log the error of a callback, as loops do.
 
-    gRPC has one queue of answers for all loops of the process. One that comes for a client which is
-    closed by now is a RuntimeError in whatever loop looks at that queue, and nobody misses it.
+    gRPC has one queue of answers for all loops of the process. An answer for a closed client
+    is a RuntimeError in any loop that reads this queue; it is harmless, and not logged.
     """
     closed = str(context.get("exception")) == "Event loop is closed"
     if not (closed and _GRPC_QUEUE in repr(context.get("handle"))):
@@ -73,10 +73,10 @@ class LoopThread:
         self._thread.start()
 
     def submit(self, coroutine: Coroutine[Any, Any, Result]) -> concurrent.futures.Future[Result]:
-        """Run a coroutine there.
+        """Run a coroutine on the loop.
 
         Raises:
-            ClientForked: The thread stayed in the parent process.
+            ClientForked: The thread is in the parent process.
             ClientNotRunning: The loop has ended, or the caller is the loop itself.
         """
         try:
@@ -87,7 +87,7 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
-        """Run a coroutine there, and wait for it.
+        """Run a coroutine on the loop, and wait for it.
 
         Raises:
             ClientForked: As ``submit``.
@@ -97,7 +97,7 @@ class LoopThread:
         try:
             return future.result()
         finally:
-            # Of use only when something like Ctrl-C ended the wait.
+            # Needed only if an interrupt such as Ctrl-C ended the wait.
             future.cancel()
 
     def _check(self) -> None:
@@ -111,7 +111,7 @@ class LoopThread:
             raise ClientNotRunning("the client is closed")
 
     def close(self) -> None:
-        """End loop and thread; harmless when they have ended."""
+        """End loop and thread; harmless if they have ended."""
         self._fork_guard.check()
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -128,20 +128,20 @@ class LoopThread:
 
 
 async def _cancelled_ended() -> None:
-    """Let calls that were interrupted clear away what they began: to leave a group, for one."""
+    """Let interrupted calls clean up, for example leave a group."""
     tasks = [task for task in asyncio.all_tasks() if task.cancelling()]
     if tasks:
         await asyncio.wait(tasks, timeout=CLEAN_UP_S_MAX)
 
 
 class BlockingClient(Generic[Wrapped]):
-    """An asynchronous client, called from ordinary functions of any thread."""
+    """An asynchronous client, called from ordinary functions in any thread."""
 
     def __init__(self, client: Wrapped) -> None:
-        """Wrap it.
+        """Wrap a client.
 
         Args:
-            client: The client; not started.
+            client: The client, not started.
         """
         self._client = client
         self._loop_thread: LoopThread | None = None
@@ -167,7 +167,7 @@ class BlockingClient(Generic[Wrapped]):
         return self
 
     def close(self) -> None:
-        """Close the client and its loop; harmless when it was never started, or is closed."""
+        """Close the client and its loop; harmless if it was never started or is closed."""
         self._run_last(self._client.close)
 
     def __exit__(
@@ -179,7 +179,7 @@ class BlockingClient(Generic[Wrapped]):
         self.close()
 
     def _run_last(self, end: Callable[[], Coroutine[Any, Any, object]]) -> None:
-        """End the client, and its loop; harmless when it was never started, or has ended."""
+        """End the client and its loop; harmless if it was never started or has ended."""
         if self._loop_thread is None:
             return
         try:
@@ -218,7 +218,7 @@ def blocking(
     """A method that waits for a coroutine method of the wrapped client.
 
     Args:
-        method: As the class of the wrapped client has it.
+        method: The method in the class of the wrapped client.
     """
 
     @wraps(method)
@@ -231,12 +231,12 @@ def blocking(
 def blocking_iterator(
     method: Callable[Concatenate[Any, Params], AsyncIterator[Result]],
 ) -> Callable[Concatenate[Any, Params], Iterator[Result]]:
-    """A generator over what an asynchronous generator of the wrapped client gives.
+    """A generator of the elements of an asynchronous generator of the wrapped client.
 
-    The next element is fetched while the caller has the one before it.
+    The next element is fetched while the caller works on the present one.
 
     Args:
-        method: As the class of the wrapped client has it.
+        method: The method in the class of the wrapped client.
     """
 
     @wraps(method)
@@ -256,7 +256,7 @@ def blocking_iterator(
 
 
 class _Elements:
-    """What an asynchronous generator gives, one call after another."""
+    """The elements of an asynchronous generator, one per call."""
 
     def __init__(self, elements: AsyncIterator[Any]) -> None:
         self._elements = elements
@@ -268,9 +268,9 @@ class _Elements:
             return await anext(self._elements, _END)
 
     async def close(self, following: concurrent.futures.Future[Any]) -> None:
-        """End the generator, also while its next element is under way.
+        """End the generator, even while its next element is being fetched.
 
-        A generator that runs cannot be closed: this waits until it has cleared away.
+        A running generator cannot be closed: this waits until it has cleaned up.
         """
         following.cancel()
         async with self._in_use:

@@ -1,4 +1,4 @@
-"""Clock and chance, handed in so that tests need neither wait nor wonder."""
+"""Clock and random numbers, passed in so that tests need not wait and are repeatable."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What the client asks of time."""
+    """The clock that the client uses."""
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch; may step back."""
         ...
 
     def monotonic_s(self) -> float:
-        """Seconds that never run backwards, from an arbitrary start."""
+        """Seconds that never go back, from an arbitrary start."""
         ...
 
     async def sleep(self, seconds: float) -> None:
@@ -33,7 +33,7 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def monotonic_s(self) -> float:
-        """Seconds that never run backwards, from an arbitrary start."""
+        """Seconds that never go back, from an arbitrary start."""
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
@@ -47,10 +47,10 @@ def utc_now() -> datetime:
 
 
 def new_random() -> Random:
-    """Chance, seeded by the system; for spreading load, not for secrets."""
+    """Random numbers, seeded by the system; for spreading load, not for secrets."""
     return Random()  # noqa: S311 - not for secrets.
 
 
 def fork_proof_random() -> Random:
-    """Chance of the system: a process and its forks draw different numbers."""
+    """Random numbers of the system: a process and its forks draw different ones."""
     return SystemRandom()

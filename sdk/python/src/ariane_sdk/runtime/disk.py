@@ -1,4 +1,4 @@
-"""The disk of a client, handed in so that tests can break it. Broadcasting consumers use it."""
+"""The disk of a broadcasting consumer, passed in so that tests can make it fail."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ except ImportError:  # pragma: no cover - only where files cannot be locked so.
 
 
 class Disk(Protocol):
-    """What is asked of it."""
+    """The disk operations of a client."""
 
     def lock(self, path: Path) -> IO[bytes]:
-        """Make a file that is locked until it is closed, with its folder.
+        """Create a file and its folder; the file is locked until it is closed.
 
         Raises:
-            BlockingIOError: Another process, or another part of this one, has it.
-            OSError: The disk refuses.
+            BlockingIOError: Another process, or another part of this one, has the lock.
+            OSError: The disk fails.
         """
         ...
 
@@ -29,21 +29,21 @@ class Disk(Protocol):
         """The text of a file.
 
         Raises:
-            FileNotFoundError: There is none.
+            FileNotFoundError: The file does not exist.
             OSError, ValueError: It cannot be read.
         """
         ...
 
     def replace(self, path: Path, text: str, *, backup: Path) -> None:
-        """Replace a file whole; the one before becomes the backup.
+        """Replace a file as a whole; the previous version becomes the backup.
 
         Raises:
-            OSError: The disk refuses; one of the two is whole nevertheless.
+            OSError: The disk fails; one of the two is nevertheless complete.
         """
         ...
 
     def move(self, path: Path, to: Path) -> None:
-        """Give a file another name, durably; both in one folder."""
+        """Rename a file within its folder, durably."""
         ...
 
 
@@ -51,7 +51,7 @@ class SystemDisk:
     """The disk of the machine."""
 
     def lock(self, path: Path) -> IO[bytes]:
-        """Make a file that is locked until it is closed, with its folder."""
+        """Create a file and its folder; the file is locked until it is closed."""
         _make_folder(path.parent)
         lock = path.open("wb")
         if fcntl is not None:
@@ -67,7 +67,7 @@ class SystemDisk:
         return path.read_text("utf-8")
 
     def replace(self, path: Path, text: str, *, backup: Path) -> None:
-        """Replace a file whole: written beside, forced to disk, renamed."""
+        """Replace a file as a whole: write a new one, force it to disk, rename it."""
         fresh = path.with_name(path.name + ".tmp")
         with fresh.open("w", encoding="utf-8") as file:
             file.write(text)
@@ -79,13 +79,13 @@ class SystemDisk:
         _sync_folder(path.parent)
 
     def move(self, path: Path, to: Path) -> None:
-        """Give a file another name, durably; both in one folder."""
+        """Rename a file within its folder, durably."""
         path.replace(to)
         _sync_folder(to.parent)
 
 
 def _make_folder(path: Path) -> None:
-    """Make a folder and those above it, durably: a file is no safer than the way to it."""
+    """Create a folder and its parents, durably: a file is no safer than its path."""
     if not path.is_dir():
         _make_folder(path.parent)
         path.mkdir(exist_ok=True)
@@ -93,7 +93,7 @@ def _make_folder(path: Path) -> None:
 
 
 def _sync_folder(path: Path) -> None:
-    """Force the names of a folder to disk."""
+    """Force the entries of a folder to disk."""
     folder = os.open(path, os.O_RDONLY)
     try:
         os.fsync(folder)

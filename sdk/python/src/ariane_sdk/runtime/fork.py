@@ -1,8 +1,8 @@
-"""Forks, noticed: a child inherits clients whose threads and connections stayed with its parent.
+"""Detecting forks: a child inherits clients whose threads and connections stay in its parent.
 
-gRPC itself does not live through a fork once it has been used, and may end the child at its first
-call, also when everything was closed before. So a child whose parent has used a client is told that
-it can have none.
+gRPC itself does not survive a fork once it has been used: it may end the child at its first call,
+even if everything was closed before. So a child whose parent has used a client cannot have a
+client, and gets an error.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from ariane_sdk.errors import ClientForked
 
 
 class _ProcessState:
-    """What this process has to know of forks.
+    """The state of this process with respect to forks.
 
     Attributes:
-        generation: Forks between the first process and this one.
-        grpc_used: Whether this process has used gRPC by way of this package.
-        grpc_lost: Whether its parent, or a parent of that, had when it forked.
+        generation: The number of forks between the first process and this one.
+        grpc_used: Whether this process has used gRPC through this package.
+        grpc_lost: Whether an ancestor had used it before it forked.
     """
 
     __slots__ = ("generation", "grpc_lost", "grpc_used")
@@ -47,7 +47,7 @@ class ForkGuard:
         self._born = _process.generation
 
     def check(self) -> None:
-        """Do nothing in the process that made this.
+        """Check that this is the process that made the guard.
 
         Raises:
             ClientForked: This is a child of that process.
@@ -60,10 +60,10 @@ class ForkGuard:
 
 
 def begin_to_use_grpc() -> None:
-    """Remember that this process uses gRPC from now on.
+    """Note that this process uses gRPC from now on.
 
     Raises:
-        ClientForked: Its parent had used it already when it forked this process.
+        ClientForked: Its parent had used gRPC before it forked this process.
     """
     if _process.grpc_lost:
         raise ClientForked(

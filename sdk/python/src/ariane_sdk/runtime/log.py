@@ -1,7 +1,7 @@
 """The logger of this package.
 
-It has no handler of its own: where the application configures no logging, Python writes warnings
-and errors to standard error. A listener that fails must not fail in silence.
+It has no handler: if the application configures no logging, Python writes warnings and errors to
+standard error. So the failure of a listener is always visible.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The address of this machine, which goes into the ids of messages."""
+"""The address of this machine, for the ids of messages."""
 
 from __future__ import annotations
 

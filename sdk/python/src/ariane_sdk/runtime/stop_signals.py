@@ -1,8 +1,8 @@
-"""SIGTERM and SIGINT for programs that only consume: the first one ends the wait in order.
+"""SIGTERM and SIGINT for programs that only consume: the first signal ends the wait in order.
 
-A signal is taken while somebody waits for it, and only where nobody else has asked for it: handlers
-of the application stay. From the first signal on everything is as before, so that a second one ends
-the process at once.
+A signal is handled only while a call waits for it, and only if the application has no handler of
+its own. The first signal restores the earlier handlers, so that a second one ends the process at
+once.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class _StopSignals:
-    """What this process does at signals; touched by its main thread only."""
+    """The signal handlers of this process; used by its main thread only."""
 
     def __init__(self) -> None:
         self._waiting: list[Callable[[], object]] = []
         self._before: dict[int, Any] = {}
 
     def add(self, on_signal: Callable[[], object]) -> None:
-        """Call this at the first signal as well."""
+        """Add a function to call at the first signal."""
         self._waiting.append(on_signal)
         for number in STOP_SIGNALS:
             handler = signal.getsignal(number)
@@ -36,7 +36,7 @@ class _StopSignals:
                 signal.signal(number, self._handle)
 
     def remove(self, on_signal: Callable[[], object]) -> None:
-        """Call this no longer; harmless when it was called."""
+        """Remove a function; harmless if it was called already."""
         if on_signal in self._waiting:
             self._waiting.remove(on_signal)
         if not self._waiting:
@@ -44,7 +44,7 @@ class _StopSignals:
 
     def _restore(self) -> None:
         for number, handler in self._before.items():
-            # A handler that was set later stays.
+            # A handler set later is kept.
             if signal.getsignal(number) == self._handle:
                 signal.signal(number, handler)
         self._before.clear()
@@ -62,9 +62,9 @@ _signals: Final = _StopSignals()
 
 @contextmanager
 def stop_signals(on_signal: Callable[[], object]) -> Iterator[None]:
-    """Have the first SIGTERM or SIGINT call a function, for the length of a block.
+    """Have the first SIGTERM or SIGINT call a function, during a block.
 
-    Nothing happens in threads other than the main one: they have no say in signals.
+    In threads other than the main one this does nothing: they cannot set signal handlers.
 
     Args:
         on_signal: Called in the main thread, between any two statements of it.
@@ -80,7 +80,7 @@ def stop_signals(on_signal: Callable[[], object]) -> Iterator[None]:
 
 
 def _is_usual(handler: Any) -> bool:
-    """Whether a handler is that of Python, or of ``asyncio.run`` for Ctrl-C."""
+    """Whether a handler is the default of Python, or that of ``asyncio.run`` for Ctrl-C."""
     if handler in (signal.SIG_DFL, signal.default_int_handler):
         return True
     function = getattr(handler, "func", None)

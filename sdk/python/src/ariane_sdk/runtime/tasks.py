@@ -1,4 +1,4 @@
-"""Background tasks: named, and never dead in silence."""
+"""Background tasks: named, and their failures are logged."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ariane_sdk.runtime.log import logger
 Result = TypeVar("Result")
 
 FAILURE_PAUSE_S: Final = 1.0
-"""How long a loop rests after a failure that nobody foresaw."""
+"""How long a loop pauses after an unexpected failure."""
 
 
 def start_task(coroutine: Coroutine[Any, Any, Result], name: str) -> asyncio.Task[Result]:
-    """Start a task; should it fail, the log says so, also when nobody waits for it.
+    """Start a task; its failure is logged, even if no caller waits for it.
 
     Args:
-        coroutine: What to do.
+        coroutine: The coroutine to run.
         name: For the log and for debuggers.
     """
     task = asyncio.create_task(coroutine, name=f"ariane-{name}")
@@ -28,16 +28,16 @@ def start_task(coroutine: Coroutine[Any, Any, Result], name: str) -> asyncio.Tas
 
 
 async def loop_for_ever(step: Callable[[], Awaitable[None]], clock: Clock) -> None:
-    """Do something again and again until the task is cancelled, whatever happens.
+    """Repeat a step until the task is cancelled, even after failures.
 
     Args:
         step: One round; waits by itself.
-        clock: Paces rounds that fail.
+        clock: Times the pause after a failed round.
     """
     while True:
         try:
             await step()
-        except Exception:  # noqa: BLE001 - a loop that dies would take its client with it.
+        except Exception:  # noqa: BLE001 - the client needs its loop.
             logger.exception("a background loop failed, and goes on")
             await clock.sleep(FAILURE_PAUSE_S)
 

@@ -1,4 +1,4 @@
-"""The same clients for programs without an event loop: every call waits for its outcome.
+"""The same clients for programs without an event loop: every call waits for its result.
 
 ::
 
@@ -8,7 +8,7 @@
         producer.send(Message("orders", b"..."))
 
 Each client has an event loop in a thread of its own and may be used from any thread. Clients do not
-survive a fork: a child that touches one of its parent's is told so, and makes its own.
+survive a fork: in a child, a client of the parent raises ``ClientForked``.
 """
 
 from ariane_record.decoding.columns import RecordColumns

@@ -1,4 +1,4 @@
-"""What a cluster has, asked and changed call by call."""
+"""A client for questions and changes to a cluster, with blocking calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ariane_sdk.runtime.blocking import BlockingClient, blocking
 
 
 class ClusterClient(BlockingClient[_cluster_client.ClusterClient]):
-    """Asks and changes what a cluster has."""
+    """Shows and changes the topics, groups, offsets and sinks of a cluster."""
 
     def __init__(
         self, name_servers: NameServerAddresses, *, call_timeout_s: float = CALL_TIMEOUT_S
@@ -24,7 +24,7 @@ class ClusterClient(BlockingClient[_cluster_client.ClusterClient]):
 
     @contextmanager
     def queue_order_first(self, topic: str, counts: Mapping[str, int]) -> Iterator[None]:
-        """Fix the order of queues of a topic that the block makes; as the asynchronous client."""
+        """Fix the order of queues of a topic that the block creates; as the asynchronous client."""
         block = self._client.queue_order_first(topic, counts)
         self._run(block.__aenter__())
         try:

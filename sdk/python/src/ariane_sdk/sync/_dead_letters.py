@@ -1,4 +1,4 @@
-"""The dead letters of groups, call by call."""
+"""The dead letters of groups, with blocking calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A producer that waits for the outcome of every call."""
+"""A producer with blocking calls."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Producer(BlockingClient[_producer.Producer]):
                 session.add(order)
 
         Raises:
-            ClientNotRunning: The producer does not run.
+            ClientNotRunning: The producer is not running.
         """
         transaction = self._on_loop(
             lambda: self._client.transaction(
@@ -101,11 +101,11 @@ class Producer(BlockingClient[_producer.Producer]):
         """Send one message without waiting; see ``ariane_sdk.Producer.send_nowait``.
 
         Returns:
-            A future of ``concurrent.futures`` with what ``send`` would return or raise.
+            A future of ``concurrent.futures`` with the result or error of ``send``.
 
         Raises:
-            SendBufferFull: There is no room.
-            MessageIllegal: It breaks a rule.
+            SendBufferFull: The buffer has no room.
+            MessageIllegal: The message breaks a rule.
         """
         outcome: concurrent.futures.Future[SendResult] = concurrent.futures.Future()
 

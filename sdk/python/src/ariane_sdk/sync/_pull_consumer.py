@@ -1,4 +1,4 @@
-"""A pull consumer that waits for messages."""
+"""A pull consumer with blocking calls."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class PullConsumer(BlockingClient[_pull_consumer.PullConsumer]):
 
     @property
     def client_id(self) -> str:
-        """The id under which brokers know this consumer."""
+        """The client id of this consumer."""
         return self._client.client_id
 
     @property
@@ -87,19 +87,19 @@ class PullConsumer(BlockingClient[_pull_consumer.PullConsumer]):
         return self._on_loop(lambda: self._client.position(queue))
 
     def pause(self, *queues: MessageQueue) -> None:
-        """Neither pull nor hand out messages of these queues."""
+        """Stop pulling and delivering messages of these queues."""
         self._on_loop(lambda: self._client.pause(*queues))
 
     def resume(self, *queues: MessageQueue) -> None:
-        """Go on with queues that were paused."""
+        """Continue with paused queues."""
         self._on_loop(lambda: self._client.resume(*queues))
 
     def commit_nowait(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        """Be done with what was polled, and have it stored without waiting."""
+        """Commit the polled messages without waiting for the broker."""
         self._on_loop(lambda: self._client.commit_nowait(offsets))
 
     def columns(self) -> Iterator[pa.RecordBatch]:
-        """What arrives, as record batches; see ``ariane_sdk.PullConsumer.columns``."""
+        """Messages as record batches; see ``ariane_sdk.PullConsumer.columns``."""
         batches = self._client.columns()
         while True:
             try:
@@ -108,7 +108,7 @@ class PullConsumer(BlockingClient[_pull_consumer.PullConsumer]):
                 return
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
-        """The messages one by one; each counts as done when the next is asked for."""
+        """The messages one by one; each counts as done when the next is requested."""
         while True:
             try:
                 yield self._run(anext(self._client))
@@ -121,5 +121,5 @@ class PullConsumer(BlockingClient[_pull_consumer.PullConsumer]):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close; what was in hand when an error came does not count as done."""
+        """Close; after an error, messages in hand do not count as done."""
         self._run_last(lambda: self._client.__aexit__(exc_type, exc, traceback))

@@ -66,7 +66,7 @@ class PushConsumer(BlockingClient[_push_consumer.PushConsumer]):
             self._submit(self._client.close())
 
         with stop_signals(close) if handle_signals else nullcontext():
-            # Signals reach the thread that waits here; the loop has another one.
+            # Signals arrive in the thread that waits here; the loop has another one.
             self._run(self._client.run_until_stopped(handle_signals=False))
 
     @property
@@ -76,7 +76,7 @@ class PushConsumer(BlockingClient[_push_consumer.PushConsumer]):
 
     @property
     def client_id(self) -> str:
-        """The id under which brokers know this member."""
+        """The client id of this member."""
         return self._client.client_id
 
     @property

@@ -1,4 +1,4 @@
-"""A reader of queues that waits for what it reads."""
+"""A reader of queues with blocking calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A receiving consumer that waits for what it does."""
+"""A receiving consumer with blocking calls."""
 
 from __future__ import annotations
 

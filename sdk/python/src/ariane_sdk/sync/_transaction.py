@@ -12,7 +12,7 @@ from ariane_sdk.runtime.blocking import LoopThread
 
 
 class Transaction:
-    """One transaction: begun with the block, ended with it; see ``ariane_sdk.Transaction``."""
+    """One transaction: it begins and ends with the block; see ``ariane_sdk.Transaction``."""
 
     def __init__(self, loop: LoopThread, transaction: _transaction_block.Transaction) -> None:
         self._loop = loop
@@ -25,12 +25,12 @@ class Transaction:
 
     @property
     def transaction_id(self) -> str:
-        """Names the transaction."""
+        """The transaction's id."""
         return self._transaction.transaction_id
 
     @property
     def result(self) -> SendResult | None:
-        """Where the message lies, once it is committed."""
+        """Where the message is stored, once it is committed."""
         return self._transaction.result
 
     def commit(self) -> SendResult | None:
@@ -38,11 +38,11 @@ class Transaction:
         return self._loop.run(self._transaction.commit())
 
     def rollback(self) -> None:
-        """Have it never become visible; see ``ariane_sdk.Transaction.rollback``."""
+        """Discard the message for good; see ``ariane_sdk.Transaction.rollback``."""
         self._loop.run(self._transaction.rollback())
 
     def leave(self) -> None:
-        """Say nothing of the outcome: the check will ask for it."""
+        """End the block without an outcome: the check will ask for it."""
         self._transaction.leave()
 
     def __enter__(self) -> Self:

@@ -1,1 +1,1 @@
-"""How state becomes durable: one file, replaced whole."""
+"""Durable state: files that are replaced as a whole."""

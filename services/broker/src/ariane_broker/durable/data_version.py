@@ -9,12 +9,12 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class DataVersion:
-    """How often a state file changed, and when it last did.
+    """The number of changes of a state file, and the time of the last one.
 
     Attributes:
         counter: Grows with every change.
-        timestamp_ms: When it last changed.
-        state_version: Epoch of a controller in RocketMQ; kept as it is.
+        timestamp_ms: The time of the last change.
+        state_version: Epoch of a controller in RocketMQ; kept unchanged.
     """
 
     counter: int = 0
@@ -31,7 +31,7 @@ class DataVersion:
         )
 
     def document(self) -> dict[str, int]:
-        """As it is written."""
+        """The version as written to the file."""
         return {
             "counter": self.counter,
             "stateVersion": self.state_version,
@@ -39,5 +39,5 @@ class DataVersion:
         }
 
     def next(self, now_ms: int) -> DataVersion:
-        """The version of one more change."""
+        """The version after one more change."""
         return DataVersion(self.counter + 1, now_ms, self.state_version)

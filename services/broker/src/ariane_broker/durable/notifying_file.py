@@ -10,25 +10,25 @@ from ariane_broker.durable.saved_state import StateFile
 
 
 class NotifyingFile:
-    """A file whose saves call back on the loop, before those who waited for the save go on."""
+    """A file whose saves call back on the loop, before callers that wait for the save continue."""
 
     def __init__(self, file: StateFile, on_saved: Callable[[], None]) -> None:
-        """Take the file; call this on the loop that the callback is to run on."""
+        """Take the file; must be called on the loop of the callback."""
         self._file = file
         self._on_saved = on_saved
         self._loop = asyncio.get_running_loop()
 
     @property
     def used_backup(self) -> bool:
-        """Whether the last ``load`` had to fall back to the generation before."""
+        """Whether the last ``load`` had to use the previous generation."""
         return self._file.used_backup
 
     def load(self) -> dict[str, Any] | None:
-        """What was saved last, or None when there is no such file."""
+        """The last saved document, or None without a file."""
         return self._file.load()
 
     def previous(self) -> dict[str, Any] | None:
-        """The generation before the last, or None when there is none to believe."""
+        """The previous generation, or None without a valid one."""
         return self._file.previous()
 
     def save(self, document: dict[str, Any], /) -> None:

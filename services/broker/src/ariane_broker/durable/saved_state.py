@@ -1,7 +1,7 @@
-"""State that lives in memory and is saved, whole, to one file.
+"""State in memory that is saved, as a whole, to one file.
 
-Saving waits on the disk, so it runs off the loop. Everybody who asks while a save is under way is
-served by the next one, however many they are.
+Saving waits for the disk, so it runs off the loop. All callers that ask during a save are served
+by the next one.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ class StateFile(Protocol):
 
     @property
     def used_backup(self) -> bool:
-        """Whether the last ``load`` had to fall back to the generation before."""
+        """Whether the last ``load`` had to use the previous generation."""
         ...
 
     def load(self) -> dict[str, Any] | None:
-        """What was saved last, or None when there is no such file."""
+        """The last saved document, or None without a file."""
         ...
 
     def previous(self) -> dict[str, Any] | None:
-        """The generation before the last, or None when there is none to believe."""
+        """The previous generation, or None without a valid one."""
         ...
 
     def save(self, document: dict[str, Any], /) -> None:
@@ -34,7 +34,7 @@ class StateFile(Protocol):
 
 
 class SavedState:
-    """Saves one piece of state when it changed."""
+    """Saves one piece of state after changes."""
 
     def __init__(
         self,
@@ -47,12 +47,12 @@ class SavedState:
         """Start with nothing to save.
 
         Args:
-            file: Where to.
-            snapshot: The document to save now; runs on the loop.
-            executor: Where the disk is waited for.
-            flush_log: Forces the commit log to the disk, in any thread: for documents that speak
-                of messages. The log is flushed before the document is written, so that the
-                document never speaks of a message that a power loss takes away.
+            file: The file.
+            snapshot: Returns the present document; runs on the loop.
+            executor: Runs the writes to the disk.
+            flush_log: Forces the commit log to the disk, in any thread; for documents that refer to
+                messages. The log is flushed before the document is written, so that the document
+                never refers to a message that a power loss removes.
         """
         self._file = file
         self._flush_log = flush_log
@@ -63,15 +63,15 @@ class SavedState:
         self._lock = asyncio.Lock()
 
     def mark_changed(self) -> None:
-        """Something is to be saved, soon."""
+        """Note a change that must be saved soon."""
         self._changed += 1
 
     async def save(self) -> None:
-        """Return once everything that was marked before is on the disk.
+        """Return once all changes marked before are on the disk.
 
         Raises:
-            OSError: The disk failed; what was marked stays marked.
-            StorePoisoned: The log could not be flushed; the same.
+            OSError: The disk failed; the changes stay marked.
+            StorePoisoned: The log could not be flushed; the changes stay marked.
         """
         wanted = self._changed
         async with self._lock:
@@ -84,7 +84,7 @@ class SavedState:
             self._saved = version
 
     def _write(self, document: dict[str, Any]) -> None:
-        """Blocks: waits for the disk."""
+        """Write the document; blocks until it is on the disk."""
         if self._flush_log is not None:
             self._flush_log()
         self._file.save(document)

@@ -23,7 +23,7 @@ DELAYS_MAX: Final = 100
 CONFLICT_ATTRIBUTE: Final = "subscription.conflict"
 
 _TABLE_SKIPPED: Final = 2
-"""RocketMQ waits for the first retry as long as the third entry of its table says."""
+"""RocketMQ's delay before the first retry is the third entry of its table."""
 
 _FRESH_ENTRY: Final[Mapping[str, Any]] = {
     "attributes": {},
@@ -130,7 +130,7 @@ class GroupConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupChange:
-    """What changes of a group; nothing where it stays as it is.
+    """A change of a group; None for fields that stay unchanged.
 
     Attributes:
         consumer_group: The group.

@@ -1,4 +1,4 @@
-"""How far each consumer group has come in each queue: the next queue offset that it will consume.
+"""The offset of each consumer group in each queue: the next queue offset that it will consume.
 
 ``config/consumerOffset.json`` has RocketMQ's shape::
 
@@ -8,8 +8,8 @@ and one key of our own, ``resetTable``, which RocketMQ skips: how often each off
 has the shape of ``offsetTable`` and is in the same file, so that a reset and its count become
 durable together.
 
-An unknown offset is absent, never zero: a consumer without an offset begins where its own settings
-say. Parts of the file that only RocketMQ uses are kept unchanged.
+An unknown offset is absent, never zero: a consumer without an offset begins by its own settings.
+Parts of the file that only RocketMQ uses are kept unchanged.
 """
 
 from __future__ import annotations

@@ -64,10 +64,10 @@ class GroupChanges:
 
         Args:
             change: What changes.
-            allow_missing: Whether a group that is not known is made.
+            allow_missing: Whether to create an unknown group.
 
         Raises:
-            ServiceError: GROUP_NOT_FOUND or FIELD_INVALID; of one that is made as ``create``.
+            ServiceError: GROUP_NOT_FOUND or FIELD_INVALID; for a new group as ``create``.
         """
         name = change.consumer_group
         async with self._lock:

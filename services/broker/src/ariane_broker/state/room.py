@@ -44,7 +44,7 @@ class StateRoom:
 
 
 def state_room(environment: Environment, log: LogRoom) -> StateRoom:
-    """Topics, groups and offsets; what is saved of consumers waits for the log of the store."""
+    """Make the room; the state of consumers is saved only after the log of the store is flushed."""
     store = log.store
     settings, now_ms = environment.settings, environment.clock.now_ms
     topics = TopicTable(now_ms=now_ms, default_queue_count=settings.default_queue_count)
@@ -113,5 +113,5 @@ def state_room(environment: Environment, log: LogRoom) -> StateRoom:
 def _notifying(
     file: state_file.StateFile, on_saved: Callable[[], None] | None
 ) -> state_file.StateFile | NotifyingFile:
-    """A file of which replicas hear when it was saved, where there are any."""
+    """A file that notifies replicas, if there are any, after each save."""
     return file if on_saved is None else NotifyingFile(file, on_saved)

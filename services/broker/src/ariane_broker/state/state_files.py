@@ -1,12 +1,12 @@
 """Topics, groups and consumer offsets on the disk: loading them at start, saving them.
 
-What is lost is never read as empty. Consumer offsets that must be there and are not stop the start,
-unless the operator says that the loss is known. Topics that are lost, but have messages, are found
-again from their queues. A previous generation that had to be taken is told, and completed likewise.
+A lost file is never read as empty. Missing consumer offsets stop the start, unless the operator
+accepts the loss. Lost topics that have messages are restored from their queues. If a previous
+generation had to be used, it is reported, and completed in the same way.
 
-Consumer offsets beyond the end of their queue speak of messages that are gone, as after a power
-loss under RocketMQ, or when a damaged tail was cut. They are set back to that end: the messages
-that come next have the same queue offsets and would be skipped.
+Consumer offsets beyond the end of their queue refer to lost messages, as after a power loss under
+RocketMQ, or when a damaged tail was cut. They are set back to the end of the queue: otherwise the
+next messages, which get the same queue offsets, would be skipped.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ariane_servicekit import StartRefused, get_logger
 from ariane_storage.errors import StateFileDamaged
 
 CHANGES_TOLD_MAX: Final = 8
-"""Consumer offsets that are told one by one when they are set back."""
+"""The number of consumer offsets that are reported one by one when they are set back."""
 
 _log = get_logger(__name__)
 
@@ -58,10 +58,10 @@ class StateFiles:
 
 
 class BrokerState:
-    """Loads the state of a broker, and sees to it that all its files are there afterwards.
+    """Loads the state of a broker, and makes sure that all its files exist afterwards.
 
     Attributes:
-        findings: What was wrong with the state, in sentences for people.
+        findings: The faults of the state, in sentences for people.
     """
 
     def __init__(
@@ -82,16 +82,16 @@ class BrokerState:
         """Take the parts.
 
         Args:
-            files: Where the state is.
+            files: The files of the state.
             topics: Filled from its file.
             offsets: Filled from its file.
             groups: Filled from its file.
             locks: Filled from its file.
             suspicions: Filled from its file.
             epochs: Filled from its file; the present one begins.
-            statistics: Counts what is set back.
+            statistics: Counts offsets that are set back.
             end_of_queue: The next queue offset of a queue of the recovered store.
-            executor: Where the disk is waited for.
+            executor: Runs the operations on the disk.
             accept_offset_loss: Whether to start although consumer offsets are lost.
         """
         self._files = files
@@ -114,7 +114,7 @@ class BrokerState:
 
         Args:
             queues: Topic and queue id of all queues of the store.
-            required_topics: Topics that must stand; made where they are missing.
+            required_topics: Topics that must exist; missing ones are created.
 
         Raises:
             StartRefused: A file is damaged or lost.
@@ -142,7 +142,7 @@ class BrokerState:
             await self._save(self._files.groups, self._groups.document_with())
 
     async def _forget_offsets_without_topic(self) -> None:
-        """The process ended while topics were deleted: a later one of their names begins anew."""
+        """Drop offsets of topics whose deletion was cut short: a new topic must not get them."""
         gone = sorted(topic for topic in self._offsets.topics() if not self.has_topic(topic))
         if gone:
             for topic in gone:
@@ -153,7 +153,7 @@ class BrokerState:
     async def set_back_offsets(self) -> None:
         """Set consumer offsets beyond the end of their queue back to it, durably.
 
-        For after the replay of the log, which may raise offsets of groups that receive.
+        To be called after the replay of the log, which may raise offsets of receiving groups.
         """
         changes = self._offsets.set_back(self._end_of_queue)
         if changes:
@@ -175,14 +175,14 @@ class BrokerState:
             await self._save(self._files.deaths, self._suspicions.document())
 
     def has_topic(self, topic: str) -> bool:
-        """Whether a topic stands."""
+        """Whether a topic exists."""
         return self._topics.find(topic) is not None
 
     async def _load_offsets(self, *, store_is_new: bool) -> Mapping[str, Any] | None:
         """The consumer offsets.
 
         Raises:
-            StartRefused: They are lost and the operator has not accepted it.
+            StartRefused: They are lost, and the operator has not accepted the loss.
         """
         try:
             document = await self._load(self._files.offsets, self._offsets.load)
@@ -204,9 +204,9 @@ class BrokerState:
         return document
 
     async def _load_locks(self) -> None:
-        """The queue locks. Their loss costs time, no message, so it stops nothing.
+        """The queue locks. Their loss costs time but no message, so it does not stop the start.
 
-        A previous generation is not believed: it may lack the largest epoch.
+        A previous generation is not used: it may lack the largest epoch.
         """
         file = self._files.locks
         loop = asyncio.get_running_loop()
@@ -224,7 +224,7 @@ class BrokerState:
             await self._save(file, self._locks.document())
 
     async def _load_suspicions(self) -> None:
-        """Load what consumers died of. Losing it costs consumers, no message: it stops nothing."""
+        """Load the messages that crashed consumers; without them the start continues."""
         file = self._files.deaths
         loop = asyncio.get_running_loop()
         try:
@@ -239,19 +239,19 @@ class BrokerState:
             await self._save(file, self._suspicions.document())
 
     async def end_epoch(self) -> None:
-        """Note durably where the log ends: what comes behind it, another program has written.
+        """Note the end of the log durably: later records are written by another program.
 
         Raises:
-            OSError: It is not noted.
+            OSError: The end is not noted.
         """
         if self._epochs.current:
             self._epochs.begin()
             await self._save(self._files.epochs, self._epochs.document())
 
     async def _begin_epoch(self) -> None:
-        """Begin an epoch of the log, durably: nobody hears of it before.
+        """Begin an epoch of the log; it is durable before any client learns of it.
 
-        A previous generation is not believed: it lacks the last epoch.
+        A previous generation is not used: it lacks the last epoch.
         """
         file = self._files.epochs
         loop = asyncio.get_running_loop()
@@ -289,12 +289,12 @@ class BrokerState:
 
     async def _save(self, file: StateFile, document: dict[str, Any]) -> None:
         loop = asyncio.get_running_loop()
-        # After a damaged generation a second save: the first one keeps it as the one before.
+        # After a damaged generation, save twice: the first save keeps it as the previous one.
         for _ in range(2 if file.used_backup else 1):
             await loop.run_in_executor(self._executor, file.save, document)
 
     def _tell_backups(self) -> None:
-        """Say which files were not believed, and what their previous generations mean."""
+        """Report the damaged files, and the effects of using their previous generations."""
         consequences = {
             "topics": (self._files.topics, "the last change of a topic may be lost"),
             "consumerOffset": (self._files.offsets, "messages may be consumed again"),
@@ -310,12 +310,12 @@ class BrokerState:
     async def _topics_of(
         self, queues: Iterable[tuple[str, int]], *, lost: bool
     ) -> list[TopicConfig]:
-        """Topics that have queues in the store and do not stand in the table as they should.
+        """Topics with queues in the store that the table lacks, or has with too few queues.
 
-        Deleting a topic removes its queues, so whatever has queues was not deleted. A count of
-        queues that is below those of the store is believed, but for one out of a previous
-        generation: operators may lower it. Where the process ended while it deleted a topic, the
-        previous generation has the settings.
+        Deleting a topic removes its queues, so a topic with queues was not deleted. A number of
+        queues below that of the store is accepted, since operators may lower it, except from a
+        previous generation. If the process ended while it deleted a topic, the previous generation
+        has the settings.
         """
         previous = await self._previous_topics()
         counts: dict[str, int] = {}
@@ -340,7 +340,7 @@ class BrokerState:
         return unknown + grown
 
     async def _previous_topics(self) -> Mapping[str, TopicConfig]:
-        """The topics of the generation before; none where that cannot be believed."""
+        """The topics of the previous generation; none without a valid one."""
         loop = asyncio.get_running_loop()
         try:
             document = await loop.run_in_executor(self._executor, self._files.topics.previous)
