@@ -1,1 +1,1 @@
-"""What admin watches: figures out of bounds, kept in the database and told to a webhook."""
+"""Alerts: figures out of bounds, kept in the database and sent to a webhook."""

@@ -26,12 +26,12 @@ class Watched(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """What one look has changed.
+    """The changes of one look.
 
     Attributes:
-        raised: Figures that are an alert now, with their values.
-        ended: Those that are none any more.
-        standing: Alerts that go on, with their values now.
+        raised: New alerts with their values.
+        ended: Alerts that have ended.
+        standing: Alerts that continue, with their present values.
     """
 
     raised: Mapping[Watched, float]
@@ -40,13 +40,13 @@ class Turns:
 
 
 class Bounds:
-    """Remembers since when each figure is out of bounds.
+    """Keeps the time since which each figure is out of bounds.
 
     Args:
         thresholds: The greatest value within bounds, by figure; a figure without one is not
             watched.
         patience_s: Seconds that a figure must be out of bounds.
-        standing: Alerts that stand already.
+        standing: Present alerts.
     """
 
     def __init__(
@@ -63,21 +63,21 @@ class Bounds:
 
     @property
     def standing(self) -> frozenset[Watched]:
-        """Alerts that stand."""
+        """The present alerts."""
         return frozenset(self._standing)
 
     @property
     def remembered(self) -> frozenset[Watched]:
-        """Alerts that stand, and figures that are out of bounds for less than the patience."""
+        """The present alerts, and figures that are out of bounds for less than the patience."""
         return frozenset(self._standing | set(self._since_s))
 
     def look(self, values: Mapping[Watched, float | None], at_s: float) -> Turns:
-        """Judge what is seen.
+        """Compare figures with their bounds.
 
         Args:
-            values: Figures by what they are of. None is not known, and changes nothing; what is
-                not there at all is gone, and its alert ends.
-            at_s: When, by a clock that does not jump.
+            values: The value of each figure. None means unknown, and changes nothing; a missing
+                figure is gone, and its alert ends.
+            at_s: The time, by a clock that does not jump.
         """
         raised: dict[Watched, float] = {}
         going_on: dict[Watched, float] = {}

@@ -1,4 +1,4 @@
-"""``AlertService``: what is watched, and what is or was out of bounds."""
+"""``AlertService``: the rules of alerts, and present and past alerts."""
 # ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class AlertServicer(AlertServiceServicer):
     """Translates questions about alerts.
 
     Args:
-        store: Where alerts are kept.
-        database: Whose threads read.
-        thresholds: What is watched, by figure.
+        store: The store of alerts.
+        database: The database, whose threads read.
+        thresholds: The bound of each watched figure.
         patience_s: Seconds that a figure must be out of bounds.
-        webhook: Whether somebody is told.
+        webhook: Whether there is a webhook.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class AlertServicer(AlertServiceServicer):
     async def ListAlertRules(
         self, request: alert_pb.ListAlertRulesRequest, context: _Context
     ) -> alert_pb.ListAlertRulesResponse:
-        """List what is watched."""
+        """List the rules."""
         patience = Duration()
         patience.FromMilliseconds(round(self._patience_s * 1000))
         return alert_pb.ListAlertRulesResponse(

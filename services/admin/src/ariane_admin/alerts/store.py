@@ -19,16 +19,16 @@ _Table: Final = ALERT.c
 
 @dataclass(frozen=True, slots=True)
 class KeptAlert:
-    """An alert as it is kept.
+    """An alert in the database.
 
     Attributes:
         alert_id: Its row.
         watched: The figure.
         threshold: The bound when it was raised.
         first_value: The figure when it was raised.
-        last_value: The figure when it was last looked at.
+        last_value: The figure at the last look.
         raised_ms: When it was raised, milliseconds since 1970.
-        ended_ms: When it ended; None while it stands.
+        ended_ms: When it ended; None for a present alert.
     """
 
     alert_id: int
@@ -47,13 +47,13 @@ class AlertStore:
         self._database = database
 
     def standing(self) -> list[Watched]:
-        """Alerts that stand."""
+        """The present alerts."""
         asked = select(_Table.figure, _Table.subject).where(_Table.ended_ms.is_(None))
         with self._database.reading() as connection:
             return [Watched(row.figure, row.subject) for row in connection.execute(asked)]
 
     def take(self, turns: Turns, thresholds: dict[int, float], now_ms: int) -> None:
-        """Keep what a look has changed. An alert that another admin has raised stays as it is."""
+        """Store the changes of a look. An alert that another admin has raised stays unchanged."""
         for one, value in turns.raised.items():
             row = {
                 "figure": one.figure,
@@ -80,13 +80,13 @@ class AlertStore:
     def alerts(
         self, *, figure: int, include_ended: bool, before: int | None, limit: int
     ) -> list[KeptAlert]:
-        """Alerts, the newest first.
+        """Alerts, newest first.
 
         Args:
             figure: Only of this figure; 0 for all.
-            include_ended: Those too that ended.
+            include_ended: Whether to include ended alerts.
             before: Only rows before this one.
-            limit: At most so many.
+            limit: The most alerts to return.
         """
         asked = select(ALERT).order_by(_Table.alert_id.desc()).limit(limit)
         if figure:
@@ -99,7 +99,7 @@ class AlertStore:
             return [_kept(row) for row in connection.execute(asked)]
 
     def untold(self, limit: int) -> list[KeptAlert]:
-        """Alerts of which the webhook does not know yet that they were raised, or ended."""
+        """Alerts whose begin or end was not sent to the webhook yet."""
         asked = (
             select(ALERT)
             .where(
@@ -115,10 +115,10 @@ class AlertStore:
             return [_kept(row) for row in connection.execute(asked)]
 
     def claim(self, alert_id: int, *, is_end: bool, told: bool = True) -> bool:
-        """Take it on to tell one thing, so that no other admin does; or give that back.
+        """Claim the sending of one event, so that no other admin sends it; or give it back.
 
         Returns:
-            Whether nobody else had.
+            Whether no other admin had claimed it.
         """
         column = _Table.told_end if is_end else _Table.told_raise
         change = update(ALERT).where(_Table.alert_id == alert_id, column.is_(not told))

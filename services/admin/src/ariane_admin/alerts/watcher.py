@@ -1,4 +1,4 @@
-"""Looks at the figures of a cluster again and again."""
+"""Watches the figures of a cluster by regular looks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ariane_servicekit import Clock, get_logger
 from ariane_servicekit.database import Database
 
 TOLD_MAX: Final = 100
-"""Events that one look tells the webhook of."""
+"""The most events that one turn sends to the webhook."""
 
 _LAG_COUNT: Final = alert_pb.ALERT_FIGURE_LAG_MESSAGE_COUNT
 _LAG_SECONDS: Final = alert_pb.ALERT_FIGURE_LAG_SECONDS
@@ -36,7 +36,7 @@ _DISK: Final = alert_pb.ALERT_FIGURE_DISK_USED_RATIO
 _OUT_OF_SYNC: Final = alert_pb.ALERT_FIGURE_REPLICAS_OUT_OF_SYNC
 
 _SUMMED: Final = {_LAG_COUNT, _LAG_SECONDS}
-"""Figures that come of all brokers together."""
+"""Figures that are sums over all brokers."""
 
 _log = get_logger(__name__)
 
@@ -44,27 +44,27 @@ Values = dict[Watched, float | None]
 
 
 class Notifier(Protocol):
-    """Who is told of alerts."""
+    """A receiver of alerts."""
 
     async def tell(self, event: Mapping[str, object]) -> None:
-        """Tell one event.
+        """Send one event.
 
         Raises:
-            WebhookFailed: It was not taken.
+            WebhookFailed: It was not accepted.
         """
 
 
 class Watcher:
-    """One look is some calls to each broker, and what alerts come of it.
+    """Raises and ends alerts; one look makes some calls to each broker.
 
     Args:
-        cluster: Whom to ask.
-        store: Where alerts are kept.
-        database: Whose threads do that.
-        clock: Of admin.
+        cluster: The cluster to watch.
+        store: The store of alerts.
+        database: The database, whose threads use the store.
+        clock: The clock of admin.
         thresholds: The greatest value within bounds by figure.
         patience_s: Seconds that a figure must be out of bounds.
-        webhook: Who is told; nobody without one.
+        webhook: The receiver of alerts; None without one.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Watcher:
         self._bounds: Bounds | None = None
 
     async def look(self) -> None:
-        """Look once, and keep what came of it."""
+        """Look once, and store the changes of alerts."""
         bounds = self._bounds
         if bounds is None:
             standing = await self._database.call(self._store.standing)
@@ -106,9 +106,9 @@ class Watcher:
             await self._database.call(self._store.take, turns, self._thresholds, now_ms)
 
     async def tell(self) -> None:
-        """Tell the webhook what it does not know yet, if there is one.
+        """Send the webhook, if there is one, the events that it does not have yet.
 
-        A turn of its own: a slow webhook does not keep figures from being judged.
+        This is a turn of its own, so that a slow webhook does not delay looks.
         """
         if self._webhook is not None:
             await self._tell(self._webhook)
@@ -125,8 +125,8 @@ class Watcher:
         self._add_lags(values, [lag for found in lags for lag in found])
         await self._add_dead_letters(values, answers)
         if answers.silent:
-            # What a silent broker has is not known: its alerts, and those of groups, stand.
-            # The others tell a part of a group's lag: it is too much at least where that is.
+            # The figures of a silent broker are unknown: its alerts and those of groups continue.
+            # The other brokers return a part of a group's lag, which may exceed the bound alone.
             for one in bounds.remembered:
                 part = values.get(one) if one.figure in _SUMMED else None
                 if one not in values or (part is not None and part <= self._bound(one)):

@@ -1,4 +1,4 @@
-"""Tells alerts to an address of somebody else's. Its URL may hold a secret: no log names it."""
+"""Sends alerts to a webhook. The URL may contain a secret: it never appears in logs."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ CALL_S_MAX: Final = 5.0
 _AGAIN: Final = (429, 500, 502, 503, 504)
 _OK_MAX: Final = 299
 
-# Its warnings, and what it says of each call, name the URL's path.
+# Its log lines contain the URL's path.
 logging.getLogger("urllib3").setLevel(logging.ERROR)
 
 
 class WebhookFailed(Exception):
-    """The webhook did not take it, after all tries."""
+    """The webhook did not accept an event, after all tries."""
 
 
 class Webhook:
-    """Posts JSON, once more where that may help; whoever tells repeats the event later.
+    """Posts JSON, with one more try if that may help; the caller repeats the event later.
 
     Args:
-        url: Where to.
+        url: The webhook's URL.
         backoff_s: The pause before the second try, in seconds.
     """
 
@@ -46,7 +46,7 @@ class Webhook:
             redirect=0,
             raise_on_redirect=False,
             raise_on_status=False,
-            # A far server does not decide how long admin waits.
+            # The server must not decide how long admin waits.
             respect_retry_after_header=False,
         )
         self._pool = PoolManager(retries=retry, timeout=CALL_S_MAX)
@@ -55,7 +55,7 @@ class Webhook:
         """Post one event.
 
         Raises:
-            WebhookFailed: It was not taken; the text has no part of the URL.
+            WebhookFailed: It was not accepted; the text contains no part of the URL.
         """
         body = json.dumps(event).encode()
         posted: Future[None] = Future()
@@ -64,25 +64,25 @@ class Webhook:
         def post() -> None:
             try:
                 self._post(body)
-            except BaseException as error:  # noqa: BLE001 - it is raised where this is awaited
+            except BaseException as error:  # noqa: BLE001 - raised in the awaiting task
                 posted.set_exception(error)
             else:
                 posted.set_result(None)
 
-        # A daemon, for the end of a process waits for the threads of pools.
+        # A daemon thread, because a process waits for the threads of pools before it ends.
         threading.Thread(target=post, name="webhook", daemon=True).start()
         await asyncio.wrap_future(posted)
 
     def _post(self, body: bytes) -> None:
         headers = {"Content-Type": "application/json"}
         try:
-            # The answer's body may have no end, and says nothing that is needed.
+            # The answer's body is not needed, and may have no end.
             answer = self._pool.request(
                 "POST", self._url, body=body, headers=headers, preload_content=False
             )
             answer.close()
         except HTTPError as error:
-            # Its text has the address.
+            # The text of the error contains the address.
             raise WebhookFailed(type(error).__name__) from None
         if not 200 <= answer.status <= _OK_MAX:
             raise WebhookFailed(f"status {answer.status}")

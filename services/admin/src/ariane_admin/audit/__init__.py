@@ -1,1 +1,1 @@
-"""Who changed what: a chain of records in the database, and what writes them."""
+"""The audit trail of changes: a chain of records in the database, and its writers."""

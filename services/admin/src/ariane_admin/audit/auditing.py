@@ -1,8 +1,8 @@
-"""Around every changing method of a service: a record before it begins, and one when it has ended.
+"""Wraps every changing method of a service: a record before it begins, and one after its end.
 
-Which methods change is the contract's word: their access rule says create, update, delete or
-publish. No servicer has to remember the trail, and none can forget it. A change whose begin cannot
-be written down is not made.
+The contract defines the changing methods: their access rule is create, update, delete or publish.
+So servicers need no code for the trail, and cannot leave it out. A change whose begin cannot be
+recorded is not made.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ CHANGING: Final = frozenset(
 """Actions that leave an entry."""
 
 _SHORTFALLS: Final = ("not_told", "failures", "silent_brokers")
-"""Fields of answers that name who did not do its part."""
+"""Fields of answers with the processes that did not do their part."""
 
 _CAUSE_LENGTH_MAX: Final = 1000
-"""Of what a consumer says of its failure."""
+"""The most characters of the error of a consumer."""
 
 _Context = aio.ServicerContext[Any, Any]
 _Behavior = Callable[[Any, _Context], Awaitable[Message]]
@@ -56,29 +56,29 @@ _log = get_logger(__name__)
 
 @runtime_checkable
 class KnowsBefore(Protocol):
-    """A servicer that can tell what a thing is before it is changed."""
+    """A servicer that can return a resource before it is changed."""
 
     async def before(self, method: str, request: Any) -> Message | None:
-        """What the thing of a request is now.
+        """The present resource of a request.
 
         Args:
             method: The method's name, such as "UpdateTopic".
             request: Its request.
 
         Returns:
-            The thing; nothing where it is not there.
+            The resource; None if it does not exist.
         """
         ...
 
 
 class Auditing:
-    """Puts services under the trail.
+    """Wraps services so that the trail records their changes.
 
     Args:
-        trail: Where records go.
-        database: Whose threads write them.
+        trail: The trail.
+        database: The database, whose threads write the records.
         translator: Names the reasons of failures as callers see them.
-        console_pass: What the console says to be believed where it was called from.
+        console_pass: The secret with which the console's word on the address counts.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Auditing:
         self._console_pass = console_pass
 
     def audited(self, service: RpcService) -> RpcService:
-        """The service with all its changing methods under the trail."""
+        """The service with its changing methods wrapped."""
         changing = {
             method.name: method.full_name
             for method in service.descriptor.methods
@@ -117,7 +117,7 @@ class Auditing:
             try:
                 answer = await behavior(request, context)
             except BaseException as error:
-                # Also when the caller has gone, or admin stops: what was begun gets its end.
+                # Even if the caller has gone or admin stops: every begin gets its end.
                 await asyncio.shield(self._end(begun, self._failure(error)))
                 raise
             await asyncio.shield(self._end(begun, _success(answer)))
@@ -131,7 +131,7 @@ class Auditing:
         if isinstance(servicer, KnowsBefore):
             try:
                 before = await servicer.before(name, request)
-            except Exception as error:  # noqa: BLE001 - the change itself meets the same, and says so
+            except Exception as error:  # noqa: BLE001 - the change itself fails in the same way
                 _log.info("audit_before_unknown", method=method, error=str(error))
         asked = AuditedRequest(
             entry_id=token_hex(16),
@@ -155,7 +155,7 @@ class Auditing:
                 f"change {begun.record.entry_id} ended, and the audit trail could not be told how",
                 {"entry_id": begun.record.entry_id},
             ) from error
-        # The hash leaves the database with the log: a trail that is written anew does not fit it.
+        # The log keeps the hash outside the database: a rewritten trail does not match it.
         _log.info(
             "changed",
             entry_id=written.record.entry_id,
@@ -180,7 +180,7 @@ class Auditing:
 
 
 class _Audited:
-    """A servicer, some of whose methods are others."""
+    """A servicer with some methods replaced."""
 
     def __init__(self, servicer: object, behaviors: Mapping[str, _Behavior]) -> None:
         self._servicer = servicer
@@ -200,7 +200,7 @@ def _success(answer: Message) -> Ended:
 
 
 def _consumed(answer: ConsumeMessageResponse) -> Ended:
-    """The end of a message that a consumer was asked to consume: its word is in the answer."""
+    """The end of a request to consume a message: the consumer's result is in the answer."""
     said = answer.answer
     if said.outcome == CONSUME_OUTCOME_CONSUMED:
         return Ended(AUDIT_OUTCOME_DONE, trail_json(answer))
@@ -214,6 +214,6 @@ def _failed(part: Any) -> bool:
 
 
 def _slashed(full_name: str) -> str:
-    """The name that calls bear, "a.v1.TopicService/CreateTopic", of a method's own with a dot."""
+    """The name of a method as in calls, "a.v1.TopicService/CreateTopic", from its full name."""
     service, _, method = full_name.rpartition(".")
     return f"{service}/{method}"

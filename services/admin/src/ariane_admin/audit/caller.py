@@ -1,4 +1,4 @@
-"""Who calls, and from where."""
+"""The caller of a method: its user and its address."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ariane_admin.asking.admin_service import USER_KEY
 from ariane_servicekit import Call
 
 ORIGIN_KEY: Final = "x-ariane-origin"
-"""Metadata key: from where, as the console saw its browser. Counts with the console's pass only."""
+"""Metadata key: the browser's address as seen by the console. Used only with the console's pass."""
 
 PROOF_KEY: Final = "x-ariane-console-proof"
 """Metadata key: the secret that admin drew for its own console at the start."""
@@ -18,11 +18,11 @@ PROOF_KEY: Final = "x-ariane-console-proof"
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls.
+    """The caller of a method.
 
     Attributes:
-        claimed_user: Who, by own account.
-        source_address: From where.
+        claimed_user: The user as the caller claims.
+        source_address: The address of the caller.
     """
 
     claimed_user: str
@@ -30,11 +30,11 @@ class Caller:
 
 
 def caller_of(call: Call | None, console_pass: str) -> Caller:
-    """Who makes a call.
+    """The caller of a call.
 
     Args:
         call: The call in work.
-        console_pass: What the console says to be believed where it was called from.
+        console_pass: The secret with which the console's word on the address counts.
     """
     if call is None:
         return Caller("", "")
@@ -50,7 +50,7 @@ def caller_of(call: Call | None, console_pass: str) -> Caller:
 
 
 def _plain(peer: str) -> str:
-    """An address without gRPC's kind before it: "ipv4:127.0.0.1:40211"."""
+    """An address without gRPC's prefix, as in "ipv4:127.0.0.1:40211"."""
     kind, _, rest = peer.partition(":")
     text = rest if kind in {"ipv4", "ipv6"} else peer
     return text.replace("%5B", "[").replace("%5D", "]")

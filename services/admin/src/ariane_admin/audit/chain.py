@@ -1,12 +1,12 @@
-"""The chain of the audit trail: how a record is hashed, and what breaks a chain. Pure functions.
+"""The chain of the audit trail: hashing records, and finding breaks. Pure functions.
 
 ::
 
     sha256 of record n = SHA-256( sha256 of record n-1 | JSON list of the fields of record n )
 
 The first record follows 32 zero bytes. The JSON is ASCII without spaces, fields in the order of
-``AuditRecord``. A record that is altered, missing or put elsewhere does not fit any longer; that
-all were written anew shows in nothing but a hash that somebody noted elsewhere.
+``AuditRecord``. A record that is altered, missing or moved breaks the chain. A chain that was
+rewritten as a whole can be recognised only by a hash that was noted elsewhere.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 FIRST_PREVIOUS: Final = bytes(32)
-"""What the first record follows."""
+"""The hash before the first record."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditRecord:
-    """The begin or the end of a change, as it is hashed.
+    """The begin or the end of a change, with the fields that are hashed.
 
     Attributes:
         sequence: Place in the chain, from 1.
-        entry_id: Which change.
-        ended: Whether this is its end; else its begin.
-        time_ms: When, milliseconds since 1970.
-        user: Who, as checked.
-        claimed_user: Who, by own account.
-        source_address: From where.
-        method: What was asked.
-        resource_name: For what.
-        request_json: With what; of begins.
-        before_json: What it was; of begins.
-        after_json: What it became; of ends.
+        entry_id: The id of the change.
+        ended: Whether this is the end of the change; else its begin.
+        time_ms: The time, milliseconds since 1970.
+        user: The authenticated user.
+        claimed_user: The user as the caller claims.
+        source_address: The address of the caller.
+        method: The method that was called.
+        resource_name: The resource to change.
+        request_json: The request; of begins.
+        before_json: The resource before; of begins.
+        after_json: The resource afterwards; of ends.
         outcome: ``AuditOutcome`` of the contract.
-        failure_reason: Why not; of ends.
+        failure_reason: The reason of a failure; of ends.
         failure_message: The same in words.
     """
 
@@ -62,11 +62,11 @@ class AuditRecord:
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """Where a chain does not fit.
+    """A break of a chain.
 
     Attributes:
-        sequence: The first record that does not.
-        finding: How, for people.
+        sequence: The first record that does not fit.
+        finding: The fault, in words.
     """
 
     sequence: int
@@ -83,7 +83,7 @@ def record_sha256(previous: bytes, record: AuditRecord) -> bytes:
 def find_break(
     previous: bytes, first_sequence: int, records: Iterable[tuple[AuditRecord, bytes]]
 ) -> Break | None:
-    """The first record of a stretch that does not fit, or nothing.
+    """The first record of a stretch that does not fit, or None.
 
     Args:
         previous: The hash of the record before the stretch.

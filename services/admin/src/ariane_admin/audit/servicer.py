@@ -1,4 +1,4 @@
-"""``AuditService``: the trail, listed and checked."""
+"""``AuditService``: lists and checks the trail."""
 # ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ariane_servicekit.database import Database
 _Context = aio.ServicerContext[Any, Any]
 
 VERIFIED_MAX: Final = 10_000
-"""Records that one call checks: some tenths of a second."""
+"""The number of records that one call checks; takes some tenths of a second."""
 
 _SHA256_BYTES: Final = 32
 
@@ -87,7 +87,7 @@ class AuditServicer(AuditServiceServicer):
 
 
 def entry_message(entry: Entry) -> audit_pb.AuditEntry:
-    """A change as the contract says it."""
+    """A change as a message of the contract."""
     begin, end = entry.begin.record, entry.end
     last = entry.begin if end is None else end
     message = audit_pb.AuditEntry(

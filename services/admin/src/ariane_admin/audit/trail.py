@@ -20,7 +20,7 @@ from ariane_admin.database.tables import AUDIT_HEAD, AUDIT_RECORD, NAME_LENGTH_M
 from ariane_servicekit.database import Database
 
 JSON_BYTES_MAX: Final = 16 << 10
-"""Of a request, and of what was before and after."""
+"""The most bytes of a request, and of a resource before and after."""
 
 _FIELDS: Final = tuple(field.name for field in fields(AuditRecord))
 
@@ -29,17 +29,17 @@ _Table = AUDIT_RECORD.c
 
 @dataclass(frozen=True, slots=True)
 class AuditedRequest:
-    """What was asked, by whom, from where.
+    """A request for a change, and its caller.
 
     Attributes:
-        entry_id: Drawn by who writes it.
-        user: Who, as checked; empty without authentication.
-        claimed_user: Who, by own account.
-        source_address: From where.
+        entry_id: A random id.
+        user: The authenticated user; empty without authentication.
+        claimed_user: The user as the caller claims.
+        source_address: The address of the caller.
         method: The method's full name.
-        resource_name: For what.
-        request_json: With what.
-        before_json: What it was before; empty where that is not known.
+        resource_name: The resource to change.
+        request_json: The request.
+        before_json: The resource before; empty if unknown.
     """
 
     entry_id: str
@@ -54,12 +54,12 @@ class AuditedRequest:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How it ended.
+    """The end of a change.
 
     Attributes:
-        outcome: The contract's.
-        after_json: What it became.
-        failure_reason: Why not.
+        outcome: ``AuditOutcome`` of the contract.
+        after_json: The resource afterwards.
+        failure_reason: The reason of a failure.
         failure_message: The same in words.
     """
 
@@ -71,7 +71,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A record that stands in the chain now."""
+    """A record that has been added to the chain."""
 
     record: AuditRecord
     sha256: bytes
@@ -79,7 +79,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A change: its begin, and its end where there is one."""
+    """A change: its begin, and its end if it has ended."""
 
     begin: Written
     end: Written | None
@@ -87,7 +87,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which changes are meant; what is empty matches all."""
+    """A selection of changes; an empty field matches all."""
 
     user: str = ""
     method: str = ""
@@ -98,12 +98,12 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a check of a stretch found.
+    """The result of checking a stretch.
 
     Attributes:
-        record_count: Records that were looked at.
-        next_sequence: Where to go on; 0 at the end and after a break.
-        found: What does not fit.
+        record_count: The number of checked records.
+        next_sequence: Where to continue; 0 at the end and after a break.
+        found: The break, or None.
         last_sequence: The last record that fits.
         last_sha256: Its hash.
     """
@@ -122,7 +122,7 @@ class AuditTrail:
         self._database = database
 
     def begin(self, asked: AuditedRequest) -> Written:
-        """Write down that a change begins."""
+        """Record that a change begins."""
         return self._add(
             {
                 **asdict(asked),
@@ -135,7 +135,7 @@ class AuditTrail:
         )
 
     def end(self, begun: Written, ended: Ended) -> Written:
-        """Write down how a change ended."""
+        """Record how a change ended."""
         return self._add(
             {
                 **asdict(begun.record),
@@ -151,9 +151,9 @@ class AuditTrail:
         """Changes, newest first.
 
         Args:
-            wanted: Which.
-            before: Only those that began before this place in the chain.
-            limit: At most so many.
+            wanted: The selection.
+            before: Only changes that began before this place in the chain.
+            limit: The most changes to return.
         """
         conditions = [_Table.ended.is_(False), *_conditions(wanted)]
         if before is not None:
@@ -175,8 +175,8 @@ class AuditTrail:
         """Check a stretch of the chain.
 
         Args:
-            first: The first record of it, from 1.
-            limit: At most so many records.
+            first: Its first record, from 1.
+            limit: The most records to check.
         """
         with self._database.reading() as connection:
             head = connection.execute(select(AUDIT_HEAD)).one()
@@ -210,7 +210,7 @@ class AuditTrail:
         )
 
     def sha256_at(self, sequence: int) -> bytes | None:
-        """The hash that is stored beside a record; nothing where there is none."""
+        """The hash that is stored beside a record; None without the record."""
         with self._database.reading() as connection:
             found: bytes | None = connection.execute(
                 select(_Table.sha256).where(_Table.sequence == sequence)
@@ -219,7 +219,7 @@ class AuditTrail:
 
     def _add(self, values: dict[str, Any]) -> Written:
         with self._database.writing() as connection:
-            # Whoever adds next waits here: there is one chain, however many write.
+            # The next writer waits here: there is one chain for all writers.
             head = connection.execute(select(AUDIT_HEAD).with_for_update()).one()
             now_ms = connection.execute(select(self._database.now)).scalar_one()
             values.update(sequence=head.sequence + 1, time_ms=now_ms)
@@ -248,7 +248,7 @@ def _conditions(wanted: Selection) -> list[ColumnElement[bool]]:
 def _wrong_head(
     rows: Sequence[Written], first: int, sequence: int, sha256: bytes, *, more: bool
 ) -> Break | None:
-    """Records that were cut off at the end: the head still knows of them."""
+    """A break at the end of the chain: the head shows that records were cut off or added."""
     if more:
         return None
     last = rows[-1].record.sequence if rows else first - 1
@@ -262,7 +262,7 @@ def _wrong_head(
 
 
 def _fitting(values: dict[str, Any]) -> dict[str, Any]:
-    """Values as every database keeps them: names of bounded length, no NUL characters."""
+    """Values that every database can store: names of bounded length, no NUL characters."""
     fitting: dict[str, Any] = {}
     for name in _FIELDS:
         value = values[name]

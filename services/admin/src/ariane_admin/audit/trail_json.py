@@ -1,4 +1,4 @@
-"""What the trail keeps of requests and answers: JSON of bounded size, without messages' bodies."""
+"""Requests and answers in the trail: JSON of bounded size, without bodies of messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 from ariane_admin.audit.trail import JSON_BYTES_MAX
 
 _LEFT_OUT: Final = frozenset({"body", "module"})
-"""Fields that are no matter of the trail: what applications say to each other, and their code."""
+"""Fields that the trail leaves out: the data of applications, and their code."""
 
 _NAMES: Final = (
     *(
@@ -24,27 +24,27 @@ _NAMES: Final = (
     ),
     *("recall_handle", "filter", "name", "cluster_name"),
 )
-"""Fields that name what a request is about, the nearest first."""
+"""Fields that name the resource of a request, in order of preference."""
 
 
 def trail_json(message: Message) -> str:
-    """A message as JSON, cut where it is long."""
+    """A message as JSON, cut if it is too long."""
     text = _text(_without_bodies(MessageToDict(message, preserving_proto_field_name=True)))
     size = len(text.encode())
     if size <= JSON_BYTES_MAX:
         return text
-    # Escapes of escapes may double it.
+    # Escaping the text once more may double its size.
     begin = text.encode()[: JSON_BYTES_MAX // 3].decode(errors="ignore")
     return _text({"cut": True, "bytes": size, "begin": begin})
 
 
 def resource_name(request: Message) -> str:
-    """The name of what a request is about; empty where it names nothing."""
+    """The name of the resource of a request; empty without one."""
     for name in _NAMES:
         value = getattr(request, name, "")
         if isinstance(value, str) and value:
             return value
-        # A creation holds the whole thing under its kind's name.
+        # A creation has the resource in a field named after its kind.
         if isinstance(value, Message) and (inner := resource_name(value)):
             return inner
     group = getattr(request, "group", None)

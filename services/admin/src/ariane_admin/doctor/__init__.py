@@ -1,1 +1,1 @@
-"""What is wrong with a cluster."""
+"""The doctor: finds faults of a cluster."""

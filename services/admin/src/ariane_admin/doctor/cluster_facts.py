@@ -1,6 +1,6 @@
-"""What there is to know of a cluster, asked of every process at the same time: for the doctor.
+"""The facts of a cluster for the doctor, from all processes at the same time.
 
-An error is a fact here: nothing that one process answers, or does not, hides another.
+An error is a fact here: the failure of one process does not hide the facts of another.
 """
 
 from __future__ import annotations
@@ -35,54 +35,54 @@ from ariane_sdk.errors import CallError
 
 @dataclass(frozen=True, slots=True)
 class ProcessFacts:
-    """What a process says of itself."""
+    """The state of a process, and its clock."""
 
     state: ProcessState
     ahead_s: float
-    """How far its clock is ahead of ours, in seconds."""
+    """How far its clock is ahead of the local one, in seconds."""
 
     unsure_s: float
-    """How far off that may be: half of the time that the question took."""
+    """The largest error of ``ahead_s``: half of the duration of the call."""
 
 
 @dataclass(frozen=True, slots=True)
 class NameServerFacts:
-    """A name server that we were told of."""
+    """A name server from the command line or the settings."""
 
     address: str
     error: str = ""
-    """What is wrong with it; empty when it answered as a name server."""
+    """Its fault; empty if it answered as a name server."""
 
     process: ProcessFacts | None = None
     brokers: Sequence[BrokerLiveness] = ()
     refused: Sequence[RefusedBroker] = ()
-    """Brokers whose registration it refused lately."""
+    """Brokers whose registration it has refused lately."""
 
     warming_up: bool = False
     orders: Mapping[str, str] = field(default_factory=dict)
-    """Orders of queues that it keeps, by topic."""
+    """Its orders of queues, by topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerFacts:
-    """A broker at an address that some name server hands out."""
+    """A broker at an address from a name server."""
 
     identity: BrokerIdentity
-    """As the name server has it."""
+    """Its identity in the name server."""
 
     error: str = ""
-    """Why it did not answer; empty when it did."""
+    """Why it did not answer; empty if it did."""
 
     process: ProcessFacts | None = None
     state: GetBrokerStateResponse | None = None
     conflicts: Sequence[SubscriptionConflict] = ()
     replica_set: GetReplicaSetResponse | None = None
-    """What it says of its replicas; None where it has none."""
+    """The state of its replicas; None without replicas."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """All of it."""
+    """The facts of all processes."""
 
     name_servers: Sequence[NameServerFacts]
     brokers: Sequence[BrokerFacts] = field(default=())
@@ -91,7 +91,7 @@ class ClusterFacts:
 async def gather_facts(
     doors: ClusterDoors, *, now: Callable[[], float] = time.time
 ) -> ClusterFacts:
-    """Ask all name servers, then all brokers that they know."""
+    """Ask all name servers, then all brokers in their answers."""
     name_servers = await asyncio.gather(
         *(_ask_name_server(doors, address, now) for address in doors.name_servers)
     )
@@ -138,7 +138,7 @@ async def _ask_broker(
     peer = f"broker {identity.broker_name} at {address}"
     try:
         process = await _ask_process(doors, address, peer, now)
-        if identity.broker_id != PRIMARY_ID:  # A replica answers nothing else.
+        if identity.broker_id != PRIMARY_ID:  # A replica answers no other question.
             replica_set = await _replica_set(doors, address, peer)
             return BrokerFacts(identity, "", process, replica_set=replica_set)
         call = doors.brokers(address).GetBrokerState(
@@ -155,9 +155,9 @@ async def _ask_broker(
 async def _ask_process(
     doors: ClusterDoors, address: str, peer: str, now: Callable[[], float]
 ) -> ProcessFacts:
-    """What the process at an address says of itself.
+    """The state and clock of the process at an address.
 
-    The first call to an address opens the connection, so that the clock is read by a second one.
+    The first call to an address opens the connection, so a second one reads the clock.
     """
     stub = doors.processes(address)
     request = GetProcessStateRequest()
@@ -182,7 +182,7 @@ async def _conflicts(
 async def _replica_set(
     doors: ClusterDoors, address: str, peer: str
 ) -> GetReplicaSetResponse | None:
-    """What a broker says of its replicas; None where it has none."""
+    """The state of a broker's replicas; None without replicas."""
     call = doors.replica_sets(address).GetReplicaSet(
         GetReplicaSetRequest(), timeout=CALL_SECONDS_MAX
     )

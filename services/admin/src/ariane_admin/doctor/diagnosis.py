@@ -1,7 +1,7 @@
-"""From the facts of a cluster to what is wrong with it: pure functions, each finding one line.
+"""Finds the faults of a cluster from its facts: pure functions, one line for each finding.
 
-Every rule looks at all facts and yields findings; ``RULES`` lists them. A finding says what is
-wrong, with what, and what to do about it.
+Every rule reads all facts and yields findings; ``RULES`` lists the rules. A finding names the
+subject, the fault and the remedy.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from ariane_admin.doctor.cluster_facts import ClusterFacts, ProcessFacts
 from ariane_admin.doctor.findings import Finding, Severity
 
 CLOCK_SECONDS_MAX: Final = 1.0
-"""How far a clock may be ahead or behind: offsets by time and store times are compared."""
+"""How far a clock may be ahead or behind: times of several machines are compared."""
 
 DISK_RATIO_MAX: Final = 0.85
-"""Share of the disk from which on it is worth a word."""
+"""The used share of a disk from which on it is reported."""
 
 
 _NAMED_MAX: Final = 3
-"""Topics that a finding names, of many."""
+"""The most topics that a finding names."""
 
 
 def diagnose(facts: ClusterFacts) -> list[Finding]:
@@ -117,7 +117,7 @@ def _brokers_unknown_to_some(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def _brokers_of_orders(facts: ClusterFacts) -> Iterator[Finding]:
-    """Brokers that only orders of queues remember."""
+    """Brokers that appear only in orders of queues."""
     told = [one for one in facts.name_servers if not one.error]
     if not told or any(one.warming_up for one in told):
         return
@@ -158,7 +158,7 @@ def _strangers(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def _loopback_addresses(facts: ClusterFacts) -> Iterator[Finding]:
-    """Routes for all machines that only work on one."""
+    """Loopback addresses in routes, which work on one machine only."""
     if all(_is_loopback(one.address) for one in facts.name_servers):
         return
     for broker in facts.brokers:
@@ -406,7 +406,7 @@ def _processes(facts: ClusterFacts) -> Iterator[tuple[str, ProcessFacts]]:
 
 
 def _span(seconds: float) -> str:
-    """A span as people say it: in days, hours, or seconds."""
+    """A span as text: in days, hours, or seconds."""
     for length, unit in ((86_400, "days"), (3600, "hours")):
         if seconds >= 2 * length:
             return f"{seconds / length:.1f} {unit}"

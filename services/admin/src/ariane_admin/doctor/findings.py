@@ -1,4 +1,4 @@
-"""What the doctor finds, and how bad it is."""
+"""The findings of the doctor, and their severity."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from enum import Enum
 
 
 class Severity(Enum):
-    """How bad a finding is."""
+    """The severity of a finding."""
 
     ERROR = "error"
     """Something does not work, or will lose or repeat messages."""
 
     WARNING = "warning"
-    """It works, and somebody should look."""
+    """It works, but needs attention."""
 
     NOTE = "note"
-    """So it is meant, or it passes by itself."""
+    """It is intended, or ends by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not as it should be."""
+    """One fault of a cluster."""
 
     severity: Severity
     subject: str

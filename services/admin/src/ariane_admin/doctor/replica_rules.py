@@ -1,4 +1,4 @@
-"""What may be wrong with brokers that have replicas. Rules as in ``diagnosis``."""
+"""Rules for brokers with replicas; see ``diagnosis``."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ariane_admin.doctor.cluster_facts import BrokerFacts, ClusterFacts
 from ariane_admin.doctor.findings import Finding, Severity
 
 BEHIND_SECONDS_MAX: Final = 30.0
-"""How long a replica may lack something before it is worth a word."""
+"""How long a replica may be behind before it is reported."""
 
 
 def primaries_without_lease(facts: ClusterFacts) -> Iterator[Finding]:
-    """A primary that cannot renew its lease takes nothing."""
+    """A primary that cannot renew its lease accepts no messages."""
     for broker in facts.brokers:
         if broker.identity.broker_id != PRIMARY_ID:
             continue
@@ -30,7 +30,7 @@ def primaries_without_lease(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def primaries_of_one_name(facts: ClusterFacts) -> Iterator[Finding]:
-    """Two that say they are primary: one of them does not know better yet."""
+    """Two brokers that claim to be primary: one of them has not noticed its successor yet."""
     claims: dict[tuple[str, str], list[BrokerFacts]] = defaultdict(list)
     for broker in facts.brokers:
         if broker.replica_set is not None and broker.replica_set.has_lease:
@@ -49,7 +49,7 @@ def primaries_of_one_name(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def sets_without_primary(facts: ClusterFacts) -> Iterator[Finding]:
-    """A set of which replicas stand in routes: nobody has become its primary for long."""
+    """A set whose routes contain only replicas: it has had no primary for long."""
     has_lease = {
         broker.identity.broker_name
         for broker in facts.brokers
@@ -73,7 +73,7 @@ def sets_without_primary(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def sets_of_one(facts: ClusterFacts) -> Iterator[Finding]:
-    """A set with replicas of which none is in sync: the next failure costs something."""
+    """A set with replicas of which none is in sync: the next failure may lose messages, or stop it."""
     for broker in facts.brokers:
         if broker.replica_set is None or not broker.replica_set.has_lease:
             continue
@@ -111,7 +111,7 @@ def replicas_away(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def replicas_behind(facts: ClusterFacts) -> Iterator[Finding]:
-    """Replicas that are attached and do not catch up."""
+    """Replicas that are attached but do not catch up."""
     for broker in facts.brokers:
         for replica in broker.replica_set.replicas if broker.replica_set is not None else ():
             behind_s = replica.behind_for.ToMilliseconds() / 1000

@@ -1,4 +1,4 @@
-"""The body of a message as its producer gave it, whatever way it is stored."""
+"""The body of a message as its producer sent it, compressed or not in the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages as lines of text or JSON, both ways: what ``produce`` reads and ``consume`` writes."""
+"""Messages as lines of text or JSON: the input of ``produce`` and the output of ``consume``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ariane_sdk import Message, ReceivedMessage
 _SYSTEM_PROPERTIES: Final = frozenset(
     value for name, value in vars(PropertyName).items() if not name.startswith("_")
 )
-"""What the system says of a message in its record has fields of its own."""
+"""Properties of the system that have fields of their own in a row."""
 
 _FIELDS: Final = frozenset(
     {"body", "body_hex", "tag", "keys", "message_group", "properties", "deliver_at", "priority"}
@@ -29,13 +29,13 @@ _OF_THE_BROKER: Final = frozenset(
         *("delivery_attempt", "body_bytes"),
     }
 )
-"""What ``as_row`` says besides: a line of ``consume`` may go into ``produce``, and is a new message
-there."""
+"""Further fields of ``as_row``, which ``produce`` ignores: it sends a line of ``consume`` as a new
+message."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageDefaults:
-    """What every message of one run of ``produce`` has, unless its own line says otherwise."""
+    """The defaults of all messages of one run of ``produce``; a line can replace them."""
 
     topic: str
     tag: str = ""
@@ -66,7 +66,7 @@ class MessageDefaults:
         """Return the message that `line` describes; `number` is for the error.
 
         Raises:
-            CommandFailed: The line is no object with the known fields.
+            CommandFailed: The line is not an object with the known fields.
         """
         try:
             given = json.loads(line)
@@ -98,7 +98,7 @@ def _body(given: Mapping[str, Any]) -> bytes:
     """The body as text, or as hexadecimal digits.
 
     Raises:
-        ValueError: There is none, or it is said twice.
+        ValueError: The body is missing, or given twice.
     """
     match given.get("body"), given.get("body_hex"):
         case str(text), None:
@@ -117,7 +117,7 @@ def _text(given: Mapping[str, Any], name: str, otherwise: str) -> str:
 
 def _keys(given: Mapping[str, Any], otherwise: tuple[str, ...]) -> tuple[str, ...]:
     keys = given.get("keys", list(otherwise))
-    # A text would fall apart into its letters.
+    # A text would be split into its letters.
     if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
         raise ValueError("its keys are no list of texts")
     return tuple(keys)
@@ -134,16 +134,16 @@ def _properties(given: Mapping[str, Any]) -> Mapping[str, str]:
 
 def _priority(given: Mapping[str, Any], otherwise: int) -> int:
     value = given.get("priority", otherwise)
-    if type(value) is not int:  # Neither is a truth value a number here.
+    if type(value) is not int:  # A truth value is not a number here either.
         raise ValueError("its priority is no whole number")
     return value
 
 
 def _own_time(given: Mapping[str, Any]) -> datetime | None:
-    """When a line wants to be delivered.
+    """The delivery time of a line.
 
     Raises:
-        ValueError: It says no time with a zone.
+        ValueError: It is not a time with a zone.
     """
     if "deliver_at" not in given:
         return None
@@ -154,7 +154,7 @@ def _own_time(given: Mapping[str, Any]) -> datetime | None:
 
 
 def as_row(message: ReceivedMessage) -> Mapping[str, Any]:
-    """Return a received message for programs, in the words of ``ariane message``."""
+    """Return a received message for programs, with the field names of ``ariane message``."""
     host, port = message.born_host
     return {
         "topic": message.topic,
@@ -183,7 +183,7 @@ def as_row(message: ReceivedMessage) -> Mapping[str, Any]:
 
 
 def body_fields(body: bytes) -> Mapping[str, str]:
-    """A body as a field of its own: ``body``, or ``body_hex`` if it is no text."""
+    """A body as a field: ``body``, or ``body_hex`` if it is not text."""
     try:
         return {"body": body.decode()}
     except UnicodeDecodeError:

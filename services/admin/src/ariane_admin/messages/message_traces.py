@@ -1,4 +1,4 @@
-"""The life of one message, put together from what clients told in the trace topic."""
+"""The life of one message, from the records of clients in the trace topic."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class LifeStep:
     """One step of a message's life.
 
     Attributes:
-        told: As the client told it; of consuming, the begin.
-        cost_ms: How long it took; None while it is not known.
-        successful: Whether it went well; also False while it is not known.
+        told: The client's record; for consuming, the one of the begin.
+        cost_ms: The duration; None while it is unknown.
+        successful: Whether the step succeeded; False while it is unknown.
     """
 
     told: TraceStep
@@ -53,12 +53,12 @@ class LifeStep:
 
     @property
     def kind_text(self) -> str:
-        """What happened, for people."""
+        """The kind of step, in words."""
         half = self.told.kind is TraceKind.SEND and self.told.message_type == 1
         return "send half" if half else _WORDS[self.told.kind]
 
     def row(self) -> dict[str, object]:
-        """All of it, for tables and JSON."""
+        """All fields, for tables and JSON."""
         told = self.told
         began = datetime.fromtimestamp(told.timestamp_ms / 1000, UTC)
         return {
@@ -81,7 +81,7 @@ def life_of(unique_id: str, messages: Iterable[Message]) -> list[LifeStep]:
 
     Args:
         unique_id: The message.
-        messages: Those of the trace topic that may tell of it; what is damaged is passed over.
+        messages: Messages of the trace topic that may be about it; damaged ones are skipped.
     """
     begun: list[TraceStep] = []
     ended: dict[str, TraceStep] = {}
@@ -98,7 +98,7 @@ def life_of(unique_id: str, messages: Iterable[Message]) -> list[LifeStep]:
             else:
                 begun.append(step)
     life = []
-    for step in dict.fromkeys(begun):  # A write that was repeated tells the same twice.
+    for step in dict.fromkeys(begun):  # A repeated write has the same steps twice.
         end = ended.get(step.request_id) if step.kind is TraceKind.CONSUME_BEGIN else step
         timed = end is not None and step.kind in {TraceKind.SEND, TraceKind.CONSUME_BEGIN}
         life.append(

@@ -11,7 +11,7 @@ _QUEUE_ID_MAX: Final = 2**31 - 1
 _QUEUE_OFFSET_MAX: Final = 2**63 - 1
 
 QueuePlaces: TypeAlias = Mapping[tuple[str, int], int | None]
-"""Queue offsets by broker and queue; nothing where none was said."""
+"""Queue offsets by broker and queue; None for a queue without one."""
 
 
 def queue_places(
@@ -20,7 +20,7 @@ def queue_places(
     """Read an option that may be repeated; for ``callback=``.
 
     Raises:
-        click.BadParameter: A text is no queue.
+        click.BadParameter: A text is not a queue.
     """
     return dict(_place(text) for text in texts)
 
@@ -28,10 +28,10 @@ def queue_places(
 def queue_offsets(
     context: click.Context, parameter: click.Parameter, texts: Sequence[str]
 ) -> Mapping[tuple[str, int], int]:
-    """Read an option that may be repeated, and that says an offset each time; for ``callback=``.
+    """Read an option that may be repeated, each time with an offset; for ``callback=``.
 
     Raises:
-        click.BadParameter: A text is no queue, or says no offset.
+        click.BadParameter: A text is not a queue, or has no offset.
     """
     said = queue_places(context, parameter, texts)
     offsets = {queue: place for queue, place in said.items() if place is not None}
@@ -45,7 +45,7 @@ def _place(text: str) -> tuple[tuple[str, int], int | None]:
     queue_id, equals, wanted = rest.partition("=")
     if not (broker and colon and queue_id.isdecimal() and wanted.isdecimal() == bool(equals)):
         raise click.BadParameter(f"{text!r} is not BROKER:ID=OFFSET")
-    # By length first: Python reads no number of thousands of digits.
+    # By length first: Python does not read numbers of thousands of digits.
     if (
         max(len(queue_id), len(wanted)) > len(str(_QUEUE_OFFSET_MAX))
         or int(queue_id) > _QUEUE_ID_MAX

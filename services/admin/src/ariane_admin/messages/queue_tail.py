@@ -1,4 +1,4 @@
-"""Reads a topic without a group: no offset is stored, and no consumer notices."""
+"""Reads a topic without a group: it stores no offset and affects no consumer."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ _POLL_SECONDS = 0.25
 _WAIT_SECONDS = 1.0
 
 _AWAY = (NameServersUnreachable, ServiceUnavailable, DeadlinePassed, RouteNotFound)
-"""A broker that was away for minutes is in no route any more."""
+"""Errors to wait through: a broker that is away for minutes is in no route any more."""
 
 
 class Begin(NamedTuple):
     """Where reading begins.
 
     Attributes:
-        start: In queues of which no offset was said.
-        queues: The queues that are read, with the offset where one was said; all if empty.
+        start: The start position in queues without an offset.
+        queues: The queues to read, with their offsets or None; all queues if empty.
     """
 
     start: StartPosition
@@ -49,7 +49,7 @@ async def follow(
 ) -> AsyncGenerator[ReceivedMessage, None]:
     """Yield the messages of a topic, in order within each queue, and wait for more.
 
-    Once the first of them were there, brokers and name servers that are away are waited for.
+    After the first messages, it waits for brokers and name servers that are away.
 
     Args:
         reader: A running reader.
@@ -76,8 +76,8 @@ async def follow_from(
     Args:
         reader: A running reader.
         topic: The topic.
-        next_offsets: Where to go on in each queue; moved on.
-        named: Whether no other queues are read; else those that come later are, from their begin.
+        next_offsets: The next offset of each queue; changed while reading.
+        named: Whether to read no other queues; else new queues are read, from their begin.
     """
     waiting = False
     while True:
@@ -103,18 +103,18 @@ async def follow_from(
 async def read_stored(
     reader: QueueReader, topic: str, begin: Begin, roll: RollCall
 ) -> AsyncGenerator[ReceivedMessage, None]:
-    """Yield the messages of a topic up to the end of what is stored, in order within each queue.
+    """Yield the stored messages of a topic up to its end, in order within each queue.
 
     Args:
         reader: A running reader.
         topic: The topic.
         begin: Where to begin.
-        roll: The brokers of the topic; what those keep that do not answer is left out, also when
-            they fall silent while they are read.
+        roll: The brokers of the topic; brokers that do not answer are left out, even if they
+            stop answering while they are read.
 
     Raises:
-        CommandFailed: A queue that was named is not there, or does not keep the offset.
-        CallError: A broker answered with an error, or none answers any longer.
+        CommandFailed: A named queue does not exist, or does not keep the offset.
+        CallError: A broker returned an error, or no broker answers any longer.
     """
     for broker_name in sorted({each for each, _ in begin.queues}):
         if broker_name not in {one.broker_name for one in roll.brokers}:
@@ -151,11 +151,11 @@ async def _read(
     *,
     named: bool,
 ) -> AsyncGenerator[ReceivedMessage, None]:
-    """Yield what is between where reading is and the end; moves on where it is."""
+    """Yield the messages from the next offsets to the end; moves the next offsets on."""
     for queue, (begin, end) in sorted(bounds.items()):
         if named and queue not in next_offsets:
             continue
-        # A queue that is new begins at its begin; what retention took away is passed over.
+        # A new queue is read from its begin; messages removed by retention are skipped.
         first = max(next_offsets.get(queue, begin), begin)
         async for columns in reader.read_range(queue, first, end):
             for view in columns.iter_messages():
@@ -167,10 +167,10 @@ async def _read(
 async def _next_offsets(
     reader: QueueReader, topic: str, begin: Begin, broker_names: Sequence[str] = ()
 ) -> dict[MessageQueue, int]:
-    """Where reading begins in each queue that is read.
+    """The first offset to read in each queue.
 
     Raises:
-        CommandFailed: A queue that was named is not there, or does not keep the offset.
+        CommandFailed: A named queue does not exist, or does not keep the offset.
     """
     bounds = await reader.bounds(topic, broker_names=broker_names)
     if isinstance(begin.start, datetime):

@@ -1,4 +1,4 @@
-"""Where to begin to read, and times: ``--from``, ``--until``."""
+"""Options for start positions and times: ``--from``, ``--until``."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _moment(
 
 
 def _before(now: datetime, ago: timedelta) -> datetime:
-    """A time ago; the first year where there was none."""
+    """The time before a span; the first year if that is out of range."""
     try:
         return now - ago
     except OverflowError:

@@ -1,4 +1,4 @@
-"""Messages of the contract as rows: what ``ariane message`` shows."""
+"""Messages of the contract as rows, for ``ariane message``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BODY_CHARACTERS_SHOWN = 60
 
 
 class BodyForm(Enum):
-    """How a body is shown."""
+    """The form in which bodies are shown."""
 
     TEXT = "text"
     HEX = "hex"
@@ -22,7 +22,7 @@ class BodyForm(Enum):
 
 
 def message_row(message: Message, form: BodyForm) -> Mapping[str, object]:
-    """All that is known of a stored message."""
+    """All fields of a stored message."""
     position = message.position
     body = body_of(message)
     return {
