@@ -73,7 +73,7 @@ def sets_without_primary(facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def sets_of_one(facts: ClusterFacts) -> Iterator[Finding]:
-    """A set with replicas of which none is in sync: the next failure may lose messages, or stop it."""
+    """A set with replicas of which none is in sync: the next failure may lose messages."""
     for broker in facts.brokers:
         if broker.replica_set is None or not broker.replica_set.has_lease:
             continue
