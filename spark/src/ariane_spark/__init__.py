@@ -3,7 +3,7 @@
 Nothing here needs to be imported to read or write: Spark finds ``format("ariane")`` by itself.
 """
 
-import ariane_sdk  # noqa: F401 - it must come before whatever imports gRPC.
+import ariane_sdk  # noqa: F401 - it must be imported before gRPC.
 
 # isort: split
 from ariane_spark.errors import (

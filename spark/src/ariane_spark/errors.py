@@ -6,18 +6,18 @@
     +-- OptionError (ValueError)
     |   +-- UnknownOption       no option has this name; the nearest one is named
     |   +-- OptionIllegal       the value is malformed, or contradicts another option
-    |   +-- FeatureNotAvailable the option or mode is known, and comes with a later version
+    |   +-- FeatureNotAvailable the option or mode is planned for a later version
     +-- SparkTooOld             this version of Spark lacks a needed function
     +-- SchemaIllegal (ValueError)  a column that a topic does not have, or has with another type
     +-- RowIllegal (ValueError) a row that cannot become a message
-    +-- QueueNotFound           options name a queue that no broker carries
+    +-- QueueNotFound           options name a queue that no broker has
     +-- NothingAtTime           a queue has no message at or after a starting time
     +-- DataLost                messages that were to be read are not kept any more
     +-- MessageDamaged          the body of a message cannot be decompressed
     +-- CommitRefused           the tasks' reports of a batch disagree; nothing was done
     +-- BatchDiffers            the batch was written before, with other rows; nothing was done
 
-The text of each error reaches the user as it stands: Spark wraps it into a ``PythonException``.
+The text of each error reaches the user unchanged: Spark wraps it into a ``PythonException``.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class ArianeSparkError(Exception):
 
 
 class OptionError(ArianeSparkError, ValueError):
-    """An option that cannot be obeyed.
+    """An option that cannot be used.
 
     Attributes:
-        option: Name of the option, as the documentation spells it where it is known.
+        option: The name of the option, in the spelling of the documentation if it is known.
         is_of_other_use: Whether it is an option of another kind of query.
     """
 
@@ -41,7 +41,7 @@ class OptionError(ArianeSparkError, ValueError):
         self.is_of_other_use = is_of_other_use
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Errors travel between Spark's processes; a rebuilt one must not repeat its prefix.
+        # Errors are sent between Spark's processes; a rebuilt one must not repeat its prefix.
         return (_rebuilt, (type(self), self.args, self.__dict__))
 
 
@@ -54,7 +54,7 @@ class OptionIllegal(OptionError):
 
 
 class FeatureNotAvailable(OptionError):
-    """Known, but not built yet; refused rather than ignored."""
+    """An option or mode that is planned but not built yet; refused instead of ignored."""
 
 
 class SparkTooOld(ArianeSparkError):
@@ -70,11 +70,11 @@ class RowIllegal(ArianeSparkError, ValueError):
 
 
 class QueueNotFound(ArianeSparkError):
-    """Options name a queue that no broker carries, or topics that there are none of."""
+    """Options name a queue that no broker has, or a pattern that no topic matches."""
 
 
 class NothingAtTime(ArianeSparkError):
-    """A queue has no message at or after a starting time, and that was to be an error."""
+    """A queue has no message at or after a starting time, which the options make an error."""
 
 
 class DataLost(ArianeSparkError):
@@ -82,7 +82,7 @@ class DataLost(ArianeSparkError):
 
 
 class MessageDamaged(ArianeSparkError):
-    """The body of a message cannot be decompressed, and its column is read."""
+    """The body of a message cannot be decompressed, and the query reads bodies."""
 
 
 class CommitRefused(ArianeSparkError):
@@ -93,9 +93,9 @@ class CommitRefused(ArianeSparkError):
 
 
 class BatchDiffers(ArianeSparkError):
-    """A batch comes again, and was committed before with other rows; nothing was written.
+    """A repeated batch was committed before with other rows; nothing was written.
 
-    To skip it would lose rows, and to write it would write some of them twice.
+    Skipping it would lose rows, and writing it would write some rows twice.
     """
 
 

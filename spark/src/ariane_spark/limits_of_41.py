@@ -6,30 +6,30 @@ from dataclasses import dataclass
 
 
 class ReadLimit:
-    """How far one micro-batch goes."""
+    """The limit of one micro-batch."""
 
 
 class ReadAllAvailable(ReadLimit):
-    """To the end."""
+    """No limit."""
 
 
 @dataclass(frozen=True)
 class ReadMinRows(ReadLimit):
-    """Not before there are so many rows."""
+    """At least so many rows."""
 
     min_rows: int
 
 
 @dataclass(frozen=True)
 class ReadMaxRows(ReadLimit):
-    """So many rows at most."""
+    """At most so many rows."""
 
     max_rows: int
 
 
 @dataclass(frozen=True)
 class ReadMaxBytes(ReadLimit):
-    """So many bytes at most."""
+    """At most so many bytes."""
 
     max_bytes: int
 

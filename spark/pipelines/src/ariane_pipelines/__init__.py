@@ -1,10 +1,10 @@
-"""Pipelines that many need: as functions here, and as commands below ``ariane spark``.
+"""Common pipelines: as functions here, and as commands below ``ariane spark``.
 
-Each is loaded when it is asked for: completion and help of ``ariane`` pass here, and would wait for
-Spark. ``__init__.pyi`` says the same to type checkers.
+Each is loaded when it is used: completion and help of ``ariane`` import this package, and would
+wait for Spark. ``__init__.pyi`` has the same names for type checkers.
 """
 
-from ariane_pipelines.names import __dir__, __getattr__  # noqa: F401 - Python asks them for names.
+from ariane_pipelines.names import __dir__, __getattr__  # noqa: F401 - Python calls them for names.
 
 __all__ = [
     "ArchivePlan",

@@ -4,8 +4,8 @@ Spark's file sink keeps its own log of what it wrote, so a micro-batch that is r
 crash adds nothing. The archive is a folder that any reader of Parquet understands::
 
     archive/date=2013-02-08/topic=flights/part-....parquet     the day of UTC it was stored
-    archive/_spark_metadata/    what belongs to the archive; Spark reads nothing else
-    archive/_checkpoint/        how far it has come
+    archive/_spark_metadata/    the list of the archive's files; Spark reads no others
+    archive/_checkpoint/        its progress
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 FILE_RECORDS_MAX: Final = 1_000_000
-"""Messages of one file."""
+"""The most messages of one file."""
 
 _SECONDS_PER_DAY: Final = 86_400
 
 CHECKPOINT_FOLDER: Final = "_checkpoint"
 
 _NOTHING_THERE: Final = frozenset({"PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"})
-"""How Spark calls it when there is no Parquet file."""
+"""Spark's errors if there is no Parquet file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivePlan:
-    """What to archive, where, and how.
+    """The plan of an archive: topics, folder, limits.
 
     Attributes:
         endpoints: Name servers, ``host:port``, separated by commas.
-        folder: Where the archive is or begins: any path or URL that Spark writes to.
-        topics: Which topics; or else ``pattern``.
+        folder: The folder of a new or existing archive: any path or URL that Spark writes to.
+        topics: The topics; or else ``pattern``.
         pattern: Topics by regular expression.
-        files_max: Files of one date and topic in one micro-batch at most. One keeps them few; more
+        files_max: The most files of one date and topic in one micro-batch. One keeps them few; more
             let as many tasks write one topic at the same time.
-        batch_records_max: Messages of one micro-batch at most.
-        checkpoint: Where its progress is kept; by default in the archive itself.
+        batch_records_max: The most messages of one micro-batch.
+        checkpoint: The folder of its progress; by default in the archive itself.
         options: Further options of the source, such as ``commitGroup`` or ``startingTimestamp``.
     """
 
@@ -75,12 +75,12 @@ def start_archive(
 
     Args:
         spark: The session.
-        plan: What to archive.
-        every: Go on for ever, a micro-batch in each such span (``10 minutes``); ``None``: until
-            everything is archived that is there now.
+        plan: The plan.
+        every: Run without end, with one micro-batch in each such span (``10 minutes``); ``None``:
+            end when all present messages are archived.
 
     Returns:
-        The query, which runs.
+        The running query.
 
     Raises:
         OptionError: The plan names no topics, or both topics and a pattern.
@@ -111,12 +111,12 @@ def read_archive(spark: SparkSession, folder: str) -> DataFrame:
 
     Args:
         spark: The session.
-        folder: Of the archive.
+        folder: The folder of the archive.
 
     Raises:
-        OptionIllegal: There is no archive, or nothing in it.
+        OptionIllegal: There is no archive, or it is empty.
     """
-    # A topic may be called 42, and stays a text.
+    # A topic may be called 42, which must stay a text.
     setting = "spark.sql.sources.partitionColumnTypeInference.enabled"
     before = spark.conf.get(setting)
     spark.conf.set(setting, "false")
@@ -139,8 +139,8 @@ def _selection(plan: ArchivePlan) -> dict[str, str]:
 
 
 def _dealt_out(messages: DataFrame, files_max: int) -> DataFrame:
-    """The messages of one date and topic together, so that few files are made of them."""
-    # Dates of UTC, whatever the session's time zone is now and in another run.
+    """Put the messages of one date and topic into few tasks, so that they make few files."""
+    # Dates are in UTC, independent of the session's time zone in this and other runs.
     days = f.floor(f.unix_seconds("storeTimestamp") / _SECONDS_PER_DAY).cast("int")
     dated = messages.withColumn("date", f.date_from_unix_date(days))
     keys = [f.col("date"), f.col("topic")]

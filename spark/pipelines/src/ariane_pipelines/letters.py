@@ -1,4 +1,4 @@
-"""The dead letters of a consumer group as a table: what died, why, and where it came from.
+"""The dead letters of a consumer group as a table: the messages, their errors and origins.
 
 ====================  =======================  ====================================================
 column                type
@@ -59,11 +59,11 @@ _OF_THE_SYSTEM: Final = sorted(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterFilter:
-    """Which dead letters are meant; all that is not said matches.
+    """A selection of dead letters; a field with its default matches all.
 
     Attributes:
-        topic: Read from this topic.
-        reason: For this reason.
+        topic: First consumed from this topic.
+        reason: Dead for this reason.
         since: Dead at this time or later; with a time zone.
         until: Dead before this time; with a time zone.
     """
@@ -80,17 +80,17 @@ ALL_LETTERS: Final = LetterFilter()
 def dead_letters(
     spark: SparkSession, endpoints: str, group: str, wanted: LetterFilter = ALL_LETTERS
 ) -> DataFrame:
-    """The dead letters of a consumer group, each one row; none when nothing ever died.
+    """The dead letters of a consumer group, one row each.
 
     Args:
         spark: The session.
         endpoints: Name servers, ``host:port``, separated by commas.
         group: The consumer group.
-        wanted: Which.
+        wanted: The selection.
 
     Raises:
-        OptionIllegal: The group has no legal name, or a time no zone.
-        ArianeError: Nobody answers.
+        OptionIllegal: The name of the group is not legal, or a time has no zone.
+        ArianeError: No name server or broker answers.
     """
     given = {
         "endpoints": endpoints,
@@ -111,10 +111,10 @@ def dead_letters(
 
 
 def check_group(group: str) -> None:
-    """See that a group may have dead letters.
+    """Check that a group may have dead letters.
 
     Raises:
-        OptionIllegal: It has no legal name.
+        OptionIllegal: Its name is not legal.
     """
     _topic_of(group)
 

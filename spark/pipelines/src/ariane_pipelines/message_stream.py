@@ -1,4 +1,4 @@
-"""Queries over the messages of topics as they come: how they begin, and how long they go on."""
+"""Queries over the stream of messages of topics: their begin, and their end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 MICRO_BATCH_RECORDS: Final = 1_000_000
-"""Messages of one micro-batch: what bounds its time, and the number of files of an archive."""
+"""The most messages of one micro-batch: bounds its duration, and the files of an archive."""
 
 
 def message_stream(
@@ -21,13 +21,13 @@ def message_stream(
     batch_records_max: int,
     options: Mapping[str, str] | None,
 ) -> DataFrame:
-    """The messages of topics, from the earliest on unless the options say a time.
+    """The messages of topics, from the earliest on unless the options give a time.
 
     Args:
         spark: The session.
-        source: Where they are: options of the source that the pipeline itself gives.
-        batch_records_max: Messages of one micro-batch at most.
-        options: Those that its user gives, which count for more.
+        source: The pipeline's own options of the source.
+        batch_records_max: The most messages of one micro-batch.
+        options: The user's options, which take precedence.
     """
     given = {
         "startingOffsets": "earliest",
@@ -44,9 +44,9 @@ def start_query(writer: DataStreamWriter, *, every: str | None) -> StreamingQuer
     """Start a query.
 
     Args:
-        writer: What it reads, makes of it, and writes.
-        every: Go on for ever, a micro-batch in each such span (``10 minutes``); ``None``: until
-            everything is done that is there now.
+        writer: The writer of the query.
+        every: Run without end, with one micro-batch in each such span (``10 minutes``); ``None``:
+            end when all present messages are processed.
     """
     paced = (
         writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=every)

@@ -1,4 +1,4 @@
-"""Where the names of the package live; no module bears the name of a function."""
+"""The modules of the names of the package; no module has the name of a function."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HOMES: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load what is asked for."""
+    """Load a name on its first use."""
     for home, names in _HOMES.items():
         if name in names:
             return getattr(import_module(f"ariane_pipelines.{home}"), name)
@@ -25,5 +25,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What the package has."""
+    """The names of the package."""
     return sorted(name for names in _HOMES.values() for name in names)

@@ -1,17 +1,17 @@
-"""What was decided over dead letters, so that each is sent back once, whoever dies in between.
+"""The ledger of decisions over dead letters, so that each is sent back once despite crashes.
 
 ::
 
-    state/id-4f1c...               names the ledger in the brokers
-    state/group-billing            whose dead letters
-    state/run-000001/decisions/    Parquet: each dead letter, what became of it, the message
-    state/run-000001/planned       from here on these messages are sent, these and no others;
+    state/id-4f1c...               the name of the ledger in the brokers
+    state/group-billing            the group of the dead letters
+    state/run-000001/decisions/    Parquet: each dead letter, its outcome, the message
+    state/run-000001/planned       from now on exactly these messages are sent;
                                    or planned-at-least-once
-    state/run-000001/sent          all of them are
+    state/run-000001/sent          all of them are sent
 
-A run that has no ``planned`` never sent anything and is forgotten. One that has it and no ``sent``
-is finished by the next: its messages are written again under the same name, and brokers know
-whether they have them. The folder may lie wherever Spark writes to.
+A run without ``planned`` never sent a message and is removed. A run with ``planned`` but without
+``sent`` is finished by the next run: its messages are written again under the same name, and
+brokers recognise a repeat. The folder may be any path or URL that Spark writes to.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Run:
     """One run of a redrive.
 
     Attributes:
-        number: From 1 on.
-        planned: Whether it is decided what is sent.
-        sent: Whether all of it is sent.
-        exactly_once: Whether it is sent exactly once.
+        number: Its number, from 1 on.
+        planned: Whether its messages are decided.
+        sent: Whether all of its messages are sent.
+        exactly_once: Whether they are sent exactly once.
     """
 
     number: int
@@ -62,7 +62,7 @@ class Run:
 
 
 class RedriveLedger:
-    """One folder; for one redrive at a time."""
+    """The ledger in one folder; for one redrive at a time."""
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
         """Read nothing yet.
@@ -79,7 +79,7 @@ class RedriveLedger:
         self._files = self._path(self._folder).getFileSystem(configuration)
 
     def identity(self) -> str:
-        """What names the ledger in the brokers; drawn at random when it is first asked for."""
+        """The name of the ledger in the brokers; drawn at random on the first call."""
         found = sorted(match[1] for match in map(_IDENTITY.fullmatch, self._names("")) if match)
         if found:
             return found[0]
@@ -88,10 +88,10 @@ class RedriveLedger:
         return drawn
 
     def check_group(self, group: str) -> None:
-        """See that the ledger is that of a consumer group, or of none yet.
+        """Check that the ledger belongs to a consumer group, or to none yet.
 
         Raises:
-            OptionIllegal: It is another's: places of dead letters mean nothing there.
+            OptionIllegal: It belongs to another group, whose places of dead letters differ.
         """
         owners = {name for name in self._names("") if name.startswith(_GROUP)}
         if owners - {f"{_GROUP}{group}"}:
@@ -99,16 +99,16 @@ class RedriveLedger:
             raise OptionIllegal("state", f"{self._folder} is that of group {owner}")
 
     def claim(self, group: str) -> None:
-        """Make the ledger that of a consumer group.
+        """Assign the ledger to a consumer group.
 
         Raises:
-            OptionIllegal: It is another's.
+            OptionIllegal: It belongs to another group.
         """
         self.check_group(group)
         self._touch(f"{_GROUP}{group}")
 
     def runs(self) -> Sequence[Run]:
-        """The runs that there are, the first one first."""
+        """The runs, the oldest first."""
         found = []
         for match in filter(None, map(_RUN.fullmatch, self._names(""))):
             marks = self._names(match[0])
@@ -118,7 +118,7 @@ class RedriveLedger:
         return sorted(found, key=lambda run: run.number)
 
     def begin(self) -> Run:
-        """Begin a run; what an earlier one left that never sent anything is removed."""
+        """Begin a run; earlier runs that never sent a message are removed."""
         runs = self.runs()
         for run in runs:
             if not run.planned:
@@ -127,28 +127,28 @@ class RedriveLedger:
         return Run(last + 1)
 
     def forget(self, run: Run) -> None:
-        """Remove a run that sent nothing."""
+        """Remove a run that sent no message."""
         self._files.delete(self._path(f"{self._folder}/{run.name}"), True)  # noqa: FBT003 - Java's: with all in it.
 
     def decide(self, run: Run, decisions: DataFrame) -> None:
-        """Write down what was decided; nothing is sent yet."""
+        """Store the decisions; nothing is sent yet."""
         decisions.write.mode("overwrite").parquet(self._decisions_path(run))
 
     def decisions(self, run: Run) -> DataFrame:
-        """What was decided in a run."""
+        """The decisions of a run."""
         return self._spark.read.parquet(self._decisions_path(run))
 
     def mark_planned(self, run: Run, *, exactly_once: bool) -> Run:
-        """From here on what was decided in a run is sent, and in no other way."""
+        """Note that the decided messages are sent from now on, and with which guarantee."""
         self._touch(f"{run.name}/{_PLANNED if exactly_once else _PLANNED_AT_LEAST_ONCE}")
         return replace(run, planned=True, exactly_once=exactly_once)
 
     def mark_sent(self, run: Run) -> None:
-        """All that was decided in a run is sent."""
+        """Note that all decided messages of a run are sent."""
         self._touch(f"{run.name}/{_SENT}")
 
     def sent_letters(self) -> DataFrame | None:
-        """The dead letters that were sent or are about to be, by place and time of death."""
+        """The dead letters that are sent or planned, by place and time of death."""
         planned = [run for run in self.runs() if run.planned]
         if not planned:
             return None

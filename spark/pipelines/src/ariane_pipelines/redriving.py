@@ -1,8 +1,8 @@
-"""Dead letters, grouped by reason, repaired by a function, and sent back once.
+"""Redrive: dead letters are repaired by a function and sent back once, with a report by reason.
 
-A dead letter is never removed: it stays where it is until retention takes it. What was sent back is
-known from the ledger of the redrive (``redrive_ledger``), so that whoever is interrupted runs it
-again, and what the function dropped or failed on is offered to it again, or to a better one.
+A dead letter is never removed by a redrive, only by retention. The ledger (``redrive_ledger``)
+knows which were sent back. So an interrupted redrive can be run again, and dead letters that the
+function dropped or failed on are passed to the function of the next run.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 REDRIVEN_PROPERTY: Final = "redrivenFrom"
-"""Names the property that says which dead letter a message was: group/broker/queue/offset."""
+"""The property with the dead letter of a message: group/broker/queue/offset."""
 
 KEPT_SHOWN: Final = 100
 REASONS_SHOWN: Final = 1000
@@ -48,21 +48,22 @@ REASONS_SHOWN: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedrivePlan:
-    """What to send back, and how.
+    """The plan of a redrive.
 
     Attributes:
         endpoints: Name servers, ``host:port``, separated by commas.
         group: The consumer group that gave the messages up.
         state: Folder of the ledger, any path or URL that Spark writes to. Keep it as long as the
-            dead letters are kept: it alone knows which were sent. One redrive at a time.
-        repair: Takes a ``Letter`` and gives it back as it is to be sent, or ``None`` to leave it.
-        repair_table: The same for many at once: takes an Arrow table of dead letters, the columns
-            of ``dead_letters``, and gives one with the rows that are to be sent.
-        target: The topic that all are sent to; ``None``: where each came from.
-        wanted: Which dead letters.
-        exactly_once: Otherwise an interrupted run may send messages twice when it is finished;
-            topics of type FIFO on several brokers have no other way.
-        dry_run: Only tell what would be done.
+            dead letters are kept: only the ledger knows which were sent. One redrive at a time.
+        repair: A function that returns a ``Letter`` as it is to be sent, or ``None`` to drop it.
+        repair_table: The same for many: a function from an Arrow table of dead letters, with the
+            columns of ``dead_letters``, to a table with the rows to send.
+        target: The topic for all messages; ``None``: the topic each came from.
+        wanted: The selection of dead letters.
+        exactly_once: Whether each message is sent exactly once. Without it, finishing an
+            interrupted run may send messages twice; topics of type FIFO on several brokers
+            cannot have it.
+        dry_run: Whether only to report what would be done.
         options: Further options of the sink.
     """
 
@@ -80,16 +81,16 @@ class RedrivePlan:
 
 @dataclass(frozen=True, slots=True)
 class ReasonCount:
-    """What became of the dead letters of one topic that died for one reason.
+    """The outcomes of the dead letters of one topic and one reason.
 
     Attributes:
-        topic: Where they came from.
-        reason: Why they were given up.
-        last_error: Why they failed the last time.
-        letter_count: All of them.
-        sent_count: Sent back.
-        dropped_count: Left by the function.
-        failed_count: Those that the function failed on, or that no topic would take.
+        topic: The topic that they came from.
+        reason: The reason for which they were given up.
+        last_error: The error of their last attempt.
+        letter_count: The number of dead letters.
+        sent_count: The number sent back.
+        dropped_count: The number dropped by the function.
+        failed_count: The number on which the function failed, or that no topic accepts.
     """
 
     topic: str
@@ -106,9 +107,9 @@ class KeptLetter:
     """A dead letter that was not sent back.
 
     Attributes:
-        place: Where it lies: ``broker/queue/offset``.
+        place: Its place: ``broker/queue/offset``.
         outcome: ``dropped`` or ``failed``.
-        cause: Why it failed.
+        cause: The error, if it failed.
     """
 
     place: str
@@ -118,17 +119,17 @@ class KeptLetter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedriveReport:
-    """What a redrive did, or would do.
+    """The result of a redrive, or of a dry run.
 
     Attributes:
-        dry_run: Whether it only would.
-        finished_count: Messages of an interrupted run that were sent first, or had been.
-        sent_before_count: Dead letters that were sent by earlier runs.
-        sent_count: Dead letters that were sent back by this run.
-        dropped_count: Dead letters that the function left.
+        dry_run: Whether nothing was sent.
+        finished_count: Messages of an interrupted run that are now sent.
+        sent_before_count: Dead letters sent by earlier runs.
+        sent_count: Dead letters sent back by this run.
+        dropped_count: Dead letters dropped by the function.
         failed_count: Dead letters that could not be repaired or sent.
         reasons: The same by topic and reason, the most frequent first; at most 1,000.
-        kept: The first 100 of those that were not sent.
+        kept: The first 100 dead letters that were not sent.
     """
 
     dry_run: bool
@@ -142,26 +143,26 @@ class RedriveReport:
 
     @property
     def letter_count(self) -> int:
-        """Dead letters that were looked at, without those that were sent before."""
+        """The number of processed dead letters, without the ones sent before."""
         return self.sent_count + self.dropped_count + self.failed_count
 
 
 def redrive(spark: SparkSession, plan: RedrivePlan) -> RedriveReport:
     """Repair dead letters and send them back, each once.
 
-    Body, tag, keys, message group and properties are those of the dead letter or what the function
-    made of them, and the property ``redrivenFrom`` tells which dead letter it was.
+    Body, tag, keys, message group and properties are those of the dead letter as the function
+    returned it; the property ``redrivenFrom`` names the dead letter.
 
     Args:
         spark: The session.
-        plan: What to do.
+        plan: The plan.
 
     Returns:
-        What was done.
+        The report.
 
     Raises:
-        OptionError: The plan contradicts itself, or cannot be obeyed.
-        ArianeError: Nobody answers.
+        OptionError: The plan contradicts itself, or cannot be carried out.
+        ArianeError: No name server or broker answers.
     """
     check_plan(plan)
     ledger = RedriveLedger(spark, plan.state)
@@ -183,10 +184,10 @@ def redrive(spark: SparkSession, plan: RedrivePlan) -> RedriveReport:
 
 
 def check_plan(plan: RedrivePlan) -> None:
-    """See that a plan makes sense, before Spark is started for it.
+    """Check a plan before Spark is started for it.
 
     Raises:
-        OptionIllegal: It does not.
+        OptionIllegal: The plan contradicts itself.
     """
     check_group(plan.group)
     if plan.repair is not None and plan.repair_table is not None:
@@ -208,23 +209,23 @@ def _repairing(plan: RedrivePlan) -> Repairing:
 
 
 def _decided(letters: DataFrame, repairing: Repairing) -> DataFrame:
-    """What the function makes of each letter; unlike ``mapInArrow`` it needs no pandas."""
+    """The decision over each letter; unlike ``mapInArrow`` this needs no pandas."""
     import pyarrow as pa  # noqa: PLC0415 - help needs no Arrow.
 
     def decide(rows: pa.StructArray) -> pa.StructArray:
         return repairing(rows)
 
-    # Spark reads from them that whole arrays are wanted, and texts do not say it.
+    # Spark learns from the annotations that it must pass whole arrays; texts do not work.
     decide.__annotations__ = {"rows": pa.Array, "return": pa.Array}
-    # Not deterministic: Spark must not call it once for each column of what it gives.
-    # The stubs know only forms that say what the annotations do.
+    # Not deterministic: Spark must not call it once for each column of its result.
+    # The stubs lack the form that relies on annotations.
     declare: Any = arrow_udf
     decision = declare(decide, DECISION_SCHEMA).asNondeterministic()(f.struct(*letters.columns))
     return letters.select(decision.alias("decision")).select("decision.*")
 
 
 def _report_of(decisions: DataFrame) -> RedriveReport:
-    """What would be done; the function runs once for each letter here, too."""
+    """The report of a dry run; the function runs once for each letter here, too."""
     kept = decisions.persist()
     try:
         return _counted(kept)
@@ -234,7 +235,7 @@ def _report_of(decisions: DataFrame) -> RedriveReport:
 
 def _sent(plan: RedrivePlan, ledger: RedriveLedger, decisions: DataFrame) -> RedriveReport:
     run = ledger.begin()
-    # The function runs once for each letter: what it made is written down, and that is sent.
+    # The function runs once for each letter: its results are stored first, and then sent.
     ledger.decide(run, decisions)
     decided = ledger.decisions(run)
     told = _counted(decided)
@@ -251,7 +252,7 @@ def _is_open(run: Run) -> bool:
 
 
 def _finish(plan: RedrivePlan, ledger: RedriveLedger, run: Run) -> int:
-    """Send what was decided in a run; how many messages that were."""
+    """Send the decided messages of a run; return their number."""
     messages = ledger.decisions(run).where(f.col("outcome") == SENT)
     counts = messages.groupBy("topic").count().orderBy("topic").collect()
     origin = f.concat(f.lit(f"{plan.group}/"), "place")
@@ -262,7 +263,7 @@ def _finish(plan: RedrivePlan, ledger: RedriveLedger, run: Run) -> int:
             given["writeId"] = f"redrive/{ledger.identity()}/{run.number}/{topic}"
         (
             messages.where(f.col("topic") == topic)
-            # What belongs to one message group goes in the order in which it died.
+            # The letters of one message group are sent in the order in which they died.
             .repartition(f.coalesce("messageGroup", "place"))
             .sortWithinPartitions("died", "place")
             .select(
@@ -285,10 +286,10 @@ def _finish(plan: RedrivePlan, ledger: RedriveLedger, run: Run) -> int:
 
 
 def _check_groups(plan: RedrivePlan, decided: DataFrame) -> None:
-    """See that an exactly-once sink takes the message groups, before anything is planned.
+    """Check that an exactly-once sink accepts the message groups, before anything is planned.
 
     Raises:
-        OptionIllegal: It takes those of a topic not.
+        OptionIllegal: It does not accept the message groups of a topic.
     """
     if not plan.exactly_once:
         return
@@ -304,7 +305,7 @@ def _check_groups(plan: RedrivePlan, decided: DataFrame) -> None:
 
 
 def _counted(decisions: DataFrame) -> RedriveReport:
-    """What is to become of dead letters, before any of them is sent."""
+    """Count the decisions over dead letters, before any of them is sent."""
 
     def those(outcome: str) -> Column:
         return f.count_if(f.col("outcome") == outcome)

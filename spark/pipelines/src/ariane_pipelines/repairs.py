@@ -1,4 +1,4 @@
-"""What a function of the user does to dead letters: repaired, dropped, or failed."""
+"""Runs the user's function on dead letters: each is repaired, dropped, or failed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DECISION_SCHEMA: Final = (
     " cause string, topic string, body binary, tag string, keys array<string>, messageGroup string,"
     " properties map<string,string>"
 )
-"""A dead letter and what was decided: what is behind ``cause`` is the message to be sent."""
+"""A dead letter and its decision; the fields after ``cause`` are the message to send."""
 
 ERROR_CHARACTERS_MAX: Final = 500
 
@@ -28,17 +28,17 @@ _MESSAGE_COLUMNS: Final = ("topic", "body", "tag", "keys", "messageGroup", "prop
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Letter:
-    """A dead letter as a repair function gets it, and gives it back.
+    """A dead letter, as the argument and result of a repair function.
 
-    What is said from ``topic`` on becomes the message; change it by ``dataclasses.replace``.
+    The fields from ``topic`` on become the message; change them by ``dataclasses.replace``.
 
     Attributes:
-        place: Where it lies: ``broker/queue/offset``.
+        place: Its place: ``broker/queue/offset``.
         died: When it was given up, in UTC.
-        reason: Why: ``ATTEMPTS_EXHAUSTED``, ``REJECTED``, ``CONSUMER_DIED`` or ``UNKNOWN``.
-        last_error: Why it failed the last time; may be empty.
-        attempts: How often it was tried.
-        topic: Where it goes: first where it came from, or the topic that all are sent to.
+        reason: ``ATTEMPTS_EXHAUSTED``, ``REJECTED``, ``CONSUMER_DIED`` or ``UNKNOWN``.
+        last_error: The error of the last attempt; may be empty.
+        attempts: The number of attempts.
+        topic: The topic to send to; at first the topic it came from, or the target of all.
         body: The payload; text is encoded as UTF-8.
         tag: The tag; empty without one.
         keys: The keys.
@@ -64,7 +64,7 @@ RepairTable = Callable[["pa.Table"], "pa.Table"]
 
 
 def unchanged(letter: Letter) -> Letter:
-    """Repair nothing: what failed may succeed now."""
+    """Repair nothing: the message may succeed now."""
     return letter
 
 
@@ -73,10 +73,10 @@ class Repairing:
     """Decides over dead letters, batch by batch; called in Spark's tasks.
 
     Attributes:
-        function: Of the user.
-        on_tables: Whether it takes tables rather than letters.
-        target: The topic that all are sent to; ``None``: where each came from.
-        topics: The topics that there are.
+        function: The user's function.
+        on_tables: Whether it takes tables instead of letters.
+        target: The topic for all messages; ``None``: the topic each came from.
+        topics: The existing topics.
     """
 
     function: RepairLetter | RepairTable
@@ -85,7 +85,7 @@ class Repairing:
     topics: frozenset[str]
 
     def __call__(self, rows: pa.StructArray) -> pa.StructArray:
-        """Give a row of ``DECISION_SCHEMA`` for each dead letter.
+        """Return a row of ``DECISION_SCHEMA`` for each dead letter.
 
         Args:
             rows: Dead letters with the columns of ``dead_letters``.
@@ -117,7 +117,7 @@ class Repairing:
                     found.append(TypeError(f"it gave {type(repaired).__name__}, not a Letter"))
                 else:
                     found.append(repaired)
-            except Exception as error:  # noqa: BLE001 - whatever the user's code raises.
+            except Exception as error:  # noqa: BLE001 - any error of the user's code.
                 found.append(error)
         return found
 
@@ -138,7 +138,7 @@ class Repairing:
         except KeyError as error:
             stray = ValueError(f"it gave rows without a place of a letter that it got: {error}")
             return [stray] * len(letters)
-        except Exception as error:  # noqa: BLE001 - whatever the user's code raises.
+        except Exception as error:  # noqa: BLE001 - any error of the user's code.
             return [error] * len(letters)
         return [_one_of(row, rows_of[row["place"]]) for row in letters]
 
@@ -152,9 +152,9 @@ class Repairing:
             return {**decision, "outcome": DROPPED}
         try:
             if isinstance(repaired, Exception):
-                raise repaired  # noqa: TRY301 - told like what is found here.
+                raise repaired  # noqa: TRY301 - reported like errors found here.
             return {**decision, "outcome": SENT, **self._message_of(repaired)}
-        except Exception as error:  # noqa: BLE001 - whatever it gave.
+        except Exception as error:  # noqa: BLE001 - any result of the user's code.
             text = f"{type(error).__name__}: {error}"[:ERROR_CHARACTERS_MAX]
             return {**decision, "outcome": FAILED, "cause": text}
 
@@ -193,7 +193,7 @@ def _letter_of(row: Mapping[str, Any]) -> Letter:
 
 
 def _one_of(letter: Mapping[str, Any], rows: Sequence[dict[str, Any]]) -> Letter | Exception | None:
-    """What a table says of one letter; columns that it left out are as they were."""
+    """The result for one letter in a table; columns that are left out stay unchanged."""
     if len(rows) > 1:
         return ValueError(f"it gave {len(rows)} rows for one letter")
     if not rows:
@@ -201,12 +201,12 @@ def _one_of(letter: Mapping[str, Any], rows: Sequence[dict[str, Any]]) -> Letter
     try:
         changed = {name: value for name, value in rows[0].items() if name in _MESSAGE_COLUMNS}
         return _letter_of({**letter, **changed})
-    except Exception as error:  # noqa: BLE001 - whatever types it gave.
+    except Exception as error:  # noqa: BLE001 - its values may have any types.
         return error
 
 
 def _refuse_illegal(decisions: Sequence[dict[str, Any]]) -> None:
-    """Let those fail that no sink would take, so that one of them does not stop the others."""
+    """Mark letters that no sink would accept as failed, so that they do not stop the others."""
     sent = [decision for decision in decisions if decision["outcome"] == SENT]
     if _illegality(sent) is None:
         return
@@ -236,7 +236,7 @@ def _illegality(decisions: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def _decision_schema() -> pa.Schema:
-    """What Spark expects of each batch: the Arrow form of ``DECISION_SCHEMA``."""
+    """The schema that Spark expects of each batch: the Arrow form of ``DECISION_SCHEMA``."""
     import pyarrow as pa  # noqa: PLC0415 - tasks only: planning needs no Arrow.
 
     types = {

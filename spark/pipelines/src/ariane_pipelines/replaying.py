@@ -1,4 +1,4 @@
-"""Messages of a span of time, from the queue or an archive, back into a topic."""
+"""Replay: sends the messages of a time span, from the queue or an archive, to a topic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 ORIGIN_PROPERTY: Final = "replayedFrom"
-"""Names the property that says which message a replayed one repeats: topic/broker/queue/offset."""
+"""The property with the message that a replayed one repeats: topic/broker/queue/offset."""
 
 _COLUMNS: Final = (
     *("topic", "brokerName", "queueId", "queueOffset", "keys", "tag", "messageGroup"),
@@ -28,17 +28,17 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayPlan:
-    """What to replay, and where to.
+    """The plan of a replay.
 
     Attributes:
         endpoints: Name servers, ``host:port``, separated by commas.
-        source: The topic that was.
+        source: The topic to read.
         target: The topic that gets its messages.
-        since: Messages stored at this time or later; with a time zone.
-        until: And before this one.
+        since: Only messages stored at this time or later; with a time zone.
+        until: Only messages stored before this time.
         tag: Only messages with this tag, or one of several joined by ``||``.
         archive: Folder of an archive to read instead of the queue.
-        target_endpoints: Name servers of the target, where it lies in another cluster.
+        target_endpoints: Name servers of the target, if it is in another cluster.
         options: Further options of the sink.
     """
 
@@ -54,21 +54,21 @@ class ReplayPlan:
 
 
 def replay(spark: SparkSession, plan: ReplayPlan) -> int:
-    """Send the messages of a span of time again.
+    """Send the messages of a time span again.
 
-    Body, tag, keys, message group and properties are those of the first time, and the property
-    ``replayedFrom`` tells which message it was. The messages of one queue are sent in their order,
-    and a message group lies in one queue.
+    Body, tag, keys, message group and properties are those of the original message, which the
+    property ``replayedFrom`` names. The messages of one queue are sent in their order, and a
+    message group is in one queue.
 
     Args:
         spark: The session.
-        plan: What to replay.
+        plan: The plan.
 
     Returns:
-        How many messages were sent.
+        The number of sent messages.
 
     Raises:
-        OptionError: The plan contradicts itself, or cannot be obeyed.
+        OptionError: The plan contradicts itself, or cannot be carried out.
     """
     check_plan(plan)
     messages = _from_queue(spark, plan) if plan.archive is None else _from_archive(spark, plan)
@@ -97,10 +97,10 @@ def replay(spark: SparkSession, plan: ReplayPlan) -> int:
 
 
 def check_plan(plan: ReplayPlan) -> None:
-    """See that a plan makes sense, before Spark is started for it.
+    """Check a plan before Spark is started for it.
 
     Raises:
-        OptionIllegal: It does not.
+        OptionIllegal: The plan contradicts itself.
     """
     if plan.since.tzinfo is None or plan.until.tzinfo is None:
         raise OptionIllegal("since", "times need a time zone")
@@ -113,10 +113,10 @@ def check_plan(plan: ReplayPlan) -> None:
 
 
 def replayed_tags(text: str | None) -> frozenset[str]:
-    """The tags of a plan, the same from the queue and from an archive; none: all messages.
+    """The tags of a plan, for the queue and for an archive; none: all messages.
 
     Raises:
-        OptionIllegal: It names them in another way than the option ``tag``.
+        OptionIllegal: The text does not have the form of the option ``tag``.
     """
     return tags_of(text and text.strip())
 

@@ -1,4 +1,4 @@
-"""Lag, rates, journeys and traces of topics and consumer groups, as one HTML file."""
+"""Lag, rates, delivery times and traces of topics and consumer groups, as one HTML file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def write_report(
     until: datetime | None = None,
     pattern: str = ".*",
 ) -> ReportFacts:
-    """Write a report on what was stored in a span of time; only headers are read.
+    """Write a report on the messages stored in a time span; only headers are read.
 
     Args:
         spark: The session.
@@ -33,11 +33,11 @@ def write_report(
         pattern: Topics by regular expression.
 
     Returns:
-        What it tells.
+        The facts of the report.
 
     Raises:
-        OptionError: The pattern is no regular expression.
-        ArianeError: Somebody does not answer.
+        OptionError: The pattern is not a regular expression.
+        ArianeError: A name server or broker does not answer.
     """
     made_at = datetime.now(UTC)
     facts = collect_facts(spark, endpoints, pattern, since=since, until=until or made_at)

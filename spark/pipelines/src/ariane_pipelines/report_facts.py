@@ -1,4 +1,4 @@
-"""What a report tells: counted by Spark from headers alone, and asked of the brokers."""
+"""The facts of a report: counted by Spark from headers alone, and requested from brokers."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ class TagFacts:
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """How far a consumer group is behind in one topic, now.
+    """The present backlog of a consumer group in one topic.
 
     Attributes:
         group: The consumer group.
         topic: The topic.
-        lag: Messages that it has not consumed.
-        oldest: When the oldest of them was stored; ``None`` without a backlog.
+        lag: The number of messages that it has not consumed.
+        oldest: The store time of the oldest of them; ``None`` without a backlog.
     """
 
     group: str
@@ -74,16 +74,16 @@ class GroupFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportFacts:
-    """All that a report tells.
+    """All facts of a report.
 
     Attributes:
         since: Begin of its span.
         until: End of its span, exclusive.
-        step: Length of the steps that rates are counted by.
-        topics: By name.
-        tags: By topic, the most frequent first.
-        groups: The furthest behind first.
-        traces: The ways of traces.
+        step: Length of the steps of rates.
+        topics: The topics by name.
+        tags: The tags by topic, the most frequent first.
+        groups: The groups, the largest lag first.
+        traces: The paths of traces.
     """
 
     since: datetime
@@ -104,7 +104,7 @@ def collect_facts(
     until: datetime,
     step_count: int = 60,
 ) -> ReportFacts:
-    """Count what was stored in a span of time, and ask how far consumer groups are.
+    """Count the messages stored in a time span, and request the offsets of consumer groups.
 
     Args:
         spark: The session.
@@ -112,11 +112,11 @@ def collect_facts(
         pattern: Topics by regular expression.
         since: Begin of the span, with a time zone.
         until: End of the span, exclusive.
-        step_count: In how many steps rates are counted.
+        step_count: The number of steps of rates.
 
     Raises:
-        OptionError: The pattern is no regular expression.
-        ArianeError: Somebody does not answer.
+        OptionError: The pattern is not a regular expression.
+        ArianeError: A name server or broker does not answer.
     """
     span = {
         "endpoints": endpoints,
@@ -197,7 +197,7 @@ def _counted(
 def _groups(
     endpoints: str, selection: TopicPattern
 ) -> tuple[list[GroupFacts], Positions, list[str]]:
-    """How far each group is behind, topic by topic; where it is; what groups get again."""
+    """The lags of groups by topic; their positions; their retry and dead-letter topics."""
     facts = []
     positions: dict[MessageQueue, dict[str, int]] = {}
     with ClusterClient(endpoints) as client:

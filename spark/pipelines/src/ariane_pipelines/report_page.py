@@ -1,4 +1,4 @@
-"""A report as one HTML file: tables and charts, and nothing that is loaded from elsewhere."""
+"""A report as one HTML file: tables and charts, without external files."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def _table(head: str, rows: Sequence[str], nothing: str) -> str:
 
 
 def _chart(title: str, rates: Iterable[int]) -> str:
-    """Bars, the highest as high as the chart."""
+    """A bar chart; the highest bar has the height of the chart."""
     heights = list(rates)
     highest = max(heights, default=0)
     width = _CHART_WIDTH / max(1, len(heights))

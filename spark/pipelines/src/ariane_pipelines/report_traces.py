@@ -1,9 +1,9 @@
-"""The ways of traces through topics: what carries one W3C trace context, step by step.
+"""The paths of traces through topics: the messages with one W3C trace context, step by step.
 
-Producers that measure by OpenTelemetry put the context into the property ``traceparent``, and what
-a listener sends while it handles a message belongs to the same trace. So do the copies that a group
-gets for another try, and its dead letters. Brokers do not note when a group consumed a message; its
-offsets tell whether it has by now, and the application's own spans tell when.
+Producers with OpenTelemetry put the context into the property ``traceparent``; messages that a
+listener sends while it handles a message belong to the same trace. So do the copies of a message in
+retry topics, and dead letters. Brokers do not store when a group consumed a message; the group's
+offsets show whether it has by now, and the application's own spans show when.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ Positions = Mapping[MessageQueue, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class TraceStep:
-    """One message on the way of a trace.
+    """One message of a trace.
 
     Attributes:
-        topic: Where it was stored: a topic, or what a group gets again or has given up.
-        place: ``broker/queue/offset`` there.
+        topic: Its topic, which may be the retry topic or the dead letters of a group.
+        place: ``broker/queue/offset`` in the topic.
         message_id: Its id.
         tag: Its tag; ``None`` without one.
         born: When its producer made it.
         stored: When it was stored.
-        consumed_by: Groups that are past it now.
-        waited_for_by: Groups that are not.
+        consumed_by: Groups whose offset is past it now.
+        waited_for_by: Groups whose offset is not past it.
     """
 
     topic: str
@@ -67,9 +67,9 @@ class TraceFacts:
     """One trace in the span of a report.
 
     Attributes:
-        trace_id: Of the trace: 32 hex digits.
-        message_count: Messages that carry it.
-        seconds: From the first message's birth to when the last was stored.
+        trace_id: The id of the trace: 32 hex digits.
+        message_count: The number of its messages.
+        seconds: From the birth of the first message to the store time of the last.
         steps: The first twenty of its messages, in the order in which they were stored.
     """
 
@@ -84,9 +84,9 @@ class TraceSummary:
     """The traces in the span of a report.
 
     Attributes:
-        traced_count: Messages that carry a trace, those of retries and dead letters included.
-        trace_count: Traces.
-        longest: Those that took longest.
+        traced_count: The number of messages with a trace, including retries and dead letters.
+        trace_count: The number of traces.
+        longest: The traces that took longest.
     """
 
     traced_count: int = 0
@@ -101,9 +101,9 @@ def collect_traces(
 
     Args:
         spark: The session.
-        given: Options that say where and when; not which topics.
-        topics: Which, those of retries and dead letters among them.
-        positions: Where consumer groups are.
+        given: The options for the cluster and the time span.
+        topics: The topics, including retry topics and dead letters.
+        positions: The offsets of consumer groups.
     """
     if not topics:
         return TraceSummary()
@@ -136,7 +136,7 @@ def collect_traces(
 
 
 def is_of_group(topic: str) -> bool:
-    """Whether a topic has what groups get again, or have given up."""
+    """Whether a topic is a retry topic or has dead letters."""
     return topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX))
 
 
@@ -153,7 +153,7 @@ def _steps(
     steps: dict[str, list[TraceStep]] = {trace_id: [] for trace_id in trace_ids}
     if not trace_ids:
         return steps
-    # No more of each than are shown, however long the way of one is.
+    # No more steps of each trace than are shown, however long it is.
     first = (
         traced.where(f.col("trace").isin(list(trace_ids)))
         .groupBy("trace")

@@ -1,13 +1,13 @@
-"""Event-time sessions per key: what follows one another without a longer gap, counted and told.
+"""Event-time sessions per key: events without a longer gap between them, counted and written.
 
 ::
 
     topic  --> key, time of each event --> sessions in Spark's state --> closed ones --> topic
                late by `watermark` at most           gap passed            exactly once
 
-A session is closed, and told once, when the watermark has passed its last event by the gap. The
-watermark is the latest time of any event, less what events may be late. Sessions that are open when
-a run ends wait in the checkpoint for the next one.
+A session is closed, and written once, when the watermark has passed its last event by the gap. The
+watermark is the latest time of any event, minus the time that events may be late. Sessions that are
+open when a run ends are kept in the checkpoint for the next run.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 SESSION_TAG: Final = "session"
 
 OBSERVATION: Final = "sessions"
-"""Names what each micro-batch tells of its sessions in the progress of the query."""
+"""The name of the figures of each micro-batch in the progress of the query."""
 
 _OWN_FIELDS: Final = frozenset({"key", "begin", "end", "events"})
 _INSTANT: Final = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
@@ -42,7 +42,7 @@ _INSTANT: Final = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionsPlan:
-    """Which sessions, of what, and where they go.
+    """The plan of sessions: their source, their rules, their target.
 
     Expressions are SQL of Spark over the columns of a message and ``text``, its body as text, such
     as ``get_json_object(text, '$.user')``.
@@ -51,16 +51,15 @@ class SessionsPlan:
         endpoints: Name servers, ``host:port``, separated by commas.
         topic: The topic of the events; several are separated by commas.
         target: The topic that gets the sessions.
-        checkpoint: Where progress and open sessions are kept: any folder or URL that Spark writes
-            to.
-        gap: So long without an event ends a session, such as ``30 minutes``.
-        watermark: So much later than the latest event an earlier one may come; what comes later is
-            not counted.
-        key: Whose event it is; events without one are left out.
-        time: When it happened; events without a time are left out.
-        where: A condition; only events that it holds for.
+        checkpoint: The folder of progress and open sessions: any path or URL that Spark writes to.
+        gap: The time without an event that ends a session, such as ``30 minutes``.
+        watermark: The time by which an event may be late, compared to the latest event; later
+            events are not counted.
+        key: The key of an event; events without one are left out.
+        time: The time of an event; events without one are left out.
+        where: A condition; only events that fulfil it count.
         totals: Further fields of a session by name: expressions that aggregate its events.
-        batch_records_max: Messages of one micro-batch at most.
+        batch_records_max: The most messages of one micro-batch.
         options: Further options of the source, such as ``commitGroup`` or ``startingTimestamp``.
         sink_options: Further options of the sink.
     """
@@ -92,20 +91,20 @@ def start_sessions(
          "end": "2013-01-01T13:30:00.000000Z", "events": 4, ...totals}
 
     Begin and end are the times of its first and last event. The number of state partitions,
-    ``spark.sql.shuffle.partitions``, is that of the first run for ever; a session of
-    ``ariane_spark.session`` for one machine wants few, such as 8.
+    ``spark.sql.shuffle.partitions``, is fixed by the first run; a session of
+    ``ariane_spark.session`` for one machine needs few, such as 8.
 
     Args:
         spark: The session of Spark.
-        plan: What to do.
-        every: Go on for ever, a micro-batch in each such span (``10 seconds``); ``None``: until
-            everything is done that is there now.
+        plan: The plan.
+        every: Run without end, with one micro-batch in each such span (``10 seconds``); ``None``:
+            end when all present messages are processed.
 
     Returns:
-        The query, which runs.
+        The running query.
 
     Raises:
-        OptionError: The plan contradicts itself, or cannot be obeyed.
+        OptionError: The plan contradicts itself, or cannot be carried out.
     """
     check_plan(plan)
     messages = message_stream(
@@ -127,10 +126,10 @@ def start_sessions(
 
 
 def check_plan(plan: SessionsPlan) -> None:
-    """See that a plan makes sense, before Spark is started for it.
+    """Check a plan before Spark is started for it.
 
     Raises:
-        OptionIllegal: It does not.
+        OptionIllegal: The plan contradicts itself.
     """
     if plan.target in {topic.strip() for topic in plan.topic.split(",")}:
         raise OptionIllegal("target", "is a source: sessions would be events of themselves")
@@ -143,8 +142,8 @@ def sessions_of(messages: DataFrame, plan: SessionsPlan) -> DataFrame:
     """Closed sessions as rows of the sink.
 
     Args:
-        messages: As the source gives them; a stream, or a table, of which all sessions are told.
-        plan: Key, time, gap, totals.
+        messages: Messages from the source: a stream; or a table, of which all sessions are closed.
+        plan: The plan.
 
     Raises:
         OptionIllegal: Spark does not understand an expression or a span.
@@ -180,10 +179,10 @@ def sessions_of(messages: DataFrame, plan: SessionsPlan) -> DataFrame:
 
 
 def _check_gap(spark: SparkSession, gap: str) -> None:
-    """See that a gap has a length: with another, Spark takes all events and makes nothing of them.
+    """Check that a gap is positive: otherwise Spark reads all events and makes no session.
 
     Raises:
-        OptionIllegal: It has none.
+        OptionIllegal: The gap is not a positive time span.
     """
     moment = "timestamp '2000-01-01 00:00:00'"
     with _understood("gap"):
@@ -194,7 +193,7 @@ def _check_gap(spark: SparkSession, gap: str) -> None:
 
 @contextmanager
 def _understood(option: str) -> Iterator[None]:
-    """Say in one line which part of a plan Spark does not understand."""
+    """Turn Spark's errors about an expression into one line that names the part of the plan."""
     try:
         yield
     except (AnalysisException, IllegalArgumentException, ParseException) as error:
@@ -203,14 +202,14 @@ def _understood(option: str) -> Iterator[None]:
 
 @dataclass(slots=True)
 class SessionCounts:
-    """What a query has done in the micro-batches that are still known.
+    """The figures of a query, over the micro-batches that Spark still knows.
 
     Attributes:
-        message_count: Messages that were read.
-        session_count: Sessions that were told.
-        event_count: Their events.
-        late_count: Events that came too late to be counted.
-        open_count: Sessions that are open now.
+        message_count: The number of messages read.
+        session_count: The number of sessions written.
+        event_count: The number of their events.
+        late_count: The number of events that were too late to be counted.
+        open_count: The number of sessions that are open now.
     """
 
     message_count: int = 0
@@ -221,11 +220,11 @@ class SessionCounts:
 
 
 def session_counts(query: StreamingQuery) -> SessionCounts:
-    """Count what a query of ``start_sessions`` has done; Spark keeps a hundred micro-batches.
+    """The figures of a query of ``start_sessions``; Spark keeps a hundred micro-batches.
 
     Args:
-        query: Running or ended. ``spark.sql.streaming.numRecentProgressUpdates`` says how many
-            micro-batches are kept.
+        query: The query, running or ended. ``spark.sql.streaming.numRecentProgressUpdates`` sets
+            how many micro-batches Spark keeps.
     """
     counts = SessionCounts()
     for progress in query.recentProgress:

@@ -1,8 +1,8 @@
 """Batch transactions as Spark's processes use them: blocking calls to the broker of a sink.
 
-All of a sink's messages go to the queues of one broker, its home, so that one record there decides
-over a batch. The home is chosen once and noted at every broker that the sink may write to: while
-the home is away the sink waits for it, and never begins anew elsewhere unless an operator moves it.
+All of a sink's messages go to the queues of one broker, its home, so that one record decides over
+a batch. The home is chosen once and noted at every broker that the sink may write to. While the
+home is away the sink waits for it; it writes to another broker only after an operator moves it.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from ariane_spark.options.options import RequestPolicy
 from ariane_spark.records.contents import Contents
 
 WRITE_POLICY: Final = RequestPolicy(retries_max=16)
-"""A broker that restarts is waited for, a minute in all; a failed task would repeat everything."""
+"""Waits a minute in all for a broker that restarts; a failed task would repeat everything."""
 
 COMMIT_S_MAX: Final = 60.0
-"""A large batch takes its time until all of it is visible."""
+"""A large batch takes time until it is completely visible."""
 
 
 class Attempt(NamedTuple):
-    """What one attempt of a task has staged.
+    """The staged part of one attempt of a task.
 
     Attributes:
         partition_id: Spark's partition.
-        token: Drawn at random by the attempt.
-        record_count: Its messages.
-        checksum: Of its blocks.
+        token: A random name of the attempt.
+        record_count: The number of its messages.
+        checksum: The checksum of its blocks.
     """
 
     partition_id: int
@@ -62,12 +62,12 @@ class BatchTransactions:
         policy: RequestPolicy = WRITE_POLICY,
         repetition: Repetition | None = None,
     ) -> None:
-        """Know where to ask; nothing is connected yet.
+        """Take the addresses; nothing is connected yet.
 
         Args:
             endpoints: Name servers, ``host:port``, separated by commas.
-            policy: How long to wait, and how often to ask again.
-            repetition: Repeats calls; ``None``: as the policy says.
+            policy: The timeout and the repeats of calls.
+            repetition: Repeats calls; ``None``: by the policy.
         """
         self._timeout_s = policy.timeout_ms / 1000
         self._repetition = repetition or Repetition(policy)
@@ -78,22 +78,22 @@ class BatchTransactions:
         """The broker that a sink writes to; it is chosen, and noted, at the first batch.
 
         Raises:
-            ArianeError: The broker does not answer, or no broker can tell which one it is.
+            ArianeError: The broker does not answer, or no broker knows the home.
         """
         return self._repetition.ask(lambda: self._find_home(sink))
 
     def noted_home_of(self, sink: Sink) -> str | None:
-        """The same, without choosing: nothing when none of the brokers that answer knows it.
+        """The same without choosing; None if no broker that answers knows the home.
 
         Raises:
-            ArianeError: It is away, or no name server answers.
+            ArianeError: The home is away, or no name server answers.
         """
         addresses = self._addresses(sink)
         notes = _homes_in(self._answers(sink, addresses))
         return self._named(sink, addresses, max(notes.values(), key=_rank)) if notes else None
 
     def write_queue_count(self, topic: str, broker_name: str) -> int:
-        """Queues of a topic that a broker takes messages for.
+        """The number of queues of a topic to which a broker accepts messages.
 
         Raises:
             ArianeError: The topic does not exist, or no name server answers.
@@ -102,7 +102,7 @@ class BatchTransactions:
         return counts.get(broker_name, 0)
 
     def divides_groups(self, topic: str) -> bool:
-        """Whether the message groups of a topic are divided among several brokers for good.
+        """Whether a topic has a fixed division of message groups among several brokers.
 
         Raises:
             ArianeError: The topic does not exist, or no name server answers.
@@ -122,7 +122,7 @@ class BatchTransactions:
     def stage(
         self, home: str, sink: Sink, request: transaction.StageBatchRecordsRequest
     ) -> Callable[[], None]:
-        """Begin to stage; returns an awaitable of the end, which repeats the call where that helps.
+        """Begin to stage; return a function that waits for the end, with repeats if they help.
 
         The function raises:
             ArianeError: It is not staged, or the batch is committed (``TransactionDecided``).
@@ -141,19 +141,19 @@ class BatchTransactions:
     def commit(
         self, home: str, batch: SinkBatch, attempts: Collection[Attempt], contents: Contents
     ) -> bool:
-        """Make attempts visible, all or none; harmless when the same rows are already.
+        """Make attempts visible, all or none; harmless if the same rows are already visible.
 
         Args:
             home: The broker.
             batch: The batch.
-            attempts: Of all tasks; none when it is known that the batch was committed before.
-            contents: Of the rows of all tasks.
+            attempts: The attempts of all tasks; none if the batch is known to be committed.
+            contents: The fingerprint of the rows of all tasks.
 
         Returns:
             Whether the batch was committed before.
 
         Raises:
-            ArianeError: The batch is not committed, or was with other rows (``BatchDiffers``).
+            ArianeError: The batch is not committed, or is with other rows (``BatchDiffers``).
         """
         request = transaction.CommitBatchRequest(
             query_id=batch.sink.name,
@@ -176,7 +176,7 @@ class BatchTransactions:
         return bool(done.duplicate)
 
     def abort(self, home: str, batch: SinkBatch) -> bool:
-        """Drop staged rows; returns whether the batch is committed, and stays. Asks once.
+        """Drop staged rows, by one call; return whether the batch is committed, and so stays.
 
         Raises:
             ArianeError: The home does not answer.
@@ -203,7 +203,7 @@ class BatchTransactions:
                 )
             chosen = max(addresses, key=lambda name: zlib.crc32(f"{sink.name}@{name}".encode()))
             self._note(sink, addresses, addresses.keys(), SinkHome(broker_name=chosen))
-            # Of several that choose at the same time one note wins everywhere.
+            # If several writers choose at the same time, one note wins at all brokers.
             notes = _homes_in(self._answers(sink, addresses))
         home = max(notes.values(), key=_rank)
         behind = {name for name in addresses if name not in notes or notes[name] != home}
@@ -293,7 +293,7 @@ class BatchTransactions:
         method: Callable[[TransactionServiceStub], Any] = lambda stub: stub.StageBatchRecords,
         timeout_s: float | None = None,
     ) -> Callable[[], Any]:
-        """Begin a call; returns an awaitable of its answer."""
+        """Begin a call; return a function that waits for its answer."""
         try:
             stub, address = self._stub(home, sink)
         except ArianeError as error:
@@ -331,11 +331,11 @@ class BatchTransactions:
 
 
 def _homes_in(answers: Mapping[str, GetSinkHomeResponse]) -> dict[str, SinkHome]:
-    """The homes that are noted, by the broker that noted it."""
+    """The noted homes, by the broker with the note."""
     return {name: answer.home for name, answer in answers.items() if answer.HasField("home")}
 
 
 def _rank(home: SinkHome) -> tuple[int, str, int]:
-    """Of two homes the one with the higher rank stands, as the contract says."""
+    """The rank of a note: of two notes the one with the higher rank counts, as in the contract."""
     known = home.committed_batch_id if home.HasField("committed_batch_id") else -1
     return home.move_count, home.broker_name, known

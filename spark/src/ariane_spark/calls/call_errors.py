@@ -12,10 +12,10 @@ from ariane_sdk.wire import error_from_rpc
 
 
 def call_error(failure: grpc.RpcError, peer: str) -> CallError:
-    """The error that a blocking call ended with.
+    """The error of a blocking call.
 
     Args:
         failure: gRPC's error; errors of sync and async calls have the same methods.
-        peer: Whom the call was to, for the text.
+        peer: The callee, for the text.
     """
     return error_from_rpc(cast("AioRpcError", failure), peer=peer)

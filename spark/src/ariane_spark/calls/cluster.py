@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from ariane_record.decoding.columns import RecordColumns
 
 WITHOUT_BODIES: Final = 4
-"""So many times as many bytes of records a chunk covers of which only the headers are sent."""
+"""The factor for the size of chunks of which only the headers are sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """How ranges are fetched.
+    """The form in which ranges are fetched.
 
     Attributes:
-        detail: How much of each message.
+        detail: The parts of each message.
         chunk_bytes: About how many bytes of records one chunk covers.
         tags: Only messages with one of these; empty: all.
         condition: Only messages that fulfil this condition in SQL92; empty: all.
@@ -42,8 +42,8 @@ class Fetch:
         """The level of detail that a set of columns needs.
 
         Args:
-            detail: How much of each is asked for.
-            options: Of the query.
+            detail: The requested parts of each message.
+            options: The options of the query.
         """
         chunk_bytes = options.fetch_bytes
         if detail < Detail.RECORDS:
@@ -57,8 +57,8 @@ class RangeChunk(NamedTuple):
     """Some messages of a range.
 
     Attributes:
-        records: In order; ``None``: a filter left none.
-        next_queue_offset: Behind the last message that was looked at.
+        records: The records in order; ``None`` if a filter left none.
+        next_queue_offset: The queue offset after the last examined message.
     """
 
     records: RecordColumns | None
@@ -66,14 +66,14 @@ class RangeChunk(NamedTuple):
 
 
 class RangeSource(Protocol):
-    """Hands out messages by range."""
+    """Returns messages by range."""
 
     def read_range(self, part: QueueRange, fetch: Fetch) -> Generator[RangeChunk]:
         """The messages of a range in order, in chunks; ends early at the readable end.
 
         Args:
             part: The range to read.
-            fetch: How.
+            fetch: The form to fetch.
 
         Raises:
             ArianeError: The read failed; chunks before it are valid.
@@ -81,17 +81,17 @@ class RangeSource(Protocol):
 
 
 class GroupOffsets(Protocol):
-    """Where consumer groups stand."""
+    """The offsets of consumer groups."""
 
     def group_offsets(self, group: str, queues: Collection[MessageQueue]) -> Positions:
-        """The consumer offsets of a group; queues that it has none for are missing.
+        """The consumer offsets of a group; queues without an offset are missing.
 
         Raises:
             ArianeError: The group's name is illegal, or a broker does not answer.
         """
 
     def store_group_offsets(self, group: str, positions: Mapping[MessageQueue, int]) -> None:
-        """Store consumer offsets of a group, asked once.
+        """Store consumer offsets of a group, without repeats.
 
         Raises:
             ArianeError: A broker refused some, or does not answer.

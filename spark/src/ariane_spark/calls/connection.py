@@ -21,8 +21,8 @@ from ariane_spark.calls.task_spans import span_provider
 from ariane_spark.options.options import ReadOptions, WriteOptions
 
 SEND_S_MAX: Final = 60.0
-"""How long a message may wait for a broker that restarts; a repeated task writes everything again,
-so it is better to wait than to give up."""
+"""How long a message may wait for a broker that restarts. This is better than an error, because a
+repeated task writes everything again."""
 
 _kept: Final[dict[tuple[int, str, Hashable], Any]] = {}
 
@@ -30,7 +30,7 @@ _ConnectionT = TypeVar("_ConnectionT")
 
 
 def connect_once(options: ReadOptions) -> Cluster:
-    """The connection to the cluster that these options name."""
+    """The connection to the cluster of these options."""
     return _once(
         "read",
         (options.endpoints, options.requests),
@@ -39,7 +39,7 @@ def connect_once(options: ReadOptions) -> Cluster:
 
 
 def connect_producer_once(options: WriteOptions) -> Producer:
-    """The producer of this process for the cluster that these options name."""
+    """The producer of this process for the cluster of these options."""
 
     def start() -> Producer:
         settings = ProducerSettings(
@@ -65,12 +65,12 @@ def connect_producer_once(options: WriteOptions) -> Producer:
 
 
 def connect_transactions_once(options: WriteOptions) -> BatchTransactions:
-    """The batch transactions of this process with the cluster that these options name."""
+    """The batch transactions of this process with the cluster of these options."""
     return _once("transactions", options.endpoints, lambda: BatchTransactions(options.endpoints))
 
 
 def _once(use: str, key: Hashable, make: Callable[[], _ConnectionT]) -> _ConnectionT:
-    """The connections of this use in this process; a forked child makes its own."""
+    """The connection for a use in this process; a forked child makes its own."""
     # Not only the first time: some modules are loaded by the first batch.
     spare_modules()
     place = (os.getpid(), use, key)

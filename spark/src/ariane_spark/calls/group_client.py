@@ -1,4 +1,4 @@
-"""Asks brokers where consumer groups stand, and tells them, by blocking calls."""
+"""Reads and stores the offsets of consumer groups, by blocking calls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ariane_spark.positions.offsets import Positions
 
 
 class GroupClient:
-    """Consumer offsets of one cluster; each question is asked once."""
+    """Consumer offsets of one cluster; calls are not repeated."""
 
     def __init__(self, routes: Routes, channels: Channels, *, timeout_s: float) -> None:
         self._routes = routes
@@ -26,7 +26,7 @@ class GroupClient:
         self._timeout_s = timeout_s
 
     def offsets(self, group: str, queues: Collection[MessageQueue]) -> Positions:
-        """The consumer offsets of a group; queues that it has none for are missing.
+        """The consumer offsets of a group; queues without an offset are missing.
 
         Raises:
             ArianeError: The group's name is illegal, or a broker does not answer.
@@ -52,10 +52,10 @@ class GroupClient:
         return found
 
     def store(self, group: str, positions: Mapping[MessageQueue, int]) -> None:
-        """Store consumer offsets of a group; all brokers are told at the same time.
+        """Store consumer offsets of a group on all brokers at the same time.
 
         Raises:
-            ArianeError: A broker refused some, or does not answer; that of the last one.
+            ArianeError: A broker refused some, or does not answer; the last such error.
         """
         failed: ArianeError | None = None
         calls: list[tuple[str, str, str, Any]] = []

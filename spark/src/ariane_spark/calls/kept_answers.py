@@ -1,7 +1,7 @@
 """Answers of name servers, kept for the other processes of an executor, or of the driver.
 
-Spark ends Python processes that were idle for a minute and starts others, which have heard of no
-broker. Without these files they would need a name server where everything else goes on without.
+Spark ends Python processes that were idle for a minute and starts others, which know no broker yet.
+Without these files, they would need a name server when all others can continue without one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class KeptAnswers:
     """Keeps each answer in a file, in the folder that Spark gives an application."""
 
     def __init__(self, endpoints: str) -> None:
-        """Nothing is read or written yet; nothing ever is where Spark names no folder."""
+        """Take the name servers; without a folder from Spark, no file is ever read or written."""
         folder = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0]
         self._folder = Path(folder, _FOLDER) if folder else None
         self._endpoints = endpoints
@@ -40,7 +40,7 @@ class KeptAnswers:
         self._written[name] = content
         try:
             self._folder.mkdir(exist_ok=True)
-            # Another process must never read half of it.
+            # Another process must never read an incomplete file.
             part = self._folder / f"{name}.{uuid4().hex}"
             part.write_bytes(content)
             part.replace(self._folder / name)
@@ -48,11 +48,11 @@ class KeptAnswers:
             _log.info("answers of name servers are not kept: %s", error)
 
     def find(self, request: Message, kind: type[_AnswerT]) -> _AnswerT | None:
-        """The last answer to a question, if some process of this application has had one.
+        """The last answer to a request in any process of this application; or None.
 
         Args:
-            request: The question.
-            kind: Of the answer.
+            request: The request.
+            kind: The class of the answer.
         """
         if self._folder is None:
             return None

@@ -1,4 +1,4 @@
-"""Streams whose broker must live: one that sends nothing for long is asked something else.
+"""Streams whose broker must stay alive: after long silence, the broker is probed by another call.
 
 As in the SDK (``ariane_sdk.net.living_stream``), for blocking calls. A process that is frozen keeps
 its connections, gRPC notices after 40 s, and silence alone proves nothing::
@@ -8,9 +8,9 @@ its connections, gRPC notices after 40 s, and silence alone proves nothing::
                             is it alive?      no answer to this either: the stream is given up
                                               any answer, also a refusal: wait for as long again
 
-Nobody but another thread can end a call that blocks. A timer for each chunk would be a thread for
-each, so there is one for all waits; it looks when the latest wait may be over, once in
-``silence_s`` at most, and ends when it finds that nobody waits.
+Only another thread can end a call that blocks. A timer for each chunk would be a thread for each,
+so there is one thread for all waits: it checks when the latest wait may be over, at most once in
+``silence_s``, and ends when no call waits.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ THREAD_NAME: Final = "ariane-life-watch"
 
 
 class WatchedStream:
-    """A stream of answers, and whom to ask whether its sender lives.
+    """A stream of answers, and the probe of its sender.
 
     Attributes:
         call: The call.
         peer: The sender, for the texts of errors.
-        ask: Asks the sender for something small, with a deadline; raises ``ArianeError``.
+        ask: Makes a small call to the sender, with a deadline; raises ``ArianeError``.
         silence: Why the call was given up.
     """
 
@@ -59,15 +59,15 @@ class LifeWatch:
         """Watch nothing yet.
 
         Args:
-            silence_s: For how long a sender may send nothing before it is asked.
+            silence_s: The longest silence of a sender before it is probed.
             monotonic: Seconds since some moment.
-            sleep: Waits so many seconds.
+            sleep: Waits for a number of seconds.
         """
         self._silence_s = silence_s
         self._monotonic = monotonic
         self._sleep = sleep
-        # Whose answer is waited for, and since when: another one each time, so that one wait is
-        # told from the next.
+        # The stream that is waited for, and the start of the wait: a new object for each wait, so
+        # that waits can be distinguished.
         self._wait: tuple[WatchedStream, float] | None = None
         self._lock = Lock()
         self._watching = False
@@ -77,7 +77,7 @@ class LifeWatch:
 
         Raises:
             RpcError: The call ended with an error.
-            CallError: The sender has sent nothing for long, and does not live.
+            CallError: The sender was silent for long and did not answer the probe.
         """
         answers = iter(stream.call)
         while True:
@@ -100,10 +100,10 @@ class LifeWatch:
         with self._lock:
             if not self._watching:
                 Thread(target=self._watch, name=THREAD_NAME, daemon=True).start()
-                self._watching = True  # The thread looks at it behind the same lock.
+                self._watching = True  # The thread reads it under the same lock.
 
     def _watch(self) -> None:
-        """Look whether the brokers live, as long as calls wait for them."""
+        """Probe the brokers as long as calls wait for them."""
         heard_s = float("-inf")
         while not self._has_ended():
             wait = self._wait

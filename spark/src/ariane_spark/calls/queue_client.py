@@ -1,8 +1,8 @@
-"""Asks brokers as a process of Spark does: a few questions, and one stream of chunks after another.
+"""A client for processes of Spark: a few requests, and one stream of chunks after another.
 
-The client of applications lives on an event loop. Spark's processes have none: plain blocking calls
-are the shortest way for them. The one thread of ours, which watches over streams, ends when nothing
-is read; a process that is forked has a client of its own.
+The client of applications runs on an event loop. Spark's processes have none, so they use plain
+blocking calls. The only thread of this client, which watches streams, ends when nothing is read; a
+forked process makes a client of its own.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ _PROJECTIONS: Final = {
 
 
 class _AskedBroker(NamedTuple):
-    """A broker that was asked for a range, or why none could be.
+    """A request for a range at a broker, or its error.
 
     Attributes:
-        stream: Its answers.
-        failure: Why none could be asked.
+        stream: The broker's answers.
+        failure: The error if no broker could be asked.
     """
 
     stream: WatchedStream | None = None
@@ -66,12 +66,12 @@ class QueueClient:
     def __init__(
         self, endpoints: str, policy: RequestPolicy, repetition: Repetition | None = None
     ) -> None:
-        """Know where to ask; nothing is connected yet.
+        """Take the addresses; nothing is connected yet.
 
         Args:
             endpoints: Name servers, ``host:port``, separated by commas.
-            policy: How long to wait, and how often to ask again.
-            repetition: Repeats questions; ``None``: as the policy says.
+            policy: The timeout and the repeats of calls.
+            repetition: Repeats calls; ``None``: by the policy.
         """
         self._timeout_s = policy.timeout_ms / 1000
         self._repetition = repetition or Repetition(policy)
@@ -81,7 +81,7 @@ class QueueClient:
         self._watch = LifeWatch(silence_s=self._timeout_s)
 
     def topics(self) -> list[str]:
-        """The names of all topics but those of the system.
+        """The names of all topics, except topics of the system.
 
         Raises:
             ArianeError: No name server answers.
@@ -90,7 +90,7 @@ class QueueClient:
         return [topic for topic in topics if not is_system_topic(topic)]
 
     def uncertain_topics(self) -> Container[str]:
-        """Topics asked about that may have more brokers than their name servers know yet."""
+        """Used topics that may have more brokers than the name servers know yet."""
         return self._routes.uncertain_topics()
 
     def bounds(self, topics: Iterable[str]) -> dict[MessageQueue, Bounds]:
@@ -138,7 +138,7 @@ class QueueClient:
         return found
 
     def group_offsets(self, group: str, queues: Collection[MessageQueue]) -> Positions:
-        """The consumer offsets of a group; queues that it has none for are missing.
+        """The consumer offsets of a group; queues without an offset are missing.
 
         Raises:
             ArianeError: The group's name is illegal, or a broker does not answer.
@@ -146,7 +146,7 @@ class QueueClient:
         return self._repetition.ask(lambda: self._groups.offsets(group, queues))
 
     def store_group_offsets(self, group: str, positions: Mapping[MessageQueue, int]) -> None:
-        """Store consumer offsets of a group, asked once.
+        """Store consumer offsets of a group, without repeats.
 
         Raises:
             ArianeError: A broker refused some, or does not answer.
@@ -156,11 +156,11 @@ class QueueClient:
     def read_range(self, part: QueueRange, fetch: Fetch) -> Generator[RangeChunk]:
         """The messages of a range in order, in chunks; ends early at the readable end.
 
-        The broker is asked at once, so that it works while another range is still read.
+        The request is sent at once, so that the broker works while another range is still read.
 
         Args:
             part: The range to read.
-            fetch: How.
+            fetch: The form to fetch.
 
         Raises:
             DeadlinePassed: The broker sends nothing for as long as one request may take, and does
@@ -193,7 +193,7 @@ class QueueClient:
                 )
         except ArianeError as error:
             return _AskedBroker(failure=error)
-        # Answers come as bytes: taking them apart copies nothing.
+        # Answers are received as bytes, so that decoding copies nothing.
         channel = self._channels.to(address)
         method: Any = channel.unary_stream(
             _PULL_RANGE, request_serializer=pull.PullRangeRequest.SerializeToString
@@ -213,7 +213,7 @@ class QueueClient:
         peer = _peer(broker_name, address)
 
         def ask_bounds() -> None:
-            """Something small, over the same connection: whether the broker lives."""
+            """Probe the broker by a small call over the same connection."""
             bounds = PullServiceStub(channel).ListQueueBounds.future(
                 pull.ListQueueBoundsRequest(topic=topic), timeout=self._timeout_s
             )
@@ -239,7 +239,7 @@ class QueueClient:
             self._routes.forget(part.queue.topic)
             raise
         finally:
-            stream.call.cancel()  # Harmless at the end; before it, the broker need not go on.
+            stream.call.cancel()  # Harmless at the end; earlier, it stops the broker.
 
     def _ask_brokers(
         self, topic: str, method: Callable[[PullServiceStub], Any], request: Any

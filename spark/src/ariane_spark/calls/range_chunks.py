@@ -1,4 +1,4 @@
-"""Chunks of a range as they come over the wire, as columns of records."""
+"""Decodes chunks of a range from the wire into columns of records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def decode_chunk(chunk: WireChunk, detail: Detail) -> RecordColumns:
     """The records of one chunk, at least one.
 
     Args:
-        chunk: From the wire.
+        chunk: The chunk from the wire.
         detail: The level of detail; columns beyond it are empty.
 
     Raises:

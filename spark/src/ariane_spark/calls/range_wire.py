@@ -1,7 +1,7 @@
-"""Chunks of a range as they come over the wire: what is large is looked at where it lies.
+"""Chunks of a range on the wire: large fields are views of the answer.
 
-Protocol Buffers would copy it once more. The fields of a message may be taken apart and put
-together as bytes, so the generated class decodes all but these::
+Protocol Buffers would copy them once more. The fields of a message can be separated and joined as
+bytes, so the generated class decodes all fields except these::
 
     PullRangeResponse     next queue offset, sizes, ...   1A length { headers }
                           2A length { properties }        7A length { records }
@@ -41,13 +41,13 @@ class WireChunk(NamedTuple):
 
 
 def wire_chunk(answer: bytes) -> WireChunk:
-    """Take a ``PullRangeResponse`` apart.
+    """Decode a ``PullRangeResponse``.
 
     Args:
-        answer: As it came.
+        answer: The answer as received.
 
     Raises:
-        DecodeError: It is none.
+        DecodeError: It is not such a message.
     """
     large: dict[int, memoryview] = {}
     rest: list[memoryview] = []

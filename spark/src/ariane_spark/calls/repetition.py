@@ -1,4 +1,4 @@
-"""Repeating calls that failed on the way."""
+"""Repeating calls after errors that may pass."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ariane_spark.options.options import RequestPolicy
 
 WAIT_S_MAX: Final = 5.0
 WARM_UP_WAIT_S: Final = 1.0
-"""Between two questions to name servers that have just started."""
+"""The wait between requests to name servers that have just started."""
 
 WARM_UP_WAITS_MAX: Final = 90
 """Number of repeats: they last longer than a name server's warm-up."""
@@ -22,28 +22,28 @@ _AnswerT = TypeVar("_AnswerT")
 
 
 class Repetition:
-    """Repeats calls whose errors tell that the same may succeed later."""
+    """Repeats calls whose errors are retriable."""
 
     def __init__(
         self, policy: RequestPolicy, *, sleep: Callable[[float], None] = time.sleep
     ) -> None:
-        """Remember how often, and how long to wait.
+        """Take the policy.
 
         Args:
-            policy: From the options of the query.
-            sleep: Waits so many seconds.
+            policy: The policy of the query's options.
+            sleep: Waits for a number of seconds.
         """
         self._policy = policy
         self._sleep = sleep
 
     def ask(self, question: Callable[[], _AnswerT]) -> _AnswerT:
-        """The answer to a question that does no harm when it is asked twice.
+        """The answer to a request that is harmless to repeat.
 
-        What name servers cannot tell because they have just started is waited for, however few
-        repetitions are allowed.
+        If name servers lack the answer because they have just started, this waits for them, however
+        few repeats are allowed.
 
         Raises:
-            ArianeError: That of the last attempt.
+            ArianeError: The error of the last attempt.
         """
         failures = waits = 0
         while True:
@@ -60,15 +60,15 @@ class Repetition:
                 self.wait(failures, error)
 
     def allows(self, failures: int) -> bool:
-        """Whether to ask again after so many failures in a row."""
+        """Whether to repeat after a number of failures in a row."""
         return failures <= self._policy.retries_max
 
     def wait(self, failures: int, error: ArianeError | None = None) -> None:
-        """Wait before asking again.
+        """Wait before a repeat.
 
         Args:
-            failures: How many there were in a row; the wait doubles with each.
-            error: The latest of them; it may ask for a longer wait.
+            failures: The number of failures in a row; the wait doubles with each.
+            error: The latest failure, which may ask for a longer wait.
         """
         delay_s = self._policy.backoff_ms / 1000 * 2 ** min(failures - 1, _DOUBLINGS_MAX)
         asked_s = error.retry_after_s if error else 0.0

@@ -1,4 +1,4 @@
-"""Channels of one process, and where the brokers of a topic are."""
+"""The channels of one process, and the routes of topics."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ from ariane_spark.calls.call_errors import call_error
 from ariane_spark.calls.kept_answers import KeptAnswers
 
 ROUTE_AGE_S_MAX: Final = 30.0
-"""How long a route is believed; a broker that joins is noticed by then."""
+"""How long a route is used; a new broker is noticed by then."""
 
 WARM_UP_ROUTE_AGE_S_MAX: Final = 2.0
 """The same for a route from name servers that have just started and may not know all yet."""
 
 BROKERS_AGE_S_MAX: Final = 2.0
-"""How long a list of all brokers is believed."""
+"""How long a list of all brokers is used."""
 
 KEPT_ROUTE_AGE_S: Final = 15.0
 """The same for a route that is kept because no name server answers."""
 
 KEPT_ROUTE_TIMEOUT_S: Final = 3.0
-"""How long one name server may take where a route is known that can be kept."""
+"""The timeout of one name server if there is a known route to keep."""
 
 PAGE_SIZE: Final = 1000
 """Topics or brokers in one answer of a name server."""
@@ -59,14 +59,14 @@ PRIMARY_ID: Final = 0
 
 CHANNEL_OPTIONS: Final[tuple[tuple[str, int], ...]] = (
     ("grpc.max_receive_message_length", 64 << 20),
-    # A dead peer is noticed although no packet comes back; services permit 30 s.
+    # A dead peer is noticed although it sends no packet; services permit 30 s.
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     # A broker that restarts is back in a second; gRPC's own back-off grows to two minutes.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 2_000),
-    # Readers repeat failed calls themselves, since they know how far they came.
+    # Readers repeat failed calls themselves, since they know how far they have read.
     ("grpc.enable_retries", 0),
     ("grpc.enable_http_proxy", 0),
     # Chunks are large: larger frames cost fewer of them.
@@ -102,8 +102,8 @@ class LiveBrokers:
     """The primaries that name servers know.
 
     Attributes:
-        addresses: Where each is, by broker name.
-        complete: Whether that is all of them; not while name servers have just started.
+        addresses: The address of each, by broker name.
+        complete: Whether these are all; False while name servers have just started.
     """
 
     addresses: Mapping[str, str]
@@ -124,10 +124,10 @@ class _KeptRoute(NamedTuple):
 
 
 class Routes:
-    """Where the brokers of topics are, as some name server says.
+    """The routes of topics, from name servers.
 
-    What was known once is kept while no name server answers, or while those that do have just
-    started and know less: brokers need no name server to go on.
+    Known routes are kept while no name server answers, or while all that answer have just started
+    and know less: brokers continue without name servers.
     """
 
     def __init__(
@@ -138,17 +138,17 @@ class Routes:
         timeout_s: float,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Know whom to ask; nothing is asked yet.
+        """Take the addresses; nothing is asked yet.
 
         Args:
             endpoints: Name servers, ``host:port``, separated by commas.
-            channels: Of this process.
-            timeout_s: How long one name server may take.
+            channels: The channels of this process.
+            timeout_s: The timeout of one name server.
             monotonic: Seconds since some moment.
         """
         self._name_servers = endpoints.split(",")
         self._kept = KeptAnswers(endpoints)
-        # Tasks start at the same time; they shall not all ask the same one first.
+        # Tasks start at the same time; they should not all ask the same name server first.
         random.shuffle(self._name_servers)
         self._channels = channels
         self._timeout_s = timeout_s
@@ -160,7 +160,7 @@ class Routes:
         self._brokers_until_s = float("-inf")
 
     def topics(self) -> list[str]:
-        """The names of all topics, sorted; with those of before while name servers know less.
+        """The names of all topics, sorted; known ones stay while name servers know less.
 
         Raises:
             NameServersUnreachable: No name server answered, now or before.
@@ -176,7 +176,7 @@ class Routes:
         return sorted(self._topics)
 
     def _list_topics(self) -> tuple[frozenset[str], bool]:
-        """The topics that name servers know now, and whether that is all."""
+        """The topics that name servers know now, and whether these are all."""
         topics: set[str] = set()
         complete = True
         page_token = ""
@@ -196,30 +196,30 @@ class Routes:
                 return frozenset(topics), complete
 
     def addresses(self, topic: str) -> Mapping[str, str]:
-        """Where each broker of a topic is read, by broker name.
+        """The address for reads of each broker of a topic, by broker name.
 
         Raises:
-            RouteNotFound: No live broker carries the topic.
+            RouteNotFound: No live broker has the topic.
             NameServersUnreachable: No name server answered, and no route is known from before.
         """
         brokers = self._route(topic).brokers
         return {each.broker_name: each.read_address for each in brokers if each.read_address}
 
     def write_queue_counts(self, topic: str) -> Mapping[str, int]:
-        """How many queues each broker of a topic takes messages for, by broker name.
+        """The number of writable queues on each broker of a topic, by broker name.
 
         Raises:
-            RouteNotFound: No live broker carries the topic.
+            RouteNotFound: No live broker has the topic.
             NameServersUnreachable: No name server answered.
         """
         queues = self._route(topic).write_queues
         return Counter(queue.broker_name for queue in queues)
 
     def divides_groups(self, topic: str) -> bool:
-        """Whether the message groups of a topic are divided among several brokers for good.
+        """Whether a topic has a fixed division of message groups among several brokers.
 
         Raises:
-            RouteNotFound: No live broker carries the topic.
+            RouteNotFound: No live broker has the topic.
             NameServersUnreachable: No name server answered.
         """
         route = self._route(topic)
@@ -227,7 +227,7 @@ class Routes:
         return (route.ordered or bool(route.queue_order)) and len(brokers) > 1
 
     def brokers(self) -> LiveBrokers:
-        """All primaries, as they were some seconds ago.
+        """All primaries; the list may be some seconds old.
 
         Raises:
             NameServersUnreachable: No name server answered, now or before.
@@ -265,9 +265,9 @@ class Routes:
         return LiveBrokers(addresses, complete)
 
     def uncertain_topics(self) -> Container[str]:
-        """Topics that may have more brokers than was heard so far, of those asked about.
+        """Used topics that may have more brokers than known so far.
 
-        That is every topic where a list of all was asked for and may lack some.
+        These are all topics if a list of all topics was requested and may be incomplete.
         """
         if not self._topics_complete:
             return EVERY_TOPIC
@@ -320,14 +320,14 @@ class Routes:
         *,
         is_known: bool,
     ) -> list[_AnswerT]:
-        """The answer that is to be believed; or several that may lack something, the best first.
+        """The complete answer; or several that may be incomplete, the best first.
 
-        Where this process knows nothing, what another one was told is the last of them.
+        If this process knows nothing, the last of them is the kept answer of another process.
 
         Args:
             method: The method to call.
-            request: With what.
-            kind: Of the answer.
+            request: Its request.
+            kind: The class of the answer.
             is_known: Whether this process has had an answer before.
         """
         answers: list[Any] = []
@@ -356,13 +356,13 @@ class Routes:
     ) -> list[Any]:
         """The answer of the first name server that can be trusted, or of all that cannot.
 
-        A name server that has just started has not heard of every broker yet, and is not
-        trusted. If no other answers, the answers of all such name servers are returned.
+        A name server that has just started does not know every broker yet, and is not trusted. If
+        no other answers, the answers of all such name servers are returned.
 
         Args:
             method: The method to call.
-            request: With what.
-            is_known: Whether an earlier answer will do if no name server answers soon.
+            request: Its request.
+            is_known: Whether there is an earlier answer to use if no name server answers soon.
         """
         timeout_s = min(self._timeout_s, KEPT_ROUTE_TIMEOUT_S) if is_known else self._timeout_s
         failures: list[CallError] = []
@@ -377,7 +377,7 @@ class Routes:
                 if isinstance(error, RouteNotFound):
                     not_found.append(error)
                 elif error.retriable or isinstance(error, ServiceUnavailable | DeadlinePassed):
-                    # An error at one name server tells nothing about the next.
+                    # An error at one name server does not mean an error at the next.
                     failures.append(error)
                 else:
                     raise error from failure
@@ -385,7 +385,7 @@ class Routes:
                 if not answer.warming_up:
                     return [answer]
                 early.append(answer)
-            # The next question goes to the others first.
+            # The next request goes to the others first.
             self._name_servers.remove(address)
             self._name_servers.append(address)
         if early:

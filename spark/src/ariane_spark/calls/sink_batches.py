@@ -1,4 +1,4 @@
-"""The name of a batch that a task writes: it tells whether two writes are the same write."""
+"""The name of a batch that a task writes: two writes with one name are the same write."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from ariane_spark.options.options import WriteOptions
 
 QUERY_ID_PROPERTY: Final = "sql.streaming.queryId"
 BATCH_ID_PROPERTY: Final = "streaming.sql.batchId"
-"""Where Spark's engine tells a task which micro-batch it works for; neither is documented."""
+"""The properties with a task's micro-batch, set by Spark's engine; neither is documented."""
 
 _WRITE: Final = "write/"
 
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """One place that a query, or a job, writes to.
+    """A place that a query, or a job, writes to.
 
     Attributes:
-        name: Names it for ever, in all brokers.
+        name: Its permanent name, in all brokers.
         topic: The topic of all its messages; ``None``: a column has it.
         fresh: Whether the name was drawn at random just now, so that no broker knows it yet.
     """
@@ -34,11 +34,11 @@ class Sink:
 
 @dataclass(frozen=True, slots=True)
 class SinkBatch:
-    """All that a sink writes at once: visible all or none, and once however often it is repeated.
+    """The rows that a sink writes at once: all or none are visible, once even if repeated.
 
     Attributes:
         sink: The sink.
-        batch_id: Spark's number of the micro-batch; 0 for a write that is no stream.
+        batch_id: Spark's number of the micro-batch; 0 for a write that is not a stream.
     """
 
     sink: Sink
@@ -46,7 +46,7 @@ class SinkBatch:
 
     @property
     def is_single(self) -> bool:
-        """Whether it is all of a write that is no stream."""
+        """Whether it is the only batch of a write that is not a stream."""
         return self.sink.name.startswith(_WRITE)
 
     def __str__(self) -> str:
@@ -56,7 +56,7 @@ class SinkBatch:
 
 
 def micro_batch(context: TaskContext | None) -> tuple[str, int] | None:
-    """The query and the micro-batch that a task works for; nothing outside streams."""
+    """The query and the micro-batch that a task works for; None outside streams."""
     query_id = context.getLocalProperty(QUERY_ID_PROPERTY) if context else None
     batch_id = context.getLocalProperty(BATCH_ID_PROPERTY) if context else None
     if query_id is None or batch_id is None:
@@ -65,13 +65,13 @@ def micro_batch(context: TaskContext | None) -> tuple[str, int] | None:
 
 
 def batch_of_write(options: WriteOptions, drawn_id: str) -> SinkBatch:
-    """The only batch of a write that is no stream.
+    """The only batch of a write that is not a stream.
 
     Args:
         options: May name the write, which makes it repeatable.
-        drawn_id: Names it otherwise.
+        drawn_id: Its name otherwise.
     """
-    # To another topic it is another write, also under the same name.
+    # A write to another topic is another write, even with the same name.
     name = f"{_WRITE}{options.write_id or drawn_id}/{options.topic or ''}"
     return SinkBatch(Sink(name, options.topic, fresh=options.write_id is None), 0)
 
@@ -82,12 +82,12 @@ def batch_of_task(
     """The batch that a task works for.
 
     Args:
-        options: Of the write.
-        context: Of the task.
-        drawn_id: Names a write that is no stream; ``None``: it is one.
+        options: The options of the write.
+        context: The context of the task.
+        drawn_id: The name of a write that is not a stream; ``None`` for streams.
 
     Raises:
-        OptionIllegal: An option that has no meaning for this task.
+        OptionIllegal: An option has no meaning for this task.
     """
     running = micro_batch(context)
     if running is None:
@@ -107,5 +107,5 @@ def batch_of_task(
 
 
 def place_of(options: WriteOptions) -> str:
-    """The name that tells the writes of one query apart; writes to two topics differ by these."""
+    """The name that distinguishes the writes of one query: the option or the topic."""
     return options.sink_id or options.topic or ""

@@ -1,6 +1,6 @@
-"""What spans of tasks have in common: their collector, which task it is, whose spans it met.
+"""The shared part of spans of tasks: their collector, their task, the linked spans.
 
-A collector is told in the task, before it ends: a worker of Spark may be gone a moment later.
+A task sends its spans before it ends: a worker of Spark may be gone a moment later.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import SpanContext
 
 LINKS_MAX: Final = 64
-"""Spans that one task's span is linked to; more are counted only."""
+"""The most links of one task's span; more are only counted."""
 
 TELL_TIMEOUT_MS: Final = 5000
 """How long a task waits for its collector."""
@@ -28,17 +28,17 @@ _SAMPLED: Final = re.compile("00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f][13579bd
 
 
 class SpansMet:
-    """The sampled spans whose messages a task has met, each once, as far as they are linked to."""
+    """The sampled spans of a task's messages, each once, up to the limit of links."""
 
     def __init__(self) -> None:
         self._texts: dict[str, None] = {}
 
     def __bool__(self) -> bool:
-        """Whether there is one."""
+        """Whether there is a span."""
         return bool(self._texts)
 
     def add(self, trace_parents: Iterable[str]) -> list[SpanContext]:
-        """Take note of values of ``traceparent``; those that are new."""
+        """Add values of ``traceparent``; return the new ones."""
         if len(self._texts) >= LINKS_MAX:
             return []
         sampled = dict.fromkeys(filter(_SAMPLED.fullmatch, trace_parents))
@@ -48,13 +48,13 @@ class SpansMet:
         return list(map(_context_of, fresh))
 
     def contexts(self) -> list[SpanContext]:
-        """All of them, in the order in which they were met."""
+        """All spans, in the order in which they were added."""
         return list(map(_context_of, self._texts))
 
 
 @lru_cache(maxsize=4)
 def span_provider(endpoint: str) -> TracerProvider:
-    """What makes spans and tells a collector of them; kept for the worker's next task."""
+    """The provider that makes spans and exports them; kept for the worker's next task."""
     from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (  # noqa: PLC0415 - an extra.
         OTLPSpanExporter,
     )
@@ -72,7 +72,7 @@ def span_provider(endpoint: str) -> TracerProvider:
 
 
 def tell(endpoint: str) -> None:
-    """Have a collector told of all spans that have ended."""
+    """Send all ended spans to a collector."""
     try:
         span_provider(endpoint).force_flush(TELL_TIMEOUT_MS)
     except Exception as failure:  # noqa: BLE001 - a query does not fail for its telemetry.
@@ -80,7 +80,7 @@ def tell(endpoint: str) -> None:
 
 
 def task_attributes() -> dict[str, str | int]:
-    """Which task of which micro-batch this is, as far as Spark says."""
+    """The attributes of this task and its micro-batch, as far as Spark has them."""
     from pyspark import TaskContext  # noqa: PLC0415 - tasks have it loaded.
 
     task = TaskContext.get()

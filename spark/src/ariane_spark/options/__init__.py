@@ -1,1 +1,1 @@
-"""The options, and their checks before anything runs."""
+"""The options of queries, and their checks before a query runs."""

@@ -17,9 +17,9 @@ SPARK_VERSION_MIN: Final = (4, 1)
 
 
 class RefusedStreamReader(DataSourceStreamReader):
-    """Raises the same error for everything that Spark asks for first.
+    """Raises the same error in all methods that Spark may call first.
 
-    What the maker of a reader raises Spark hides: it then stops a reader that it does not have.
+    Spark hides an error in making a reader: it then tries to stop the missing reader.
     """
 
     def __init__(self, error: ArianeSparkError) -> None:
@@ -46,10 +46,10 @@ def check_spark(version: str = pyspark.__version__) -> None:
     """Check that Spark has the functions that reading and writing need.
 
     Args:
-        version: Of Spark, such as ``4.1.3``.
+        version: The version of Spark, such as ``4.1.3``.
 
     Raises:
-        SparkTooOld: It has not.
+        SparkTooOld: It lacks them.
     """
     numbers = tuple(map(int, re.findall(r"[0-9]+", version)[:2]))
     if numbers < SPARK_VERSION_MIN:
@@ -61,10 +61,10 @@ def check_spark(version: str = pyspark.__version__) -> None:
 
 
 def check_given(given: Mapping[str, str]) -> None:
-    """See that there is some use that the options are good for.
+    """Check that the options are valid for at least one use.
 
     Raises:
-        OptionError: There is none; the error of the likeliest use.
+        OptionError: They are valid for none; the error of the likeliest use.
     """
     some = {name: value for name, value in given.items() if name.lower() not in OPTIONS_OF_SPARK}
     refusals = [*_read_refusals(some), _refusal(lambda: write_options(some))]
@@ -72,10 +72,10 @@ def check_given(given: Mapping[str, str]) -> None:
 
 
 def check_read(given: Mapping[str, str]) -> None:
-    """Check the options for reading once, or for streaming; Spark does not tell which.
+    """Check the options for reading once or for streaming; Spark does not tell the use.
 
     Raises:
-        OptionError: They are good for neither; the error of the likelier use.
+        OptionError: They are valid for neither; the error of the likelier use.
     """
     _raise_unless_one_is_good(_read_refusals(given))
 
@@ -96,6 +96,6 @@ def _refusal(check: Any) -> OptionError | None:
 def _raise_unless_one_is_good(refusals: list[OptionError | None]) -> None:
     errors = [error for error in refusals if error is not None]
     if len(errors) == len(refusals):
-        # That an option is for another use is no news where that use is refused as well.
-        # The place where it was noticed is of no use to the reader of the error.
+        # "For another use" is no help where that use is refused as well.
+        # The traceback is of no use to the reader of the error.
         raise min(errors, key=lambda error: error.is_of_other_use).with_traceback(None)

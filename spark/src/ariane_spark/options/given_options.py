@@ -1,4 +1,4 @@
-"""Options as a user gives them: texts by name, checked as a whole and read one by one."""
+"""The options of a user: texts by name, checked as a whole and read one by one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _UNIT_MS: Final = {
 _DURATION: Final = re.compile(r"([0-9]{1,9})\s*([a-z]+)")
 
 NUMBER_MAX: Final = 2**63 - 1
-"""The largest number that Spark and the wire hold."""
+"""The largest number in Spark and on the wire."""
 
 TIMESTAMP_MS_MAX: Final = 253_402_300_799_999
 """The last millisecond of the year 9999; no time on the wire is later."""
@@ -42,20 +42,20 @@ class GivenOptions:
         """Take the options of a query.
 
         Args:
-            given: By name; the case of names does not matter.
+            given: The options by name; the case of names does not matter.
             use: The kind of query.
 
         Raises:
-            UnknownOption: A name that no option has.
-            FeatureNotAvailable: An option of a later version.
-            OptionIllegal: An option that has no meaning for this use.
+            UnknownOption: A name is unknown.
+            FeatureNotAvailable: An option is planned for a later version.
+            OptionIllegal: An option has no meaning for this use.
         """
         self._given = {name.lower(): value for name, value in given.items()}
         for key in self._given:
             _check_name(key, use)
 
     def text(self, name: str) -> str | None:
-        """The value without surrounding space, or nothing."""
+        """The value without surrounding space, or None."""
         value = self._given.get(name.lower())
         if value is not None and not value.strip():
             raise OptionIllegal(name, "is empty")
@@ -69,7 +69,7 @@ class GivenOptions:
         return value
 
     def only_one_of(self, *names: str) -> str | None:
-        """The name of the only one that is given, or nothing.
+        """The name of the only one that is given, or None.
 
         Raises:
             OptionIllegal: More than one is given.
@@ -80,7 +80,7 @@ class GivenOptions:
         return given[0] if given else None
 
     def names(self, name: str) -> tuple[str, ...] | None:
-        """The names in the value, which are separated by commas; no name may come twice."""
+        """The names in the value, separated by commas; no name may be there twice."""
         value = self.text(name)
         if value is None:
             return None
@@ -105,7 +105,7 @@ class GivenOptions:
         wanted = f"{minimum} to {maximum}"
         if not (value.isascii() and value.isdigit()):
             raise OptionIllegal(name, f"{value!r} is no whole number of {wanted}")
-        # So many digits are no number, and Python reads no more than some thousand of them.
+        # Longer texts are out of range, and Python reads at most some thousand digits.
         if len(value) > len(str(NUMBER_MAX)) or not minimum <= int(value) <= maximum:
             raise OptionIllegal(name, f"{value} is out of range: {wanted}")
         return int(value)
@@ -130,14 +130,14 @@ class GivenOptions:
 
 
 def timestamp_ms_of(name: str, text: str) -> int:
-    """A time that a user wrote, in milliseconds since 1970, from where the first is at or after it.
+    """A time in an option, in milliseconds since 1970, rounded up.
 
     Args:
-        name: Of the option, for the error.
-        text: Those milliseconds, or ISO 8601 with an offset.
+        name: The name of the option, for the error.
+        text: Milliseconds since 1970, or ISO 8601 with an offset.
 
     Raises:
-        OptionIllegal: Something else.
+        OptionIllegal: It is neither.
     """
     if text.isascii() and text.isdigit():
         if len(text) > len(str(TIMESTAMP_MS_MAX)) or int(text) > TIMESTAMP_MS_MAX:

@@ -1,7 +1,7 @@
-"""Every option that the data source knows: the table behind parsing, refusing and the README.
+"""All options of the data source: the table for parsing, refusals and the README.
 
-Where an option means the same as one of Spark's Kafka source it bears the same name. An option that
-comes with a later version stands here too, so that it is refused by name and never ignored.
+An option that means the same as one of Spark's Kafka source has the same name. Options planned for
+a later version are listed too, so that they are refused by name and never ignored.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Option:
     """One option.
 
     Attributes:
-        name: As users write it; Spark does not mind the case.
-        uses: Where it may be given.
+        name: Its name; the case does not matter.
+        uses: The uses in which it may be given.
         meaning: One sentence for the documentation, with unit and range.
         default: The default, as documented.
-        later: Whether it is known, but refused until a later version.
+        later: Whether it is planned for a later version, and refused until then.
     """
 
     name: str
@@ -331,7 +331,7 @@ OPTIONS: Final = (
 )
 
 OPTION_BY_KEY: Final = {option.name.lower(): option for option in OPTIONS}
-"""By name in lower case, which is how Spark hands options over."""
+"""The options by name in lower case, as Spark passes them."""
 
 OPTIONS_OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
 """Options that Spark itself adds for writers of streams, in lower case."""

@@ -27,8 +27,8 @@ from ariane_spark.positions.queue_selection import (
 FETCH_BYTES_MIN: Final = 64 << 10
 FETCH_BYTES_MAX: Final = 4 << 20
 FETCH_BYTES_DEFAULT: Final = 2 << 20
-"""Spark's socket is fastest with batches of this size. Half of it costs a quarter more to decode:
-some of that is done once for each batch; twice of it saves little, and takes memory."""
+"""Spark's socket is fastest with batches of this size. Half of it costs a quarter more to decode,
+because of work for each batch; twice of it saves little, and takes memory."""
 
 BATCH_BYTES_MIN: Final = 64 << 10
 BATCH_BYTES_MAX: Final = 3 << 20
@@ -50,12 +50,12 @@ _TAG_SEPARATOR: Final = "||"
 
 @dataclass(frozen=True, slots=True)
 class RequestPolicy:
-    """How requests to brokers and name servers are made.
+    """The policy of requests to brokers and name servers.
 
     Attributes:
-        timeout_ms: How long one request may take.
-        retries_max: How often one is repeated after it failed on its way.
-        backoff_ms: Wait before the first repetition; it doubles each time.
+        timeout_ms: The timeout of one request.
+        retries_max: How often a failed request is repeated.
+        backoff_ms: The wait before the first repeat; it doubles each time.
     """
 
     timeout_ms: int = 10_000
@@ -65,13 +65,13 @@ class RequestPolicy:
 
 @dataclass(frozen=True, slots=True)
 class TriggerLimits:
-    """How much one micro-batch takes.
+    """The limits of one micro-batch.
 
     Attributes:
-        records_max: Messages at most; ``None``: any number.
-        bytes_max: Bytes at most, about; ``None``: any number.
-        records_min: Wait for so many messages; ``None``: for one.
-        delay_ms_max: But no longer than this.
+        records_max: The most messages; ``None``: any number.
+        bytes_max: About the most bytes; ``None``: any number.
+        records_min: The number of messages to wait for; ``None``: one.
+        delay_ms_max: The longest wait for them.
     """
 
     records_max: int | None = None
@@ -86,20 +86,20 @@ class ReadOptions:
 
     Attributes:
         endpoints: Name servers, ``host:port``, separated by commas.
-        selection: Which queues.
-        starting: Where a new query starts.
-        ending: Where a batch ends.
-        tags: Only messages with one of these; empty: all.
+        selection: The queues to read.
+        starting: The start of a new query.
+        ending: The end of a batch.
+        tags: Only messages with one of these tags; empty: all.
         condition: Only messages that fulfil this condition in SQL92; empty: all.
         fail_on_data_loss: Whether a loss ends the query.
         null_if_damaged: Whether a body that cannot be decompressed is null; else it ends the query.
-        trigger: How much one micro-batch takes.
-        limits: How ranges become partitions.
+        trigger: The limits of one micro-batch.
+        limits: The division of ranges into partitions.
         fetch_bytes: About how many bytes of messages make one Arrow batch.
-        offset_cache_ms: How long the ends of the queues are remembered.
+        offset_cache_ms: How long the ends of the queues are cached.
         commit_group: The consumer group that shows the progress; ``None``: none.
-        requests: How requests are made.
-        otlp_endpoint: Collector that is told of spans; empty: none.
+        requests: The policy of requests.
+        otlp_endpoint: The collector that gets spans; empty: none.
     """
 
     endpoints: str
@@ -121,7 +121,7 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class BodyCompression:
-    """How bodies are compressed; the defaults are those of producers.
+    """The compression of bodies; the defaults are the same as for producers.
 
     Attributes:
         kind: The format.
@@ -139,21 +139,23 @@ NO_COMPRESSION: Final = BodyCompression()
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Where to write and how.
+    """The options of a write.
 
     Attributes:
         endpoints: Name servers, ``host:port``, separated by commas.
         topic: The topic of all rows; ``None``: a column has it.
         exactly_once: Whether batch transactions are used.
-        sink_id: Tells sinks of one query apart; ``None``: their topics do.
-        write_id: Names a write that is no stream, so that it can be repeated; ``None``: it cannot.
-        skips_changed_batch: Whether a batch that comes again with other rows is skipped; else it
-            is refused.
+        sink_id: Distinguishes sinks of one query; ``None``: their topics do.
+        write_id: The name of a write that is not a stream, so that it can be repeated; ``None``:
+            it cannot.
+        skips_changed_batch: Whether a repeated batch with other rows is skipped; else it is
+            refused.
         batch_bytes: Bytes of one request.
-        calls_max: Requests to one broker under way at the same time, where not exactly once.
-        compression: How bodies are compressed.
-        dead_letter_topic: Where rows go that cannot become messages; ``None``: they are refused.
-        otlp_endpoint: Collector that is told of spans; empty: none.
+        calls_max: The most concurrent requests to one broker, if not exactly once.
+        compression: The compression of bodies.
+        dead_letter_topic: The topic for rows that cannot become messages; ``None``: they are
+            refused.
+        otlp_endpoint: The collector that gets spans; empty: none.
     """
 
     endpoints: str
@@ -186,7 +188,7 @@ def read_options(given: Mapping[str, str], use: Use) -> ReadOptions:
         OptionError: An option is illegal; the text names it and the reason.
     """
     options = GivenOptions(given, use)
-    # Which columns is settled by the schema; here they are only checked.
+    # The schema decides the columns; here the option is only checked.
     options.truth("includeProperties", default=True)
     selection = _selection(options)
     fetch_bytes = options.number("fetchMaxBytes", FETCH_BYTES_MIN, FETCH_BYTES_MAX)
@@ -256,7 +258,7 @@ def _otlp_endpoint(options: GivenOptions) -> str:
 
 
 def column_names(given: Mapping[str, str]) -> tuple[str, ...] | None:
-    """The option ``columns``, which Spark needs before it tells the kind of query.
+    """The option ``columns``, which is needed before Spark tells the kind of query.
 
     Returns:
         The names; ``None``: all usual ones.
@@ -355,7 +357,7 @@ def _selection(options: GivenOptions) -> QueueSelection:
 
 
 def _condition(options: GivenOptions) -> str:
-    """The condition that is given, or nothing."""
+    """The given condition; empty without one."""
     text = options.text("filter")
     if text is None:
         return ""
@@ -371,7 +373,7 @@ def _condition(options: GivenOptions) -> str:
 
 
 def tags_of(text: str | None) -> frozenset[str]:
-    """The tags that the option ``tag`` names; none: all messages.
+    """The tags in the option ``tag``; none: all messages.
 
     Raises:
         OptionIllegal: It is malformed.

@@ -1,4 +1,4 @@
-"""The options for the begin and the end of a read."""
+"""The options for the start and the end of a read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STRATEGY: Final = "startingOffsetsByTimestampStrategy"
 
 
 def starting_rule(options: GivenOptions, use: Use, selection: QueueSelection) -> PositionRule:
-    """Where a new query starts.
+    """The start of a new query.
 
     Raises:
         OptionIllegal: Two options contradict each other, or one is malformed.
@@ -42,7 +42,7 @@ def starting_rule(options: GivenOptions, use: Use, selection: QueueSelection) ->
 
 
 def ending_rule(options: GivenOptions, selection: QueueSelection) -> PositionRule:
-    """Where a batch ends.
+    """The end of a batch.
 
     Raises:
         OptionIllegal: Two options contradict each other, or one is malformed.
@@ -54,7 +54,7 @@ def ending_rule(options: GivenOptions, selection: QueueSelection) -> PositionRul
 
 
 def check_order(starting: PositionRule, ending: PositionRule) -> None:
-    """See that a read does not end before it starts, as far as the options tell by themselves.
+    """Check that a read does not end before it starts, as far as the options alone show it.
 
     Raises:
         OptionIllegal: It does, and would read nothing.
@@ -79,7 +79,7 @@ def check_order(starting: PositionRule, ending: PositionRule) -> None:
 def _rule(
     options: GivenOptions, side: str, selection: QueueSelection, *, strict: bool
 ) -> PositionRule | None:
-    """The values of three options of one family, of which only one may be given."""
+    """The rule of three related options, of which only one may be given."""
     offsets, timestamp, timestamps = (
         f"{side}Offsets",
         f"{side}Timestamp",

@@ -31,7 +31,7 @@ LINES: Final = {
     "report": "Write an HTML report of lag, rates, delivery times and traces.",
     "sessions": "Group events into sessions, and write them to a topic.",
 }
-"""What lists show of each command, so that help and completion load none of them."""
+"""The line of each command in lists, so that help and completion need not load the commands."""
 
 
 class _LazyGroup(click.Group):

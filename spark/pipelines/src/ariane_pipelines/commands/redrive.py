@@ -1,4 +1,4 @@
-"""``ariane spark redrive``: dead letters repaired and sent back."""
+"""``ariane spark redrive``: repair dead letters and send them back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ariane spark replay``: a span of time back into a topic."""
+"""``ariane spark replay``: send the messages of a time span to a topic again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``ariane spark report``: lag, rates, journeys and traces in one HTML file."""
+"""``ariane spark report``: lag, rates, delivery times and traces in one HTML file."""
 
 from __future__ import annotations
 

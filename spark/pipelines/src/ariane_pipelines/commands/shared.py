@@ -1,4 +1,4 @@
-"""What the commands of ``ariane spark`` share: where the cluster and Spark are, times, errors."""
+"""The shared part of the commands of ``ariane spark``: cluster, Spark, times, errors."""
 
 from __future__ import annotations
 
@@ -109,19 +109,19 @@ class Moment(click.ParamType[datetime]):
 def running_spark(
     name: str, master: str | None, settings: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """A session for the length of a command.
+    """A session of Spark during a command.
 
     Args:
-        name: As Spark shows it.
-        master: Where it runs; ``None``: here, or as spark-submit says.
-        settings: More of Spark's settings.
+        name: The name that Spark shows.
+        master: Where Spark runs; ``None``: on this machine, or as spark-submit sets.
+        settings: Further settings of Spark.
     """
     from pyspark.logger import PySparkLogger  # noqa: PLC0415 - help needs no Spark.
 
     from ariane_spark.spark_session import session  # noqa: PLC0415 - the same.
 
     spark = session(f"ariane spark {name}", master=master, settings=settings)
-    # What the user's SQL got wrong is told in one line; Spark would tell the same on stderr.
+    # An error in the user's SQL is one line; Spark would write the same on stderr.
     loggers = [PySparkLogger.getLogger(f"{kind}QueryContextLogger") for kind in _CONTEXT_KINDS]
     for logger in loggers:
         logger.disabled = True
@@ -134,7 +134,7 @@ def running_spark(
 
 
 def one_line_errors(command: _C) -> _C:
-    """Turn what cannot be done into one line on stderr and exit status 1."""
+    """Turn errors into one line on stderr and exit status 1."""
 
     @wraps(command)
     def wrapped(*arguments: Any, **options: Any) -> Any:
@@ -155,10 +155,10 @@ def one_line_errors(command: _C) -> _C:
 
 
 def message_of(error: Exception) -> str:
-    """What Spark's error says that concerns the user: our own words inside, or else its first line.
+    """The part of Spark's error for the user: the text of our error in it, or its first line.
 
     Args:
-        error: As Spark or its Java raised it, perhaps with the trace of a worker in its text.
+        error: The error of Spark or its Java, perhaps with the trace of a worker in its text.
     """
     text = str(error)
     found = _OUR_MESSAGE.findall(text) or _JAVA_MESSAGE.findall(text)
@@ -179,18 +179,18 @@ def write_data(result: Mapping[str, object], data_format: str) -> None:
         return
     import yaml  # noqa: PLC0415 - help needs none.
 
-    # Where one character must be escaped, all that are not ASCII are.
+    # If one character must be escaped, all non-ASCII characters are.
     click.echo(
         yaml.safe_dump(json.loads(safe), allow_unicode=safe == written, sort_keys=False), nl=False
     )
 
 
 def text_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A table for people, with an empty line behind it; numbers are set to the right.
+    """A table as text, with an empty line after it; numbers are aligned to the right.
 
     Args:
-        head: Names of the columns.
-        rows: Their cells; long texts are cut.
+        head: The names of the columns.
+        rows: The cells; long texts are cut.
     """
     cells = [head, *(tuple(map(_cell, row)) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]

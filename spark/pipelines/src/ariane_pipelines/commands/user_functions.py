@@ -13,14 +13,14 @@ from ariane_spark.errors import OptionIllegal
 
 
 def shipped_function(option: str, spec: str | None) -> Callable[..., Any] | None:
-    """The function that a text names; its module travels to the tasks by value.
+    """The function with a name; its module is sent to the tasks by value.
 
-    The folder where the command was started is looked through first. What the module imports is not
-    shipped: it is installed there, or given to Spark by ``--py-files``.
+    The present folder is searched first. Imports of the module are not sent: they must be installed
+    at the tasks, or given to Spark by ``--py-files``.
 
     Args:
-        option: That it was given with.
-        spec: ``module:function``; ``None``: nothing.
+        option: The option, for errors.
+        spec: ``module:function``; or ``None``.
 
     Raises:
         OptionIllegal: There is no such function, or its module cannot be loaded.
@@ -36,7 +36,7 @@ def shipped_function(option: str, spec: str | None) -> Callable[..., Any] | None
     try:
         module = importlib.import_module(module_name)
         function = getattr(module, name)
-    except Exception as error:  # Whatever the user's module raises.
+    except Exception as error:  # Any error of the user's module.
         raise OptionIllegal(option, f"{spec}: {' '.join(str(error).split())}") from error
     if not callable(function):
         raise OptionIllegal(option, f"{spec} is not a function")
