@@ -14,20 +14,20 @@ from pyspark.sql import SparkSession
 LOOPBACK: Final = "127.0.0.1"
 
 _LOCAL_SETTINGS: Final[Mapping[str, str]] = {
-    # A session for one machine listens to that machine only.
+    # A session for one machine listens on that machine only.
     "spark.driver.bindAddress": LOOPBACK,
     "spark.driver.host": LOOPBACK,
 }
 _SETTINGS: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Timestamps in results are what they are in the queue.
+    # Timestamps in results are the same as in the queue.
     "spark.sql.session.timeZone": "UTC",
     # transformWithState needs it, and large state does too.
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
-    # An idle query without a trigger would ask 100 times a second whether there is anything new.
+    # An idle query without a trigger would ask for new messages 100 times a second.
     "spark.sql.streaming.pollingDelay": "100ms",
 }
 
@@ -45,18 +45,18 @@ def session(
 ) -> SparkSession:
     """Get the running session, or start one.
 
-    Workers run the Python of the driver: without being told, Spark takes the first ``python3`` of
-    the path, which knows nothing of the packages of a virtual environment.
+    Workers run the Python of the driver: by default Spark takes the first ``python3`` of the path,
+    which lacks the packages of a virtual environment.
 
     Args:
-        app_name: Shown in Spark's own tools.
-        master: Where Spark runs, such as ``local[4]`` or ``spark://host:7077``. ``None``: what
-            ``spark-submit`` says, or else all cores of this machine, each task tried four times.
-        settings: Further settings of Spark; they count more than those of this function.
-        quiet: Whether Spark logs errors only, and not how it starts.
+        app_name: The name in Spark's own tools.
+        master: Where Spark runs, such as ``local[4]`` or ``spark://host:7077``. ``None``: by
+            ``spark-submit``, or else on all cores of this machine, with four attempts per task.
+        settings: Further settings of Spark, which override the ones of this function.
+        quiet: Whether Spark logs only errors, and nothing of its start.
 
     Returns:
-        The session. One that runs already keeps the settings that it was started with.
+            The session. A running session keeps its settings.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -78,6 +78,6 @@ def session(
             builder = builder.config(name, value)
         with warnings.catch_warnings():
             if quiet:
-                # Spark looks for pandas whether it is used or not, and queues need none.
+                # Spark looks for pandas even if it is not used, and queues do not need it.
                 warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
             return builder.getOrCreate()

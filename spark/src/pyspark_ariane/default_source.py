@@ -1,7 +1,7 @@
 """The data source that Spark finds by itself.
 
-Every Spark job of a machine imports this module, whether it has to do with queues or not. So it
-imports nothing but Spark, and everything else only when the format is used.
+Every Spark job of a machine imports this module, even if it does not use queues. So the module
+imports only Spark, and everything else when the format is used.
 """
 # ruff: noqa: PLC0415 - see above.
 
@@ -29,7 +29,7 @@ class DefaultSource(DataSource):
         """Refuse options that no query can have, as soon as Spark passes them.
 
         Raises:
-            OptionError: An option cannot be obeyed.
+            OptionError: An option is illegal.
             SparkTooOld: This version of Spark lacks a needed function.
         """
         from ariane_spark.options.early_checks import check_given, check_spark
@@ -44,19 +44,19 @@ class DefaultSource(DataSource):
         return "ariane"
 
     def schema(self) -> StructType:
-        """The columns of a topic, where the user gives no schema."""
+        """The columns of a topic, if the user gives no schema."""
         from ariane_spark.calls.spared_modules import spare_modules
         from ariane_spark.options.early_checks import check_read
         from ariane_spark.options.options import column_names
         from ariane_spark.records.columns import message_schema
 
         spare_modules()
-        # Spark asks for it by `load()`, and for the readers only when it runs them.
+        # Spark calls this in `load()`, and makes the readers only when it runs them.
         check_read(self.options)
         return message_schema(column_names(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Reads once."""
+        """The reader for a single read."""
         from ariane_spark.options.option_table import Use
         from ariane_spark.options.options import read_options
         from ariane_spark.records.columns import Projection
@@ -65,7 +65,7 @@ class DefaultSource(DataSource):
         return ArianeBatchReader(read_options(self.options, Use.BATCH_READ), Projection.of(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name.
-        """Reads for ever."""
+        """The reader for a stream."""
         from ariane_spark.errors import ArianeSparkError
         from ariane_spark.options.early_checks import RefusedStreamReader
         from ariane_spark.options.option_table import Use
@@ -88,13 +88,13 @@ class DefaultSource(DataSource):
         return UnlimitedStreamReader(reader)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Appends the rows of a table to topics."""
+        """The writer for a table, which appends its rows to topics."""
         from ariane_spark.sink.batch_writer import batch_writer
 
         return batch_writer(self.options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name.
-        """Appends the rows of a stream to topics."""
+        """The writer for a stream, which appends its rows to topics."""
         from ariane_spark.sink.batch_writer import stream_writer
 
         return stream_writer(self.options, schema, overwrite=overwrite)

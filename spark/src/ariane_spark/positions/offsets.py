@@ -1,16 +1,16 @@
 """Positions in queues, and their one form as JSON.
 
-A position is the next queue offset to read, so every range is half open: ``[begin, end)``. The JSON
-form is the one a person would write, and the one that Spark keeps in its checkpoint::
+A position is the next queue offset to read, so every range is half open: ``[begin, end)``. Users
+write positions as JSON, and Spark keeps them in the same form in its checkpoint::
 
     {"orders": {"broker-a": {"0": 23, "1": 40}, "broker-b": {"0": 7}}}
 
-In a checkpoint each broker has one more entry, ``"logEpoch"``: the epoch of its log that these
-positions were learnt in, by which it tells whether what lay before them is still there, or the
-topic another one of the same name.
+In a checkpoint each broker has one more entry, ``"logEpoch"``: the epoch of its log when these
+positions were read. By it the broker can tell whether the earlier messages are still there, or the
+topic is a new one of the same name.
 
 Spark compares positions as text. So there is exactly one text for given positions: topics and
-brokers sorted by name, queues by number.
+brokers are sorted by name, queues by number.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from ariane_record import QueueOffset
 from ariane_sdk import MessageQueue
 
 LOG_EPOCH: Final = "logEpoch"
-"""Stands beside the queue ids of a broker."""
+"""The key of the epoch among the queue ids of a broker."""
 
 LATEST: Final = QueueOffset(-1)
-"""Stands for the readable end of a queue in offsets that a person writes."""
+"""The readable end of a queue, in offsets of users."""
 
 EARLIEST: Final = QueueOffset(-2)
-"""Stands for the oldest offset that is kept."""
+"""The oldest kept offset, in offsets of users."""
 
 
 class Bounds(NamedTuple):
@@ -40,7 +40,7 @@ class Bounds(NamedTuple):
         earliest: Oldest queue offset that is kept.
         latest: Readable end, exclusive.
         size_bytes: Estimated bytes of the kept messages.
-        log_epoch: The present epoch of the broker's log; 0 if it does not tell.
+        log_epoch: The present epoch of the broker's log; 0 if unknown.
     """
 
     earliest: QueueOffset
@@ -50,7 +50,7 @@ class Bounds(NamedTuple):
 
     @property
     def message_bytes(self) -> float:
-        """Bytes of one message, on average; 0 where nothing is known."""
+        """The average bytes of one message; 0 if unknown."""
         return self.size_bytes / max(1, self.latest - self.earliest)
 
 
@@ -62,7 +62,7 @@ OffsetsJson: TypeAlias = dict[str, dict[str, dict[str, int]]]
 
 
 class OffsetsMalformed(ValueError):
-    """A text or structure that is no valid positions."""
+    """A text or structure that does not describe positions."""
 
 
 LogEpochs: TypeAlias = dict[tuple[str, str], int]
@@ -73,7 +73,7 @@ def to_json(
     positions: Mapping[MessageQueue, int],
     log_epochs: Mapping[tuple[str, str], int] = MappingProxyType({}),
 ) -> OffsetsJson:
-    """The one form that Spark sees of these positions."""
+    """The form of these positions for Spark."""
     offsets: OffsetsJson = {}
     for queue in sorted(positions):
         by_broker = offsets.setdefault(queue.topic, {})
@@ -87,7 +87,7 @@ def to_json(
 
 
 def epochs_of(bounds: Mapping[MessageQueue, Bounds]) -> LogEpochs:
-    """The log epochs that bounds were told in."""
+    """The log epochs of bounds."""
     return {
         (queue.topic, queue.broker_name): kept.log_epoch
         for queue, kept in bounds.items()
@@ -106,14 +106,14 @@ def log_epochs_of(offsets: Mapping[str, Any]) -> LogEpochs:
 
 
 def from_json(offsets: Mapping[str, Any]) -> Positions:
-    """The positions that Spark hands back, or that a person wrote.
+    """The positions from Spark, or from a user.
 
     Args:
         offsets: Nested by topic, broker and queue id. Queue offsets are 0 and more, or -1 and -2
             for the latest and the earliest.
 
     Raises:
-        OffsetsMalformed: Something else, and where it stands.
+        OffsetsMalformed: The structure is wrong; the error names the place.
     """
     positions: Positions = {}
     for queue, queue_offset in _by_queue(offsets):
@@ -127,21 +127,21 @@ def from_json(offsets: Mapping[str, Any]) -> Positions:
 
 
 def parse_offsets(text: str) -> Positions:
-    """The positions in a JSON text that a person wrote.
+    """The positions in a user's JSON text.
 
-    Beside the nested form there is a flat one: ``{"orders/broker-a/0": 23}``.
+    Besides the nested form there is a flat one: ``{"orders/broker-a/0": 23}``.
 
     Raises:
-        OffsetsMalformed: The text is no JSON, or JSON of another shape.
+        OffsetsMalformed: The text is not JSON, or JSON of another shape.
     """
     return from_json(_nested(_parse(text)))
 
 
 def parse_times(text: str) -> dict[MessageQueue, str]:
-    """The times in a JSON text of the same two forms, as the texts that a person wrote.
+    """The times in a JSON text of the same two forms, as texts.
 
     Raises:
-        OffsetsMalformed: The text is no JSON, or JSON of another shape.
+        OffsetsMalformed: The text is not JSON, or JSON of another shape.
     """
     times = {}
     for queue, moment in _by_queue(_nested(_parse(text))):
@@ -152,12 +152,12 @@ def parse_times(text: str) -> dict[MessageQueue, str]:
 
 
 def parse_queues(text: str) -> frozenset[MessageQueue]:
-    """The queues in a JSON text that a person wrote.
+    """The queues in a user's JSON text.
 
     Either ``{"orders": {"broker-a": [0, 1]}}`` or ``["orders/broker-a/0", "orders/broker-a/1"]``.
 
     Raises:
-        OffsetsMalformed: The text is no JSON, JSON of another shape, or has no queue.
+        OffsetsMalformed: The text is not JSON, JSON of another shape, or has no queue.
     """
     named = _parse(text)
     if isinstance(named, list):
@@ -239,7 +239,7 @@ def _entries(mapping: Any, place: str) -> Iterable[tuple[str, Any]]:
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object; refuse one in which a name comes twice."""
+    """A JSON object; one with a repeated name is refused."""
     names = [name for name, _ in pairs]
     if len(set(names)) < len(names):
         raise OffsetsMalformed(f"a name comes twice among {', '.join(names)}")

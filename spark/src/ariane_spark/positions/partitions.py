@@ -1,9 +1,8 @@
-"""From ranges of queues to Spark partitions: split where large, packed where small.
+"""Dividing ranges of queues into Spark partitions: large ranges are split, small ones are packed.
 
-A task costs about 26 ms whatever it reads, so one task for each queue is wrong for a topic with
-many queues; and a task reads its queues one after the other, so one task for everything is wrong
-too. Planning knows nothing but ranges and limits: a replayed batch is planned from Spark's log
-alone.
+A task costs about 26 ms independent of what it reads, so one task for each queue is wrong for a
+topic with many queues. A task reads its queues one after the other, so one task for everything is
+wrong too. Planning uses only ranges and limits: a replayed batch is planned from Spark's log alone.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class RangePartition(InputPartition):
 
     @property
     def count(self) -> int:
-        """How many messages."""
+        """The number of messages."""
         return sum(part.count for part in self.ranges)
 
 
@@ -39,9 +38,9 @@ class PartitionLimits:
     """How ranges become partitions.
 
     Attributes:
-        partitions_min: At least so many partitions, where there are as many messages.
-        partitions_max: At most so many partitions.
-        records_max: At most so many messages of one queue in one range.
+        partitions_min: The least number of partitions, if there are as many messages.
+        partitions_max: The most partitions.
+        records_max: The most messages of one queue in one range.
     """
 
     partitions_min: int | None = None
@@ -54,19 +53,19 @@ def plan_partitions(
 ) -> list[RangePartition]:
     """The partitions that read these ranges, evenly loaded.
 
-    Without limits there are as many as ``parallelism``, more where that is worth it, and never more
+    Without limits there are as many as ``parallelism``, or more if that is worth it, but never more
     than ranges: the messages of one queue stay in one partition, in order.
 
     Args:
         ranges: The ranges; none empty, none overlapping.
         limits: The user's limits.
-        parallelism: Tasks that run at the same time, as far as is known.
+        parallelism: The number of concurrent tasks, as far as known.
     """
     record_count = sum(part.count for part in ranges)
     wanted = min(len(ranges), max(parallelism, ceil(record_count / PARTITION_RECORDS)))
     wanted = max(wanted, limits.partitions_min or 0)
     if limits.records_max is not None:
-        # A limit for a range is meant for a task: full pieces are not joined again.
+        # A limit for a range is a limit for a task: full pieces are not joined again.
         wanted = max(wanted, ceil(record_count / limits.records_max))
     wanted = min(wanted, limits.partitions_max or wanted)
     pieces = split_ranges(ranges, wanted_count=wanted, records_max=limits.records_max)
@@ -76,12 +75,12 @@ def plan_partitions(
 def split_ranges(
     ranges: Sequence[QueueRange], *, wanted_count: int, records_max: int | None
 ) -> list[QueueRange]:
-    """The same messages in more ranges, where one is too large or there are too few.
+    """Split ranges that are too large, or if there are too few.
 
     Args:
         ranges: The ranges to split; none empty.
-        wanted_count: At least so many ranges, where there are as many messages.
-        records_max: At most so many messages in a range; ``None``: any number.
+        wanted_count: The least number of ranges, if there are as many messages.
+        records_max: The most messages in a range; ``None``: any number.
     """
     shares = [1 if records_max is None else ceil(part.count / records_max) for part in ranges]
     missing = wanted_count - sum(shares)
@@ -100,7 +99,7 @@ def split_ranges(
 
 
 def pack_ranges(ranges: Iterable[QueueRange], partition_count: int) -> list[RangePartition]:
-    """At most so many partitions, the largest ranges first into the emptiest partition."""
+    """Pack ranges into partitions: the largest first, each into the emptiest partition."""
     packs: list[list[QueueRange]] = [[] for _ in range(partition_count)]
     loads = [(0, at) for at in range(partition_count)]
     for part in sorted(ranges, key=lambda part: (-part.count, part)):

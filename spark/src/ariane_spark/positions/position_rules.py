@@ -1,4 +1,4 @@
-"""The ways in which a user can give the begin or end of a read."""
+"""The rules by which a user can give the start or end of a read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class AtTime:
 
     Attributes:
         timestamp_ms: Milliseconds since the epoch.
-        strict: Whether a queue without such a message is an error; else its end is meant.
+        strict: Whether a queue without such a message is an error; else its end is used.
     """
 
     timestamp_ms: int
@@ -46,18 +46,18 @@ class AtTimes:
 
 @dataclass(frozen=True, slots=True)
 class AtOffsets:
-    """Certain positions; -1 stands for the latest, -2 for the earliest."""
+    """Given positions; -1 means the latest, -2 the earliest."""
 
     positions: Positions
 
 
 @dataclass(frozen=True, slots=True)
 class AtGroup:
-    """Where a consumer group stands.
+    """The offsets of a consumer group.
 
     Attributes:
         group: The group.
-        otherwise: Where queues start that it has no offset for.
+        otherwise: The rule for queues without an offset of the group.
     """
 
     group: str
@@ -65,4 +65,4 @@ class AtGroup:
 
 
 PositionRule: TypeAlias = "Edge | AtTime | AtTimes | AtOffsets | AtGroup"
-"""A user's rule for the begin or end of a read."""
+"""A user's rule for the start or end of a read."""

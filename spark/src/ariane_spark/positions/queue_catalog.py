@@ -1,4 +1,4 @@
-"""Information about a cluster that the choice of queues needs."""
+"""The information about a cluster that is needed to choose queues."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ class QueueCatalog(Protocol):
     """The queues of topics, and their kept ranges."""
 
     def topics(self) -> list[str]:
-        """The names of all topics but those of the system.
+        """The names of all topics, except topics of the system.
 
         Raises:
             ArianeError: No name server or broker answers.
         """
 
     def uncertain_topics(self) -> Container[str]:
-        """Topics asked about whose queues may be more than was heard of.
+        """Used topics that may have more queues than known so far.
 
-        Name servers that have just started do not know all brokers yet, and while none answers it
-        The last known value otherwise.
+        Name servers that have just started do not know all brokers yet, and while none answers,
+        routes may be old.
         """
 
     def bounds(self, topics: Iterable[str]) -> dict[MessageQueue, Bounds]:

@@ -1,6 +1,7 @@
-"""Which queues a query reads: those of some topics, of topics by a pattern, or certain ones.
+"""The queues that a query reads: of named topics, of topics by a pattern, or given queues.
 
-Topics and queues come and go while a stream runs, so a selection is asked anew each time.
+Topics and queues are created and deleted while a stream runs, so a selection is evaluated anew each
+time.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ class NamedTopics:
     topics: tuple[str, ...]
 
     def admits(self, topic: str) -> bool:
-        """Whether queues of a topic may be among them."""
+        """Whether the selection may contain queues of a topic."""
         return topic in self.topics
 
     def selects(self, queue: MessageQueue) -> bool:
-        """Whether a queue is among them."""
+        """Whether the selection contains a queue."""
         return self.admits(queue.topic)
 
     def bounds(self, catalog: QueueCatalog, *, lenient: bool = False) -> dict[MessageQueue, Bounds]:
         """The kept ranges of the queues that exist now.
 
         Args:
-            catalog: Asked for them.
+            catalog: The source of topics and ranges.
             lenient: Whether topics may be missing.
 
         Raises:
@@ -46,7 +47,7 @@ class NamedTopics:
         return _bounds_of_found(catalog, self.topics) if lenient else catalog.bounds(self.topics)
 
     def check_found(self, found: Mapping[MessageQueue, Bounds]) -> None:
-        """Nothing: a topic that is missing is an error already."""
+        """Do nothing: a missing topic is an error already."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +61,11 @@ class TopicPattern:
         return re.compile(self.pattern)
 
     def admits(self, topic: str) -> bool:
-        """Whether queues of a topic may be among them."""
+        """Whether the selection may contain queues of a topic."""
         return self._compiled.fullmatch(topic) is not None
 
     def selects(self, queue: MessageQueue) -> bool:
-        """Whether a queue is among them."""
+        """Whether the selection contains a queue."""
         return self.admits(queue.topic)
 
     def bounds(
@@ -73,11 +74,11 @@ class TopicPattern:
         *,
         lenient: bool = False,  # noqa: ARG002 - as its siblings have it.
     ) -> dict[MessageQueue, Bounds]:
-        """The bounds of all queues that exist now; a running stream may find no queues at all.
+        """The bounds of all queues that exist now; in a running stream there may be none.
 
         Args:
-            catalog: Asked for them.
-            lenient: Topics of a pattern may always be missing: deleted since they were listed.
+            catalog: The source of topics and ranges.
+            lenient: Not used: a topic may always have been deleted since it was listed.
 
         Raises:
             ArianeError: No name server or broker answers.
@@ -85,10 +86,10 @@ class TopicPattern:
         return _bounds_of_found(catalog, filter(self.admits, catalog.topics()))
 
     def check_found(self, found: Mapping[MessageQueue, Bounds]) -> None:
-        """See that there is something to start with.
+        """Check that some topic matches when a read begins.
 
         Raises:
-            QueueNotFound: No topic matches; rather a slip of the pen than meant.
+            QueueNotFound: No topic matches, which is probably a typing error.
         """
         if not found:
             raise QueueNotFound(f"no topic matches {self.pattern!r}, the option 'topicsPattern'")
@@ -96,23 +97,23 @@ class TopicPattern:
 
 @dataclass(frozen=True, slots=True)
 class AssignedQueues:
-    """Certain queues and no others."""
+    """Given queues."""
 
     queues: frozenset[MessageQueue]
 
     def admits(self, topic: str) -> bool:
-        """Whether queues of a topic may be among them."""
+        """Whether the selection may contain queues of a topic."""
         return any(queue.topic == topic for queue in self.queues)
 
     def selects(self, queue: MessageQueue) -> bool:
-        """Whether a queue is among them."""
+        """Whether the selection contains a queue."""
         return queue in self.queues
 
     def bounds(self, catalog: QueueCatalog, *, lenient: bool = False) -> dict[MessageQueue, Bounds]:
         """The kept ranges of the queues that exist now.
 
         Args:
-            catalog: Asked for them.
+            catalog: The source of topics and ranges.
             lenient: Whether topics may be missing.
 
         Raises:
@@ -126,7 +127,7 @@ class AssignedQueues:
         """Check that all queues exist when a read begins.
 
         Raises:
-            QueueNotFound: No broker carries one of them.
+            QueueNotFound: No broker has one of them.
         """
         missing = sorted(self.queues - found.keys())
         if missing:
@@ -136,7 +137,7 @@ class AssignedQueues:
 
 
 def _bounds_of_found(catalog: QueueCatalog, topics: Iterable[str]) -> dict[MessageQueue, Bounds]:
-    """The same of those topics that there are."""
+    """The bounds of the queues of the topics that exist."""
     found: dict[MessageQueue, Bounds] = {}
     for topic in topics:
         with suppress(RouteNotFound, TopicNotFound):
@@ -145,4 +146,4 @@ def _bounds_of_found(catalog: QueueCatalog, topics: Iterable[str]) -> dict[Messa
 
 
 QueueSelection: TypeAlias = NamedTopics | TopicPattern | AssignedQueues
-"""Which queues a query reads."""
+"""The queues that a query reads."""

@@ -16,9 +16,9 @@ class QueueRange:
 
     Attributes:
         queue: The queue.
-        begin: The first.
-        end: Behind the last.
-        log_epoch: The epoch of the broker's log that the end was learnt in; 0: nothing is checked.
+        begin: The first queue offset.
+        end: The queue offset after the last.
+        log_epoch: The epoch of the broker's log when the end was read; 0: nothing is checked.
     """
 
     queue: MessageQueue
@@ -28,11 +28,11 @@ class QueueRange:
 
     @property
     def count(self) -> int:
-        """How many messages."""
+        """The number of messages."""
         return self.end - self.begin
 
     def pieces(self, piece_count: int) -> Iterator[QueueRange]:
-        """The same messages as so many ranges, as equal as can be."""
+        """The same messages as a number of ranges of nearly equal size."""
         numbers = range(piece_count + 1)
         cuts = [self.begin + self.count * number // piece_count for number in numbers]
         for begin, end in pairwise(cuts):
@@ -50,9 +50,9 @@ def ranges_between(
     """The ranges between two positions, by queue, without empty ones.
 
     Args:
-        start: Where each queue of ``end`` begins, at least.
-        end: Where each queue ends; queues that are not named here are not read.
-        log_epochs: The epochs that the ends were learnt in, by topic and broker.
+        start: The start of each queue of ``end``, at least.
+        end: The end of each queue; other queues are not read.
+        log_epochs: The epochs in which the ends were read, by topic and broker.
     """
     return [
         QueueRange(

@@ -1,4 +1,4 @@
-"""Where the progress of streaming queries is shown: the log, OpenTelemetry, a bar on a terminal."""
+"""Displays of the progress of streaming queries: the log, OpenTelemetry, a bar on a terminal."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ MESSAGES_METRIC: Final = "ariane.spark.messages"
 
 
 class ProgressDisplay(Protocol):
-    """Shows how far queries are; called by one thread of Spark's."""
+    """Shows the progress of queries; called by one thread of Spark's."""
 
     def show(self, progress: QueryProgress) -> None:
-        """A micro-batch is done."""
+        """Show a micro-batch that is done."""
 
     def forget(self, query: str) -> None:
-        """A query has ended."""
+        """Forget a query that has ended."""
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """End the display."""
 
 
 class ProgressLog:
-    """A line in the log of Python for each query, not more often than wanted."""
+    """A line in Python's log for each query, at a limited rate."""
 
     def __init__(
         self, interval_s: float = 10.0, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
-        """Nothing is logged yet.
+        """Log nothing yet.
 
         Args:
-            interval_s: Seconds between two lines of one query at least.
+            interval_s: The least number of seconds between two lines of one query.
             monotonic: Seconds since some moment.
         """
         self._interval_s = interval_s
@@ -52,7 +52,7 @@ class ProgressLog:
         self._counted: dict[str, int] = {}
 
     def show(self, progress: QueryProgress) -> None:
-        """Log how many rows came since the last line, and the lag."""
+        """Log the number of rows since the last line, and the lag."""
         query = progress.query
         self._counted[query] = self._counted.get(query, 0) + progress.row_count
         now = self._monotonic()
@@ -71,22 +71,22 @@ class ProgressLog:
         )
 
     def forget(self, query: str) -> None:
-        """A query that is started again is logged at once."""
+        """Forget the query, so that it is logged at once after its next start."""
         self._next_s.pop(query, None)
         self._counted.pop(query, None)
 
     def close(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class ProgressMetrics:
-    """Measurements by OpenTelemetry: the lag of each queue, and how many messages were passed."""
+    """Metrics by OpenTelemetry: the lag of each queue, and the number of processed messages."""
 
     def __init__(self, provider: MeterProvider | None = None) -> None:
         """Register the instruments.
 
         Args:
-            provider: Makes them; ``None``: the application's global one.
+            provider: Makes the instruments; ``None``: the application's global one.
         """
         from opentelemetry import metrics  # noqa: PLC0415 - an extra.
 
@@ -107,7 +107,7 @@ class ProgressMetrics:
         self._lock = threading.Lock()
 
     def show(self, progress: QueryProgress) -> None:
-        """Measure a micro-batch."""
+        """Record the figures of a micro-batch."""
         with self._lock:
             self._latest[progress.query] = progress
         for queue, count in progress.advance.items():
@@ -115,12 +115,12 @@ class ProgressMetrics:
                 self._messages.add(count, _attributes(progress.query, queue))
 
     def forget(self, query: str) -> None:
-        """A query that has ended has no lag."""
+        """Stop reporting the lag of a query that has ended."""
         with self._lock:
             self._latest.pop(query, None)
 
     def close(self) -> None:
-        """No lag is told any more."""
+        """Stop reporting lags."""
         with self._lock:
             self._latest.clear()
 
@@ -137,13 +137,13 @@ class ProgressMetrics:
 
 
 class ProgressBar:
-    """A bar for each query on a terminal, from its begin to the present end."""
+    """A bar for each query on a terminal, from its start to the present end of its queues."""
 
     def __init__(self, console: Console | None = None) -> None:
         """Show nothing yet.
 
         Args:
-            console: Where to; ``None``: standard error.
+            console: The terminal; ``None``: standard error.
         """
         from rich.console import Console  # noqa: PLC0415 - an extra.
         from rich.progress import (  # noqa: PLC0415 - the same.
@@ -179,7 +179,7 @@ class ProgressBar:
         self._tasks.pop(query, None)
 
     def close(self) -> None:
-        """Leave the bars where they are, and the terminal to others."""
+        """Leave the bars as they are, and release the terminal."""
         self._bars.stop()
 
 

@@ -34,7 +34,7 @@ class ProgressListener(StreamingQueryListener):
         self._names: dict[str, str] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name.
-        """Remember its name, which the event of its end does not tell."""
+        """Keep the name of the query, which the event of its end lacks."""
         self._names[str(event.runId)] = event.name or str(event.id)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name.
@@ -46,7 +46,7 @@ class ProgressListener(StreamingQueryListener):
                 display.show(progress)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name.
-        """Nothing: an idle query is where it was."""
+        """Do nothing: an idle query makes no progress."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name.
         """Forget a query that has ended."""
@@ -65,16 +65,16 @@ def watched(
     bar: bool = False,
     displays: Sequence[ProgressDisplay] = (),
 ) -> Iterator[ProgressListener]:
-    """Show how far the streaming queries of a session are, for the length of a block.
+    """Show the progress of the streaming queries of a session, during a block.
 
     Give queries a name (``queryName``): without one they are shown by their id.
 
     Args:
         spark: The session.
-        log: As lines in the log of Python, every ten seconds.
-        metrics: As measurements of the application's OpenTelemetry.
-        bar: As a bar for each query on the terminal.
-        displays: And in any other way.
+        log: Whether to write a line to Python's log every ten seconds.
+        metrics: Whether to record metrics by the application's OpenTelemetry.
+        bar: Whether to show a bar for each query on the terminal.
+        displays: Further displays.
     """
     shown: list[ProgressDisplay] = list(displays)
     if log:

@@ -1,7 +1,7 @@
-"""How far a streaming query has come in its queues, and how far it lags behind.
+"""The progress of a streaming query in its queues, and its lag.
 
-Spark's own progress holds no such figures for a Python source; they follow from the positions in
-it.
+Spark's own progress has no such figures for a Python source; they are computed from the positions
+in it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ class SparkSourceProgress(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class QueryProgress:
-    """How far one query is after one micro-batch.
+    """The progress of one query after one micro-batch.
 
     Attributes:
         query: Its name, or else its id.
         batch_id: Number of the micro-batch.
         row_count: Rows that were read, after filters in the broker.
-        advance: How many messages further each queue is; those that were filtered out count.
-        lags: Messages of each queue that were there when the micro-batch was planned, and not read.
+        advance: The number of messages by which each queue advanced, including filtered ones.
+        lags: The messages of each queue that existed when the micro-batch was planned, and were
+            not read.
     """
 
     query: str
@@ -48,19 +49,19 @@ class QueryProgress:
 
     @property
     def lag(self) -> int:
-        """Messages of all queues that are not read yet."""
+        """The number of messages of all queues that are not read yet."""
         return sum(self.lags.values())
 
 
 def query_progress(
     query: str, batch_id: int, sources: Iterable[SparkSourceProgress]
 ) -> QueryProgress | None:
-    """The progress of a query; nothing when it reads no queues.
+    """The progress of a query; None if it reads no queues.
 
     Args:
         query: Its name, or else its id.
         batch_id: Number of the micro-batch.
-        sources: As Spark tells of them; those that are no queues are passed over.
+        sources: The sources in Spark's report; sources other than queues are skipped.
     """
     row_count = 0
     advance: dict[MessageQueue, int] = {}
@@ -73,14 +74,14 @@ def query_progress(
         latest = _positions(source.latestOffset)
         row_count += source.numInputRows
         for queue, position in end.items():
-            # A queue that has just appeared begins where it ends: its first messages come next.
+            # A new queue starts with an empty range: its first messages are read next.
             advance[queue] = max(0, position - start.get(queue, position))
             lags[queue] = max(0, latest.get(queue, position) - position)
     return QueryProgress(query, batch_id, row_count, advance, lags) if lags else None
 
 
 def _positions(offsets: str | None) -> Positions:
-    """The positions that a source reports; none when they are not of this kind."""
+    """The positions that a source reports; none if they are of another kind."""
     try:
         nested = json.loads(offsets or "null")
         return from_json(nested) if nested else {}

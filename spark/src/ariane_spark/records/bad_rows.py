@@ -1,4 +1,4 @@
-"""Rows that cannot become messages: told once, or sent aside.
+"""Rows that cannot become messages: reported once, or sent to another topic.
 
 ::
 
@@ -6,7 +6,7 @@
                          nothing
     onBadRow=deadLetter  the row becomes a message of another topic, with the error as a property
 
-A task that raised would be repeated three times, to the same end, with pages of traces each time.
+A task that raised would be repeated three times in vain, with pages of traces each time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BODY_BYTES_MAX: Final = 4 << 20
-"""A body of this size is refused by brokers, which store it with its columns around it."""
+"""Brokers refuse a body of this size, because they store it together with its columns."""
 
 REASON_PROPERTY: Final = "refusedBecause"
 """Name of the property with the error of a row, in messages set aside."""
@@ -59,8 +59,8 @@ def refused(error: RowIllegal, rest: Iterable[object]) -> RowRefused:
     """The message of a task that met a bad row.
 
     Args:
-        error: It.
-        rest: The rows behind it, which Spark expects to be taken.
+        error: The error of the row.
+        rest: The later rows, which Spark expects to be consumed.
     """
     for _ in rest:
         pass
@@ -71,7 +71,7 @@ def raise_refusals(messages: Iterable[WriterCommitMessage | None]) -> None:
     """Raise the errors that tasks reported; on the driver, in place of a commit.
 
     Raises:
-        RowIllegal: One or more did; the text of the first.
+        RowIllegal: At least one task reported an error; the text of the first.
     """
     texts = [message.text for message in messages if isinstance(message, RowRefused)]
     if texts:
@@ -85,7 +85,7 @@ class RowSieve:
 
     Attributes:
         plan: The column for each field of a message.
-        dead_letter_topic: Where bad rows go; ``None``: nowhere, they are refused.
+        dead_letter_topic: The topic for bad rows; ``None``: they are refused.
     """
 
     plan: RowPlan
@@ -94,10 +94,10 @@ class RowSieve:
     def tables(
         self, batch: pa.RecordBatch, seed: IdentitySeed, first_row: int
     ) -> Iterator[TopicRows]:
-        """As ``RowPlan.tables`` has it, with bad rows behind the others.
+        """As ``RowPlan.tables``, with bad rows after the others.
 
         Raises:
-            RowIllegal: A bad row has no place to go.
+            RowIllegal: There is a bad row, and no topic for it.
         """
         if self.dead_letter_topic is None or not len(batch):
             yield from self.plan.tables(batch, seed, first_row)
@@ -147,7 +147,7 @@ class RowSieve:
                 raise RowIllegal(f"row {share.rows[0]} of {seed.text}: {error}") from error
             except ColumnIllegal as error:
                 refusal = row_refusal(error, share.rows, error.row, seed.text)
-                if error.row is None:  # No row is to blame.
+                if error.row is None:  # The error concerns no single row.
                     raise error from refusal
                 raise refusal from error
 
@@ -158,7 +158,7 @@ class RowSieve:
         first_row: int,
         letters: list[tuple[int, str]],
     ) -> TopicRows:
-        """Bad rows as JSON; there are few, and each is one statement."""
+        """Bad rows as JSON, row by row; there are few."""
         import pyarrow as pa  # noqa: PLC0415 - tasks only: planning needs no Arrow.
 
         names = {at: name for name, at in self.plan.columns.items()}

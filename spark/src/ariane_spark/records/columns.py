@@ -1,8 +1,8 @@
-"""The columns of a topic, and which of them a query wants.
+"""The columns of a topic, and the projection of a query.
 
-Spark hands no list of the columns that a query uses to a Python data source. What it does hand over
-is the schema that the user reads with, so that schema is the projection: only its columns are
-built, and what none of them needs is not fetched.
+Spark does not pass the columns that a query uses to a Python data source. It passes the schema with
+which the user reads, so this schema is the projection: only its columns are built, and only the
+data that they need is fetched.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BODY: Final = "body"
 
 
 class Detail(IntEnum):
-    """How much of each message has to be fetched; each level holds those before it."""
+    """The parts of each message to fetch; each level includes the earlier ones."""
 
     POSITIONS = 1
     """Headers alone."""
@@ -57,7 +57,7 @@ class Column:
     Attributes:
         field: Name, type and nullability.
         detail: The level of detail to fetch for it.
-        by_default: Whether a query that asks for no columns gets it.
+        by_default: Whether a query without a list of columns gets it.
     """
 
     field: StructField
@@ -89,10 +89,10 @@ COLUMNS: Final = (
     _column("storeTimestamp", TimestampType(), Detail.POSITIONS),
     _column("deliveryTimestamp", TimestampType(), Detail.PROPERTIES, nullable=True),
     _column("reconsumeTimes", IntegerType(), Detail.POSITIONS),
-    # Null where it cannot be decompressed, and that is wanted.
+    # Null if it cannot be decompressed, and the options allow that.
     _column(BODY, BinaryType(), Detail.RECORDS, nullable=True),
 )
-"""All columns, in their usual order; the body last, so that it is easily left out."""
+"""All columns in their usual order, with the body last."""
 
 _COLUMN_BY_KEY: Final = {column.field.name.lower(): column for column in COLUMNS}
 
@@ -110,7 +110,7 @@ def message_schema(names: Sequence[str] | None = None) -> StructType:
         names: The columns, in this order; the case does not matter. ``None``: all usual ones.
 
     Raises:
-        SchemaIllegal: There is no such column.
+        SchemaIllegal: A column does not exist.
     """
     if names is None:
         return StructType([column.field for column in COLUMNS if column.by_default])
@@ -128,8 +128,8 @@ class Projection:
     """The columns that a query reads, and their form.
 
     Attributes:
-        schema: As the user gave it; names in any case, columns in any order, nullable or not.
-        names: The columns by the names that they have here.
+        schema: The user's schema; names in any case, columns in any order, nullable or not.
+        names: The columns by their usual names.
         detail: The level of detail to fetch for them.
     """
 
@@ -139,11 +139,10 @@ class Projection:
 
     @classmethod
     def of(cls, schema: StructType) -> Projection:
-        """The projection that a schema stands for.
+        """The projection of a schema.
 
         Raises:
-            SchemaIllegal: It names a column that topics do not have, or one twice, or gives one
-                another type.
+            SchemaIllegal: A column does not exist, is there twice, or has another type.
         """
         columns = [_find(field.name) for field in schema.fields]
         for field, column in zip(schema.fields, columns, strict=True):
@@ -152,7 +151,7 @@ class Projection:
                     f"column {field.name!r} is {column.field.dataType.simpleString()}, not"
                     f" {field.dataType.simpleString()}; read it as it is and cast it afterwards"
                 )
-            # A body that is not to be null is an error where it cannot be read.
+            # A body that must not be null causes an error if it cannot be read.
             if column.field.nullable and not field.nullable and column.field.name != BODY:
                 raise SchemaIllegal(f"column {field.name!r} may be null")
         names = tuple(column.field.name for column in columns)
@@ -190,7 +189,7 @@ class Projection:
             without_bodies: Whether bodies are null even if the records have them.
 
         Raises:
-            RecordCorrupted: The bytes are no record, or a body cannot be decompressed.
+            RecordCorrupted: The bytes are not a record, or a body cannot be decompressed.
         """
         import pyarrow as pa  # noqa: PLC0415 - tasks only: planning needs no Arrow.
 
@@ -206,12 +205,12 @@ class Projection:
             elif name in _OF_THE_QUEUE:
                 arrays.append(pa.repeat(_OF_THE_QUEUE[name](queue), len(records)))
             else:
-                # Types differ at most in the names and nullability of their children.
+                # The types differ at most in the names and nullability of their children.
                 arrays.append(built.column(name).view(field.type))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def __getstate__(self) -> dict[str, object]:
-        """Arrow schemas are made where they are used."""
+        """Leave out the Arrow schema, which each process makes itself."""
         state = self.__dict__.copy()
         state.pop("arrow_schema", None)
         return state
@@ -226,7 +225,7 @@ def _find(name: str) -> Column:
 
 
 def _plain(data_type: DataType) -> DataType:
-    """The type with everything inside it nullable."""
+    """The type with all its parts nullable."""
     match data_type:
         case ArrayType():
             return ArrayType(_plain(data_type.elementType), containsNull=True)

@@ -1,8 +1,8 @@
-"""Whether two writes of a batch are equal: by their number of rows, and a sum over the contents.
+"""Comparing two writes of a batch: by their number of rows, and a sum over the contents.
 
-The sum depends neither on the order of the rows nor on how they were dealt out to tasks, for a
-repeated batch may come in another order from other tasks. It is the sum modulo 2**64 of a number
-for each row, which is made of the row's columns::
+The sum depends neither on the order of the rows nor on their division among tasks, because both may
+differ in a repeated batch. It is the sum modulo 2**64 of a number for each row, computed from the
+row's columns::
 
     text            CRC-32 and length, mixed to 64 bits
     several texts   the sum of their numbers (keys)
@@ -10,8 +10,8 @@ for each row, which is made of the row's columns::
     time            milliseconds, mixed
     row             the numbers of its columns, each mixed with the column's name, and the topic's
 
-What a write adds to a row by itself, its id, is not a part of it. An absent value and an empty one
-are the same: so they are in a message. It tells accidents apart and is no seal against forgery.
+The id that a write adds to a row is not included. An absent value equals an empty one, as in
+messages. The sum detects accidents and does not protect against forgery.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Contents(NamedTuple):
     """The fingerprint by which repeated writes of rows are compared.
 
     Attributes:
-        row_count: How many.
+        row_count: The number of rows.
         total: The sum, unsigned, 64 bits.
     """
 
@@ -50,12 +50,12 @@ class Contents(NamedTuple):
     total: int = 0
 
     def plus(self, other: Contents) -> Contents:
-        """Of the rows of both."""
+        """The fingerprint of the rows of both."""
         return Contents(self.row_count + other.row_count, (self.total + other.total) & _SUM_MASK)
 
 
 def contents_of(share: TopicRows) -> Contents:
-    """Of rows as ``RowPlan.tables`` gives them."""
+    """The fingerprint of rows from ``RowPlan.tables``."""
     total = _mixed(np.full(len(share.table), zlib.crc32(share.topic.encode()), np.uint64))
     for name in share.table.column_names:
         column = _whole(share.table[name])
@@ -86,7 +86,7 @@ def _column(name: str, column: Any) -> Numbers:
 
 
 def _texts(array: Any) -> Numbers:
-    """Of texts or bytes: the CRC-32 and the length of each, mixed; 0 where there is nothing."""
+    """Numbers of texts or bytes: CRC-32 and length of each, mixed; 0 for null or empty ones."""
     import pyarrow as pa  # noqa: PLC0415 - tasks only: planning needs no Arrow.
 
     from ariane_record.checksums.checksum import range_crcs  # noqa: PLC0415 - the same.
@@ -107,7 +107,7 @@ def _texts(array: Any) -> Numbers:
 
 
 def _times(array: Any) -> Numbers:
-    """Of delivery times, as exactly as messages have them."""
+    """Numbers of delivery times, with the precision of messages."""
     import pyarrow as pa  # noqa: PLC0415 - tasks only: planning needs no Arrow.
     import pyarrow.compute as pc  # noqa: PLC0415 - the same.
 
@@ -129,7 +129,7 @@ def _sums(array: pa.ListArray, numbers: Numbers) -> Numbers:
 
 
 def _pairs(names: Any, values: Any) -> Numbers:
-    """Of properties: 0 for the id of the row, which most rows have alone."""
+    """Numbers of properties: 0 for the id of the row, which is the only one of most rows."""
     import pyarrow.compute as pc  # noqa: PLC0415 - tasks only: planning needs no Arrow.
 
     counts = pc.not_equal(names, MESSAGE_ID_PROPERTY)
@@ -142,7 +142,7 @@ def _pairs(names: Any, values: Any) -> Numbers:
 
 
 def _mixed(numbers: Numbers) -> Numbers:
-    """Numbers whose bits are spread; modulo 2**64."""
+    """Numbers with mixed bits, modulo 2**64."""
     spread = numbers + _STEP
     for factor, shift in zip(_FACTORS, _SHIFTS, strict=False):
         spread = (spread ^ (spread >> shift)) * factor

@@ -1,4 +1,4 @@
-"""Batches of what was read, where not every body can be decompressed.
+"""Batches of records, some of whose bodies may be damaged.
 
 ::
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def batches_of(
     projection: Projection, records: RecordColumns, queue: MessageQueue, *, null_if_damaged: bool
 ) -> Generator[pa.RecordBatch]:
-    """Messages of one queue as Spark expects them.
+    """Messages of one queue as batches for Spark.
 
     Args:
         projection: The columns to make.
@@ -37,7 +37,7 @@ def batches_of(
 
     Raises:
         MessageDamaged: A body cannot be decompressed.
-        RecordCorrupted: The bytes are no record.
+        RecordCorrupted: The bytes are not a record.
         CodecMissing: The library that would decompress a body is not installed.
     """
     try:
@@ -56,7 +56,7 @@ def batches_of(
             " such bodies, set the option 'onDamagedBody' to 'null' (and let null be"
             " in the body of a schema of your own)"
         )
-    # Without a damaged one, all bodies together have grown too large for one batch.
+    # If none is damaged, all bodies together are too large for one batch.
     begin = 0
     for row in (*damaged, len(records)) if damaged else (len(records) // 2, len(records)):
         if begin < row:
@@ -69,7 +69,7 @@ def batches_of(
 
 
 def _rows(records: RecordColumns, begin: int, end: int) -> RecordColumns:
-    """Neighbouring rows; nothing is copied."""
+    """Neighbouring rows, without a copy."""
     starts = [*records.starts.tolist(), int(records.sizes.sum())]
     octets = memoryview(records.records)[starts[begin] : starts[end]]
     return decode_columns(octets, records.sizes[begin:end].astype(np.int32))

@@ -1,6 +1,6 @@
-"""Rows of a Spark table as the tables that a producer sends, column by column.
+"""Turns rows of a Spark table into the tables that a producer sends, column by column.
 
-No Python statement runs once per row; the id of each row is one call of C from C.
+No Python statement runs once per row; the id of each row is one call from C to C.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ariane_sdk.errors import ArianeError
 
 MESSAGE_ID_PROPERTY: Final = "messageId"
-"""Names the property by which a consumer can tell a message that was written twice."""
+"""The property by which a consumer can recognise a message that was written twice."""
 
 DELIVERY_COLUMN: Final = "deliveryTimestamp"
 """Name of the column with the delivery time."""
@@ -67,10 +67,10 @@ _hex_digits = methodcaller("hexdigest")
 
 
 class IdentitySeed:
-    """Gives each row of one task an id that a repeated task gives again.
+    """Gives each row of one task an id, the same in a repeated task.
 
     Attributes:
-        text: What the ids of this task have in common: the write or query, the micro-batch, the
+        text: The common part of the ids of this task: the write or query, the micro-batch, the
             partition.
     """
 
@@ -80,8 +80,8 @@ class IdentitySeed:
     def message_ids(self, first_row: int, bodies: pa.BinaryArray) -> pa.StringArray:
         """The ids of neighbouring rows: 32 hex digits each.
 
-        The body goes into it: where Spark deals the rows of a repeated task out differently, two
-        different messages must not bear one id, or a consumer would drop one of them.
+        The id depends on the body: if Spark divides the rows of a repeated task differently, two
+        different messages must not have the same id, or a consumer would drop one of them.
 
         Args:
             first_row: Number of the first row within the task, from 0.
@@ -101,7 +101,7 @@ class IdentitySeed:
 
 
 class TopicRows(NamedTuple):
-    """Rows for one topic, as ``Producer.send_columns`` takes them.
+    """Rows for one topic, in the form of ``Producer.send_columns``.
 
     Attributes:
         topic: The topic.
@@ -119,7 +119,7 @@ class RowPlan:
     """The column of a table for each field of a message.
 
     Attributes:
-        columns: Positions of columns by their names here.
+        columns: The positions of columns by their usual names.
         topic: The topic of all messages; ``None``: a column has it.
     """
 
@@ -131,12 +131,12 @@ class RowPlan:
         """The plan for tables of one schema.
 
         Args:
-            schema: Of the table to be written.
-            topic: From the option.
+            schema: The schema of the table to write.
+            topic: The topic of the option.
 
         Raises:
             SchemaIllegal: There is no body, or a column that messages do not have.
-            OptionIllegal: The topic is given nowhere.
+            OptionIllegal: There is neither an option nor a column for the topic.
         """
         columns = {}
         for at, field in enumerate(schema.fields):
@@ -204,7 +204,7 @@ def _binary_of(kind: pa.DataType) -> pa.DataType:
 
 
 def _refuse(wrong: Any, seed: IdentitySeed, first_row: int, lack: str) -> None:
-    """Refuse the first row that is wrong, if there is one."""
+    """Refuse the first wrong row, if there is one."""
     flags = wrong.to_numpy(zero_copy_only=False)
     if flags.any():
         row = first_row + int(np.argmax(flags))
@@ -214,23 +214,23 @@ def _refuse(wrong: Any, seed: IdentitySeed, first_row: int, lack: str) -> None:
 def row_refusal(
     error: ArianeError, rows: NDArray[np.int64], position: int | None, name: str
 ) -> RowIllegal:
-    """Say which row of a task cannot become a message.
+    """The error of a row that cannot become a message.
 
     Args:
-        error: Of the SDK or of a broker.
-        rows: Number of each row of a table within the task.
-        position: Of the row in that table; ``None``: all of a column is wrong.
-        name: Of the task.
+        error: The error of the SDK or of a broker.
+        rows: The number of each row of a table within the task.
+        position: The position of the row in that table; ``None``: the whole column is wrong.
+        name: The name of the task.
     """
     if position is None:
         return RowIllegal(f"{name}: {error}; {_ADVICE}")
-    # The error counts within the table, which means nothing to the user.
+    # The row number of the error is that within the table, which the user does not know.
     text = str(error).replace(f", row {position}: ", ": ", 1)
     return RowIllegal(f"row {rows[position]} of {name}: {text}; {_ADVICE}")
 
 
 def _with_ids(properties: Any, ids: pa.StringArray) -> pa.MapArray:
-    """The properties of each row, and its id; an id that was there already gives way."""
+    """The properties of each row with its id, which replaces an existing id."""
     import pyarrow as pa  # noqa: PLC0415 - tasks only: planning needs no Arrow.
     import pyarrow.compute as pc  # noqa: PLC0415 - the same.
 
@@ -246,12 +246,12 @@ def _with_ids(properties: Any, ids: pa.StringArray) -> pa.MapArray:
         values = some.items.slice(first, pair_count).cast(pa.string())
         present = np.flatnonzero(pc.is_valid(properties).to_numpy(zero_copy_only=False))
         row_of_pair = np.repeat(present, np.diff(offsets))
-        # A message keeps no property without a value: readers see none either way.
+        # A message has no properties without a value: readers see none in either case.
         valued = pc.fill_null(pc.greater(pc.binary_length(values), 0), fill_value=False)
         kept = pc.and_(valued, pc.not_equal(names, MESSAGE_ID_PROPERTY))
         row_of_pair = row_of_pair[kept.to_numpy(zero_copy_only=False)]
         names, values = names.filter(kept), values.filter(kept)
-    # The id of a row comes behind its other pairs.
+    # The id of a row is after its other pairs.
     order = np.argsort(np.concatenate((row_of_pair, np.arange(count))), kind="stable")
     bounds = np.zeros(count + 1, np.int32)
     np.cumsum(np.bincount(row_of_pair, minlength=count) + 1, out=bounds[1:])

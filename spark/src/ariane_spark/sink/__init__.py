@@ -1,1 +1,1 @@
-"""The data sink: rows into topics, also exactly once."""
+"""The data sink: writes rows to topics, also exactly once."""

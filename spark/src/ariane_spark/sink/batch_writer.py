@@ -37,7 +37,7 @@ class ColumnSender(Protocol):
         """Send; return once every row is acknowledged.
 
         Raises:
-            ArianeError: Some were not.
+            ArianeError: Some rows were not acknowledged.
         """
 
 
@@ -49,8 +49,8 @@ class WriteReceipt(WriterCommitMessage):
     """The receipt of one task.
 
     Attributes:
-        partition_id: Which partition.
-        message_count: How many messages were acknowledged.
+        partition_id: The partition.
+        message_count: The number of acknowledged messages.
     """
 
     partition_id: int
@@ -58,10 +58,10 @@ class WriteReceipt(WriterCommitMessage):
 
 
 class ArianeBatchWriter(DataSourceArrowWriter):
-    """Writes at least once: a task ends well only when all its messages are acknowledged.
+    """Writes at least once: a task succeeds only when all its messages are acknowledged.
 
-    A task that fails and is repeated writes its messages again. Each bears a property by which a
-    consumer can tell; see ``rows.MESSAGE_ID_PROPERTY``.
+    A task that fails and is repeated writes its messages again. Each has a property by which a
+    consumer can recognise them; see ``rows.MESSAGE_ID_PROPERTY``.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class ArianeBatchWriter(DataSourceArrowWriter):
         self._options = options
         self._plan = plan
         self._connect = connect
-        # One object serves all tasks and their repetitions, so this names the write as a whole.
+        # One object serves all tasks and their repeats, so this is the name of the whole write.
         self._write_id = uuid4().hex
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteReceipt | RowRefused:
@@ -78,7 +78,7 @@ class ArianeBatchWriter(DataSourceArrowWriter):
         context = TaskContext.get()
         partition_id = context.partitionId() if context else 0
         running = micro_batch(context)
-        # The micro-batch of the query that is running, or else this write.
+        # The micro-batch of the running query, or else this write.
         name = f"{running[0]}/{running[1]}" if running else self._write_id
         seed = IdentitySeed(f"{name}/{partition_id}")
         sender = self._connect(self._options)
@@ -122,7 +122,7 @@ class ArianeStreamWriter(DataSourceStreamArrowWriter):
         return self._writer.write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's signature.
-        """As the other writer does."""
+        """As ``ArianeBatchWriter``."""
         self._writer.commit(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name.
@@ -135,12 +135,12 @@ def batch_writer(
     """The writer for a table.
 
     Args:
-        given: Options as the user gave them.
-        schema: Of the table.
+        given: The user's options.
+        schema: The schema of the table.
         overwrite: Whether existing messages are to be deleted; refused.
 
     Raises:
-        OptionError: An option cannot be obeyed.
+        OptionError: An option is illegal.
         SchemaIllegal: A column cannot be written, or the body is missing.
     """
     options = write_options(given)
@@ -158,12 +158,12 @@ def stream_writer(
     """The writer for a stream.
 
     Args:
-        given: Options as the user gave them.
-        schema: Of the stream.
-        overwrite: Whether each micro-batch replaces those before; refused.
+        given: The user's options.
+        schema: The schema of the stream.
+        overwrite: Whether each micro-batch replaces earlier ones; refused.
 
     Raises:
-        OptionError: An option cannot be obeyed.
+        OptionError: An option is illegal.
         SchemaIllegal: A column cannot be written, or the body is missing.
     """
     options = write_options(

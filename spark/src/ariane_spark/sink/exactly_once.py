@@ -7,9 +7,9 @@
              idempotent, repeated freely; refused where other rows were committed before
     failure: AbortBatch(sink, batch)                                    never undoes a commit
 
-What a task staged that no commit names is dropped: by the commit of its batch or of a later one, by
-an abort, or when it grows old. So repeated and speculative tasks do no harm, and a batch that Spark
-repeats may deal its rows out differently.
+Staged parts that no commit names are dropped: by the commit of their batch or of a later one, by an
+abort, or by age. So repeated and speculative tasks do no harm, and a repeated batch may divide its
+rows differently among tasks.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class StageReceipt(WriterCommitMessage):
 
     Attributes:
         batch: The batch.
-        home: The broker that it was staged at.
+        home: The broker with the staged rows.
         attempt: The staged part; ``None``: the batch was committed before.
-        contents: Of the rows that the task was given.
+        contents: The fingerprint of the task's rows.
     """
 
     batch: SinkBatch
@@ -69,13 +69,13 @@ class StageReceipt(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class ExactlyOnceWrite:
-    """The part that writers of tables and streams share; it travels to tasks and driver.
+    """The shared part of writers of tables and streams; sent to tasks and driver.
 
     Attributes:
-        options: Where to write.
+        options: The options of the write.
         plan: The column for each field of a message.
-        drawn_id: Names a write that is no stream; ``None``: it is one.
-        connect: Gives the transactions of the process that asks.
+        drawn_id: The name of a write that is not a stream; ``None`` for streams.
+        connect: Returns the transactions of the present process.
     """
 
     options: WriteOptions
@@ -88,7 +88,7 @@ class ExactlyOnceWrite:
 
         Raises:
             ArianeError: A broker refused, or does not answer.
-            ArianeSparkError: An option or a row that cannot be obeyed.
+            ArianeSparkError: An option or a row is illegal.
         """
         context = TaskContext.get()
         partition_id = context.partitionId() if context else 0
@@ -114,7 +114,7 @@ class ExactlyOnceWrite:
                 for rows in batches:
                     for part in sieve.tables(rows, seed, count):
                         # Also for a batch committed before: the rows must be the same. The context
-                        # of a span is another each time.
+                        # of a span differs each time, so it is left out.
                         contents = contents.plus(contents_of(part))
                         if staged is None:
                             continue
@@ -132,13 +132,13 @@ class ExactlyOnceWrite:
 
         Args:
             messages: The receipts of all tasks.
-            batch_id: Of the micro-batch, as the driver knows it.
+            batch_id: The id of the micro-batch, as the driver knows it.
 
         Raises:
-            RowIllegal: A task met a row that cannot become a message.
+            RowIllegal: A task found a row that cannot become a message.
             BatchDiffers: The batch was committed before with other rows.
             CommitRefused: The receipts do not fit together.
-            ArianeError: The broker refused, or does not answer: it may be committed or not.
+            ArianeError: The broker refused, or does not answer: the batch may be committed or not.
         """
         raise_refusals(messages)
         receipts = [message for message in messages if isinstance(message, StageReceipt)]
@@ -158,7 +158,7 @@ class ExactlyOnceWrite:
         contents = reduce(Contents.plus, (each.contents for each in receipts))
         try:
             if calls.commit(home, batch, attempts, contents):
-                # Right after a crash, and for a job that is repeated.
+                # After a crash, and for a repeated job.
                 _log.warning("%s was committed before with the same rows; it stands", batch)
         except sdk_errors.BatchDiffers as error:
             refusal = _differs(error, batch, contents)
@@ -169,8 +169,8 @@ class ExactlyOnceWrite:
     def abort(self, messages: Receipts) -> None:
         """Drop staged parts, as far as that is possible now; on the driver.
 
-        Spark asks for it also when it does not know whether the commit succeeded; brokers do
-        nothing then if it did.
+        Spark calls this even if it does not know whether the commit succeeded; if it did, brokers
+        do nothing.
         """
         receipts = [message for message in messages if isinstance(message, StageReceipt)]
         calls = self.connect(self.options)
@@ -187,12 +187,12 @@ class ExactlyOnceWrite:
 
 
 class ExactlyOnceWriter(DataSourceArrowWriter):
-    """For tables, and for the micro-batches that ``foreachBatch`` hands over."""
+    """The writer for tables, and for the micro-batches of ``foreachBatch``."""
 
     def __init__(
         self, options: WriteOptions, plan: RowPlan, connect: Connect = connect_transactions_once
     ) -> None:
-        # One object serves all tasks, their repetitions and the commit.
+        # One object serves all tasks, their repeats and the commit.
         self._write = ExactlyOnceWrite(options, plan, uuid4().hex, connect)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StageReceipt | RowRefused:
@@ -200,7 +200,7 @@ class ExactlyOnceWriter(DataSourceArrowWriter):
         return self._write.stage(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Make all visible."""
+        """Make all rows visible."""
         self._write.commit(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -209,7 +209,7 @@ class ExactlyOnceWriter(DataSourceArrowWriter):
 
 
 class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
-    """For streams; Spark makes a new one for every micro-batch, and again for its commit."""
+    """The writer for streams; Spark makes one for every micro-batch, and one for its commit."""
 
     def __init__(
         self, options: WriteOptions, plan: RowPlan, connect: Connect = connect_transactions_once
@@ -221,7 +221,7 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
         return self._write.stage(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name.
-        """Make all of the micro-batch visible."""
+        """Make the micro-batch visible."""
         self._write.commit(messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 - Spark's signature.
@@ -230,9 +230,9 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
 
 
 def _is_decided(step: Callable[[], None]) -> bool:
-    """Take a step of staging; whether the batch turned out to be committed.
+    """Take a step of staging; return whether the batch is committed already.
 
-    An earlier run of the batch, or the task that this one should replace, was faster then.
+    That happens if an earlier run of the batch, or the task that this one replaces, was faster.
     """
     try:
         step()

@@ -13,12 +13,12 @@ from ariane_spark.errors import OptionIllegal
 from ariane_spark.options.options import write_options
 
 RUN_ID_PROPERTY: Final = "spark.jobGroup.id"
-"""Where Spark's engine tells the driver which run of which query it works for."""
+"""The property with the run of the query, which Spark's engine sets in the driver."""
 
 _UUID: Final = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 _latest: Final[dict[tuple[str, str], int]] = {}
-"""The latest micro-batch that each run of a query wrote to each place; a run repeats none."""
+"""The latest micro-batch that each run of a query wrote to each place; a run never repeats one."""
 
 
 def foreach_batch_writer(
@@ -30,20 +30,20 @@ def foreach_batch_writer(
 ) -> Callable[[DataFrame, int], None]:
     """A function for ``writeStream.foreachBatch``.
 
-    At least once: a micro-batch ends only when all its messages are acknowledged, and one that is
-    repeated is written again, with the same ids in the property ``messageId`` as long as Spark
-    deals its rows out the same way. Exactly once: a micro-batch becomes visible as a whole, and
+    At least once: a micro-batch ends only when all its messages are acknowledged. A repeated one
+    is written again, with the same ids in the property ``messageId`` if Spark divides its rows in
+    the same way. Exactly once: a micro-batch becomes visible as a whole, and
     once however often it is repeated.
 
     Args:
         endpoints: Name servers, ``host:port``, separated by commas.
         topic: The topic of all rows; ``None``: the column ``topic`` has it.
-        delivery: ``at-least-once`` or ``exactly-once``: the option ``deliveryGuarantee``.
+        delivery: The option ``deliveryGuarantee``: ``at-least-once`` or ``exactly-once``.
         options: Further options of the format.
 
     Returns:
-        The function. Exactly once, it raises ``OptionIllegal`` where one run of a query writes a
-        micro-batch twice under one name: what it wrote first would count for both.
+        The function. With ``exactly-once`` it raises ``OptionIllegal`` if one run of a query writes
+        a micro-batch twice under one name: the first write would count for both.
 
     Raises:
         OptionError: An option is illegal; raised here, before the query starts.
@@ -66,7 +66,7 @@ def foreach_batch_writer(
                 f"two writes of micro-batch {batch_id} to {written[1] or 'topics of a column'} look"
                 " like one and its repetition; give the second one a 'sinkId' of its own",
             )
-        # Which micro-batch it is the tasks ask Spark.
+        # The tasks get the micro-batch from Spark.
         rows.write.format("ariane").mode("append").options(**given).save()
         if run_id is not None:
             _latest[written] = batch_id
@@ -78,5 +78,5 @@ def _run_of(rows: DataFrame) -> str | None:
     """The run of the query that made the rows; ``None`` if unknown."""
     context = getattr(rows.sparkSession, "sparkContext", None)  # A remote session has none.
     run_id = context.getLocalProperty(RUN_ID_PROPERTY) if context else None
-    # Applications may set it, too; the engine draws a UUID.
+    # Applications may set it too; the engine's own value is a UUID.
     return run_id if run_id and _UUID.fullmatch(run_id) else None

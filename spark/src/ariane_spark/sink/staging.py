@@ -1,6 +1,7 @@
-"""Staging of one task attempt: rows go as blocks of records, one call after another.
+"""Staging of one task attempt: rows are sent as blocks of records, one call after another.
 
-While a call is under way the next block is encoded. Order is kept: of a queue, and so of a group.
+During a call the next block is encoded. The order within queues, and so within message groups, is
+kept.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ ID_BYTES: Final = 32
 
 
 class CallUnderWay(NamedTuple):
-    """A call that stages.
+    """A call that stages records.
 
     Attributes:
         end: Waits for its end.
@@ -58,14 +59,14 @@ class StagedAttempt:
         compression: BodyCompression = NO_COMPRESSION,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        """Nothing is staged yet.
+        """Stage nothing yet.
 
         Args:
-            calls: To the cluster.
-            batch: The batch that it belongs to.
+            calls: The calls to the cluster.
+            batch: The batch.
             home: The broker.
             partition_id: Spark's partition.
-            name: Names the task where a row of it is refused.
+            name: The name of the task, for errors of rows.
             block_bytes_max: Bytes of records in one call; a larger record is alone.
             compression: How bodies are compressed.
             now_ms: Milliseconds since the epoch, for messages.
@@ -90,12 +91,12 @@ class StagedAttempt:
         """Stage rows; rows added before are staged when this returns.
 
         Args:
-            share: As ``RowPlan.tables`` gives them.
+            share: Rows from ``RowPlan.tables``.
 
         Raises:
-            RowIllegal: A row that cannot become a message, or that the broker refused.
+            RowIllegal: A row cannot become a message, or the broker refused it.
             ArianeError: The broker refused, or does not answer.
-            QueueNotFound: The topic has no queue there.
+            QueueNotFound: The topic has no queue on that broker.
         """
         # The SDK checks tables that it sends the same way, so both guarantees refuse the same rows.
         from ariane_record.encoding.columns.packed_columns import ColumnPacking  # noqa: PLC0415 - it needs Arrow.
@@ -130,7 +131,7 @@ class StagedAttempt:
 
         Raises:
             RowIllegal: The broker refused a row.
-            ArianeError: It is not.
+            ArianeError: The rows are not staged.
         """
         if self._under_way is None:
             return
@@ -144,11 +145,11 @@ class StagedAttempt:
             raise
 
     def finish(self) -> Attempt:
-        """Wait until everything is staged; returns the part for the commit.
+        """Wait until all rows are staged; return the part for the commit.
 
         Raises:
             RowIllegal: The broker refused a row.
-            ArianeError: It is not.
+            ArianeError: The rows are not staged.
         """
         self.wait()
         return Attempt(self._partition_id, self._token, self._record_count, self._checksum)
@@ -192,7 +193,7 @@ class StagedAttempt:
         self._checksum = zlib.crc32(checksum, self._checksum)
 
     def _cuts(self, topic: str, messages: MessageColumns) -> Iterator[tuple[int, int]]:
-        """Where one block ends and the next one begins."""
+        """The division of rows into blocks."""
         from ariane_record.encoding.columns.column_encoder import record_sizes  # noqa: PLC0415 - it needs Arrow.
 
         ends = np.cumsum(record_sizes(topic, messages, unique_id_bytes=ID_BYTES))
@@ -205,7 +206,7 @@ class StagedAttempt:
             start = stop
 
     def _queue_ids(self, topic: str, messages: MessageColumns) -> NDArray[np.int32]:
-        """Which queue each row goes to: that of its group, or the next one in turn."""
+        """The queue of each row: that of its group, or the next one in turn."""
         from ariane_record.encoding.columns.arrow_texts import java_hashes, lengths_of  # noqa: PLC0415 - needs Arrow.
 
         count = self._queue_count(topic, grouped=messages.message_group is not None)
@@ -235,7 +236,7 @@ class StagedAttempt:
 
 
 def _ids_of(table: pa.Table) -> Any:
-    """The id of each row, which ``RowPlan`` puts behind its other properties."""
+    """The id of each row, which ``RowPlan`` puts after its other properties."""
     import pyarrow as pa  # noqa: PLC0415 - tasks only: planning needs no Arrow.
 
     properties = table["properties"].combine_chunks()

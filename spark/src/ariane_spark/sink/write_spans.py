@@ -1,4 +1,4 @@
-"""Spans of tasks that write: one for each task, whose context its messages bear.
+"""Spans of tasks that write: one for each task; its messages have its context.
 
 ::
 
@@ -8,7 +8,7 @@
     broker                append copies
     consumer              process copies    of rows that bore no context of their own
 
-Rows are looked at, and marked, by column.
+Rows are read and changed by column.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class WriteSpan:
     """The span of one task's write, from its first rows on."""
 
     def __init__(self, endpoint: str) -> None:
-        """Begin; ``endpoint`` is the collector, and without one there is no span."""
+        """Begin the span; without a collector, ``endpoint``, there is none."""
         self._endpoint = endpoint
         self._begun_ns = time.time_ns()
         self._met = SpansMet()
@@ -43,7 +43,7 @@ class WriteSpan:
         self._topics: dict[str, None] = {}
 
     def marked(self, share: TopicRows) -> TopicRows:
-        """The same rows; those without a context of their own bear that of the task."""
+        """The same rows; rows without a context get the context of the task."""
         if not self._endpoint:
             return share
         from opentelemetry import trace  # noqa: PLC0415 - an extra, and only where it is asked for.
@@ -78,7 +78,7 @@ class WriteSpan:
             yield
 
     def end(self, error: BaseException | None) -> None:
-        """End, and tell the collector."""
+        """End the span, and send it to the collector."""
         if self._span is None:
             return
         from opentelemetry import trace  # noqa: PLC0415 - as above.
@@ -117,7 +117,7 @@ class WriteSpan:
 
 @contextmanager
 def write_span(endpoint: str) -> Iterator[WriteSpan]:
-    """The span of a task's write, for the length of a block.
+    """The span of a task's write, during a block.
 
     Args:
         endpoint: The collector; empty for no span.
@@ -141,7 +141,7 @@ def _trace_parents_of(properties: pa.MapArray) -> list[str]:
 
 
 def _marked(properties: pa.MapArray, trace_parent: str) -> pa.MapArray:
-    """The properties of rows, each with a context: its own, or this one behind its other pairs."""
+    """The properties of rows, each with a context: its own, or this one after its other pairs."""
     import pyarrow as pa  # noqa: PLC0415 - tasks only: planning needs no Arrow.
     import pyarrow.compute as pc  # noqa: PLC0415 - the same.
 

@@ -1,1 +1,1 @@
-"""The data source: tables and streams out of queues."""
+"""The data source: reads queues as tables and streams."""

@@ -1,4 +1,4 @@
-"""How far one micro-batch goes."""
+"""The end of one micro-batch."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ariane_spark.positions.offsets import Bounds, Positions
 
 
 class Patience:
-    """Waits for enough messages, but not for ever."""
+    """Waits for enough messages, up to a time."""
 
     def __init__(self, limits: TriggerLimits, monotonic: Callable[[], float]) -> None:
         """Begin to wait.
 
         Args:
-            limits: For how many, and how long at most.
+            limits: The number of messages to wait for, and the longest wait.
             monotonic: Seconds since some moment.
         """
         self._limits = limits
@@ -29,13 +29,13 @@ class Patience:
         self._until_s = self._monotonic() + self._limits.delay_ms_max / 1000
 
     def is_over(self, backlog: int) -> bool:
-        """Whether so many messages are enough by now."""
+        """Whether a number of messages is enough by now."""
         wanted = self._limits.records_min
         return wanted is None or backlog >= wanted or self._monotonic() >= self._until_s
 
 
 def backlog_of(start: Positions, bounds: Mapping[MessageQueue, Bounds]) -> int:
-    """Messages that wait; those of a queue that has just appeared are among them."""
+    """The number of waiting messages, including messages of new queues."""
     return sum(
         max(0, kept.latest - start.get(queue, kept.earliest)) for queue, kept in bounds.items()
     )
@@ -46,16 +46,16 @@ def limit_by_count(
     end: Mapping[MessageQueue, QueueOffset],
     count_max: int,
 ) -> Positions:
-    """Positions no further than ``end`` that hold at most ``count_max`` messages in all.
+    """Positions up to ``end`` with at most ``count_max`` messages in all.
 
-    Each queue gets a share in proportion to its backlog, so that all are worked off at the same
-    time, and at least one message, so that none starves. Only where there are more queues with a
-    backlog than messages allowed is the limit exceeded: one message of each is read.
+    Each queue gets a share in proportion to its backlog, so that all backlogs end at the same time,
+    and at least one message, so that none starves. The limit is exceeded only if there are more
+    queues with a backlog than allowed messages: then one message of each is read.
 
     Args:
-        start: Where each queue of ``end`` begins.
-        end: Where each queue would end without the limit.
-        count_max: Messages in all, 1 or more.
+        start: The start of each queue of ``end``.
+        end: The end of each queue without the limit.
+        count_max: The most messages in all, 1 or more.
     """
     backlogs = {queue: end[queue] - start[queue] for queue in end if end[queue] > start[queue]}
     total = sum(backlogs.values())
@@ -69,11 +69,11 @@ def limit_by_count(
         losses[queue] = loss if share else 0
     spare = count_max - sum(shares.values())
     if spare > 0:
-        # Rounding down left some over: to those that lost most by it, at most one each.
+        # Rounding down left a rest: it goes to the queues that lost most by it, at most one each.
         for queue in sorted(losses, key=lambda queue: (-losses[queue], queue))[:spare]:
             shares[queue] += 1
     else:
-        # Rounding up to one took too many: from the largest, down to one.
+        # Rounding up to one exceeded the limit: the largest shares are reduced, down to one.
         for queue in sorted(shares, key=lambda queue: (-shares[queue], queue)):
             taken = min(-spare, shares[queue] - 1)
             shares[queue] -= taken
@@ -90,15 +90,15 @@ def limit_by_bytes(
     message_bytes: Mapping[MessageQueue, float],
     bytes_max: int,
 ) -> Positions:
-    """Positions no further than ``end`` whose messages have about ``bytes_max`` bytes in all.
+    """Positions up to ``end`` whose messages have about ``bytes_max`` bytes in all.
 
     Each queue gets the same part of its backlog, rounded down, and at least one message.
 
     Args:
-        start: Where each queue of ``end`` begins.
-        end: Where each queue would end without the limit.
-        message_bytes: Bytes of one message of each queue, about; 0 where nothing is known.
-        bytes_max: Bytes in all, 1 or more.
+        start: The start of each queue of ``end``.
+        end: The end of each queue without the limit.
+        message_bytes: About the bytes of one message of each queue; 0 if unknown.
+        bytes_max: The most bytes in all, 1 or more.
     """
     backlogs = {queue: end[queue] - start[queue] for queue in end if end[queue] > start[queue]}
     total = sum(backlog * message_bytes.get(queue, 0) for queue, backlog in backlogs.items())

@@ -1,4 +1,4 @@
-"""Reads topics once, from a start to an end that are settled when the query is planned."""
+"""Reads topics once, from a start to an end that are fixed when the query is planned."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ _log: Final = logging.getLogger(__name__)
 class ArianeBatchReader(DataSourceReader):
     """One read of one or several topics.
 
-    The object travels from the planner to the tasks, so it holds what was asked for and no
-    connection.
+    The object is sent from the planner to the tasks, so it holds the request and no connection.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class ArianeBatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of one partition; called in a task."""
-        if not isinstance(partition, RangePartition):  # Spark's stand-in for "no partitions".
+        if not isinstance(partition, RangePartition):  # Spark's placeholder for "no partitions".
             return iter(())
         reader = RangeReader(self._connect(self._options), self._options)
         return reader.batches(partition.ranges, self._projection)

@@ -1,4 +1,4 @@
-"""The handling of messages that are missing in a range to be read."""
+"""The handling of messages that are missing in a range to read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WAY_OUT: Final = (
 
 
 class DataLossPolicy:
-    """Fails, or logs once which messages are missing and continues.
+    """Fails, or logs the missing messages once and continues.
 
     Attributes:
         fails: Whether a loss ends the query.
@@ -29,10 +29,10 @@ class DataLossPolicy:
         self._said: set[str] = set()
 
     def queue_gone(self, queue: MessageQueue, position: int) -> None:
-        """A queue that was read is not offered by any live broker.
+        """Report a queue that was read and that no live broker has now.
 
         Raises:
-            DataLost: When a loss ends the query.
+            DataLost: A loss ends the query.
         """
         self._report(
             f"{queue}: no live broker offers this queue, which was to be read from {position} on;"
@@ -40,10 +40,10 @@ class DataLossPolicy:
         )
 
     def queue_left(self, queue: MessageQueue, position: int) -> None:
-        """A queue that the checkpoint names is none of those that the query reads.
+        """Report a queue of the checkpoint that the query does not read.
 
         Raises:
-            DataLost: When a loss ends the query.
+            DataLost: A loss ends the query.
         """
         self._report(
             f"{queue}: the checkpoint is at {position} there, but the query does not read it any"
@@ -51,10 +51,10 @@ class DataLossPolicy:
         )
 
     def queue_shrunk(self, queue: MessageQueue, position: int, kept: Bounds) -> None:
-        """A queue ends before the position that was reached in it.
+        """Report a queue that ends before the position that was reached in it.
 
         Raises:
-            DataLost: When a loss ends the query.
+            DataLost: A loss ends the query.
         """
         self._report(
             f"{queue}: was to be read from {position} on, but ends at {kept.latest}; it was"
@@ -62,7 +62,7 @@ class DataLossPolicy:
         )
 
     def queue_cut(self, queue: MessageQueue, position: int, end: int) -> None:
-        """A queue was made anew, or lost its end, since a position in it was reached.
+        """Report a queue that was created anew, or lost its end, since a position was reached.
 
         Args:
             queue: The queue.
@@ -70,7 +70,7 @@ class DataLossPolicy:
             end: The offset up to which the queue is unchanged.
 
         Raises:
-            DataLost: When a loss ends the query.
+            DataLost: A loss ends the query.
         """
         self._report(
             f"{queue}: was at {position}, and is what it was up to {end} only: its topic was"
@@ -79,16 +79,16 @@ class DataLossPolicy:
         )
 
     def out_of_range(self, queue: MessageQueue, begin: int, end: int, kept: Bounds) -> None:
-        """Handle a range that goes beyond the kept one.
+        """Report a range that goes beyond the kept one.
 
         Args:
             queue: The queue.
-            begin: Where the range begins.
-            end: Where it ends.
+            begin: The start of the range.
+            end: Its end.
             kept: The kept range of the queue.
 
         Raises:
-            DataLost: When a loss ends the query.
+            DataLost: A loss ends the query.
         """
         if begin >= end:
             self._report(f"{queue}: was to be read from {begin} on, but ends at {kept.latest}")
@@ -100,10 +100,10 @@ class DataLossPolicy:
         )
 
     def ended_early(self, queue: MessageQueue, begin: int, end: int) -> None:
-        """A queue ends before the end of a range, and asking again did not help.
+        """Report a queue that ends before the end of a range, even after repeats.
 
         Raises:
-            DataLost: When a loss ends the query.
+            DataLost: A loss ends the query.
         """
         self._report(
             f"{queue}: [{begin}, {end}) was to be read, but the queue ends at {begin};"

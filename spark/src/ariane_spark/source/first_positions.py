@@ -1,4 +1,4 @@
-"""Begin and end of a query: the user's rules, turned into positions of existing queues."""
+"""Start and end of a query: turns the user's rules into positions of existing queues."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ def resolve(
     *,
     unnamed: Edge,
 ) -> Positions:
-    """The positions that a rule stands for, one for each queue.
+    """The positions of a rule, one for each queue.
 
     Args:
         rule: The user's rule.
         bounds: All queues of the topics.
-        cluster: Asked for offsets by time, and for those of a group.
-        unnamed: Where a queue stands that the user's offsets do not name.
+        cluster: Returns offsets by time, and offsets of groups.
+        unnamed: The edge for queues that the user's offsets do not name.
 
     Raises:
         QueueNotFound: The user's offsets name a queue that does not exist.
-        NothingAtTime: A queue has no message at or after its time, and that is an error.
+        NothingAtTime: A queue has no message at or after its time, and the rule is strict.
     """
     match rule:
         case Edge():
@@ -86,7 +86,7 @@ def _at_times(
         for timestamp_ms, topics in topics_by_time.items()
     }
     found = {
-        # A queue that appeared in between the two questions has nothing older.
+        # A queue that was created between the two requests has no older messages.
         queue: answers[timestamp_ms].get(queue, bounds[queue].earliest)
         for queue, timestamp_ms in timestamps_ms.items()
     }

@@ -1,4 +1,4 @@
-"""Shows the progress of a stream as that of a consumer group."""
+"""Shows the progress of a stream as the offsets of a consumer group."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _log: Final = logging.getLogger(__name__)
 
 
 class GroupProgress:
-    """Tells brokers how far a stream has come; nothing depends on it.
+    """Stores the positions of a stream in brokers, for display only.
 
     Attributes:
-        group: The consumer group; ``None``: nothing is told.
+        group: The consumer group; ``None``: nothing is stored.
     """
 
     def __init__(self, group: str | None) -> None:
@@ -24,15 +24,15 @@ class GroupProgress:
         self._told: Positions | None = None
 
     def tell(self, positions: Positions, offsets: GroupOffsets) -> None:
-        """Store new positions; those that fail are logged, and stored with the next ones.
+        """Store new positions; failures are logged, and repeated with the next positions.
 
         Args:
             positions: The next message to read of each queue.
-            offsets: Where to.
+            offsets: The offsets of groups.
         """
         if self.group is None or positions == self._told:
             return
-        # Once only: the next micro-batch tells again, and an idle one asks many times a second.
+        # Without repeats: the next micro-batch stores again, and an idle one many times a second.
         self._told = positions
         try:
             offsets.store_group_offsets(self.group, positions)

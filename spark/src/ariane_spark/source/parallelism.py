@@ -1,7 +1,7 @@
-"""How many tasks run at the same time, as far as a planner can find out.
+"""The number of concurrent tasks, as far as a planner can find it out.
 
-Spark plans in a process beside the driver and tells it nothing of the cluster. What the cluster was
-asked for stands on the command line of the driver's Java process, an ancestor of the planner::
+Spark plans in a process beside the driver, without information on the cluster. The requested size
+of the cluster is on the command line of the driver's Java process, an ancestor of the planner::
 
     java ... org.apache.spark.deploy.SparkSubmit --master spark://host:7077
         --conf spark.executor.instances=10 --conf spark.executor.cores=4 ... job.py
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 CLUSTER_TASKS: Final = 32
-"""The assumed cores of a cluster of unknown size: few cores get a task or two too many."""
+"""The assumed cores of a cluster of unknown size; with fewer, each gets a task or two too many."""
 
 _SUBMIT: Final = "org.apache.spark.deploy.SparkSubmit"
 _FLAGS: Final = {
@@ -33,7 +33,7 @@ _LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*\]
 
 @cache
 def cluster_parallelism() -> int:
-    """Tasks that run at the same time; the same for as long as this process lives."""
+    """The number of concurrent tasks; constant in a process."""
     cores = os.cpu_count() or 1
     for arguments in _ancestors():
         if _SUBMIT in arguments:
@@ -45,7 +45,7 @@ def settings_of(arguments: Sequence[str]) -> dict[str, str]:
     """The settings in a Spark command line; later ones override earlier ones.
 
     Args:
-        arguments: Of the Java process.
+        arguments: The arguments of the Java process.
     """
     settings: dict[str, str] = {}
     for name, value in pairwise(arguments):
@@ -61,11 +61,11 @@ def settings_of(arguments: Sequence[str]) -> dict[str, str]:
 
 
 def parallelism_of(settings: Mapping[str, str], cores: int) -> int:
-    """Tasks that run at the same time under some settings.
+    """The number of concurrent tasks with some settings.
 
     Args:
-        settings: Of Spark, by name.
-        cores: Of this machine, where Spark runs here.
+        settings: The settings of Spark by name.
+        cores: The cores of this machine, if Spark runs on it.
     """
     master = settings.get("spark.master", "local[*]")
     if local := _LOCAL.fullmatch(master):
@@ -79,7 +79,7 @@ def parallelism_of(settings: Mapping[str, str], cores: int) -> int:
     )
     executor_cores = _number(settings, "spark.executor.cores")
     if executors and (executor_cores or not master.startswith("spark:")):
-        # Elsewhere than in Spark's own clusters an executor has one core unless it asks for more.
+        # Except in Spark's own clusters, an executor has one core unless it asks for more.
         wanted = executors * (executor_cores or 1)
         most = min(wanted, most) if most else wanted
     return max(most // task_cores, 1) if most else max(cores, CLUSTER_TASKS)
@@ -91,20 +91,20 @@ def _number(settings: Mapping[str, str], name: str) -> int | None:
 
 
 def _ancestors() -> Iterator[list[str]]:
-    """The command lines of this process's parents; none where the system does not tell them."""
+    """The command lines of this process's ancestors; none if the system does not show them."""
     process = os.getppid()
     try:
         while process > 1:
             folder = Path("/proc", str(process))
             yield (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
-            # The name, in brackets, may hold anything.
+            # The name, in brackets, may have any characters.
             process = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
     except (OSError, ValueError, IndexError):
         return
 
 
 def _properties(path: Path) -> dict[str, str]:
-    """A file of settings as Spark writes them: a name, a space or an equals sign, a value."""
+    """A file of settings in Spark's format: a name, a space or an equals sign, a value."""
     try:
         lines = path.read_text().splitlines()
     except (OSError, ValueError):

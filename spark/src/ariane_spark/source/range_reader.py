@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from ariane_record.decoding.columns import RecordColumns
 
 AHEAD_RECORDS_MAX: Final = 2000
-"""Messages of the range that is read and of those asked for ahead of their turn."""
+"""The most messages of the present range and of ranges requested ahead."""
 
 AHEAD_STREAMS_MAX: Final = 8
-"""Ranges asked for ahead of their turn."""
+"""The most ranges requested ahead."""
 
 
 class RangeReader:
@@ -49,12 +49,12 @@ class RangeReader:
         *,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Nothing is read yet.
+        """Read nothing yet.
 
         Args:
-            source: Where the messages come from.
-            options: How to read, to repeat, and to take a loss.
-            sleep: Waits so many seconds.
+            source: The source of the messages.
+            options: The options for reading, repeats and losses.
+            sleep: Waits for a number of seconds.
         """
         self._source = source
         self._options = options
@@ -70,7 +70,7 @@ class RangeReader:
             DataLost: Messages are not kept any more, and a loss ends the query.
             MessageDamaged: A body cannot be decompressed, and that ends the query.
             DeadlinePassed: A broker is frozen.
-            ArianeError: The broker refused, or did not answer in spite of all repetitions.
+            ArianeError: The broker refused, or did not answer despite all repeats.
         """
         if not self._options.otlp_endpoint:
             yield from self._batches(ranges, projection, Fetch.of(projection.detail, self._options))
@@ -104,10 +104,10 @@ class RangeReader:
     def _opened(
         self, ranges: Iterable[QueueRange], fetch: Fetch
     ) -> Generator[tuple[QueueRange, Generator[RangeChunk]]]:
-        """Each range and its stream; while they are small, brokers are asked for the next ones.
+        """Each range and its stream; small ranges are requested ahead.
 
-        A micro-batch reads some messages of each of many queues: to wait for one answer after the
-        other would take longer than everything else that its task does.
+        A micro-batch reads some messages of each of many queues: waiting for one answer after the
+        other would take longer than all other work of its task.
         """
         ahead: deque[tuple[QueueRange, Generator[RangeChunk]]] = deque()
         count = 0
@@ -127,7 +127,7 @@ class RangeReader:
     def _chunks(
         self, part: QueueRange, fetch: Fetch, opened: Generator[RangeChunk]
     ) -> Generator[RecordColumns]:
-        """The records of a range as they come, asked for again from where a failure left off."""
+        """The records of a range; after a failure, the rest is requested again."""
         failures = 0
         while part.count > 0:
             error: ArianeError | None = None
@@ -143,8 +143,8 @@ class RangeReader:
                 part = self._kept_part(part, refusal)
                 error = refusal
             except DeadlinePassed:
-                # A frozen broker. Each repetition would take as long again: that is for Spark,
-                # which repeats tasks and may do so elsewhere.
+                # A frozen broker. Each repeat would take as long again, so this is left to
+                # Spark, which repeats tasks, perhaps on another machine.
                 raise
             except ArianeError as refusal:
                 part = self._after(part, refusal)
@@ -157,7 +157,7 @@ class RangeReader:
                 self._repetition.wait(failures, error)
 
     def _after(self, part: QueueRange, refusal: ArianeError) -> QueueRange:
-        """How a range is asked for again after an error; raises one that does not pass."""
+        """The range to request after an error; raises an error that does not pass."""
         if refusal.reason == "QUEUE_CUT":
             self._loss.queue_cut(part.queue, part.end, int(refusal.metadata.get("end", 0)))
             return replace(part, log_epoch=0)
@@ -167,7 +167,7 @@ class RangeReader:
         if isinstance(refusal, RouteNotFound) and "warming_up" not in refusal.metadata:
             if self._loss.fails:
                 self._loss.queue_gone(part.queue, part.begin)
-            raise refusal  # A broker that is only away may have all of it: nothing is skipped.
+            raise refusal  # A broker that is only away may have all messages: none are skipped.
         if not refusal.retriable:
             raise refusal
         return part

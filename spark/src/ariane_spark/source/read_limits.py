@@ -1,6 +1,6 @@
-"""Spark's limits for a micro-batch; stand-ins of the same names for Spark 4.1.
+"""Spark's limits for a micro-batch; for Spark 4.1 replacements with the same names.
 
-Spark 4.1 has no limits: there only the reader itself uses these classes.
+Spark 4.1 has no limits: with it, only the reader itself uses these classes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = [
 ]
 
 TELLS_LIMITS = True
-"""Whether Spark hands a limit, and the start, to ``latestOffset``."""
+"""Whether Spark passes a limit, and the start, to ``latestOffset``."""
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import (

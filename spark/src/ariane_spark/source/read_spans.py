@@ -1,4 +1,4 @@
-"""Spans of tasks that read: one for each task that has met messages of sampled spans.
+"""Spans of tasks that read: one for each task that reads messages of sampled spans.
 
 ::
 
@@ -6,7 +6,7 @@
     broker            append orders         |
     Spark's task      read orders (child of the first that was met) . . links to others
 
-Properties are looked at by column.
+Properties are read by column.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ReadSpan:
     """The span of one task's read; ends with its ``with`` block."""
 
     def __init__(self, endpoint: str) -> None:
-        """Begin; ``endpoint`` is the collector."""
+        """Begin the span; ``endpoint`` is the collector."""
         self._endpoint = endpoint
         self._begun_ns = time.time_ns()
         self._met = SpansMet()
@@ -35,7 +35,7 @@ class ReadSpan:
         self._count = 0
 
     def saw(self, records: RecordColumns, queue: MessageQueue) -> None:
-        """Take note of messages that the task has read."""
+        """Note messages that the task has read."""
         self._count += len(records)
         self._topics[queue.topic] = None
         properties = records.properties
@@ -51,7 +51,7 @@ class ReadSpan:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Tell the collector, if there is something to tell."""
+        """End the span, if there is one, and send it to the collector."""
         if self._met:
             self._end(None if kind in {None, GeneratorExit} else error)
             tell(self._endpoint)

@@ -1,7 +1,7 @@
-"""Reads topics for ever: Spark asks how far there is to go, and keeps the answers.
+"""Reads topics as a stream: Spark requests end positions, and keeps them.
 
-All state that matters is in the positions, and those are in Spark's checkpoint. What this object
-keeps besides lives in one process for one run of a query, and may be lost at any time.
+All important state is in the positions, which are in Spark's checkpoint. Other state of this object
+lives in one process for one run of a query, and may be lost at any time.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 
 class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One run of a streaming query, and the recipe that its tasks read by."""
+    """One run of a streaming query; its tasks read by a copy of this object."""
 
     def __init__(
         self,
@@ -71,14 +71,14 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Nothing is asked or read yet.
+        """Ask and read nothing yet.
 
         Args:
             options: The options of the read.
-            projection: Which columns.
-            connect: Gives the connection of the process that asks.
+            projection: The columns.
+            connect: Returns the connection of the present process.
             monotonic: Seconds since some moment.
-            sleep: Waits so many seconds.
+            sleep: Waits for a number of seconds.
         """
         self._options = options
         self._projection = projection
@@ -97,13 +97,13 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._progress = GroupProgress(options.commit_group)
 
     def initialOffset(self) -> OffsetsJson:  # noqa: N802 - Spark's name.
-        """Where a new query starts; Spark asks twice and must hear the same."""
+        """The start of a new query; Spark calls this twice and must get the same answer."""
         if self._initial is None:
             cluster = self._connect(self._options)
             selection = self._options.selection
             bounds = self._bounds_at_start()
             if self._lacks_topics:
-                # A new query finds all that is named: nothing of it can have been lost.
+                # A new query requires all named queues: none of them can have been lost.
                 bounds = selection.bounds(cluster)
             selection.check_found(bounds)
             start = resolve(self._options.starting, bounds, cluster, unnamed=Edge.EARLIEST)
@@ -122,13 +122,13 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxRows(trigger.records_max)
         if trigger.bytes_max is not None:
             return ReadMaxBytes(trigger.bytes_max)
-        # Spark does not combine several limits; those that it does not see are applied here.
+        # Spark does not combine limits; the ones that it does not know are applied here.
         return ReadAllAvailable() if trigger.records_min is None else ReadMinRows(1)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name.
-        """Where the next micro-batch ends; ``start`` itself when there is nothing to read."""
+        """The end of the next micro-batch; ``start`` itself if there is nothing to read."""
         begin = _from_checkpoint(start)
-        # Spark asks on when the micro-batch that ended here is done.
+        # Spark calls this again when the micro-batch that ended here is done.
         self._progress.tell(begin, self._connect(self._options))
         bounds = self._current_bounds() if self._target is None else self._target
         epochs = log_epochs_of(start)
@@ -145,7 +145,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json(end, epochs | epochs_of(bounds))
 
     def reportLatestOffset(self) -> OffsetsJson:  # noqa: N802 - Spark's name.
-        """Where the queues end now; shown in the query's progress, so that its lag can be told."""
+        """The present ends of the queues; the query's progress shows them, which gives the lag."""
         bounds = self._current_bounds()
         return to_json({queue: kept.latest for queue, kept in bounds.items()}, epochs_of(bounds))
 
@@ -167,13 +167,13 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return reader.batches(partition.ranges, self._projection)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing: the checkpoint keeps progress, and ``latestOffset`` hears of it sooner."""
+        """Do nothing: the checkpoint keeps progress, and ``latestOffset`` gets it earlier."""
 
     def stop(self) -> None:
-        """Nothing: connections end with the process."""
+        """Do nothing: connections end with the process."""
 
     def _kept(self, start: Positions, bounds: Mapping[MessageQueue, Bounds]) -> Positions:
-        """Where the user's own positions lie, or the nearest that is kept."""
+        """The user's positions, each moved to the nearest kept offset."""
         for queue, kept in bounds.items():
             if not kept.earliest <= start[queue] <= kept.latest:
                 self._loss.out_of_range(queue, start[queue], kept.latest, kept)
@@ -187,7 +187,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         bounds: Mapping[MessageQueue, Bounds],
         limit: ReadLimit,
     ) -> Positions:
-        """As far as both limits allow: the one that Spark hands on, and the other one."""
+        """The end that both limits allow: the one from Spark, and the other one."""
         trigger = self._options.trigger
         records_max = limit.max_rows if isinstance(limit, ReadMaxRows) else trigger.records_max
         bytes_max = limit.max_bytes if isinstance(limit, ReadMaxBytes) else trigger.bytes_max
@@ -199,11 +199,11 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end
 
     def _ends(self, begin: Positions, bounds: Mapping[MessageQueue, Bounds]) -> Positions:
-        """Where each queue ends, as far as it can be read now.
+        """The present readable end of each queue.
 
-        A queue that appeared is named at its earliest first and read from the next micro-batch on.
-        So all ranges follow from positions in the checkpoint, and a replay reads the same messages
-        or says that they are lost.
+        A new queue is first added at its earliest offset, and read from the next micro-batch on. So
+        all ranges follow from positions in the checkpoint, and a replay reads the same messages or
+        reports their loss.
         """
         ends = {}
         for queue, kept in bounds.items():
@@ -215,19 +215,19 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._loss.queue_left(queue, position)
                 ends[queue] = position
             elif queue not in bounds:
-                # Name servers do not know all brokers when they have just started.
+                # Name servers do not know all brokers right after their start.
                 if queue.topic not in self._uncertain:
                     self._loss.queue_gone(queue, position)
-                ends[queue] = position  # It may come back; until then it stands still.
+                ends[queue] = position  # It may come back; until then its position stays.
         return ends
 
     def _handed_out(
         self, begin: Positions, epochs: LogEpochs, bounds: dict[MessageQueue, Bounds]
     ) -> dict[MessageQueue, Bounds]:
-        """Bounds once new primaries hand out what they hide at first.
+        """Bounds, after new primaries can return all messages up to the positions.
 
-        A broker that has just become primary may have all up to a position and tell a lower end,
-        until the others in sync have it too; a range that ends there waits for that.
+        A broker that has just become primary may have the messages up to a position and report a
+        lower end until the other brokers in sync have them too; this waits for that.
         """
         hidden = []
         for queue, kept in bounds.items():
@@ -248,10 +248,10 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _check_epochs(
         self, begin: Positions, epochs: LogEpochs, bounds: Mapping[MessageQueue, Bounds]
     ) -> None:
-        """Have brokers that have opened their logs anew say whether positions still stand.
+        """Ask brokers with a new log epoch whether positions are still valid.
 
         Raises:
-            DataLost: One does not, and a loss ends the query.
+            DataLost: One is not, and a loss ends the query.
         """
         for queue, kept in bounds.items():
             epoch = epochs.get((queue.topic, queue.broker_name), 0)
@@ -265,7 +265,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._standing.add((place, kept.log_epoch))
 
     def _end_of_old(self, place: QueueRange) -> QueueOffset | None:
-        """Up to where a queue is what it was when a position was learnt; nothing if that stands."""
+        """The offset up to which a queue is unchanged since a position was read; None if all is."""
         fetch = Fetch.of(Detail.POSITIONS, self._options)
         try:
             for _ in self._connect(self._options).read_range(place, fetch):
@@ -281,10 +281,10 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _begins_anew(
         self, begins: Positions, start_epochs: LogEpochs, end_epochs: LogEpochs
     ) -> Positions:
-        """Where queues begin that are other ones since the start; only where losses are no errors.
+        """The starts of queues that have changed since ``start``; only if losses are no errors.
 
-        All of a topic that was made anew is to be read, and of a queue that lost its end what came
-        in place of that.
+        A topic that was created anew is read from its begin; a queue that lost its end is read from
+        the first message that replaced it.
         """
         anew: Positions = {}
         if self._loss.fails:
@@ -301,7 +301,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return anew
 
     def _begins(self, start: Positions, end: Positions) -> Positions:
-        """Where each queue begins; one that ends before its start was made anew in between."""
+        """The start of each queue; one that ends before its start was created anew in between."""
         begins = {}
         for queue, end_position in end.items():
             begin = start.get(queue)
@@ -327,9 +327,9 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _bounds_at_start(self) -> dict[MessageQueue, Bounds]:
         """The kept ranges of all queues, once the name servers know all brokers.
 
-        A queue that is heard of later is read from its earliest message on, as it has to be when it
-        is new: so it must be known that the others are all there are. Whoever starts at the
-        earliest message need not wait.
+        A queue that appears later is read from its earliest message on, because it may be new. So
+        all present queues must be known at the start. A query that starts at the earliest message
+        need not wait.
 
         Raises:
             ServiceUnavailable: No name server knows all brokers after more than a warm-up.
@@ -351,7 +351,7 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _bounds_now(self, cluster: Cluster) -> dict[MessageQueue, Bounds]:
         """The kept ranges of all queues, without those of deleted topics.
 
-        Whether that is a loss is seen by the positions that were reached.
+        The reached positions show whether that is a loss.
 
         Raises:
             RouteNotFound: The route is still unknown, because name servers have just started.
@@ -369,10 +369,10 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _from_checkpoint(positions: Any) -> Positions:
-    """Positions that Spark kept.
+    """The positions in Spark's checkpoint.
 
     Raises:
-        OptionIllegal: Something else wrote them.
+        OptionIllegal: They were written by another source.
     """
     try:
         return from_json(positions)

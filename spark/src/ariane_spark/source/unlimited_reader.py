@@ -1,4 +1,4 @@
-"""Streams on Spark 4.1, which gives neither begin nor limit of a micro-batch."""
+"""Streams on Spark 4.1, which passes neither the start nor a limit of a micro-batch."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class UnlimitedStreamReader(DataSourceStreamReader):
-    """The same reader, which remembers how far it came and limits itself.
+    """The same reader, which keeps its position and limits itself.
 
-    A query that is started again plans nothing from where it stood to the same place before it asks
-    for anything else: so the place is known.
+    A query that is started again first plans an empty range at its last position: so this position
+    is known.
     """
 
     def __init__(self, reader: ArianeStreamReader) -> None:
@@ -26,11 +26,11 @@ class UnlimitedStreamReader(DataSourceStreamReader):
         self._reached: dict[str, Any] | None = None
 
     def initialOffset(self) -> OffsetsJson:  # noqa: N802 - Spark's name.
-        """Where a new query starts."""
+        """The start of a new query."""
         return self._reader.initialOffset()
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override, unused-ignore]  # noqa: N802 - as Spark 4.1 has it.
-        """Where the next micro-batch ends."""
+        """The end of the next micro-batch."""
         start = self._reader.initialOffset() if self._reached is None else self._reached
         self._reached = self._reader.latestOffset(start, self._reader.getDefaultReadLimit())
         return self._reached
@@ -45,9 +45,9 @@ class UnlimitedStreamReader(DataSourceStreamReader):
         return self._reader.read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """As the reader does."""
+        """As the wrapped reader."""
         self._reader.commit(end)
 
     def stop(self) -> None:
-        """As the reader does."""
+        """As the wrapped reader."""
         self._reader.stop()
