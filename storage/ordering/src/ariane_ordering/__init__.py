@@ -1,4 +1,4 @@
-"""The order of messages: which queue those of one message group go to."""
+"""The order of messages: the queue of each message group."""
 
 from ariane_ordering.java_hash import java_string_hash
 from ariane_ordering.message_groups import BrokerQueue, group_position, queues_in_order

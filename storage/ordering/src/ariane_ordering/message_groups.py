@@ -1,9 +1,9 @@
-"""Which queue the messages of one group go to: RocketMQ's rule, for producers and name servers.
+"""The queue of each message group: RocketMQ's rule, for producers and name servers.
 
-A topic of type FIFO has a *queue order*, "broker-a:4;broker-b:4": how many queues each of its
-brokers has, also those that are away now. All its queues are sorted by broker and number; a group
-goes to the one whose place is Java's hash of its name, modulo their count. So no group moves while
-brokers come and go.
+A topic of type FIFO has a *queue order*, "broker-a:4;broker-b:4": the number of queues of each of
+its brokers, including brokers that are away. All queues are sorted by broker and number; the
+position of a group's queue is Java's hash of its name, modulo their count. So no group moves while
+brokers stop and start.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from ariane_ordering.java_hash import java_string_hash
 
 ORDERS_REMEMBERED_MAX: Final = 1024
-"""Queue orders that are remembered: a topic is asked about again and again."""
+"""The number of cached queue orders: the same topics are asked for many times."""
 
 
 class BrokerQueue(NamedTuple):
@@ -22,7 +22,7 @@ class BrokerQueue(NamedTuple):
 
     Attributes:
         broker_name: The broker.
-        queue_id: Its number there, from 0.
+        queue_id: Its number on the broker, from 0.
     """
 
     broker_name: str
@@ -41,5 +41,5 @@ def queues_in_order(queue_order: str) -> tuple[BrokerQueue, ...]:
 
 
 def group_position(message_group: str, queue_count: int) -> int:
-    """The place of a group's queue among so many sorted ones."""
+    """The position of a group's queue among the sorted queues."""
     return java_string_hash(message_group) % queue_count

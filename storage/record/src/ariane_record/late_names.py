@@ -1,4 +1,4 @@
-"""Public names of a package that are loaded when they are first asked for."""
+"""Public names of a package that are loaded on first use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 
 
 class LateNames:
-    """Stands for a package's ``__getattr__`` and ``__dir__``.
+    """The implementation of a package's ``__getattr__`` and ``__dir__``.
 
     Attributes:
         home_of: The module of each name.
@@ -21,10 +21,10 @@ class LateNames:
         self.home_of: Final = {name: home for home, names in homes.items() for name in names}
 
     def found(self, name: str) -> object:
-        """What the package has under a name.
+        """The object of a name.
 
         Raises:
-            AttributeError: Nothing.
+            AttributeError: The name does not exist.
         """
         if name not in self.home_of:
             raise AttributeError(f"module {self._package!r} has no attribute {name!r}")
@@ -33,5 +33,5 @@ class LateNames:
         return value
 
     def names(self) -> list[str]:
-        """All of them."""
+        """All names."""
         return sorted(self.home_of)

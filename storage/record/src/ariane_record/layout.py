@@ -1,6 +1,6 @@
 """The layout of a record: a message as bytes, the same on the wire and in the commit log.
 
-Everything is big-endian. With IPv4 hosts (the normal case) a record lies like this::
+Everything is big-endian. With IPv4 hosts (the normal case) a record looks like this::
 
     0        4        8       12       16       20               28               36       40
     +--------+--------+--------+--------+--------+----------------+----------------+--------+
@@ -16,8 +16,8 @@ Everything is big-endian. With IPv4 hosts (the normal case) a record lies like t
     | offset         | length |             |len  |             |length|           |
     +----------------+--------+---- ... ----+-----+---- ... ----+------+--- ... ---+
 
-* An IPv6 host takes 16 bytes for its address instead of 4 and moves everything behind it by 12;
-  two bits of the system flag say which hosts are IPv6.
+* An IPv6 host takes 16 bytes for its address instead of 4 and moves everything after it by 12;
+  two bits of the system flag show which hosts are IPv6.
 * The topic length is one byte in V1 (magic 0xDAA320A7) and two in V2 (0xDAA320AB), which a topic
   of more than 127 bytes needs.
 * ``bodyCRC`` is CRC-32 (zlib polynomial) of the body as stored, and 0x7FFFFFFF.
@@ -38,7 +38,7 @@ from typing import Final, NewType, TypeAlias
 import numpy as np
 
 ByteBuffer: TypeAlias = bytes | bytearray | memoryview
-"""Contiguous memory of records, one byte an element."""
+"""Contiguous memory of records, one byte per element."""
 
 Host: TypeAlias = tuple[str, int]
 """IP address in its usual spelling, and port."""
@@ -58,7 +58,7 @@ MAGIC_BLANK: Final = 0xCBD43194
 """Opens the filler at the end of a segment: ``[i32 room left][i32 MAGIC_BLANK]``."""
 
 BLANK_SIZE_MIN_BYTES: Final = 8
-"""Room that must stay free behind the last record of a segment, so that the filler fits."""
+"""Room that must stay free after the last record of a segment, so that the filler fits."""
 
 CRC_MASK: Final = 0x7FFFFFFF
 
@@ -66,8 +66,8 @@ TOPIC_V1_BYTES_MAX: Final = 127
 TOPIC_V2_BYTES_MAX: Final = 0x7FFF
 PROPERTIES_BYTES_MAX: Final = 0x7FFF
 PRODUCER_PROPERTIES_BYTES_MAX: Final = PROPERTIES_BYTES_MAX - 1024
-"""What a producer may use of that. Brokers need the rest for properties of messages that wait or
-were returned; without it, such a message would block its queue."""
+"""The part of it that a producer may use. Brokers need the rest for properties of messages that
+wait or were returned; without it, such a message would block its queue."""
 
 IPV6_EXTRA_BYTES: Final = 12
 
@@ -101,12 +101,12 @@ HEADER: Final = np.dtype(
         ("queue_id", ">i4"),  # Owned by the broker.
         ("flag", ">i4"),  # Free for the application.
         ("queue_offset", ">i8"),  # Owned by the broker.
-        ("commit_log_offset", ">i8"),  # Owned by the broker; must equal where the record lies.
+        ("commit_log_offset", ">i8"),  # Owned by the broker; must equal the record's place.
         ("system_flag", ">i4"),
         ("born_timestamp", ">i8"),  # Milliseconds since the epoch, the producer's clock.
         ("born_ip", ">u4"),  # Owned by the broker: the address it saw.
         ("born_port", ">i4"),  # Owned by the broker.
-        ("store_timestamp", ">i8"),  # Owned by the broker; milliseconds, never runs backwards.
+        ("store_timestamp", ">i8"),  # Owned by the broker; milliseconds, never goes back.
         ("store_ip", ">u4"),  # Owned by the broker.
         ("store_port", ">i4"),  # Owned by the broker.
         ("attempts", ">i4"),  # How often it was consumed before (RocketMQ: reconsume times).
@@ -128,7 +128,7 @@ HEADER_STRUCTS: Final = {
 """The fixed part by (born host is IPv6, store host is IPv6), for one record at a time."""
 
 SYSTEM_FLAG_START: Final = 36
-"""The system flag lies before both hosts, so that it can be read without knowing their sizes."""
+"""The place of the system flag: before both hosts, so that their sizes are not needed."""
 
 RECORD_BYTES_MIN: Final = HEADER_BYTES + 3
 """A record with an empty body, topic and properties."""

@@ -1,8 +1,8 @@
 """The rules for names of topics and consumer groups.
 
-A name that a user picks holds letters, digits, ``_`` and ``-`` only. The system makes names of
-its own, which no user may take: ``%RETRY%`` and ``%DLQ%`` before the name of a group, and the
-topics and groups listed here, which are those of RocketMQ.
+A user's name has only letters, digits, ``_`` and ``-``. The system has names of its own, which no
+user may use: ``%RETRY%`` and ``%DLQ%`` before the name of a group, and the topics and groups listed
+here, which are the same as in RocketMQ.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LIGHT_QUEUE_PREFIX: Final = "%LMQ%"
 SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 
 REPLY_SUFFIX: Final = "_REPLY_TOPIC"
-"""The topic of replies bears the name of its cluster before it."""
+"""The end of the name of the reply topic; the name of its cluster is before it."""
 
 CLUSTER_NAME_LENGTH_MAX: Final = TOPIC_NAME_LENGTH_MAX - len(REPLY_SUFFIX)
 
@@ -90,7 +90,7 @@ def check_topic_name(name: str, *, system: bool = False) -> str:
         system: Whether topics of the system are legal too.
 
     Raises:
-        IllegalName: Says which rule it breaks.
+        IllegalName: It breaks a rule, which the error names.
     """
     if not is_system_topic(name):
         return _checked_user_name("topic", name, TOPIC_NAME_LENGTH_MAX)
@@ -108,11 +108,11 @@ def check_group_name(name: str, *, system: bool = False) -> str:
 
     Args:
         name: The group.
-        system: Whether groups that users do not make here are legal too: those of the system, and
-            those that Java brokers have let in, whose rules allow "%" and "|".
+        system: Whether other groups are legal too: groups of the system, and groups of Java
+            brokers, whose rules allow "%" and "|".
 
     Raises:
-        IllegalName: Says which rule it breaks.
+        IllegalName: It breaks a rule, which the error names.
     """
     if not system:
         if is_system_group(name):
@@ -133,12 +133,12 @@ def _checked_user_name(kind: str, name: str, length_max: int) -> str:
 
 
 def retry_topic(group: str) -> str:
-    """The topic that brings failed messages back to a group."""
+    """The topic for the failed messages of a group, which get another attempt."""
     return RETRY_PREFIX + group
 
 
 def reply_topic(cluster_name: str) -> str:
-    """The topic that carries the replies of a cluster."""
+    """The topic for the replies of a cluster."""
     return cluster_name + REPLY_SUFFIX
 
 

@@ -9,11 +9,10 @@ _END: Final = 1 << 31
 
 
 def priority_of(text: str) -> int | None:
-    """The priority that a property says.
+    """The priority in a property.
 
     Returns:
-        The number; None where the text is none, or one that no field of 32 bits can hold: such a
-        message is an ordinary one.
+        The number; None if the text is not a number of 32 bits: such a message has no priority.
     """
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdecimal() and len(digits) <= _DIGITS_MAX):

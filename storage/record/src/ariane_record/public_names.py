@@ -1,6 +1,6 @@
-"""Where the names of this package are; each is loaded when it is first asked for.
+"""The modules of this package's names; each is loaded on first use.
 
-Rules for names are asked by programs that have no records, and numpy takes long to load.
+Programs without records use the rules for names, and numpy takes long to load.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""CRC-32 and hashes, of one and of many."""
+"""CRC-32 and hashes, of single values and of many at once."""

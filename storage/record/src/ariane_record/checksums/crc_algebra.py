@@ -1,17 +1,17 @@
 """CRC-32 as a linear function: sums of many records by column, without a call for each.
 
-Over GF(2) the register of a CRC is a linear function of the bytes that went through it. With
-``shift(c, d)`` for what becomes of a register ``c`` while ``d`` zero bytes pass:
+Over GF(2) the register of a CRC is a linear function of the bytes that it has processed. Let
+``shift(c, d)`` be the register ``c`` after another ``d`` zero bytes. Then:
 
 * ``crc(a + b) == shift(crc(a), len(b)) ^ crc(b)``
 * two texts of one length that differ by ``x`` have CRCs that differ by the bare register of ``x``,
   which starts at zero and is not inverted at the end: ``bare(x)``
-* ``bare(x)`` is the sum of what each byte of ``x`` adds: a table look-up, shifted by the bytes
-  behind it.
+* ``bare(x)`` is the sum of the contributions of the bytes of ``x``: each is a table look-up,
+  shifted by the bytes after it.
 
-``shift`` is a multiplication by ``x**(8 * d)`` modulo the polynomial. It is done four bytes of the
-register at a time by look-up, with a table for each digit of ``d`` in base 256; and where a whole
-column shifts by one distance, with one table for that distance.
+``shift`` is a multiplication by ``x**(8 * d)`` modulo the polynomial. It is computed by look-up of
+the four bytes of the register, with a table for each digit of ``d`` in base 256; if a whole column
+is shifted by one distance, with one table for that distance.
 
 Source: Mark Adler, ``crc32_combine`` of zlib, which squares the matrix of one zero bit. The same in
 tables: M. E. Kounavis and F. L. Berry, "A Systematic Approach to Building High Performance
@@ -47,7 +47,7 @@ _LOOKED_UP_MAX: Final = 16
 
 
 def bare_crc(buffer: ByteBuffer | NDArray[np.uint8]) -> int:
-    """The register after some bytes when it starts at zero and is not inverted at the end."""
+    """The register after some bytes, if it starts at zero and is not inverted at the end."""
     return crc32(buffer, _INVERT) ^ _INVERT
 
 
@@ -56,11 +56,11 @@ BYTE_CRCS: Final = np.array([bare_crc(bytes((value,))) for value in range(256)],
 
 
 def zero_shift(crcs: Crcs, distances: int | NDArray[np.integer[Any]]) -> Crcs:
-    """Registers after zero bytes have passed.
+    """Registers after zero bytes.
 
     Args:
         crcs: The registers, uint32[n].
-        distances: How many zero bytes pass: one number for all, or one for each; below 2**32.
+        distances: The number of zero bytes: one for all, or one for each; below 2**32.
     """
     if isinstance(distances, int):
         return _apply(_operator(distances), crcs)
@@ -75,7 +75,7 @@ def zero_shift(crcs: Crcs, distances: int | NDArray[np.integer[Any]]) -> Crcs:
 
 
 def shifted(crc: int, distance: int) -> int:
-    """One register after so many zero bytes; the distance is below 2**32."""
+    """One register after ``distance`` zero bytes; below 2**32."""
     level = 0
     while distance:
         digit = distance & (_DIGITS - 1)
@@ -94,9 +94,9 @@ def shifted(crc: int, distance: int) -> int:
 
 
 def zero_unshift(crc: int, distance: int) -> int:
-    """The register that becomes ``crc`` while so many zero bytes pass."""
+    """The register that becomes ``crc`` after ``distance`` zero bytes."""
     for _ in range(distance):
-        # The highest bytes of the table are all different: they name the entry that was added.
+        # The highest bytes of the table all differ: they identify the entry that was added.
         value = int(_BYTE_OF_HIGHEST[crc >> 24])
         crc = (crc ^ int(BYTE_CRCS[value])) << 8 & _INVERT | value
     return crc
@@ -157,7 +157,7 @@ def place_tables(begin: int, end: int, length: int) -> NDArray[np.uint32]:
 
     Args:
         begin: First byte of the range.
-        end: Behind its last byte.
+        end: The byte after its last.
         length: Bytes of the text.
 
     Returns:
@@ -191,7 +191,7 @@ def counter_crcs(numbers: NDArray[np.int64], tables: NDArray[np.uint32]) -> Crcs
 
 
 def row_crcs(rows: NDArray[np.uint8]) -> Crcs:
-    """CRC-32 of texts of one length: a look-up for each place where they differ, if those are few.
+    """CRC-32 of texts of one length; by look-ups if they differ in few places.
 
     Args:
         rows: The texts, uint8[n, length], contiguous, n at least 1.
@@ -209,16 +209,16 @@ def row_crcs(rows: NDArray[np.uint8]) -> Crcs:
 
 @lru_cache(maxsize=4096)
 def _place_table(distance: int) -> Crcs:
-    """The bare CRC of each value of a byte with a number of others behind it: 1 KiB."""
+    """The bare CRC of each value of a byte that is followed by a number of others: 1 KiB."""
     return zero_shift(BYTE_CRCS, distance)
 
 
 class CrcFolder:
     """Adds up shifted CRCs at the speed of one CRC over as many bytes. Not for several threads.
 
-    A register that is laid over four zero bytes of a text enters the CRC exactly as if it had been
-    the register there. So the sum of ``shift(crcs[i], length - places[i])`` is the bare CRC of
-    ``length`` zeros with the CRCs written over them at their places: one call at 50 GB/s.
+    A register that is written over four zero bytes of a text changes the CRC exactly as if it had
+    been the register at that place. So the sum of ``shift(crcs[i], length - places[i])`` is the
+    bare CRC of ``length`` zeros with the CRCs written at their places: one call at 50 GB/s.
     """
 
     __slots__ = ("_zeros",)
@@ -231,8 +231,8 @@ class CrcFolder:
 
         Args:
             crcs: Registers, uint32[n], n at least 1.
-            places: Where each stands, ascending and four bytes apart or more; four bytes fit behind
-                the last one.
+            places: The place of each, ascending and at least four bytes apart; four bytes fit
+                after the last one.
             length: Bytes of the whole.
             stride: Distance from place to place if it is the same for all, else 0.
         """

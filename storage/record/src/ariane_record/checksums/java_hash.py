@@ -1,6 +1,6 @@
 """Java's string hash, which the store uses for tags and for the keys of the index.
 
-``java_string_hash`` is that of one text. Being a polynomial, it has a vector form for many at once.
+``java_string_hash`` hashes one text. Because the hash is a polynomial, many can be hashed at once.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ariane_record.encoding.row_octets import differing_places
 _WORD_MASK: Final = 0xFFFFFFFF
 _SIGN_BIT: Final = 0x80000000
 
-# The vector form works through texts in chunks of this many units, which bounds its tables, and
-# has a fixed price of some 20 us, for which the scalar form hashes this many units.
+# The vector form processes texts in chunks of this many units, which bounds its tables. It has
+# a fixed cost of some 20 us, in which the scalar form hashes the second number of units.
 CHUNK_UNITS: Final = 1 << 16
 _VECTOR_UNITS_MIN: Final = 256
 
@@ -36,17 +36,17 @@ _INVERSE_POWERS: Final = _powers(pow(MULTIPLIER, -1, 1 << 32))
 
 @lru_cache(maxsize=4096)
 def tag_code(tag: str) -> int:
-    """The hash of a tag as the consume queue keeps it; 0 stands for no tag."""
+    """The hash of a tag in the consume queue; 0 means no tag."""
     return java_string_hash(tag)
 
 
 def key_hash(topic: str, key: str) -> int:
-    """The hash under which the index files a key of a topic: 31 bits, not negative."""
+    """The hash of a key in the index of a topic: 31 bits, not negative."""
     return index_hash(java_string_hash(topic + "#" + key))
 
 
 def index_hash(hash_sum: int) -> int:
-    """The hash under which the index files a key.
+    """The hash of a key in the index.
 
     Args:
         hash_sum: The hash of topic and key, or another number with the same lowest 32 bits.
@@ -65,7 +65,7 @@ def key_hashes(topic: str, keys: Sequence[str]) -> NDArray[np.int32]:
 
 @lru_cache(maxsize=4096)
 def topic_word(topic: str) -> np.uint32:
-    """Hash of the index's prefix for the keys of a topic, as an unsigned number."""
+    """The hash of the index's prefix for the keys of a topic, as an unsigned number."""
     return np.uint32(java_string_hash(topic + "#") & _WORD_MASK)
 
 
@@ -86,7 +86,7 @@ def key_hashes_behind(
 
 
 def index_hashes_of(words: NDArray[np.uint32]) -> NDArray[np.int32]:
-    """``index_hash`` of many, whose memory is used."""
+    """``index_hash`` of many; changes their memory."""
     hashes = words.view(np.int32)
     np.abs(hashes, out=hashes)
     hashes[words == _SIGN_BIT] = 0
@@ -120,7 +120,7 @@ def _hash_words(texts: Sequence[str]) -> tuple[NDArray[np.uint32], NDArray[np.in
 def hash_units(
     units: NDArray[np.uint8] | NDArray[np.uint16], lengths: NDArray[np.int64]
 ) -> NDArray[np.uint32]:
-    """Hashes of texts that lie back to back, of any lengths.
+    """Hashes of contiguous texts of any lengths.
 
     Args:
         units: Their UTF-16 units; bytes of ASCII are that, too.
@@ -132,7 +132,7 @@ def hash_units(
     while first < len(words):
         chunk_start = int(ends[first - 1]) if first else 0
         stop = int(np.searchsorted(ends, chunk_start + CHUNK_UNITS, side="right"))
-        if stop == first:  # Longer than a whole chunk.
+        if stop == first:  # Longer than a chunk.
             words[first] = _hash_long(units[chunk_start : int(ends[first])])
             first += 1
             continue
@@ -176,10 +176,10 @@ def row_hashes(rows: NDArray[np.uint8]) -> NDArray[np.uint32]:
 def hash_chunk(
     units: NDArray[np.uint8] | NDArray[np.uint16], lengths: NDArray[np.int64]
 ) -> NDArray[np.uint32]:
-    """Hashes of the texts that lie back to back in ``units``, at most a chunk of them.
+    """Hashes of the contiguous texts in ``units``, at most a chunk of them.
 
-    With the unit at place i of the chunk weighed by 31 ** -i (31 has an inverse modulo 2 ** 32), a
-    text is a plain sum, which its end then lifts by 31 ** (end - 1).
+    If the unit at place i of the chunk is weighted by 31 ** -i (31 has an inverse modulo 2 ** 32),
+    the hash of a text is a plain sum times 31 ** (end - 1).
     """
     words = np.zeros(len(lengths), np.uint32)
     filled = lengths > 0

@@ -1,12 +1,12 @@
-"""The checksums of records, without their last property: from their parts, and to their block's.
+"""Checksums of records without their last property: from their parts, and for their block.
 
 ::
 
     header | body | tail: topic, properties, the last of them
       crc     crc    crc
 
-The last property of a record is its checksum, zeros as long as the broker has not filled it in; so
-its bytes are the same in all records of a block, and what they add to a sum is known beforehand.
+The last property of a record is its checksum, which is zeros until the broker fills it in. So its
+bytes are the same in all records of a block, and their contribution to a sum is known in advance.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from ariane_record.encoding.block import EMPTY_CRC_PROPERTY
 from ariane_record.layout import CRC_MASK, CRC_PROPERTY_BYTES
 
 _PERIOD_BYTES: Final = 0xFFFFFFFF
-"""After so many zero bytes a register of CRC-32 has its first value again."""
+"""The period of CRC-32: after so many zero bytes a register has its first value again."""
 
 _BODY_CRC_START: Final = 8
-"""Where a header has the sum of the body."""
+"""The place of the body's sum in a header."""
 
 _PROPERTY_CRC: Final = np.uint32(crc32(EMPTY_CRC_PROPERTY))
 
-# What the property adds, as if it had been in the register before it: so that one shift does for
-# both.
+# The contribution of the property, as a change of the register before it: so that one shift
+# serves both.
 _PROPERTY_BEFORE: Final = np.uint32(zero_unshift(int(_PROPERTY_CRC), CRC_PROPERTY_BYTES))
 
 
@@ -42,14 +42,14 @@ def record_crcs_of_parts(
     body_bytes: NDArray[np.integer[Any]],
     tail_bytes: int | NDArray[np.integer[Any]],
 ) -> NDArray[np.uint32]:
-    """The sums of records, out of those of their parts.
+    """The sums of records from the sums of their parts.
 
     Args:
         headers: The header of each record, a row each: uint8[count, 88], contiguous.
         body_crcs: The sum of each body, uint32[count].
-        tail_crcs: The sum of the bytes behind it, as many of them as shall count.
+        tail_crcs: The sum of the bytes after it, up to the end of the sum.
         body_bytes: Bytes of each body.
-        tail_bytes: Number of bytes behind it: one number if it is the same for all.
+        tail_bytes: Number of these bytes: one number if it is the same for all.
     """
     crcs = row_crcs(headers)
     first = int(body_bytes[0])
@@ -65,16 +65,16 @@ def even_record_crcs(
     *,
     tail_bytes: int,
 ) -> NDArray[np.uint32]:
-    """``RecordBlock.record_crcs`` of records that differ in bodies and ids, and nothing else.
+    """``RecordBlock.record_crcs`` of records that differ only in bodies and ids.
 
-    What two records add to their sums differs by what their bodies add, the sums of these in the
-    headers, and the ids. So only the first record is gone through.
+    The sums of two records differ only by the contributions of the bodies, of the bodies' sums in
+    the headers, and of the ids. So only the first record is read as a whole.
 
     Args:
         records: A row for each: uint8[count, size], the last property included.
         body_crcs: The sum of each body, uint32[count].
-        id_crcs: The sum of each id and what follows it, up to the last property.
-        tail_bytes: Bytes behind the body.
+        id_crcs: The sum of each id and the bytes after it, up to the last property.
+        tail_bytes: Bytes after the body.
     """
     length = records.shape[1] - CRC_PROPERTY_BYTES
     in_headers = (body_crcs & np.uint32(CRC_MASK)).byteswap()
@@ -88,7 +88,7 @@ def even_record_crcs(
 def without_last_property(crcs: NDArray[np.uint32]) -> NDArray[np.uint32]:
     """The sums of records without their last property.
 
-    To go back some bytes is to go on by so many fewer than the period of the polynomial.
+    Going back by some bytes equals going forward by the period minus these bytes.
 
     Args:
         crcs: The sums of whole records, uint32[count].
@@ -99,12 +99,12 @@ def without_last_property(crcs: NDArray[np.uint32]) -> NDArray[np.uint32]:
 def block_crc(
     record_crcs: NDArray[np.uint32], ends: NDArray[np.int64], folder: CrcFolder, stride: int = 0
 ) -> int:
-    """The CRC-32 of a block, out of ``RecordBlock.record_crcs``.
+    """The CRC-32 of a block from ``RecordBlock.record_crcs``.
 
     Args:
-        record_crcs: Those of its records, uint32[count].
-        ends: Where each record ends.
-        folder: Adds them up.
+        record_crcs: The sums of its records, uint32[count].
+        ends: The end of each record.
+        folder: Adds the sums up.
         stride: Size of all records if they have the same, else 0.
     """
     places = ends - CRC_PROPERTY_BYTES

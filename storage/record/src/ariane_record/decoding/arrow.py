@@ -1,7 +1,7 @@
 """Records as Arrow columns, for Spark and other users of tables.
 
-Arrow is an extra of this distribution (``ariane-record[arrow]``): only this module needs it, and no
-other imports it. All work is done by numpy and Arrow over whole columns.
+Arrow is an extra of this distribution (``ariane-record[arrow]``): only this module imports it. All
+work is done by numpy and Arrow over whole columns.
 
 ====================  =======================  ====================================================
 column                type                     is null
@@ -103,11 +103,11 @@ def to_arrow(columns: RecordColumns, names: Sequence[str] = COLUMN_NAMES) -> pa.
 
     Args:
         columns: The records, at most 2 GiB of them.
-        names: The columns to build, in this order; no others are looked at.
+        names: The columns to build, in this order; other columns are not read.
 
     Raises:
         KeyError: No such column.
-        RecordCorrupted: A topic is no UTF-8, or a compressed body cannot be decompressed.
+        RecordCorrupted: A topic is not UTF-8, or a compressed body cannot be decompressed.
         CodecMissing: The library that would decompress a body is not installed.
     """
     schema = arrow_schema(names)
@@ -268,11 +268,11 @@ _BUILDERS: Final[dict[str, Callable[[_RecordArrays], Any]]] = {
 def _spans(
     buffer: ByteBuffer, starts: NDArray[np.int64], ends: NDArray[np.int64], kind: pa.DataType
 ) -> Any:
-    """Spans of a buffer, ascending and apart from one another, as an array of their own.
+    """Spans of a buffer, ascending and without overlap, as an array of their own.
 
-    Neighbours of one length at one distance are copied by one step of numpy. Where there are few,
-    an array over the whole buffer, whose elements are by turns a span and the gap behind it, copies
-    nothing; taking every other element of it copies the spans in C++.
+    Neighbours of one length at one distance are copied by one step of numpy. If there are few of
+    them, an array over the whole buffer is made without a copy, with spans and gaps as alternating
+    elements; taking every other element of it copies the spans in C++.
     """
     count = len(starts)
     if not count:
@@ -293,11 +293,11 @@ def _spans(
 
 
 def _firsts_of_runs(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> list[int]:
-    """Which spans are not as long as the one before, or not as far from the next one."""
+    """The spans that differ from the one before in length, or in the distance to the next."""
     differs = np.ones(len(starts), np.bool_)
     distances = np.diff(starts)
     differs[1:] = lengths[1:] != lengths[:-1]
-    # The last one has no next: it is as far from it as the one before.
+    # The last one has no next: it counts as having the distance of the one before.
     differs[1:-1] |= distances[1:] != distances[:-1]
     firsts: list[int] = np.flatnonzero(differs).tolist()
     return firsts
@@ -310,7 +310,7 @@ def _spans_of_runs(
     firsts: Sequence[int],
     kind: pa.DataType,
 ) -> Any:
-    """As ``_spans``, run by run: without a piece of memory that grows, which Arrow would take."""
+    """As ``_spans``, run by run: into memory of the final size, where Arrow would let it grow."""
     count = len(starts)
     offsets = np.zeros(count + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
@@ -326,7 +326,7 @@ def _spans_of_runs(
 
 
 def _spread(values: Any, present: NDArray[np.bool_]) -> Any:
-    """The values in the places where one is present, and null in the others."""
+    """Values at the places where one is present, and null at the others."""
     positions = (np.cumsum(present) - 1).astype(np.int32)
     return values.take(pa.array(positions, mask=~present))
 
@@ -338,7 +338,7 @@ def _timestamps(milliseconds: NDArray[np.int64]) -> pa.TimestampArray:
 def _offset_message_ids(columns: RecordColumns, positions: NDArray[np.int64]) -> pa.StringArray:
     """The offset message ids of some records."""
     ipv6 = (columns.system_flag[positions] & SystemFlag.STORE_HOST_IPV6) != 0
-    if ipv6.any():  # Longer ids; the only place where records are taken one by one.
+    if ipv6.any():  # Longer ids; only here records are processed one by one.
         return pa.array([columns.offset_message_id(position) for position in positions.tolist()])
     headers = columns.headers[positions]
     places = np.empty(len(positions), _PLACE)

@@ -1,9 +1,9 @@
-"""The bodies of many records without the rest of the records, where records are alike.
+"""The bodies of many similar records, without the rest of the records.
 
-Whoever wants the bodies only need not be sent the rest: of messages of 128 bytes it is more than
-half. Records of one size lie at one distance, so that one step of numpy gathers the bodies of all
-that follow one another, for less than what copying the records takes. Where sizes change from one
-record to the next nothing is gained, and nothing is gathered.
+A reader that needs only bodies need not get the rest, which is more than half of messages of 128
+bytes. Consecutive records of one size have one distance, so one step of numpy gathers all their
+bodies, for less than a copy of the records costs. If sizes change from record to record, gathering
+gains nothing and is not done.
 
 ::
 
@@ -32,10 +32,10 @@ from ariane_record.layout import (
 )
 
 RUN_RECORDS_MIN: Final = 64
-"""Runs that are shorter on average cost more than they spare: a few steps of numpy each."""
+"""Runs that are shorter on average cost more than they save: each takes a few steps of numpy."""
 
 _NOT_IN_PLACE: Final = int(HOST_FLAGS | SystemFlag.COMPRESSED)
-"""Flags of records whose body is at another place, or is not as its producer gave it."""
+"""Flags of records whose body is at another place, or is compressed."""
 
 _QUEUE_OFFSET_START: Final = 20
 _BODY_LENGTH_START: Final = HEADER_BYTES - HEADER["body_length"].itemsize
@@ -45,8 +45,8 @@ class BodyRun(NamedTuple):
     """Consecutive messages of one queue whose records are alike.
 
     Attributes:
-        first_queue_offset: Of the first message; each that follows has the next.
-        message_count: How many there are.
+        first_queue_offset: The queue offset of the first message; the others follow densely.
+        message_count: The number of messages.
         record_bytes: Bytes of each record.
         body_bytes: Bytes of each body.
     """
@@ -84,13 +84,13 @@ class _Stretch(NamedTuple):
         )
 
     def run(self) -> BodyRun | None:
-        """The run that it is; nothing if it is none."""
+        """The stretch as a run; None if it is not one."""
         lengths = self.field(">i4", _BODY_LENGTH_START)
         queue_offsets = self.field(">i8", _QUEUE_OFFSET_START)
         first, body_bytes = int(queue_offsets[0]), int(lengths[0])
         if (
             not 0 <= body_bytes <= self.record_bytes - RECORD_BYTES_MIN
-            # They ascend: with that distance there is no gap.
+            # They ascend: with this distance there is no gap.
             or int(queue_offsets[-1]) - first != self.record_count - 1
             or bool((self.field(">i4", SYSTEM_FLAG_START) & _NOT_IN_PLACE).any())
             or bool((lengths != body_bytes).any())
@@ -99,7 +99,7 @@ class _Stretch(NamedTuple):
         return BodyRun(first, self.record_count, self.record_bytes, body_bytes)
 
     def bodies(self, body_bytes: int) -> NDArray[np.uint8]:
-        """The bodies where they lie: uint8[count, body_bytes]."""
+        """A view of the bodies: uint8[count, body_bytes]."""
         shape, strides = (self.record_count, body_bytes), (self.record_bytes, 1)
         return np.ndarray(shape, np.uint8, self.chunk, self.start + HEADER_BYTES, strides)
 
@@ -145,7 +145,7 @@ def gather_bodies(chunks: Sequence[memoryview], sizes: NDArray[np.int32]) -> Gat
 def _stretches(
     chunks: Sequence[memoryview], sizes: NDArray[np.int32], changes: Sequence[int]
 ) -> Iterator[_Stretch]:
-    """Records of one size that lie in one chunk."""
+    """The stretches of records of one size within a chunk."""
     rest = iter(chunks)
     chunk, place = memoryview(b""), 0
     for first, end in pairwise((0, *changes, len(sizes))):

@@ -1,6 +1,6 @@
-"""Many records at once, as columns: one numpy array for each field, bodies and all as spans.
+"""Many records at once, as columns: one numpy array for each field; variable parts as spans.
 
-Nothing is copied but the headers; a span is a start and a length in the buffer of the records.
+Only the headers are copied; a span is a start and a length in the buffer of the records.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _RAW_HEADER: Final = np.dtype((np.void, HEADER_BYTES))
 
 
 class RecordColumns:
-    """The columns of records that lie back to back; all arrays have one element a record.
+    """The columns of contiguous records; all arrays have one element per record.
 
-    Columns of the header come in native byte order and are made when first asked for.
+    Columns of the header have native byte order and are made on first use.
 
     Attributes:
         records: The records.
@@ -146,17 +146,17 @@ class RecordColumns:
         return decode_property_columns(self.records, self.properties_start, self.properties_length)
 
     def message(self, position: int) -> RecordFields:
-        """Everything that one record says.
+        """All fields of one record.
 
         Raises:
-            RecordCorrupted: Its topic is no UTF-8.
+            RecordCorrupted: Its topic is not UTF-8.
         """
         start, size = int(self.starts[position]), int(self.sizes[position])
         view = memoryview(self.records).cast("B")
         return fields_of(view, find_spans(view, start, size))
 
     def offset_message_id(self, position: int) -> str:
-        """The message id that names one record's place."""
+        """The message id with one record's place."""
         message = self.message(position)
         return encode_offset_message_id(message.store_host, message.commit_log_offset)
 
@@ -165,7 +165,7 @@ class RecordColumns:
         return iter_messages(self.records, self.sizes)
 
     def bodies(self) -> list[bytes]:
-        """All bodies, as their producers gave them.
+        """All bodies, decompressed.
 
         Raises:
             RecordCorrupted: A compressed body cannot be decompressed.
@@ -187,7 +187,7 @@ class RecordColumns:
         return np.flatnonzero(self.headers["system_flag"] & SystemFlag.COMPRESSED)
 
     def decompressed_bodies(self, positions: NDArray[np.int64]) -> Iterator[bytes]:
-        """The bodies of records that have compressed ones, as their producers gave them.
+        """The decompressed bodies of records with compressed ones.
 
         Args:
             positions: The records.
@@ -211,9 +211,9 @@ class RecordColumns:
             yield body
 
     def damaged_bodies(self) -> dict[int, str]:
-        """Which compressed bodies cannot be decompressed, each looked at by itself, and why.
+        """The compressed bodies that cannot be decompressed, each tried alone, with the cause.
 
-        For after a failure: every compressed body is decompressed, and none is kept.
+        To be called after a failure: every compressed body is decompressed, and none is kept.
 
         Raises:
             CodecMissing: The library of a format is not installed.
@@ -229,11 +229,11 @@ class RecordColumns:
 
 
 def decode_columns(records: ByteBuffer, sizes: NDArray[np.int32]) -> RecordColumns:
-    """Take many records apart.
+    """Decode many records.
 
     Args:
-        records: Records of any topics, versions and host families, back to back; not copied, so
-            they must stay as they are while the columns are in use.
+        records: Contiguous records of any topics, versions and host families; not copied, so they
+            must not change while the columns are in use.
         sizes: Bytes of each record, int32[count].
 
     Raises:
@@ -256,7 +256,7 @@ def decode_columns(records: ByteBuffer, sizes: NDArray[np.int32]) -> RecordColum
     body_length = headers["body_length"].astype(np.int64)
     body_end = body_start + body_length
     topic_start = body_end + 1 + version_2
-    # Every length is checked before the next one is read behind it.
+    # Every length is checked before the next field is read after it.
     _require((body_length >= 0) & (topic_start + 2 <= ends), "its body does not fit")
     topic_length = octets[topic_start - 1].astype(np.int64)
     if version_2.any():
@@ -283,16 +283,16 @@ def decode_columns(records: ByteBuffer, sizes: NDArray[np.int32]) -> RecordColum
 def gather_headers(records: ByteBuffer, starts: NDArray[np.int64]) -> Headers:
     """The headers of records at any places of a buffer: ``layout.HEADER``, one for each start.
 
-    The fields behind an IPv6 host are not where the layout has them.
+    The fields after an IPv6 host are not at the places of the layout.
 
     Args:
-        records: Where the records lie.
+        records: The buffer of the records.
         starts: First byte of each; its whole header must be within the buffer.
     """
     if not len(starts):
         return np.empty(0, HEADER)
-    # One header for every byte of the buffer, of which only those at the starts are touched. As
-    # plain bytes they are gathered in 6 ns each; as fields it would be 100.
+    # A view of one header for every byte of the buffer, of which only the starts are used. As
+    # plain bytes they are gathered in 6 ns each; as fields in 100.
     everywhere: NDArray[np.void] = np.ndarray(
         shape=(len(records) - HEADER_BYTES + 1,), dtype=_RAW_HEADER, buffer=records, strides=(1,)
     )
@@ -302,12 +302,12 @@ def gather_headers(records: ByteBuffer, starts: NDArray[np.int64]) -> Headers:
 def _headers_and_hosts(
     octets: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
 ) -> tuple[Headers, NDArray[np.int64] | int]:
-    """The headers, and how many bytes more than two IPv4 hosts take the hosts of each record."""
+    """The headers, and the additional bytes of each record's hosts compared to two IPv4 hosts."""
     headers = gather_headers(octets.data, starts)
     system_flag = headers["system_flag"]
     if not (system_flag & HOST_FLAGS).any():
         return headers, 0
-    # The fields behind a longer host are further on by as much.
+    # The fields after a longer host are moved by its additional bytes.
     extra = np.int64(IPV6_EXTRA_BYTES)
     born_extra = ((system_flag & SystemFlag.BORN_HOST_IPV6) != 0) * extra
     host_extra = born_extra + ((system_flag & SystemFlag.STORE_HOST_IPV6) != 0) * extra

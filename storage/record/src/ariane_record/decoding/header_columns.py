@@ -1,4 +1,4 @@
-"""Columns of records that came without their bodies: headers and properties, apart.
+"""Columns of records without bodies: from headers and properties.
 
 ::
 
@@ -30,11 +30,11 @@ def decode_headers(
     """Columns of records from their headers; bodies and topics are empty.
 
     Args:
-        headers: The headers, back to back; of an IPv6 host only its flag is there.
+        headers: The headers, back to back; they contain only the flag of an IPv6 host.
         sizes: Bytes of each whole record, int32[count].
         properties: The properties, back to back; may be left out.
-        property_ends: Where those of each record end, little-endian int32 each; ``None``: they
-            were left out.
+        property_ends: The end of each record's properties, little-endian int32 each; ``None`` if
+            they are left out.
 
     Raises:
         RecordCorrupted: The parts do not fit together.

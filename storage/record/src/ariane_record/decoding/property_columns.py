@@ -1,14 +1,13 @@
-"""The properties of many records at once: where every name and every value lies.
+"""The properties of many records at once: the places of all names and values.
 
-The encoded properties of all records are put behind one another in one text, whose separators then
-say everything::
+The encoded properties of all records are joined to one text, whose separators give all places::
 
     text         KEYS 1 k1 2 TAGS 1 TagA 2 | TAGS 1 TagB 2 | ...        a row for each record
     pair           0           1               2
     row            0           0               1
 
-What counts is what ``decode_properties`` would give: pairs without a name, a value or a separator
-between them do not exist, and of a name that is repeated in a row the last pair counts.
+The result is the same as that of ``decode_properties``: pairs without a name, a value or a
+separator between them do not exist, and of a name that is repeated in a row the last pair counts.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ _VALUE_END: Final = 2
 
 
 class PropertyColumns:
-    """Every property of many records: arrays with one element a pair, in the order of the records.
+    """All properties of many records: arrays with one element per pair, in the records' order.
 
     Attributes:
         text: The properties of all records, valid UTF-8.
         row_count: Number of records.
-        row: Which record each pair belongs to, int64.
+        row: The record of each pair, int64.
         name_start: First byte of each name in ``text``, int64.
         name_end: One behind the last byte of each name, int64.
         value_start: First byte of each value, int64.
@@ -81,7 +80,7 @@ class PropertyColumns:
         return words
 
     def places_of(self, name: str) -> NDArray[np.int64]:
-        """Which pairs have this name, ascending; looked for once."""
+        """The pairs with this name, ascending; searched once."""
         places = self._places.get(name)
         if places is None:
             places = self._places[name] = self._find(name.encode())
@@ -90,7 +89,7 @@ class PropertyColumns:
     def _find(self, name: bytes) -> NDArray[np.int64]:
         places = np.flatnonzero(self._name_words == _word_of(name[:_WORD_BYTES]))
         if len(places):
-            # Few names begin alike, so the rest of them is looked at only where they do.
+            # Few names begin alike; only for these the rest is compared.
             same = self._same(self.name_start[places], self.name_end[places], name, _WORD_BYTES)
             if not same.all():
                 places = places[same]
@@ -99,11 +98,11 @@ class PropertyColumns:
     def _same(
         self, starts: NDArray[np.int64], ends: NDArray[np.int64], octets: bytes, first: int = 0
     ) -> NDArray[np.bool_]:
-        """Whether spans of the text are these bytes, looked at from the ``first`` of them on."""
+        """Whether spans of the text equal these bytes, compared from the ``first`` byte on."""
         same: NDArray[np.bool_] = ends - starts == len(octets)
         for start in range(first, len(octets), _WORD_BYTES):
             part = octets[start : start + _WORD_BYTES]
-            # Behind the end of a span that is too short there is text or padding.
+            # After the end of a shorter span there is text or padding.
             spots = np.minimum(starts + start, len(self.text))
             same &= (self._words[spots] & _WORD_MASKS[len(part)]) == _word_of(part)
         return same
@@ -115,7 +114,7 @@ class PropertyColumns:
         return same
 
     def pair_of_each_row(self, name: str) -> NDArray[np.int64]:
-        """Which pair holds the property of this name in each record, or -1: int64[row_count]."""
+        """The pair with this name in each record, or -1: int64[row_count]."""
         matches = self.places_of(name)
         rows = self.row[matches]
         if len(rows) == self.row_count and (rows == np.arange(self.row_count)).all():
@@ -125,14 +124,14 @@ class PropertyColumns:
         return pairs
 
     def last_of_each_name(self, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Those of the pairs whose name comes in no later one of the same record."""
+        """The pairs whose name is not repeated later in the same record."""
         prints = self._fingerprints(pairs)
         most = int(np.bincount(self.row[pairs]).max(initial=0))
-        # Pairs of one record are at most so far apart: few passes, where sorting would be many.
+        # The largest distance of pairs of one record: few passes, instead of many for sorting.
         gaps = range(1, most)
         if most <= _FEW_PAIRS and not any((prints[gap:] == prints[:-gap]).any() for gap in gaps):
             return pairs
-        # Names that seem to be repeated: rare enough to look at one by one.
+        # Names that seem to be repeated: rare enough to compare one by one.
         starts, ends = self.name_start[pairs].tolist(), self.name_end[pairs].tolist()
         names = map(self.text.__getitem__, map(slice, starts, ends))
         latest = dict(zip(zip(self.row[pairs].tolist(), names, strict=True), pairs, strict=True))
@@ -141,7 +140,7 @@ class PropertyColumns:
     def _fingerprints(self, pairs: NDArray[np.int64]) -> NDArray[np.uint64]:
         """A number for each pair, the same for the same name in the same record.
 
-        It is made of the first and the last eight bytes of the name.
+        It is computed from the first and the last eight bytes of the name.
         """
         starts, ends = self.name_start[pairs], self.name_end[pairs]
         lengths = ends - starts
@@ -169,10 +168,10 @@ class PropertyColumns:
 def decode_property_columns(
     records: ByteBuffer, starts: NDArray[np.int64], lengths: NDArray[np.int64]
 ) -> PropertyColumns:
-    """Take the properties of many records apart.
+    """Decode the properties of many records.
 
     Args:
-        records: Where the records lie.
+        records: The buffer of the records.
         starts: First byte of the properties of each record.
         lengths: Bytes of the properties of each record.
     """
@@ -180,11 +179,11 @@ def decode_property_columns(
 
 
 def decode_property_text(text: bytes, lengths: NDArray[np.int64]) -> PropertyColumns:
-    """Take the properties of many records apart.
+    """Decode the properties of many records.
 
     Args:
         text: The encoded properties of all records, back to back.
-        lengths: Bytes of those of each record.
+        lengths: Bytes of each record's properties.
     """
     row_end = np.cumsum(lengths)
     if not _is_sound(text, row_end, lengths):
@@ -200,7 +199,7 @@ def decode_property_text(text: bytes, lengths: NDArray[np.int64]) -> PropertyCol
     if len(name_end) != len(value_end) or not (
         (name_start < name_end).all() and (name_end + 1 < value_end).all()
     ):
-        # Somewhere there is a pair without a name, a value or a separator, or with two of them.
+        # Some pair lacks a name, a value or a separator, or has two of them.
         first_separator = np.searchsorted(name_end, name_start)
         name_end = np.append(name_end, len(text))[first_separator]
         real = (name_start < name_end) & (name_end + 1 < value_end)
@@ -221,7 +220,7 @@ def _word_of(octets: bytes) -> np.uint64:
 
 
 def _is_sound(text: bytes, row_end: NDArray[np.int64], lengths: NDArray[np.int64]) -> bool:
-    """Whether the text is UTF-8 and every row ends behind a pair."""
+    """Whether the text is UTF-8 and every row ends with a pair."""
     if text and not (np.frombuffer(text, np.uint8)[row_end[lengths > 0] - 1] == _VALUE_END).all():
         return False
     if text.isascii():
@@ -234,7 +233,7 @@ def _is_sound(text: bytes, row_end: NDArray[np.int64], lengths: NDArray[np.int64
 
 
 def _made_sound(text: bytes, row_end: NDArray[np.int64]) -> tuple[bytes, NDArray[np.int64]]:
-    """Close each row of the text and replace invalid UTF-8, which our producers never send."""
+    """Close each row of the text and replace invalid UTF-8, which ArianeMQ producers never send."""
     rows: list[bytes] = []
     start = 0
     for end in row_end.tolist():

@@ -1,4 +1,4 @@
-"""Spans of a buffer put back to back, without a Python statement for each."""
+"""Joining spans of a buffer, without a Python statement for each."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from numpy.typing import NDArray
 from ariane_record.layout import ByteBuffer
 
 _LENGTHS_MAX: Final = 48
-"""More different lengths than these are gathered byte by byte, 1.5 ns each."""
+"""With more different lengths, spans are gathered byte by byte, at 1.5 ns each."""
 
 
 def gather_spans(
     buffer: ByteBuffer, starts: NDArray[np.int64], lengths: NDArray[np.int64]
 ) -> bytes:
-    """The bytes of some spans, one span behind the other.
+    """The bytes of some spans, one span after the other.
 
-    All spans of one length are copied as elements of that size: 20 ns each, where properties of
+    All spans of one length are copied as elements of that size: 20 ns each, while properties of
     messages would cost 130 or more byte by byte. Messages of one kind have few lengths.
 
     Args:
-        buffer: Where they lie; every span must be within it.
+        buffer: The buffer; every span must be within it.
         starts: First byte of each, int64[count].
         lengths: Bytes of each, int64[count].
     """
@@ -43,7 +43,7 @@ def gather_spans(
 
 
 def _elements(octets: NDArray[np.uint8], length: int) -> NDArray[np.void]:
-    """Views of a fixed size that begin at each byte; nothing is copied."""
+    """Views of a fixed size that begin at each byte, without a copy."""
     return np.ndarray(
         shape=(len(octets) - length + 1,),
         dtype=np.dtype((np.void, length)),
