@@ -3,18 +3,18 @@
 ::
 
     RecordError
-    +-- RecordCorrupted     bytes that claim to be a record and are not
+    +-- RecordCorrupted     bytes that should be a record and are not
     +-- BlockFull           the record does not fit into the rest of the block
     +-- BodyDamaged         a compressed body that cannot be decompressed, or grows too large
     +-- CodecMissing        the library that would decompress it is not installed
-    +-- WireCorrupted       bytes that claim to be a message of Protocol Buffers and are not
+    +-- WireCorrupted       bytes that should be a message of Protocol Buffers and are not
     +-- (ValueError)
         +-- IllegalColumn     a column that cannot become messages; names it and the row
-        +-- IllegalMessageId  a text that is no message id
+        +-- IllegalMessageId  a text that is not a message id
         +-- IllegalName       a topic or group name outside the rules
-        +-- IllegalProperty   a property or key that the format cannot carry
-        +-- RecallHandleIllegal  a text that names no delayed message
-        +-- RecordTooLarge    body, topic or properties beyond what a record can hold
+        +-- IllegalProperty   a property or key that the format cannot hold
+        +-- RecallHandleIllegal  a text that is not a recall handle
+        +-- RecordTooLarge    body, topic or properties over the limits of a record
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class RecordError(Exception):
 
 
 class RecordCorrupted(RecordError):
-    """Bytes that claim to be a record and are not.
+    """Bytes that should be a record and are not.
 
     Attributes:
         reason: The fault, one short clause.
-        position: Which record of the block (0 for the first); 0 for a single record.
+        position: The record in the block (0 for the first); 0 for a single record.
     """
 
     def __init__(self, reason: str, position: int = 0) -> None:
@@ -39,13 +39,13 @@ class RecordCorrupted(RecordError):
 
 
 class WireCorrupted(RecordError):
-    """Bytes that claim to be a message of Protocol Buffers and are not."""
+    """Bytes that should be a message of Protocol Buffers and are not."""
 
 
 class BlockFull(RecordError):
     """The record does not fit into the rest of the block.
 
-    The block is as it was before: finish it, and add the record to the next one.
+    The block is unchanged: finish it, and add the record to the next one.
     """
 
 
@@ -55,7 +55,7 @@ class IllegalColumn(RecordError, ValueError):
     Attributes:
         column: The field of a message that it holds: ``body``, ``tag`` and so on.
         reason: The fault, one short clause.
-        row: Which row, 0 for the first; ``None`` when its type is wrong.
+        row: The row, 0 for the first; ``None`` if the type of the column is wrong.
     """
 
     def __init__(self, column: str, reason: str, row: int | None = None) -> None:
@@ -74,7 +74,7 @@ class CodecMissing(RecordError):
 
 
 class IllegalMessageId(RecordError, ValueError):
-    """A text that is no message id."""
+    """A text that is not a message id."""
 
 
 class IllegalName(RecordError, ValueError):
@@ -82,11 +82,11 @@ class IllegalName(RecordError, ValueError):
 
 
 class IllegalProperty(RecordError, ValueError):
-    """A property or key that the format cannot carry."""
+    """A property or key that the format cannot hold."""
 
 
 class RecallHandleIllegal(RecordError, ValueError):
-    """A text that names no delayed message."""
+    """A text that is not a recall handle."""
 
 
 class RecordTooLarge(RecordError, ValueError):

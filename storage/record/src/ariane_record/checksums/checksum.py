@@ -16,8 +16,8 @@ from ariane_record.layout import CRC_DIGITS, CRC_MASK, ByteBuffer
 
 _COPIED_BYTES_MAX: Final = 768
 """Up to this length a copy of a range costs less than a view of it (measured: 75 ns a range with
-its checksum against 150 at 260 bytes, equal at 700). For longer ranges a copy costs more, at 2 KB up to
-three times as much in a process that allocates new memory for each batch."""
+its checksum against 150 at 260 bytes, equal at 700). For longer ranges a copy costs more, at 2 KB
+up to three times as much in a process that allocates new memory for each batch."""
 
 _EVEN_RUN_MIN: Final = 16
 """With fewer ranges of one length, on average, a search for runs does not pay."""

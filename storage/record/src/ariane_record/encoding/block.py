@@ -1,4 +1,4 @@
-"""Packed blocks (``record_block``) of messages: one by one as they come, or of fields at hand."""
+"""Packed blocks (``record_block``) of messages: message by message, or from decoded fields."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from ariane_record.single.producer_sequence import (
 )
 
 KEYS_MAX: Final = 255
-"""Keys of one message in the index, its unique id included."""
+"""The most keys of one message in the index, including its unique id."""
 
 EMPTY_CRC_PROPERTY: Final = CRC_PROPERTY_PREFIX + b"0" * CRC_DIGITS + PROPERTY_VALUE_END
-"""Where the broker will write the checksum of the record."""
+"""The room in which the broker writes the checksum of the record."""
 
 RECORD_CRCS_COUNT_MIN: Final = 128
-"""Blocks of fewer records go without ``record_crcs``: the broker computes so few as fast."""
+"""Blocks of fewer records have no ``record_crcs``: the broker computes them as fast."""
 
 OWN_ARGUMENTS: Final = frozenset(
     {
@@ -61,7 +61,7 @@ OWN_ARGUMENTS: Final = frozenset(
 _EMPTY_HOSTS: Final = (EMPTY_HOST, EMPTY_HOST)
 
 _PROPERTIES_PART: Final = 4
-"""Which of the parts of the first record are its properties."""
+"""The index of the properties among the parts of the first record."""
 
 _OWN_OR_EMPTY: Final = OWN_ARGUMENTS | {""}
 _NAME_END: Final = "\x01"
@@ -70,7 +70,7 @@ _join_pair = _NAME_END.join
 _join_pairs = _VALUE_END.join
 
 
-# The header with everything that the broker owns left at zero (``x``):
+# The header with zeros (``x``) in the fields that the broker owns:
 # size, magic, body CRC, queue id, flag, both offsets, system flag, born timestamp,
 # born host, store timestamp, store host, attempts, half offset, body length.
 pack_unowned_header: Final = Struct(">iII 4x i 16x iq 8x 8x 8x 4x 8x i").pack
@@ -99,7 +99,7 @@ class BlockEncoder:
 
         Args:
             topic: Name of the topic; more than 127 bytes make V2 records.
-            size_bytes_max: Bytes that a block may take.
+            size_bytes_max: The most bytes of a block.
             sequenced: Whether each block gets a producer sequence when it is finished.
 
         Raises:
@@ -123,7 +123,7 @@ class BlockEncoder:
         return len(self._sizes)
 
     def clear(self) -> None:
-        """Forget all records."""
+        """Remove all records."""
         self.size_bytes = 0
         self._parts = []
         self._sizes = []
@@ -148,13 +148,13 @@ class BlockEncoder:
 
         Args:
             body: The body as it is to be stored, compressed or not.
-            tag: The one coarse label, or nothing.
-            keys: Keys under which the message is found again; no spaces inside.
+            tag: The one coarse label; empty for none.
+            keys: Keys by which the message can be found; no spaces inside.
             unique_id: The id that the producer gives.
-            properties: Further properties, none of those that are arguments here.
-            message_group: The ordering key, or nothing.
+            properties: Further properties, except the ones that are arguments here.
+            message_group: The ordering key; empty for none.
             flag: Free for the application.
-            system_flag: Bits of ``SystemFlag``, those of the hosts excepted.
+            system_flag: Bits of ``SystemFlag``, except those of the hosts.
             born_timestamp_ms: When the message was made, milliseconds since the epoch.
 
         Returns:
@@ -162,7 +162,7 @@ class BlockEncoder:
 
         Raises:
             BlockFull: No room; the block is unchanged.
-            IllegalProperty: A property, tag or key that the format cannot carry.
+            IllegalProperty: The format cannot hold a property, tag or key.
             RecordTooLarge: The record fits into no block, or its properties into no record.
         """
         encoded = _encode_pairs(properties, keys, tag, unique_id, message_group)
@@ -187,7 +187,7 @@ class BlockEncoder:
             size, self._magic, body_crc, flag, system_flag, born_timestamp_ms, body_length
         )
         counted = properties_length.to_bytes(2)
-        # Nothing below raises: a record is in the block as a whole or not at all.
+        # The code below raises nothing: a record is in the block as a whole or not at all.
         self._parts += (header, body, self._counted_topic, counted, encoded, EMPTY_CRC_PROPERTY)
         self._sizes.append(size)
         self._tags.append(tag)
@@ -203,11 +203,11 @@ class BlockEncoder:
         """The block of everything added so far; the encoder starts the next one, empty.
 
         Args:
-            sequence: Where the block stands in the stream of its producer; for a sequenced
-                encoder, and only for such a one.
+            sequence: The block's place in the stream of its producer; only for a sequenced
+                encoder, which needs it.
 
         Raises:
-            ValueError: There is no room for a sequence, or none for the room.
+            ValueError: A sequence is given without room for it, or missing although there is room.
         """
         if self._sequenced is (sequence is None):
             raise ValueError("a sequenced encoder, and no other, finishes with a sequence")
@@ -232,7 +232,7 @@ class BlockEncoder:
         return block
 
     def _refusal(self, size: int, properties_length: int, key_count: int) -> Exception:
-        """Why a record is not taken."""
+        """The error of a record that does not fit."""
         if properties_length > PRODUCER_PROPERTIES_BYTES_MAX:
             return RecordTooLarge(
                 f"properties of {properties_length} bytes;"
@@ -256,7 +256,7 @@ def record_crcs_of(records: ByteBuffer, sizes: NDArray[np.int32]) -> NDArray[np.
     return range_crcs(memoryview(records), ends - sizes, ends - CRC_PROPERTY_BYTES)
 
 
-def _encode_pairs(  # noqa: C901 - five optional parts, told one after the other.
+def _encode_pairs(  # noqa: C901 - five optional parts, one after the other.
     properties: Mapping[str, str] | None,
     keys: Sequence[str],
     tag: str,
@@ -265,8 +265,8 @@ def _encode_pairs(  # noqa: C901 - five optional parts, told one after the other
 ) -> bytes:
     """All properties of one message, encoded: the user's first.
 
-    This is most of what a message costs its producer, hence one text that is checked and encoded as
-    a whole.
+    This is the largest cost of a message for its producer, so all properties are one text that is
+    checked and encoded as a whole.
     """
     if properties:
         if not _OWN_OR_EMPTY.isdisjoint(properties) or "" in properties.values():
@@ -285,7 +285,7 @@ def _encode_pairs(  # noqa: C901 - five optional parts, told one after the other
         text = f"{text}KEYS\x01{joined}\x02"
         count += 1
     if tag:
-        # Added, not formatted: a member of an Enum may be formatted as another text than it is.
+        # Added, not formatted: the formatted text of an Enum member may differ from its value.
         text += "TAGS\x01" + tag + _VALUE_END
         count += 1
     if unique_id:
@@ -304,7 +304,7 @@ def _encode_pairs(  # noqa: C901 - five optional parts, told one after the other
 
 
 def _illegal_pair(properties: Mapping[str, str]) -> IllegalProperty:
-    """Name the fault of the names, or else of the values."""
+    """The error of illegal names, or else of illegal values."""
     names = OWN_ARGUMENTS.intersection(properties)
     if names:
         return IllegalProperty(f"{', '.join(sorted(names))}: not a property to set by name")
@@ -312,18 +312,18 @@ def _illegal_pair(properties: Mapping[str, str]) -> IllegalProperty:
 
 
 def encode_block(topic: str, messages: Sequence[RecordFields]) -> RecordBlock:
-    """A block of messages that are already at hand as fields: forwarded, retried, delayed ones.
+    """A block of messages from decoded fields: of forwarded, retried and delayed ones.
 
-    Hosts are left to the broker, as in every block, and a producer sequence says where the
-    original is stored, so copies do not have it; all other fields are kept as they are. A message
-    with more keys than the index takes is found again by the first of them.
+    Hosts are left to the broker, as in every block. A producer sequence belongs to the place of the
+    original, so copies do not have it; all other fields are kept. A message with more keys than the
+    index takes can be found by the first ones.
 
     Args:
-        topic: The topic of the block; it takes the place of the messages' own.
+        topic: The topic of the block, which replaces the topics of the messages.
         messages: The messages, in this order.
 
     Raises:
-        IllegalProperty: A property that the format cannot carry.
+        IllegalProperty: The format cannot hold a property.
         RecordTooLarge: Topic or properties do not fit into a record.
     """
     records = [
@@ -346,7 +346,7 @@ def encode_block(topic: str, messages: Sequence[RecordFields]) -> RecordBlock:
 
 
 def index_keys(unique_id: str, keys: tuple[str, ...]) -> tuple[str, ...]:
-    """Those keys of a stored message by which the index finds it again."""
+    """The keys of a stored message that are in the index."""
     every = (unique_id, *keys) if unique_id else keys
     return every[:KEYS_MAX]
 

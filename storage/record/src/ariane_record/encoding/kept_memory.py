@@ -1,8 +1,8 @@
-"""Keeping memory that was freed, for the next block of records.
+"""Keeping freed memory for the next block of records.
 
-A block is a megabyte and lives for milliseconds. The allocator of glibc hands pieces of that size
-back to the system and asks for them anew, and the system clears every page of them again: measured,
-a fifth of what receiving a block costs, and most of what a broker spends on reading ranges of it.
+A block is a megabyte and lives for milliseconds. The allocator of glibc returns pieces of that size
+to the system and requests them anew, and the system clears every page again: measured, a fifth of
+the cost of receiving a block, and most of a broker's cost of reading ranges of it.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
 """Numbers of glibc's ``mallopt``."""
 
 _SETTINGS: Final = {
-    _MMAP_THRESHOLD: 32 << 20,  # The largest that glibc takes.
+    _MMAP_THRESHOLD: 32 << 20,  # The largest that glibc accepts.
     _TRIM_THRESHOLD: 256 << 20,
     _TOP_PAD: 16 << 20,
 }
 
 
 def keep_freed_memory() -> bool:
-    """Have this process keep up to 256 MiB that it freed.
+    """Have this process keep up to 256 MiB of freed memory.
 
     Returns:
-        Whether its allocator takes such settings; one that is not glibc's does not.
+        Whether its allocator accepts such settings; only glibc's does.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
@@ -37,10 +37,10 @@ _LARGE_BYTES: Final = 31 << 20
 
 
 def expect_large_blocks() -> None:
-    """Make the allocator learn now what it would learn from blocks that come and go.
+    """Let the allocator adapt now to the size of blocks, as it would after some blocks.
 
-    For a library, whose process belongs to somebody else: nothing is set. glibc keeps pieces of
-    the size of the largest that was ever freed; what is freed here, nobody has touched, so that it
-    cost no memory. Whoever has set the limits of the allocator finds them as they were.
+    For libraries in the process of an application: this changes no settings. glibc keeps pieces up
+    to the size of the largest piece ever freed; the piece that is freed here was never written, so
+    it costs no memory. Limits of the allocator that the application has set stay unchanged.
     """
     bytes(_LARGE_BYTES)

@@ -1,9 +1,9 @@
-"""A block in pieces: its records are first copied when a request is put together.
+"""A block in pieces: its records are copied only when a request is built.
 
 A block is a megabyte, and every further copy of it is one more megabyte of memory that the system
-has to find and clear. Most of a block does not change any more once it is encoded; only the
-producer sequence in its first record is known as late as when it leaves. So that is a piece of its
-own, which another takes the place of, and the sums follow by what differs::
+has to find and clear. Most of a block does not change after its encoding; only the producer
+sequence in its first record is not known before the block is sent. So the sequence is its own
+piece, which is replaced, and the sums are updated by the difference::
 
     pieces    | ... before ... | __PSEQ# 0x01 AAAA... 0x02 | ... behind ... | ...
 """
@@ -35,7 +35,7 @@ class LooseBlock:
 
     Attributes:
         topic: As ``RecordBlock``.
-        pieces: The records: back to back they are those of ``RecordBlock``.
+        pieces: The records: joined, they are the records of ``RecordBlock``.
         size_bytes: Bytes of all pieces.
         sizes: As ``RecordBlock``.
         tag_codes: As ``RecordBlock``.
@@ -43,8 +43,8 @@ class LooseBlock:
         key_hashes: As ``RecordBlock``.
         crc32: As ``RecordBlock``.
         record_crcs: As ``RecordBlock``.
-        sequence_piece: Which piece is the producer sequence; None in a block without one.
-        sequence_start: Where that piece starts in the block.
+        sequence_piece: The index of the piece with the producer sequence; None without one.
+        sequence_start: The start of that piece in the block.
     """
 
     topic: str
@@ -61,7 +61,7 @@ class LooseBlock:
 
     @classmethod
     def of(cls, block: RecordBlock, *, sequenced: bool) -> Self:
-        """A block that lies in one piece.
+        """A loose block of one or three pieces from a packed block.
 
         Args:
             block: The block.
@@ -92,7 +92,7 @@ class LooseBlock:
         return len(self.sizes)
 
     def at(self, sequence: ProducerSequence) -> Self:
-        """The block at a place of a stream.
+        """The block with its place in the stream of its producer.
 
         Raises:
             ValueError: It has no room for a producer sequence.
@@ -114,7 +114,7 @@ class LooseBlock:
         return replace(self, pieces=pieces, crc32=crc32, record_crcs=crcs)
 
     def joined(self) -> RecordBlock:
-        """The same in one piece."""
+        """The same block in one piece."""
         return RecordBlock(
             topic=self.topic,
             records=b"".join(self.pieces),

@@ -1,9 +1,8 @@
-"""Records that go to another topic: parked until they are due, delivered, sent again.
+"""Records that are moved to another topic: parked until they are due, delivered, sent again.
 
-All of it is by column: nothing here is done for one record at a time in Python. A record keeps its
-body, its flags and the properties that are its own; properties that say where it was going are
-dropped, and others put before the rest. Whatever the broker owns is left at zero, as in the block
-of a producer.
+All work is done by column, without Python code for each record. A record keeps its body, its flags
+and its own properties; properties about its destination are dropped, and others are put before the
+rest. Fields that the broker owns are zero, as in the block of a producer.
 """
 
 from __future__ import annotations
@@ -44,8 +43,8 @@ class MovedRecords:
     """Records on their way to other topics.
 
     Attributes:
-        columns: The records as they are.
-        kept: The properties of each that go along, encoded; its checksum is not among them.
+        columns: The original records.
+        kept: The encoded properties of each that are kept, without its checksum.
     """
 
     def __init__(self, columns: RecordColumns, *, dropped: Collection[str]) -> None:
@@ -56,7 +55,7 @@ class MovedRecords:
         self.kept = self._without({*dropped, PropertyName.CHECKSUM})
 
     def values(self, name: str) -> list[str]:
-        """The property of a name of each record, dropped or not; nothing for those without it."""
+        """A property of each record, dropped or not; empty for records without it."""
         properties = self._properties
         pairs = properties.pair_of_each_row(name)
         found = pairs >= 0
@@ -77,19 +76,18 @@ class MovedRecords:
     ) -> RecordBlock:
         """Some of the records as a block of a topic.
 
-        The copies belong to no transaction, whatever the records did.
+        The copies belong to no transaction, even if the records did.
 
         Args:
             topic: The topic of the block.
-            rows: Which records, in the order of the block; at least one.
+            rows: The records, in the order of the block; at least one.
             heads: Encoded properties to put before the kept ones, for each record.
             half_offsets: The value of the header field for a half message's offset.
-            attempts: How often each was tried, the same for all; nothing to leave that as it is.
+            attempts: The attempts of all; None leaves them unchanged.
             delivery_times_ms: As ``RecordBlock.delivery_times_ms``.
 
         Raises:
-            RecordTooLarge: The topic, or the properties of a record, have grown beyond what fits
-                into one.
+            RecordTooLarge: The topic, or the properties of a record, do not fit into a record.
         """
         columns, chosen = self.columns, rows.tolist()
         magic, counted = counted_topic(topic)
@@ -151,13 +149,13 @@ class MovedRecords:
 
     @cached_property
     def _keys(self) -> list[tuple[str, ...]]:
-        """The keys of each as the index files them: its unique id, then each key."""
+        """The keys of each as in the index: its unique id, then each key."""
         unique_ids = self.values(PropertyName.UNIQUE_ID)
         keys_of_each = map(split_keys, self.values(PropertyName.KEYS))
         return list(map(index_keys, unique_ids, keys_of_each))
 
     def _without(self, names: Collection[str]) -> list[bytes]:
-        """The properties of each record that have none of these names, encoded."""
+        """The encoded properties of each record without those of these names."""
         properties = self._properties
         dropped = np.zeros(len(properties.row), np.bool_)
         for name in names:

@@ -1,16 +1,16 @@
-"""A block of many plain messages of one tag: a body, a unique id, and nothing that differs more.
+"""A block of many plain messages of one tag, which differ only in body and unique id.
 
-What ``BlockEncoder`` makes of such messages one by one, byte for byte. The rows of a table are the
-records without their bodies: one row as often as there are messages, in which the few octets that
-differ are then set by column. Bodies of one length have room in the rows, and are copied there by
-column, too; all others stay where they are, and C puts the pieces together when a request is made::
+The result is byte for byte that of ``BlockEncoder``. The rows of a table are the records without
+their bodies: copies of one row, in which the few octets that differ are then set by column. Bodies
+of one length have room in the rows, and are copied there by column, too. Other bodies stay where
+they are, and C joins the pieces when a request is built::
 
     even      | header  body  tail |          uneven   | header | body | tail  header | body | ...
               | header  body  tail |                     ------   ----   ------------   ----
               | ...                |                      rows    given      rows       given
 
-The first record may have a producer sequence, and is apart from the rows. No record is gone through
-for its sum: CRC-32 is linear, so that the sums follow from those of the bodies.
+The first record may have a producer sequence, and is not part of the rows. No record is read for
+its sum: CRC-32 is linear, so the sums are computed from the sums of the bodies.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def encode_plain_block(
 
     Args:
         topic: The topic.
-        shape: Of the tag, as the topic says.
+        shape: The topic's shape of the tag.
         bodies: The body of each message; at least one.
         body_lengths: Bytes of each: int32[count].
         unique_ids: The id of each.
@@ -117,7 +117,7 @@ def encode_plain_block(
 def _rows(
     shape: TagShape, body_bytes: int, unique_ids: UniqueIds, born_timestamp_ms: int
 ) -> NDArray[np.uint8]:
-    """The records, with zeros for bodies and for what their headers say of them."""
+    """The records, with zeros for bodies and for their lengths and sums in the headers."""
     header = pack_unowned_header(0, MAGIC_V1, 0, 0, 0, born_timestamp_ms, 0)
     before_id = header + bytes(body_bytes) + shape.before_id
     id_end = len(before_id) + unique_ids.digit_count
@@ -131,7 +131,7 @@ def _put_bodies(room: NDArray[np.uint8], bodies: Sequence[bytes]) -> None:
     """Copy bodies of one length into their room in the rows."""
     width = room.shape[1]
     if width:
-        # As one element each: numpy copies such faster than octets.
+        # As one element each, which numpy copies faster than octets.
         element = f"V{width}"
         room.view(element)[:, 0] = np.frombuffer(b"".join(bodies), element)
 
@@ -139,7 +139,7 @@ def _put_bodies(room: NDArray[np.uint8], bodies: Sequence[bytes]) -> None:
 def _first_record(
     shape: TagShape, row: bytes, body: bytes, *, sequenced: bool
 ) -> tuple[bytes, ...]:
-    """The first record: before its sequence, that, and what follows; or all in one piece."""
+    """The first record: before its sequence, the sequence, and after it; or all in one piece."""
     header, tail = row[:HEADER_BYTES], row[HEADER_BYTES - shape.overhead_bytes :]
     if not sequenced:
         return (header + body + tail,)

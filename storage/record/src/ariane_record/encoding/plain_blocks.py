@@ -1,8 +1,8 @@
-"""Blocks of plain messages that came one by one: those of many blocks are encoded in one go.
+"""Blocks of plain messages that were sent one by one: many blocks are encoded together.
 
-What ``BlockEncoder`` makes of such messages, byte for byte. ``plain_block`` makes one large block
-of one tag; here blocks may be tiny and many, for a queue each, and what is done by column is done
-once for all of them::
+The result is byte for byte that of ``BlockEncoder``. ``plain_block`` makes one large block of one
+tag; here there may be many tiny blocks, one for each queue, and work by column is done once for all
+of them::
 
     header | body | topic, length of the properties, sequence, tag | id    | __CRC32#
     ------   ----   ----------------------------------------------   -----   --------
@@ -78,7 +78,7 @@ class PlainRun:
 
         Args:
             body: Its body.
-            shape: Of its tag, as the topic says.
+            shape: The topic's shape of its tag.
             born_timestamp_ms: When it was made, milliseconds since the epoch.
 
         Returns:
@@ -98,7 +98,7 @@ class PlainRun:
 
         Args:
             bodies: The body of each; at least one.
-            shape: Of their tag, as the topic says.
+            shape: The topic's shape of their tag.
             born_timestamp_ms: As ``add``.
         """
         count = len(bodies)
@@ -110,10 +110,10 @@ class PlainRun:
         self.size_bytes += sum(map(len, bodies)) + count * shape.overhead_bytes
 
     def take_back(self, position: int) -> int:
-        """Remove one message; those behind it move up.
+        """Remove one message; later ones move up.
 
         Returns:
-            Bytes that the block is smaller.
+            The bytes by which the block becomes smaller.
         """
         size = len(self.bodies.pop(position)) + self.shapes.pop(position).overhead_bytes
         del self.born_timestamps_ms[position]
@@ -128,14 +128,13 @@ class PlainColumns(NamedTuple):
 
     Attributes:
         topics: The topic of each block.
-        counts: How many messages each has, 1 or more.
+        counts: The number of messages of each, 1 or more.
         bodies: The body of each message.
         shapes: The other bytes of each.
         born_timestamps_ms: When each was made, milliseconds since the epoch.
-        sequences: Where each block stands in the stream of its producer; nothing if they are not
-            sequenced.
-        sizes_bytes: Bytes of each block, its sequence included; nothing if they are not
-            known, as of very many.
+        sequences: Each block's place in the stream of its producer; empty without sequences.
+        sizes_bytes: Bytes of each block, including its sequence; empty if they are not known,
+            as with very many blocks.
     """
 
     topics: Sequence[PlainTopic]
@@ -148,10 +147,10 @@ class PlainColumns(NamedTuple):
 
 
 class PlainBlocks(NamedTuple):
-    """Blocks side by side, encoded.
+    """Encoded blocks, one after the other.
 
     Attributes:
-        counts: How many records each block has.
+        counts: The number of records of each block.
         records: Their records: a piece for each block, or one for all.
         sizes: Bytes of each record, block after block: int32[records].
         tag_codes: Hash of the tag of each: int32[records].
@@ -171,9 +170,9 @@ def encode_plain_columns(
     """Encode the plain messages of some blocks together.
 
     Args:
-        plain: The messages; of one block at least.
+        plain: The messages of at least one block.
         unique_ids: The ids of all messages.
-        in_one_piece: Whether the records of all blocks are wanted back to back.
+        in_one_piece: Whether to join the records of all blocks.
     """
     digits = unique_ids.digits
     count = len(digits)
@@ -185,7 +184,7 @@ def encode_plain_columns(
         _put_sequences(plain, befores, sizes)
     headers = _headers(bodies, body_lengths, sizes, plain.born_timestamps_ms)
     ids = digits.view(f"S{digits.shape[1]}").ravel().tolist()
-    # Not as a list: the garbage collector would look at each of them.
+    # Not as a list: the garbage collector would scan each of them.
     pieces = chain.from_iterable(
         zip(headers, bodies, befores, ids, repeat(PLAIN_RECORD_END, count), strict=True)
     )
@@ -228,7 +227,7 @@ def _put_sequences(plain: PlainColumns, befores: list[bytes], sizes: NDArray[np.
 def _put_sequences_at_once(
     plain: PlainColumns, befores: list[bytes], sizes: NDArray[np.int32]
 ) -> None:
-    """As ``_put_sequences``, by column: that pays for many blocks only."""
+    """As ``_put_sequences``, by column, which pays only for many blocks."""
     counts = np.array(plain.counts)
     firsts = np.cumsum(counts) - counts
     sizes[firsts] += SEQUENCE_BYTES
@@ -249,8 +248,8 @@ def encode_plain_runs(
     """A block of each run.
 
     Args:
-        runs: At least one message each; all sequenced or none.
-        sequences: Where each block stands in the stream of its producer, if they are sequenced.
+        runs: The runs, with at least one message each; all sequenced or none.
+        sequences: Each block's place in the stream of its producer, if they are sequenced.
         unique_ids: The ids of all messages.
     """
     topics = [run.topic for run in runs]
@@ -267,12 +266,12 @@ def encode_plain_runs(
         ),
         unique_ids,
     )
-    del runs  # So that the caller can let go of each run when its block is there.
+    del runs  # So that the caller can free each run when its block is made.
     yield from record_blocks(topics, blocks)
 
 
 def record_blocks(topics: Iterable[PlainTopic], blocks: PlainBlocks) -> Iterator[RecordBlock]:
-    """Blocks by themselves.
+    """Encoded blocks as single blocks.
 
     Args:
         topics: The topic of each.
@@ -308,11 +307,11 @@ def _records_apart(blocks: PlainBlocks) -> Sequence[bytes]:
 def encode_plain_run(
     run: PlainRun, sequence: ProducerSequence | None, unique_ids: Sequence[str]
 ) -> RecordBlock:
-    """Encode a block of a few messages one by one: doing it by column has a fixed price.
+    """Encode a block of a few messages one by one: encoding by column has a fixed cost.
 
     Args:
-        run: At least one message.
-        sequence: Where the block stands in the stream of its producer, if it is sequenced.
+        run: The run, with at least one message.
+        sequence: The block's place in the stream of its producer, if it is sequenced.
         unique_ids: The id of each message.
     """
     pieces: list[bytes] = []
@@ -353,7 +352,7 @@ def _headers(
     sizes: NDArray[np.int32],
     born: Sequence[int],
 ) -> list[bytes]:
-    """The fixed part of each record, zeros in the fields that the broker owns."""
+    """The fixed part of each record, with zeros in the fields that the broker owns."""
     count = len(bodies)
     crcs = np.fromiter(map(crc32_of, bodies), np.uint32, count)
     headers: NDArray[np.void] = np.zeros(count, HEADER)

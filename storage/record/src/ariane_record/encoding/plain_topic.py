@@ -1,6 +1,6 @@
-"""The bytes that plain messages of one topic share: messages with a body and perhaps a tag.
+"""The common bytes of plain messages of one topic: messages with a body and perhaps a tag.
 
-The parts of their records that are known before there is a message::
+The parts of their records that are known in advance::
 
     header | body | topic, length of the properties, sequence, tag, name of the id | id | end
                     ---------------------------------------------------------------      ---
@@ -27,10 +27,10 @@ TAG_BYTES_MAX: Final = 256
 """Messages with a longer tag are not plain."""
 
 TAGS_KEPT_MAX: Final = 4096
-"""Tags of a topic whose shape is kept."""
+"""The most tags of a topic whose shapes are kept."""
 
 PLAIN_RECORD_END: Final = PROPERTY_VALUE_END + EMPTY_CRC_PROPERTY
-"""The bytes behind the id."""
+"""The bytes after the id."""
 
 _HASH_FACTOR: Final = 31
 _WORD: Final = 1 << 32
@@ -39,15 +39,15 @@ _ID_NAME: Final = PropertyName.UNIQUE_ID.encode() + PROPERTY_NAME_END
 
 
 class TagShape(NamedTuple):
-    """The bytes of plain messages of one topic and tag, except their bodies.
+    """The common bytes of plain messages of one topic and tag.
 
     Attributes:
         before_id: The bytes between body and id, without a sequence.
         before_sequence: With a sequence: the bytes between body and sequence.
         behind_sequence: With a sequence: the bytes between sequence and id.
-        overhead_bytes: Bytes of a record beside its body, a sequence left out.
+        overhead_bytes: Bytes of a record besides its body, without a sequence.
         code: Hash of the tag.
-        tag: The tag, or nothing.
+        tag: The tag; empty for none.
     """
 
     before_id: bytes
@@ -59,12 +59,12 @@ class TagShape(NamedTuple):
 
 
 class PlainTopic:
-    """The bytes that plain messages of one topic share.
+    """The common bytes of plain messages of one topic.
 
     Attributes:
         name: The topic.
-        hash_before_id: The part of an id's index hash that the topic's name makes: a word.
-        shapes: By tag; only of tags that were asked for.
+        hash_before_id: The contribution of the topic's name to an id's index hash: a word.
+        shapes: The shapes by tag, of tags used so far.
     """
 
     __slots__ = ("_id_bytes", "_topic_part", "hash_before_id", "name", "shapes")
@@ -84,14 +84,14 @@ class PlainTopic:
         """The shape of messages of a tag; None if they are not plain, or the topic is too long.
 
         Args:
-            tag: The tag, or nothing; without 0x01 and 0x02.
+            tag: The tag, or an empty text; without 0x01 and 0x02.
         """
         if tag in self.shapes:
             return self.shapes[tag]
         if not self._topic_part:
             return None
         try:
-            # Added, not formatted: a member of an Enum may be formatted as another text than it is.
+            # Added, not formatted: the formatted text of an Enum member may differ from its value.
             tag = tag + ""
             pair = (PropertyName.TAGS + "\x01" + tag + "\x02").encode() if tag else b""
         except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""The packed block: many records of one topic back to back, and the columns that go with them.
+"""The packed block: many contiguous records of one topic, and their columns.
 
 A producer encodes records in the format of the commit log, with zeros in the fields that the broker
 owns, so that the broker appends the block with one copy and fills those fields by column::
@@ -11,8 +11,8 @@ owns, so that the broker appends the block with one copy and fills those fields 
     crc32        of all of records
     record_crcs  [ crc(record 0),        crc(record 1),  crc(record 2),              ... ]
 
-``record_crcs`` spares the broker a pass over every single record: CRC-32 is linear, so that the sum
-of a whole record follows from that of the record with zeros and from what the zeros became.
+``record_crcs`` saves the broker a pass over every single record: CRC-32 is linear, so the sum of a
+whole record can be computed from the sum with zeros and from the values that replace the zeros.
 """
 
 from __future__ import annotations

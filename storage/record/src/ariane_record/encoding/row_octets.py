@@ -1,4 +1,4 @@
-"""Texts of one length as rows of octets, where most of them begin and end alike."""
+"""Texts of one length as rows of octets, most of which are equal in all rows."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _FEW: Final = 16
 
 
 def differing_places(rows: NDArray[np.uint8]) -> list[int]:
-    """At which places not all rows have the same octet, ascending.
+    """The places at which rows have different octets, ascending.
 
     Args:
         rows: uint8[n, length], contiguous, n at least 1.
     """
     length = rows.shape[1]
     octets = rows.reshape(-1)
-    # Each row beside the next one, then halves laid over one another: numpy is faster down a long
-    # array than across.
+    # Each row is compared with the next one, then halves are combined: numpy is faster along a
+    # long array than across.
     differing = (octets[length:] ^ octets[:-length]).reshape(-1, length)
     while len(differing) > _FEW:
         half = (len(differing) + 1) // 2

@@ -1,4 +1,4 @@
-"""Taking one message back out of a block that is still being built."""
+"""Removing one message from a block that is still being built."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ _PARTS_PER_RECORD = 6
 
 
 def take_back(encoder: BlockEncoder, position: int) -> int:
-    """Remove one record; those behind it move up. Rare, so it may cost a walk over the block.
+    """Remove one record; later ones move up. Rare, so it may cost a walk over the block.
 
     Args:
-        encoder: Not finished yet.
-        position: Which record, 0 for the first.
+        encoder: The encoder of an unfinished block.
+        position: The record, 0 for the first.
 
     Returns:
-        Bytes of the record; 0 when it cannot be spared, which is when it is the first of a
-        sequenced block and the next one has no room for the sequence.
+        Bytes of the record; 0 if it cannot be removed, because it is the first of a sequenced
+        block and the next one has no room for the sequence.
     """
-    # ruff: noqa: SLF001 - the encoder's other half, apart because hardly anybody needs it.
+    # ruff: noqa: SLF001 - a part of the encoder, apart because it is rarely needed.
     moves_sequence = encoder._sequenced and position == 0 and encoder.count > 1
     parts = encoder._parts
     if moves_sequence:

@@ -1,4 +1,4 @@
-"""Addresses of hosts, between text and the bytes of records: the same few again and again."""
+"""Conversion of host addresses between text and the bytes of records, with a cache."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def packed_ip(text: str) -> bytes:
     """The bytes of an address: 4, or 16 for IPv6.
 
     Raises:
-        ValueError: It is no address.
+        ValueError: The text is not an address.
     """
     return ip_address(text).packed
 

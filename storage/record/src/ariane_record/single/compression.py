@@ -1,12 +1,12 @@
-"""Compressed bodies, in the formats of RocketMQ, so that its clients read ours and we read theirs.
+"""Compressed bodies, in the formats of RocketMQ, so that either system reads the other's bodies.
 
-The system flag says whether a body is compressed, and how::
+The system flag shows whether a body is compressed, and its format::
 
     bit 0           compressed
     bits 8 to 10    1: LZ4 frame    2: Zstandard frame    3, or 0 of old clients: zlib stream
 
-The writer of a body chooses what it grows to, so every decompression has an upper bound.
-LZ4 and Zstandard come with the extra ``ariane-record[compression]``; zlib is always there.
+The writer of a body decides its size after decompression, so decompression has an upper bound. LZ4
+and Zstandard need the extra ``ariane-record[compression]``; zlib is always available.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from ariane_record.errors import BodyDamaged, CodecMissing
 from ariane_record.layout import COMPRESSION_TYPE_MASK, SystemFlag
 
 DECOMPRESSED_BYTES_MAX: Final = 32 << 20
-"""Bytes that one body may grow to: eight times the brokers' limit for bodies."""
+"""The most bytes of a decompressed body: eight times the brokers' limit for bodies."""
 
 _DECOMPRESSED_ZSTD_WINDOW_MAX: Final = 32 << 20
 _LZ4_HIGH_LEVEL_MIN: Final = 3
-"""Below it LZ4 has but one level."""
+"""Below it LZ4 has only one level."""
 
 
 class Compression(Enum):
-    """How bodies are compressed; the value is the name in settings."""
+    """The format of compression; the value is the name in settings."""
 
     NONE = "none"
     LZ4 = "lz4"
@@ -51,10 +51,10 @@ _SYSTEM_FLAGS: Final = {
 
 
 def body_compressor(kind: Compression, level: int) -> Callable[[Any], bytes]:
-    """A function that compresses one body, and calls nothing of Python to do so.
+    """A function that compresses one body, without Python code.
 
     Args:
-        kind: How; not ``NONE``.
+        kind: The format, not ``NONE``.
         level: From 1, fast, to 9, small; each format has its own levels for them.
 
     Raises:
@@ -62,7 +62,7 @@ def body_compressor(kind: Compression, level: int) -> Callable[[Any], bytes]:
         ValueError: The kind is ``NONE``.
     """
     if kind is Compression.LZ4:
-        # Blocks that need their neighbours are refused by the frames' reader in Java.
+        # Java's reader of frames refuses blocks that depend on their neighbours.
         return partial(
             _lz4_frame().compress,
             compression_level=0 if level < _LZ4_HIGH_LEVEL_MIN else level,
@@ -80,12 +80,12 @@ def body_compressor(kind: Compression, level: int) -> Callable[[Any], bytes]:
 def original_body(
     stored: bytes, system_flag: int, *, size_bytes_max: int = DECOMPRESSED_BYTES_MAX
 ) -> bytes:
-    """The body of a message as its producer gave it.
+    """The decompressed body of a message.
 
     Args:
         stored: The body as stored.
         system_flag: The system flag of its record.
-        size_bytes_max: Bytes that it may grow to.
+        size_bytes_max: The most bytes of the decompressed body.
 
     Raises:
         BodyDamaged: It cannot be decompressed, or grows beyond the limit.

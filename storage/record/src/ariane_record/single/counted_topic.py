@@ -1,4 +1,4 @@
-"""The name of a topic as it stands in a record, behind its length.
+"""The name of a topic in a record, after its length.
 
 ::
 
@@ -16,7 +16,7 @@ from ariane_record.layout import MAGIC_V1, MAGIC_V2, TOPIC_V1_BYTES_MAX, TOPIC_V
 
 @lru_cache(maxsize=4096)
 def counted_topic(topic: str) -> tuple[int, bytes]:
-    """The magic code of the records of a topic, and the topic behind its length.
+    """The magic code of the records of a topic, and the topic after its length.
 
     Raises:
         RecordTooLarge: The topic does not fit into its length field.

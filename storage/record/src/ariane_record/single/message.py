@@ -1,6 +1,6 @@
-"""One record at a time: a message with all its fields, to bytes and back.
+"""Encoding and decoding one record: a message with all its fields.
 
-Where many records lie together, the vector forms in ``block`` and ``columns`` are the fast way.
+For many records at once, the vector forms in ``block`` and ``columns`` are faster.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ _SYSTEM_FLAG: Final = struct.Struct(">i")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFields:
-    """Everything that one record says.
+    """All fields of one record.
 
-    The two IPv6 bits of the system flag follow from the hosts when the record is encoded, and
-    ``body_crc`` from the body. The checksum of the record is no property of the message.
+    When the record is encoded, the two IPv6 bits of the system flag are derived from the hosts, and
+    ``body_crc`` from the body. The checksum of the record is not a property of the message.
     """
 
     topic: str
@@ -70,7 +70,7 @@ class RecordFields:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys under which the message is found again."""
+        """The keys by which the message can be found."""
         return split_keys(self.properties.get(PropertyName.KEYS, ""))
 
     @property
@@ -97,7 +97,7 @@ def encode_record(fields: RecordFields, *, checksum: bool = True) -> bytes:
         checksum: Whether the record ends with the checksum of itself.
 
     Raises:
-        IllegalProperty: A property that the format cannot carry.
+        IllegalProperty: The format cannot hold a property.
         RecordTooLarge: Topic or properties do not fit into their length fields.
     """
     hosts = (fields.born_host, fields.store_host)
@@ -165,7 +165,7 @@ def encode_record_as(
 
 
 class RecordSpans(NamedTuple):
-    """The header of one record, and where its variable parts lie in the buffer.
+    """The header of one record, and the places of its variable parts in the buffer.
 
     Attributes:
         header: The values of ``layout.HEADER``, in its order; the addresses as bytes.
@@ -184,12 +184,12 @@ def find_spans(buffer: ByteBuffer, start: int, size: int) -> RecordSpans:
     """The parts of a record, of either version and with hosts of either family.
 
     Args:
-        buffer: Where the record lies.
+        buffer: The buffer with the record.
         start: Its first byte.
-        size: Its size as known from elsewhere, all of it within the buffer.
+        size: Its size from another source, all of it within the buffer.
 
     Raises:
-        RecordCorrupted: The bytes are no record of this size.
+        RecordCorrupted: The bytes are not a record of this size.
     """
     end = start + size
     if size < RECORD_BYTES_MIN:
@@ -217,20 +217,20 @@ def find_spans(buffer: ByteBuffer, start: int, size: int) -> RecordSpans:
 
 
 def _counted(buffer: ByteBuffer, start: int, length_bytes: int) -> slice:
-    """Where the bytes behind a length field lie; the caller checks that they are all there."""
+    """The place of the bytes after a length field; the caller checks that they are complete."""
     content = start + length_bytes
     return slice(content, content + int.from_bytes(buffer[start:content], "big"))
 
 
 def decode_record(buffer: ByteBuffer, *, verify: bool = True) -> RecordFields:
-    """Everything that one record says.
+    """Decode one record.
 
     Args:
         buffer: Exactly one record: V1 or V2, with IPv4 or IPv6 hosts.
         verify: Whether the checksums of body and record are compared as well.
 
     Raises:
-        RecordCorrupted: The bytes are no record, or a checksum differs.
+        RecordCorrupted: The bytes are not a record, or a checksum differs.
     """
     view = memoryview(buffer).cast("B")
     spans = find_spans(view, 0, len(view))
@@ -243,7 +243,7 @@ def fields_of(buffer: ByteBuffer, spans: RecordSpans) -> RecordFields:
     """Decode all fields of a record whose parts are known.
 
     Raises:
-        RecordCorrupted: The topic is no UTF-8.
+        RecordCorrupted: The topic is not UTF-8.
     """
     header = spans.header
     try:
@@ -276,8 +276,8 @@ def record_checksum_ok(buffer: ByteBuffer, *, required: bool = False) -> bool:
 
     Args:
         buffer: Exactly one record.
-        required: Whether a record without a checksum of itself is refused. If not, such a record
-            is judged by the checksum of its body.
+        required: Whether a record without a checksum of itself is refused. If not, only the
+            checksum of its body is compared.
     """
     view = memoryview(buffer).cast("B")
     try:

@@ -1,6 +1,6 @@
-"""Ids of messages: where one lies (offset message id), and which one it is (unique id).
+"""Ids of messages: by place (offset message id), and from the producer (unique id).
 
-An offset message id is given by the broker and finds the record without an index::
+An offset message id is given by the broker and gives the place of the record without an index::
 
     store ip (4 or 16 bytes) | port i32 | commit-log offset i64          32 or 56 hex digits
 
@@ -42,7 +42,7 @@ _WORD: Final = 1 << 32
 
 
 class MessagePlace(NamedTuple):
-    """Where a record lies.
+    """The place of a record.
 
     Attributes:
         store_host: The broker that stored it.
@@ -59,7 +59,7 @@ class IdRun(NamedTuple):
     Attributes:
         stamp: The digits before the counter.
         begin: The first counter.
-        end: Behind the last one.
+        end: The counter after the last one.
     """
 
     stamp: str
@@ -68,12 +68,12 @@ class IdRun(NamedTuple):
 
 
 class UniqueIds:
-    """New unique ids; their digits, hashes and sums are made when they are asked for."""
+    """New unique ids; their digits, hashes and sums are made on first use."""
 
     __slots__ = ("_runs",)
 
     def __init__(self, runs: Sequence[IdRun]) -> None:
-        """Take ids, run after run; mostly there is one."""
+        """Take ids, run after run; usually there is one run."""
         self._runs = runs
 
     def __len__(self) -> int:
@@ -92,7 +92,7 @@ class UniqueIds:
         return rows
 
     def write(self, rows: NDArray[np.uint8]) -> None:
-        """Write the digits into rows of that shape, which need not lie back to back."""
+        """Write the digits into rows of that shape, which need not be contiguous."""
         done = 0
         for stamp, begin, end in self._runs:
             part = rows[done : (done := done + end - begin)]
@@ -112,7 +112,7 @@ class UniqueIds:
 
     @property
     def pair_crcs(self) -> NDArray[np.uint32]:
-        """CRC-32 of each, with the end of its property behind it: uint32[count]."""
+        """CRC-32 of each, with the end of its property after it: uint32[count]."""
         return self._by_run(
             lambda stamp, begin, end: (
                 _counter_crcs()[begin:end]
@@ -133,7 +133,7 @@ class UniqueIds:
         return UniqueIds(runs)
 
     def texts(self) -> list[str]:
-        """Each as a text."""
+        """The ids as texts."""
         width = self.digit_count
         text = self.digits.tobytes().decode("ascii")
         return [text[start : start + width] for start in range(0, len(text), width)]
@@ -153,7 +153,7 @@ def encode_offset_message_id(store_host: Host, commit_log_offset: int) -> str:
 
 
 def decode_offset_message_id(message_id: str) -> MessagePlace:
-    """Where the message with this offset message id lies.
+    """The place in an offset message id.
 
     Raises:
         IllegalMessageId: It is not 32 or 56 hex digits.
@@ -172,8 +172,8 @@ def decode_offset_message_id(message_id: str) -> MessagePlace:
 class UniqueIdGenerator:
     """Makes the unique ids of one producer process, in the shape of RocketMQ's clients.
 
-    Ids of one generator never repeat within a month: time and counter only go up together, even
-    when the clock steps back or more than 65,536 ids fall into one millisecond. Months begin at
+    Ids of one generator never repeat within a month: time and counter together only grow, even if
+    the clock steps back or more than 65,536 ids are made in one millisecond. Months begin at
     midnight UTC. Not for several threads at once.
     """
 
@@ -194,8 +194,8 @@ class UniqueIdGenerator:
             clock_ms: Milliseconds since the epoch.
             ip: Address of this machine, IPv4 or IPv6.
             pid: Id of this process; its lower 16 bits count.
-            origin: 32 random bits that tell apart generators of one process, and processes whose
-                pids are equal in their lower bits.
+            origin: 32 random bits that distinguish generators of one process, and processes whose
+                pids have the same lower bits.
         """
         packed = ip_address(ip).packed
         own = struct.pack(">HI", pid & 0xFFFF, origin & 0xFFFFFFFF)
@@ -220,21 +220,21 @@ class UniqueIdGenerator:
         self._counter = counter + 1
         unique_id = f"{self._stamp}{counter:04X}"
         if counter == _COUNTER_LAST:
-            # The counter starts over, so the time may not be this one again.
+            # The counter starts over, so this time must not be used again.
             self._counter = 0
             self._enter_millisecond(self._latest_ms + 1)
         return unique_id
 
     def next_ids(self, count: int) -> UniqueIds:
-        """Many new unique ids: what as many calls of ``next_id`` in one millisecond would give.
+        """Many new unique ids, the same as from ``count`` calls of ``next_id`` in one millisecond.
 
         Args:
-            count: How many, 1 or more.
+            count: The number of ids, 1 or more.
         """
         return UniqueIds(list(self._runs(count)))
 
     def _runs(self, count: int) -> Iterator[IdRun]:
-        """So many counters, by the digits before them."""
+        """Runs of ``count`` counters, by the digits before them."""
         now_ms = self._clock_ms()
         if now_ms > self._latest_ms:
             self._enter_millisecond(now_ms)
@@ -267,7 +267,7 @@ class UniqueIdGenerator:
 
 @cache
 def _counter_hashes() -> NDArray[np.uint32]:
-    """The part of an id's hash that the digits of every counter make, less that of zeros."""
+    """The contribution of every counter's digits to an id's hash, less that of zeros."""
     words = np.zeros(_COUNTER_LAST + 1, np.uint32)
     for column in _counter_digits().T:
         words *= np.uint32(_HASH_FACTOR)
@@ -277,7 +277,7 @@ def _counter_hashes() -> NDArray[np.uint32]:
 
 @cache
 def _counter_crcs() -> NDArray[np.uint32]:
-    """What the digits of every counter add to ``pair_crcs``, less those of zeros."""
+    """The contribution of every counter's digits to ``pair_crcs``, less that of zeros."""
     crcs = np.zeros(_COUNTER_LAST + 1, np.uint32)
     for place, column in enumerate(_counter_digits().T):
         crcs ^= zero_shift(BYTE_CRCS, _COUNTER_DIGITS - place)[column ^ ord("0")]

@@ -10,8 +10,8 @@ milliseconds::
     EndTransaction time region group topic id tags keys store-host type id state from-check
     Recall         time region group topic id ok
 
-Ours end with two fields more, which other readers pass over: the client's id, and the W3C trace
-context in which it was done. Source: Apache RocketMQ's client (``TraceDataEncoder``).
+Steps of ArianeMQ end with two more fields, which other readers skip: the client's id, and the W3C
+trace context of the step. Source: Apache RocketMQ's client (``TraceDataEncoder``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from ariane_record.errors import RecordError
 
 STEPS_PER_MESSAGE_MAX: Final = 20
-"""Steps of one message of the trace topic; so many in RocketMQ."""
+"""The most steps of one message of the trace topic, as in RocketMQ."""
 
 _FIELD_END: Final = "\x01"
 _STEP_END: Final = "\x02"
@@ -42,11 +42,11 @@ class TraceKind(StrEnum):
 
 
 class TraceDamaged(RecordError):
-    """A text is no step of a message trace."""
+    """A text is not a step of a message trace."""
 
 
 class TraceStep(NamedTuple):
-    """One step of a message's life, as a client tells it.
+    """One step of a message's life, reported by a client.
 
     Attributes:
         kind: The event.
@@ -58,14 +58,14 @@ class TraceStep(NamedTuple):
         keys: The keys.
         store_host: The broker, "host:port".
         body_bytes: Bytes of the body.
-        cost_ms: How long it took.
+        cost_ms: Its duration.
         message_type: 0 normal, 1 half, 2 committed, 3 delayed, 4 in order.
-        successful: Whether it went well.
-        request_id: Joins begin and end of one consuming.
+        successful: Whether it succeeded.
+        request_id: The common id of begin and end of one consuming.
         attempt: Number of the delivery, from 0.
         state: How a transaction ended.
         client_id: The client.
-        trace_parent: The W3C trace context in which it was done.
+        trace_parent: The W3C trace context of the step.
     """
 
     kind: TraceKind
@@ -93,10 +93,10 @@ def encode_steps(steps: Iterable[TraceStep]) -> bytes:
 
 
 def decode_steps(body: bytes) -> list[TraceStep]:
-    """The steps of a message of the trace topic; kinds that are not known are passed over.
+    """The steps of a message of the trace topic; unknown kinds are skipped.
 
     Raises:
-        TraceDamaged: It is none.
+        TraceDamaged: A text is not a step.
     """
     steps: list[TraceStep] = []
     for text in str(body, "utf-8", "replace").split(_STEP_END)[:-1]:

@@ -1,17 +1,17 @@
-"""Where a batch stands in the stream of one producer to one queue, as its first record says it.
+"""The place of a batch in the stream of one producer to one queue, stored in its first record.
 
-A broker that was killed finds out from the log alone which batches it has stored. The first record
-of a batch therefore begins its properties with one of a fixed size::
+A broker that was killed must find the stored batches from the log alone. So the properties of the
+first record of a batch begin with a property of a fixed size::
 
     __PSEQ# 0x01 <38 characters> 0x02
 
 The characters are base64 without padding of five big-endian numbers: producer id (int64), epoch
 (int32), number of the batch's first message in the queue (int64), records of the batch (int32) and
-bytes of the batch (int32). A batch lies in the log in one piece, so this also tells a batch of
-which only the beginning has survived.
+bytes of the batch (int32). A batch is contiguous in the log, so this also shows that only the
+beginning of a batch has survived.
 
-It holds for the one place where the batch was stored: whoever stores a copy of the record drops it.
-Other programs take it for a property of the user and leave it alone.
+It is valid only at the place where the batch was stored: copies of the record do not have it. Other
+programs treat it as a property of the user and do not change it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ariane_record.layout import (
 
 _NUMBERS: Final = Struct(">qiqii")
 _NUMBER_ROW: Final = Struct(">qiqii2x")
-"""``_NUMBERS``, and what makes a multiple of three bytes of it, which base64 leaves for itself."""
+"""``_NUMBERS`` padded to a multiple of three bytes, so that base64 needs no padding."""
 _PADDING: Final = b"=="
 _VALUE_BYTES: Final = 38
 _PADDED_VALUE_BYTES: Final = 40
@@ -53,7 +53,7 @@ _BODY_LENGTH_START: Final = HEADER_BYTES - 4
 
 
 class ProducerSequence(NamedTuple):
-    """Where a batch stands in the stream of one producer to one queue.
+    """The place of a batch in the stream of one producer to one queue.
 
     Attributes:
         producer_id: The producer, 1 or more.
@@ -70,9 +70,9 @@ class StoredSequence(NamedTuple):
     """The sequence in the first record of a batch.
 
     Attributes:
-        sequence: Where the batch stands.
-        record_count: Its records.
-        size_bytes: Bytes of all of them, back to back.
+        sequence: The place of the batch.
+        record_count: The number of its records.
+        size_bytes: Bytes of all records.
     """
 
     sequence: ProducerSequence
@@ -91,7 +91,7 @@ def encode_sequences(
     record_counts: NDArray[np.int64],
     sizes_bytes: NDArray[np.int64],
 ) -> bytes:
-    """``encode_sequence`` of many batches, of one at least, back to back."""
+    """``encode_sequence`` of at least one batch, joined."""
     columns = (*zip(*sequences, strict=True), record_counts.tolist(), sizes_bytes.tolist())
     numbers = b"".join(map(_NUMBER_ROW.pack, *columns))
     values = np.frombuffer(b2a_base64(numbers, newline=False), np.uint8)
@@ -104,7 +104,7 @@ def encode_sequences(
 
 
 def decode_sequence(encoded: bytes) -> StoredSequence | None:
-    """Read a property of ``SEQUENCE_BYTES``; None if it is no sequence."""
+    """Read a property of ``SEQUENCE_BYTES``; None if it is not a sequence."""
     if len(encoded) != SEQUENCE_BYTES or not encoded.startswith(SEQUENCE_PREFIX):
         return None
     try:
@@ -119,7 +119,7 @@ def decode_sequence(encoded: bytes) -> StoredSequence | None:
 
 
 def stored_sequence(records: ByteBuffer) -> StoredSequence | None:
-    """Read the sequence from the first of some records; None if it has none, or is no record."""
+    """Read the sequence from the first of some records; None without one or without a record."""
     place = sequence_place(records)
     return decode_sequence(bytes(records[place : place + SEQUENCE_BYTES]))
 
@@ -127,18 +127,18 @@ def stored_sequence(records: ByteBuffer) -> StoredSequence | None:
 def says_sequence(
     records: ByteBuffer, sequence: ProducerSequence | None, record_count: int
 ) -> bool:
-    """Whether the first of some records says just this of them; with None, whether it says nothing.
+    """Whether the first record of a batch has exactly this sequence; with None, that it has none.
 
     Args:
         records: All records of a batch.
-        sequence: Where the batch stands, with numbers that the property can say.
-        record_count: Its records.
+        sequence: The place of the batch, with numbers that the property can hold.
+        record_count: The number of its records.
     """
     place = sequence_place(records)
     said = bytes(records[place : place + SEQUENCE_BYTES])
     if sequence is None:
         return decode_sequence(said) is None
-    # Nearly always the same characters, though others could mean the same numbers.
+    # Nearly always the same characters, although others could encode the same numbers.
     return said == encode_sequence(sequence, record_count, len(records)) or (
         decode_sequence(said) == StoredSequence(sequence, record_count, len(records))
     )
@@ -148,7 +148,7 @@ def sequence_place(records: ByteBuffer) -> int:
     """The place of the sequence in the first of some records: the begin of its properties.
 
     Args:
-        records: The records; for what is no record, the place is anywhere.
+        records: The records; for other bytes, the place is arbitrary.
     """
     body_length = int.from_bytes(records[_BODY_LENGTH_START:HEADER_BYTES], "big")
     topic_start = HEADER_BYTES + body_length

@@ -1,7 +1,7 @@
 """The properties of a record: ``name 0x01 value 0x02``, repeated, in UTF-8.
 
-Neither side may hold one of the two separators, and neither may be empty: the readers of the field
-pass over such a pair, so it would vanish on its way.
+Names and values must not contain the separators and must not be empty: readers of the field skip
+such pairs, so they would be lost.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def properties_text(properties: Mapping[str, str]) -> str:
     """
     text = "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
     count = len(properties)
-    # An empty name stands at the start or behind a value; an empty value behind a name.
+    # An empty name is at the start or after a value; an empty value is after a name.
     if (
         text.count(_NAME_END) != count
         or text.count(_VALUE_END) != count
@@ -37,7 +37,7 @@ def properties_text(properties: Mapping[str, str]) -> str:
 
 
 def _illegal(properties: Mapping[str, str]) -> IllegalProperty:
-    """Name the pair that is to blame."""
+    """The error, with the name of the illegal pair."""
     for name, value in properties.items():
         for text in (name, value):
             if not text:
@@ -51,7 +51,7 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
     """The properties as bytes, in the order of the mapping.
 
     Raises:
-        IllegalProperty: A name or value is empty, holds a separator or is no Unicode text.
+        IllegalProperty: A name or value is empty, holds a separator or is not Unicode text.
     """
     try:
         return properties_text(properties).encode()
@@ -62,8 +62,8 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
 def decode_properties(encoded: ByteBuffer) -> dict[str, str]:
     """The properties of a record, in their order; of a repeated name the last one counts.
 
-    Pairs without a name, a value or a separator between them are passed over, as Java readers do.
-    Bytes that are no UTF-8 become replacement characters: the record is otherwise sound.
+    Pairs without a name, a value or a separator between them are skipped, as in Java readers. Bytes
+    that are not UTF-8 become replacement characters: the record is otherwise valid.
     """
     properties: dict[str, str] = {}
     for pair in str(encoded, "utf-8", "replace").split(_VALUE_END):
@@ -74,10 +74,10 @@ def decode_properties(encoded: ByteBuffer) -> dict[str, str]:
 
 
 def property_finder(name: str) -> Callable[[bytes], str]:
-    """A function that gives the value of one property, or an empty text.
+    """A function that returns the value of one property, or an empty text.
 
-    It gives what ``decode_properties`` would give for that name, several times faster than decoding
-    them all.
+    The result is the same as with ``decode_properties``, several times faster than decoding all
+    properties.
     """
     first = name.encode() + b"\x01"
     later = b"\x02" + first
@@ -85,7 +85,7 @@ def property_finder(name: str) -> Callable[[bytes], str]:
     def find(encoded: bytes) -> str:
         end = len(encoded)
         while True:
-            # The last one counts, so the search goes backwards.
+            # The last one counts, so the search runs backwards.
             before = encoded.rfind(later, 0, end)
             if before >= 0:
                 start = before + len(later)

@@ -1,4 +1,4 @@
-"""What takes a delayed message back: a text that its producer can make himself, as in RocketMQ.
+"""The handle to recall a delayed message: a text that its producer makes, as in RocketMQ.
 
 ::
 
@@ -18,7 +18,7 @@ _HANDLE_LENGTH_MAX: Final = 2048
 
 
 class RecallHandle(NamedTuple):
-    """Names a delayed message.
+    """The content of a handle.
 
     Attributes:
         topic: The topic that it was sent to.
@@ -41,7 +41,7 @@ def decode_recall_handle(handle: str) -> RecallHandle:
     """The content of a handle.
 
     Raises:
-        RecallHandleIllegal: It is no handle.
+        RecallHandleIllegal: The text is not a handle.
     """
     if not handle:
         raise RecallHandleIllegal("no recall handle: messages of a delay level have none")

@@ -1,4 +1,4 @@
-"""Records that are stored anew in another topic, one by one: their bytes go along as they are.
+"""Copies of records for another topic, one by one, with unchanged bytes.
 
 ::
 
@@ -6,8 +6,8 @@
     copy                  body               properties ...
     block      | header | body | new topic | properties ...     | zeros    |  and its columns
 
-To decode a message and to encode it again costs four times as much. Whatever the broker owns is
-left at zero, as in the block of a producer. Of many records at once ``moved_records`` does the same
+Decoding a message and encoding it again would cost four times as much. Fields that the broker owns
+are zero, as in the block of a producer. For many records at once, ``moved_records`` does the same
 by column.
 """
 
@@ -40,7 +40,7 @@ from ariane_record.single.counted_topic import counted_topic
 from ariane_record.single.message import check_checksums, find_spans, has_checksum, split_keys
 from ariane_record.single.properties import decode_properties, encode_properties, property_finder
 
-# The header with everything that the broker owns left at zero (``x``):
+# The header with zeros (``x``) in the fields that the broker owns:
 # size, magic, body CRC, queue id, flag, both offsets, system flag, born timestamp,
 # born host, store timestamp, store host, attempts, half offset, body length.
 _pack_header: Final = Struct(">iII 4x i 16x iq 8x 8x 8x i q i").pack
@@ -59,12 +59,12 @@ class RecordCopy(NamedTuple):
     Attributes:
         body: The body.
         body_crc: Its checksum, without the highest bit.
-        properties: The properties, encoded; neither checksum nor producer sequence among them.
+        properties: The encoded properties, without checksum and producer sequence.
         flag: The application's flag.
         system_flag: The system flag, without the bits of hosts.
         born_timestamp_ms: When it was made.
-        born_host: Where its producer was seen.
-        attempts: How often it was tried.
+        born_host: The address of its producer, as the broker saw it.
+        attempts: The number of its attempts.
         half_offset: Commit-log offset of its half message.
     """
 
@@ -86,7 +86,7 @@ def copy_of(record: ByteBuffer) -> RecordCopy:
         record: Exactly one record: V1 or V2, with IPv4 or IPv6 hosts.
 
     Raises:
-        RecordCorrupted: The bytes are no record, or a checksum differs.
+        RecordCorrupted: The bytes are not a record, or a checksum differs.
     """
     view = memoryview(record).cast("B")
     spans = find_spans(view, 0, len(view))
@@ -115,9 +115,9 @@ def without_properties(copy: RecordCopy, names: Collection[str]) -> RecordCopy:
 
 
 def _sound(properties: bytes, dropped: Collection[str]) -> bytes:
-    """Properties as the format wants them, without some; nearly always they are so already."""
+    """Legal properties, without some; nearly always they are so already."""
     sound = (not properties or properties.endswith(PROPERTY_VALUE_END)) and _is_text(properties)
-    # A name may also stand in a value: then it costs more, and that is all.
+    # If a name is in a value, this only costs more time.
     if sound and not any(name.encode() in properties for name in dropped):
         return properties
     pairs = decode_properties(properties)
@@ -137,7 +137,7 @@ def _is_text(properties: bytes) -> bool:
 def copied_block(topic: str, copies: Sequence[RecordCopy]) -> RecordBlock:
     """A block of copies.
 
-    A message with more keys than the index takes is found again by the first of them.
+    A message with more keys than the index takes can be found by the first ones.
 
     Args:
         topic: The topic of the block.

@@ -1,4 +1,4 @@
-"""A message as a consumer meets it: the body at hand, everything else decoded when asked for."""
+"""A received message: the body at hand, all other fields decoded on access."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _find_unique_id = property_finder(PropertyName.UNIQUE_ID)
 
 _COMPRESSED: Final = int(SystemFlag.COMPRESSED)
 _LONG_WAY: Final = HOST_FLAGS | _COMPRESSED
-"""Flags of records that are not taken apart in place."""
+"""Flags of records that are not decoded inline."""
 
 _unpack_ipv4_header = HEADER_STRUCTS[False, False].unpack_from
 
@@ -45,8 +45,8 @@ class MessageView:
 
     Attributes:
         topic: The topic.
-        body: The body as its producer gave it; one that is stored compressed is decompressed when
-            it is first asked for, which may raise ``BodyDamaged`` or ``CodecMissing``.
+        body: The body, decompressed on first access if it is stored compressed, which may raise
+            ``BodyDamaged`` or ``CodecMissing``.
     """
 
     __slots__ = ("_encoded_properties", "_header", "_properties", "_stored_body", "body", "topic")
@@ -58,11 +58,11 @@ class MessageView:
     def __init__(
         self, topic: str, body: bytes, header: tuple[Any, ...], encoded_properties: bytes
     ) -> None:
-        """Put the parts together.
+        """Take the parts.
 
         Args:
             topic: The topic.
-            body: The body; ``compressed_view`` is for those that are stored compressed.
+            body: The body; for a compressed one use ``compressed_view``.
             header: The values of ``layout.HEADER``, in its order; the addresses as bytes.
             encoded_properties: The properties as stored.
         """
@@ -72,10 +72,10 @@ class MessageView:
         self._encoded_properties = encoded_properties
         self._properties: dict[str, str] | None = None
 
-    if not TYPE_CHECKING:  # Type checkers would take any name for an attribute.
+    if not TYPE_CHECKING:  # Type checkers would accept any name as an attribute.
 
         def __getattr__(self, name: str) -> bytes:
-            # Python asks here for a slot that was never filled: no other message pays for it.
+            # Python calls this only for a slot that was never set, so other messages pay nothing.
             if name != "body" or not self._header[7] & _COMPRESSED:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             self.body = original_body(self._stored_body, self._header[7])
@@ -83,12 +83,12 @@ class MessageView:
 
     @property
     def stored_body(self) -> bytes:
-        """The body as stored; ``system_flag`` says whether and how it is compressed."""
+        """The body as stored; ``system_flag`` shows whether and how it is compressed."""
         return self._stored_body if self._header[7] & _COMPRESSED else self.body
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """All properties, those of the system included, not those of the stored record only."""
+        """All properties, including those of the system, except those of the stored record only."""
         properties = self._properties
         if properties is None:
             properties = decode_properties(self._encoded_properties)
@@ -104,7 +104,7 @@ class MessageView:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys under which the message is found again."""
+        """The keys by which the message can be found."""
         return split_keys(_find_keys(self._encoded_properties))
 
     @property
@@ -114,7 +114,7 @@ class MessageView:
 
     @property
     def priority(self) -> int:
-        """The priority that its producer gave; 0 if the property is no number."""
+        """The priority that its producer gave; 0 if the property is not a number."""
         return priority_of(_find_priority(self._encoded_properties)) or 0
 
     @property
@@ -129,7 +129,7 @@ class MessageView:
 
     @property
     def offset_message_id(self) -> str:
-        """The message id that names the record's place."""
+        """The message id with the record's place."""
         return encode_offset_message_id(self.store_host, self.commit_log_offset)
 
     @property
@@ -221,7 +221,7 @@ def compressed_view(
 
 
 def iter_messages(records: ByteBuffer, sizes: NDArray[np.integer[Any]]) -> Iterator[MessageView]:
-    """The messages of records that lie back to back, about 0.8 us each.
+    """The messages of contiguous records, about 0.8 us each.
 
     Args:
         records: The records; anything but ``bytes`` is copied once.
@@ -240,8 +240,8 @@ def iter_messages(records: ByteBuffer, sizes: NDArray[np.integer[Any]]) -> Itera
     start = 0
     for position, size in enumerate(record_sizes):
         end = start + size
-        # Most records are V1, have IPv4 hosts and the topic of the one before them: they are
-        # taken apart right here, and whatever looks different in any way goes the long way.
+        # Most records are V1, have IPv4 hosts and the same topic as the one before: they are
+        # decoded inline, and all others by the general functions.
         if counted_topic and size >= RECORD_BYTES_MIN:
             header = _unpack_ipv4_header(records, start)
             body_start = start + HEADER_BYTES

@@ -1,14 +1,14 @@
 """The fields of an encoded Protocol Buffers message, one after the other, without copies.
 
 The generated code copies a block once when it parses a message and twice when it writes one. The
-fields of a message may stand in any order and be put together as bytes: so records are cut out of
-messages, or put beside what is encoded of them, and the generated code has the rest.
+fields of a message may have any order and may be joined as bytes. So records are cut out of
+messages, or put beside the other encoded fields, and the generated code processes the rest.
 
 ::
 
     field     tag, value                       tag = number << 3 | wire type, a varint
     value     of VARINT   a varint: 7 bits a byte, the lowest first; 0x80: another follows
-              of LENGTH   length, so many bytes
+              of LENGTH   length, then as many bytes
               of FIXED32  4 bytes              of FIXED64  8 bytes
 
 Source: the encoding of Protocol Buffers, https://protobuf.dev/programming-guides/encoding.
@@ -30,11 +30,11 @@ _VARINT_BITS: Final = 7
 
 
 class WireField(NamedTuple):
-    """A field as it lies in a message.
+    """A field of an encoded message.
 
     Attributes:
-        tag: Number and wire type, as they are encoded.
-        whole: All of it.
+        tag: Number and wire type, as encoded.
+        whole: The whole field.
         value: The bytes of a field with a length; for others, their encoded value.
     """
 
@@ -47,7 +47,7 @@ def fields_of(message: memoryview) -> Iterator[WireField]:
     """The fields of a message, in their order.
 
     Raises:
-        WireCorrupted: It is no message, or has groups, which no contract of ours knows.
+        WireCorrupted: It is not a message, or has groups, which ArianeMQ's contracts do not use.
     """
     place, end = 0, len(message)
     while place < end:
@@ -92,7 +92,7 @@ def length_prefix(tag: int, length: int) -> bytes:
 
 
 def _read_varint(message: memoryview, place: int) -> tuple[int, int]:
-    """A number, and where it ends."""
+    """A number, and its end."""
     if place < len(message) and message[place] < 0x80:
         return message[place], place + 1
     number = 0
@@ -108,7 +108,7 @@ def _read_varint(message: memoryview, place: int) -> tuple[int, int]:
 
 
 def varint(number: int) -> bytes:
-    """A number of 0 or more as it is encoded."""
+    """A number of 0 or more, encoded."""
     if number < 0x80:
         return number.to_bytes(1)
     octets = bytearray()

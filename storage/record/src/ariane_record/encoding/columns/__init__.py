@@ -1,1 +1,1 @@
-"""Messages that come as Arrow columns become blocks of records."""
+"""Encodes messages in Arrow columns as blocks of records."""

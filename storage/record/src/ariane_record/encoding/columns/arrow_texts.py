@@ -1,6 +1,6 @@
-"""Texts and bytes of Arrow arrays as numpy sees them: octets, offsets, lengths, Java hashes.
+"""Texts and bytes of Arrow arrays as numpy arrays: octets, offsets, lengths, Java hashes.
 
-All functions take arrays that are slices of others, too.
+All functions accept arrays that are slices of others, too.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ def is_octets(kind: pa.DataType) -> bool:
 
 
 def bounds_of(array: Any) -> NDArray[np.integer[Any]]:
-    """Where each element begins in the octets of the array, and behind them where the last ends.
+    """The begin of each element in the octets of the array, and then the end of the last.
 
     Args:
         array: Strings or binaries with offsets, large or not.
 
     Returns:
-        len(array) + 1 numbers, the first of them not necessarily 0; nothing is copied.
+        len(array) + 1 numbers, the first of them not necessarily 0; without a copy.
     """
     offsets = array.buffers()[1]
     if offsets is None or not len(array):
@@ -62,7 +62,7 @@ def bounds_of(array: Any) -> NDArray[np.integer[Any]]:
 
 
 def lengths_of(array: Any) -> NDArray[np.int64]:
-    """Bytes of each element: int64; 0 where it is null."""
+    """Bytes of each element: int64; 0 for null."""
     lengths = np.diff(bounds_of(array)).astype(np.int64, copy=False)
     if array.null_count:
         lengths[~valid(array)] = 0
@@ -70,13 +70,13 @@ def lengths_of(array: Any) -> NDArray[np.int64]:
 
 
 def octets_of(array: Any) -> NDArray[np.uint8]:
-    """The octets that the bounds of an array speak of, from the start of its buffer on."""
+    """The octets to which the bounds of an array refer, from the start of its buffer on."""
     buffer = array.buffers()[2]
     return np.frombuffer(buffer, np.uint8) if buffer is not None else np.empty(0, np.uint8)
 
 
 def own_octets(array: Any) -> NDArray[np.uint8]:
-    """The octets of the elements back to back; those of nulls may lie between them."""
+    """The octets of the elements, one after the other; octets of nulls may be between them."""
     bounds = bounds_of(array)
     return octets_of(array)[int(bounds[0]) : int(bounds[-1])]
 
@@ -93,11 +93,11 @@ def is_ascii(array: Any) -> bool:
 
 
 def binaries(octets: Any, bounds: NDArray[np.integer[Any]], kind: pa.DataType | None = None) -> Any:
-    """An array over octets that are there, by the bounds of its elements.
+    """An array over existing octets, by the bounds of its elements.
 
     Args:
         octets: The octets; not copied.
-        bounds: One more than there are elements, below 2 GiB.
+        bounds: One more number than elements, below 2 GiB.
         kind: The Arrow type; default binary.
     """
     offsets = np.ascontiguousarray(bounds, np.int32)
@@ -106,7 +106,7 @@ def binaries(octets: Any, bounds: NDArray[np.integer[Any]], kind: pa.DataType | 
 
 
 def even_binaries(octets: NDArray[Any], width: int, kind: pa.DataType | None = None) -> Any:
-    """An array whose elements have the same length each and lie back to back.
+    """An array of contiguous elements of the same length.
 
     Args:
         octets: Contiguous, ``width`` bytes for each element; not copied.
@@ -118,7 +118,7 @@ def even_binaries(octets: NDArray[Any], width: int, kind: pa.DataType | None = N
 
 
 def joined(*pieces: Any) -> Any:
-    """Arrays and scalars of binaries, put together element by element."""
+    """Arrays and scalars of binaries, joined element by element."""
     return pc.binary_join_element_wise(*pieces, EMPTY)
 
 
@@ -130,7 +130,7 @@ def constant(octets: bytes) -> Any:
 def java_hashes(texts: Any) -> NDArray[np.int32]:
     """Java's hash of each text of an array without nulls: int32.
 
-    ASCII goes through numpy as a whole, everything else text by text.
+    ASCII is processed by numpy as a whole, other texts one by one.
     """
     if not is_ascii(texts):
         return java_string_hashes(texts.to_pylist())
@@ -158,7 +158,7 @@ def index_hashes(topic: str, keys: Any) -> NDArray[np.int32]:
 
 
 def _units(texts: Any) -> NDArray[np.int64]:
-    """UTF-16 units of each text; those beyond the basic plane have two and take four octets."""
+    """UTF-16 units of each text; characters beyond the basic plane have two, and four octets."""
     units: NDArray[np.int64] = pc.utf8_length(texts).to_numpy().astype(np.int64)
     far = np.concatenate(([0], np.cumsum(own_octets(texts) >= 0xF0)))
     bounds = bounds_of(texts)

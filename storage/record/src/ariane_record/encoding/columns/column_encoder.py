@@ -1,6 +1,6 @@
 """Encodes columns of messages as a block: byte for byte the result of ``BlockEncoder``.
 
-Every record is put together by one Arrow kernel, piece by piece and row by row in C++::
+One Arrow kernel joins every record, piece by piece and row by row in C++::
 
     header | body | topic | length of the properties | properties ... | __CRC32#
     ------   ----   -----   ------------------------   ----------------------------
@@ -58,7 +58,7 @@ from ariane_record.single.counted_topic import counted_topic
 from ariane_record.single.producer_sequence import EMPTY_SEQUENCE, SEQUENCE_BYTES
 
 BLOCK_BYTES_MAX: Final = 0x7FFFFFFF
-"""Arrow's limit of one array, which a block is put together as."""
+"""Arrow's limit of one array, as which a block is built."""
 
 _UNEVEN: Final = -1
 
@@ -69,7 +69,7 @@ _Width: TypeAlias = int | NDArray[np.int64]
 def record_sizes(
     topic: str, messages: MessageColumns, *, unique_id_bytes: int = 0
 ) -> NDArray[np.int64]:
-    """Bytes of each record that ``encode_columns`` will make, the sequence of a batch excepted.
+    """Bytes of each record that ``encode_columns`` will make, without the sequence of a batch.
 
     Args:
         topic: Name of the topic.
@@ -96,7 +96,7 @@ def encode_columns(
     Args:
         topic: Name of the topic; more than 127 bytes make V2 records.
         messages: The messages.
-        unique_ids: The id of each, a string array without nulls or empty texts; or nothing.
+        unique_ids: The id of each, a string array without nulls or empty texts; or None.
         born_timestamp_ms: When they were made, milliseconds since the epoch.
         sequenced: Whether the first record gets room for a producer sequence, see
             ``RecordBlock.with_sequence``.
@@ -150,7 +150,7 @@ def _headers(
     magic: int,
     born_timestamp_ms: int,
 ) -> NDArray[np.void]:
-    """The fixed part of each record, zeros in the fields that the broker owns."""
+    """The fixed part of each record, with zeros in the fields that the broker owns."""
     headers: NDArray[np.void] = np.zeros(len(messages), HEADER)
     headers["size"] = sizes
     headers["magic"] = magic
@@ -177,12 +177,12 @@ def _body_crcs(body: Any) -> NDArray[np.uint32]:
 
 
 def _width_of(piece: Any) -> _Width:
-    """Bytes of a piece: bytes that all records share, or an array of bytes that differ."""
+    """Bytes of a piece: of bytes that all records share, or of an array."""
     return len(piece) if isinstance(piece, bytes) else lengths_of(piece)
 
 
 def _joined_pieces(pieces: Sequence[Any]) -> Any:
-    """The bytes behind the bodies as an array: from shared bytes and from arrays."""
+    """The bytes after the bodies as an array: from shared bytes and from arrays."""
     merged: list[Any] = []
     for piece in pieces:
         if isinstance(piece, bytes) and merged and isinstance(merged[-1], bytes):
@@ -194,14 +194,14 @@ def _joined_pieces(pieces: Sequence[Any]) -> Any:
 
 
 def _laid_out(pieces: Sequence[Any], widths: Sequence[_Width], count: int) -> Any:
-    """The same where all pieces are even, the first record excepted; else nothing.
+    """The same if all pieces are even, except in the first record; else None.
 
-    Octets copied column by column cost a third of what Arrow takes, record by record.
+    Copying octets column by column costs a third of Arrow's way record by record.
 
     Args:
         pieces: As ``_joined_pieces``.
         widths: ``_width_of`` each piece.
-        count: Records.
+        count: The number of records.
     """
     if count == 0:
         return None
@@ -228,7 +228,7 @@ def _laid_out(pieces: Sequence[Any], widths: Sequence[_Width], count: int) -> An
 
 
 def _even_width(width: _Width) -> int:
-    """Bytes of a piece in all records but the first; below zero if they differ."""
+    """Bytes of a piece in all records except the first; below zero if they differ."""
     if isinstance(width, int):
         return width
     last = int(width[-1])
@@ -242,12 +242,12 @@ def _record_crcs(
     body_crcs: NDArray[np.uint32],
     tails: Any,
 ) -> NDArray[np.uint32] | None:
-    """``RecordBlock.record_crcs``, out of the sums of the parts of the records."""
+    """``RecordBlock.record_crcs`` from the sums of the parts of the records."""
     count = len(sizes)
     if count < RECORD_CRCS_COUNT_MIN:
         return None
     lengths = lengths_of(tails)
-    # That of the first may be longer: by the room for a producer sequence.
+    # The first may be longer, by the room for a producer sequence.
     width, first = int(lengths[-1]), int(lengths[0])
     if (lengths[1:] == width).all():
         later = row_crcs(own_octets(tails)[first:].reshape(-1, width))
@@ -307,7 +307,7 @@ def _property_pieces(messages: MessageColumns, unique_ids: Any, *, sequenced: bo
 
 
 def _pair_pieces(name: str, values: Any) -> list[Any]:
-    """One property of each record; those whose value is empty do not have it."""
+    """One property of each record; records with an empty value do not have it."""
     present = lengths_of(values) > 0
     if present.all():
         return [_name_of(name), values, PROPERTY_VALUE_END]
@@ -335,7 +335,7 @@ def _tag_codes(messages: MessageColumns) -> NDArray[np.int32]:
 def _key_columns(
     topic: str, messages: MessageColumns, unique_ids: Any
 ) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
-    """How many keys each record has, and the hashes of all, the unique id of each record first."""
+    """The number of keys of each record, and the hashes of all, each record's unique id first."""
     count = len(messages)
     if unique_ids is not None and unique_ids.null_count:
         raise IllegalColumn("unique_ids", "null")

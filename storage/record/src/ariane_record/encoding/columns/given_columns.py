@@ -1,6 +1,6 @@
 """A caller's Arrow arrays, checked and converted to one form, column by column.
 
-Which types each may have, and what a null means, is drawn in ``message_columns``.
+The allowed types of each, and the meaning of null, are listed in ``message_columns``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Lists:
     """A list of texts, or of pairs of texts, for each row.
 
     Attributes:
-        bounds: Where the list of each row begins, and where the last ends: int64, from 0 on.
+        bounds: The begin of each row's list, and the end of the last: int64, from 0 on.
         children: The texts of all rows; pairs have two such arrays.
     """
 
@@ -63,7 +63,7 @@ class Lists:
         return type(self)(bounds, children)
 
     def row_of(self, position: int) -> int:
-        """Which row an element of the children belongs to."""
+        """The row of an element of the children."""
         return int(np.searchsorted(self.bounds, position, side="right")) - 1
 
 
@@ -72,8 +72,8 @@ class Tags:
     """A tag for each row.
 
     Attributes:
-        names: The tags that there are, each once; the last one is empty.
-        places: Which of them each row has: int32.
+        names: The different tags; the last one is empty.
+        places: The index of each row's tag among them: int32.
     """
 
     names: Any
@@ -84,7 +84,7 @@ def checked_bodies(array: Any) -> Any:
     """Bodies, as binary or large binary.
 
     Raises:
-        IllegalColumn: It is no such column, or a row of it is wrong.
+        IllegalColumn: The column has another type, or a row of it is wrong.
     """
     kind = array.type
     if not is_octets(kind):
@@ -118,7 +118,7 @@ def _texts(column: str, array: Any) -> Any:
 
 
 def _refuse_any(column: str, wrong: Any, reason: str, lists: Lists | None = None) -> None:
-    """Refuse the first element that is wrong, if there is one."""
+    """Refuse the first wrong element, if there is one."""
     flags = wrong.fill_null(fill_value=False).to_numpy(zero_copy_only=False)
     if flags.any():
         position = int(np.argmax(flags))
@@ -129,7 +129,7 @@ def checked_tags(array: Any) -> Tags:
     """Tags, each name once.
 
     Raises:
-        IllegalColumn: It is no such column, or a row of it is wrong.
+        IllegalColumn: The column has another type, or a row of it is wrong.
     """
     kind = array.type
     if not pa.types.is_dictionary(kind):
@@ -151,7 +151,7 @@ def checked_keys(array: Any) -> Lists:
     """Keys: a list of texts for each row.
 
     Raises:
-        IllegalColumn: It is no such column, or a row of it is wrong.
+        IllegalColumn: The column has another type, or a row of it is wrong.
     """
     kind = array.type
     if is_textual(kind):
@@ -178,7 +178,7 @@ def checked_groups(array: Any) -> Any:
     """Message groups, empty for none.
 
     Raises:
-        IllegalColumn: It is no such column, or a row of it is wrong.
+        IllegalColumn: The column has another type, or a row of it is wrong.
     """
     return _texts("message_group", array).fill_null("")
 
@@ -187,7 +187,7 @@ def checked_properties(array: Any) -> Lists:
     """Properties: names and values for each row.
 
     Raises:
-        IllegalColumn: It is no such column, or a row of it is wrong.
+        IllegalColumn: The column has another type, or a row of it is wrong.
     """
     kind = array.type
     if not (pa.types.is_map(kind) and is_textual(kind.key_type) and is_textual(kind.item_type)):
@@ -207,7 +207,7 @@ def checked_properties(array: Any) -> Lists:
 
 
 def _refuse_repeated(names: NDArray[np.int32], lists: Lists) -> None:
-    """Refuse a row that has one name twice; the readers of the field keep the last one only."""
+    """Refuse a row that has one name twice: readers keep only the last one."""
     most = int(lists.counts.max(initial=0))
     rows = np.repeat(np.arange(len(lists.counts)), lists.counts)
     if most <= _FEW_PAIRS:
@@ -227,7 +227,7 @@ def checked_delivery_times(array: Any) -> Any:
     """Milliseconds since the epoch as text, empty for none.
 
     Raises:
-        IllegalColumn: It is no such column, or a row of it is wrong.
+        IllegalColumn: The column has another type, or a row of it is wrong.
     """
     kind = array.type
     if not pa.types.is_timestamp(kind) or kind.tz is None:
@@ -244,7 +244,7 @@ def checked_flags(array: Any) -> NDArray[np.int32]:
     """Flags, 0 for none.
 
     Raises:
-        IllegalColumn: It is no such column, or a row of it is wrong.
+        IllegalColumn: The column has another type, or a row of it is wrong.
     """
     if not pa.types.is_integer(array.type):
         raise IllegalColumn("flag", f"{array.type}; int32 is expected")
@@ -262,13 +262,13 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _lists(array: Any) -> Lists:
-    """The lists or maps of an array; those that are null have no elements."""
+    """The lists or maps of an array; null has no elements."""
     kind = array.type
     if pa.types.is_fixed_size_list(kind):
         array = array.cast(pa.list_(kind.value_type))
     counts = np.zeros(len(array), np.int64)
     present = valid(array)
-    # Nulls may have elements nevertheless; without nulls offsets match the elements.
+    # Nulls may have elements in Arrow; without nulls, offsets match the elements.
     some = array.drop_null() if array.null_count else array
     offsets = some.offsets.to_numpy()
     counts[present] = np.diff(offsets)

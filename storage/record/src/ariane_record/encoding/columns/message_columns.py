@@ -1,4 +1,4 @@
-"""Messages as columns on their way in: Arrow arrays, checked as a whole and brought to one form.
+"""Messages as columns to encode: Arrow arrays, checked as a whole and converted to one form.
 
 ===============  ===========================================================  ======================
 column           types                                                        null or empty
@@ -12,7 +12,8 @@ delivery_time    timestamp with a time zone                                   at
 flag             integer that fits 32 bits                                    0
 ===============  ===========================================================  ======================
 
-What ``BlockEncoder.add`` refuses of a message is refused here of a column, naming the first row.
+Everything that ``BlockEncoder.add`` refuses in a message is refused here in a column; the error
+names the first row.
 Arrow is an extra of this distribution (``ariane-record[arrow]``).
 """
 
@@ -46,7 +47,7 @@ _OWN_BYTES_MAX: Final = CRC_PROPERTY_BYTES + SEQUENCE_BYTES + _UNIQUE_ID_PAIR_BY
 _PAIR_BYTES: Final = 2
 
 SMALL_BODY_BYTES: Final = 4096
-"""Up to here, on the average, a copy of a body costs less than a view of it."""
+"""Up to this average size, a copy of a body costs less than a view of it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,8 +62,8 @@ class MessageColumns:
         properties: Names and values.
         delivery_time: Milliseconds since the epoch as text, empty for none.
         flag: Flags: int32.
-        system_flag: How bodies are compressed (``layout.SystemFlag``): int32. Not a column that is
-            given: Parameters of ``packed_columns``.
+        system_flag: How bodies are compressed (``layout.SystemFlag``): int32. Not a given column,
+            but a result of ``packed_columns``.
     """
 
     body: Any
@@ -86,10 +87,10 @@ class MessageColumns:
         delivery_time: Any = None,
         flag: Any = None,
     ) -> Self:
-        """Check Arrow arrays of equal length, and bring them to one form; bodies are not copied.
+        """Check Arrow arrays of equal length, and convert them to one form; bodies are not copied.
 
         Args:
-            body: See the drawing above, as are the types of all.
+            body: Bodies; for the types of all columns see above.
             tag: Tags.
             keys: Keys; an empty one in a list is refused.
             message_group: Groups.
@@ -98,7 +99,7 @@ class MessageColumns:
             flag: Flags.
 
         Raises:
-            IllegalColumn: A column or row that cannot become messages.
+            IllegalColumn: A column or row cannot become messages.
         """
         columns = cls(
             checked_bodies(body),
@@ -117,19 +118,19 @@ class MessageColumns:
 
     @property
     def have_properties(self) -> bool:
-        """Whether messages have anything that is kept as a property."""
+        """Whether messages have any properties."""
         kept = (self.tag, self.keys, self.message_group, self.properties, self.delivery_time)
         return any(each is not None for each in kept)
 
     @property
     def property_bytes(self) -> NDArray[np.int64]:
-        """Bytes that each row's own properties take, those of the system excepted: int64."""
+        """Bytes of each row's own properties, without those of the system: int64."""
         total = np.zeros(len(self), np.int64)
         if self.properties is not None:
             names, values = self.properties.children
             total += _sums(lengths_of(names) + lengths_of(values) + _PAIR_BYTES, self.properties)
         if self.keys is not None:
-            # A separator behind each key but the last, and both ends of the pair around them.
+            # A separator after each key except the last, and both ends of the pair around them.
             joined = _sums(lengths_of(self.keys.children[0]) + 1, self.keys)
             total += (joined + len(PropertyName.KEYS) + _PAIR_BYTES - 1) * (self.keys.counts > 0)
         if self.tag is not None:
@@ -141,7 +142,7 @@ class MessageColumns:
         return total
 
     def small_bodies(self) -> list[bytes] | None:
-        """The bodies one by one, if they are small and messages have nothing else."""
+        """The bodies one by one, if they are small and messages have no other fields; else None."""
         if self.have_properties or self.flag is not None or self.system_flag is not None:
             return None
         if own_octets(self.body).size > SMALL_BODY_BYTES * len(self):
@@ -150,7 +151,7 @@ class MessageColumns:
         return bodies
 
     def slice(self, start: int, stop: int) -> Self:
-        """Some neighbouring rows; nothing is copied."""
+        """Some neighbouring rows, without a copy."""
         count = stop - start
         tag, keys, properties = self.tag, self.keys, self.properties
         return type(self)(

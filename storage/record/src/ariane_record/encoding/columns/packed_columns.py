@@ -16,15 +16,15 @@ from ariane_record.single.compression import Compression, body_compressor
 
 
 class ColumnPacking:
-    """Compresses the large bodies of columns; the others are not looked at."""
+    """Compresses the large bodies of columns, and leaves the others."""
 
     def __init__(self, kind: Compression, level: int, *, size_bytes_min: int) -> None:
         """Choose the format.
 
         Args:
-            kind: How; ``NONE``: not at all.
+            kind: The format, or ``NONE``.
             level: From 1, fast, to 9, small.
-            size_bytes_min: Bodies below this stay as they are.
+            size_bytes_min: Smaller bodies are not compressed.
 
         Raises:
             CodecMissing: The library of the format is not installed.
@@ -37,16 +37,16 @@ class ColumnPacking:
 
     @property
     def is_off(self) -> bool:
-        """Whether nothing is ever compressed."""
+        """Whether no body is ever compressed."""
         return self._compress is None
 
     def packed(self, messages: MessageColumns) -> MessageColumns:
-        """The messages with their large bodies compressed, but for those that would grow.
+        """The messages with large bodies compressed, except bodies that would grow.
 
-        Each codec is called once for each large body, from C; all else is done by column.
+        The codec is called once for each large body, from C; all other work is done by column.
 
         Args:
-            messages: Not compressed yet; their bodies together below 2 GiB.
+            messages: Messages without compression; their bodies together below 2 GiB.
         """
         if self._compress is None:
             return messages
