@@ -1,4 +1,4 @@
-"""SQL92 conditions over the properties of messages, with RocketMQ's outcome, judged by column."""
+"""SQL92 conditions over the properties of messages, with RocketMQ's results and by column."""
 
 from ariane_sql92.building import CONDITION_COMPARISONS_MAX, CONDITION_DEPTH_MAX
 from ariane_sql92.condition import Condition, compile_condition

@@ -1,4 +1,4 @@
-"""The properties that a condition asks a batch of messages for, each found and read once."""
+"""The properties of a batch of messages that a condition uses, each found and read once."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ SEARCHES: Final[dict[Match, Callable[[str, str], bool]]] = {
     Match.STARTS_WITH: str.startswith,
     Match.ENDS_WITH: str.endswith,
 }
-"""For each way of searching, whether the first text has the second."""
+"""For each kind of search, a function that returns whether the first text has the second."""
 
 
 def says_true(text: str) -> bool:
-    """Whether Java takes a text for true."""
+    """Whether Java reads a text as true."""
     return text.lower() == "true"
 
 
 class Batch:
-    """Values by name; every array has one element a message.
+    """Values by name; every array has one element per message.
 
-    Of a message without the property, everything but ``present`` says nothing.
+    For a message without the property, all results except ``present`` are meaningless.
     """
 
     def __init__(self, columns: PropertyColumns) -> None:
@@ -40,17 +40,17 @@ class Batch:
         self.message_count = columns.row_count
 
     def present(self, name: str) -> NDArray[np.bool_]:
-        """Which messages have the property."""
+        """Whether messages have the property."""
         rows, _ = self._rows_and_pairs(name)
         return self._spread(rows, np.True_)
 
     def equal(self, name: str, text: str) -> NDArray[np.bool_]:
-        """Which values are this text."""
+        """Whether values equal this text."""
         rows, pairs = self._rows_and_pairs(name)
         return self._spread(rows, self._columns.values_equal(pairs, text))
 
     def same(self, name: str, other: str) -> NDArray[np.bool_]:
-        """Of which messages two properties have the same value."""
+        """Whether two properties of messages have the same value."""
         columns = [np.empty(self.message_count, object) for _ in range(2)]
         for column, each in zip(columns, (name, other), strict=True):
             rows, _ = self._rows_and_pairs(each)
@@ -59,25 +59,25 @@ class Batch:
         return same
 
     def among(self, name: str, texts: frozenset[str]) -> NDArray[np.bool_]:
-        """Which values are one of these."""
+        """Whether values are one of these."""
         rows, _ = self._rows_and_pairs(name)
         return self._spread(rows, _truths(map(texts.__contains__, self._texts_of(name)), rows))
 
     def matched(self, name: str, match: Match, text: str) -> NDArray[np.bool_]:
-        """In which values a text is found."""
+        """Whether a text is found in values."""
         rows, _ = self._rows_and_pairs(name)
         search = SEARCHES[match]
         found = map(search, self._texts_of(name), repeat(text))
         return self._spread(rows, _truths(found, rows))
 
     def truths(self, name: str) -> NDArray[np.bool_]:
-        """Which values say "true", in any case."""
+        """Whether values are "true", in upper or lower case."""
         rows, _ = self._rows_and_pairs(name)
         found = map("true".__eq__, map(str.lower, self._texts_of(name)))
         return self._spread(rows, _truths(found, rows))
 
     def numbers(self, name: str, kind: NumberKind) -> tuple[Keys, NDArray[np.bool_]]:
-        """The values as numbers, as ``number_keys`` gives them."""
+        """The values as numbers; see ``number_keys``."""
         known = self._numbers.get((name, kind))
         if known is None:
             rows, _ = self._rows_and_pairs(name)
@@ -88,7 +88,7 @@ class Batch:
         return known
 
     def _rows_and_pairs(self, name: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The messages that have the property, and where."""
+        """The messages with the property, and their pairs."""
         places = self._places.get(name)
         if places is None:
             pairs = self._columns.pair_of_each_row(name)
@@ -106,7 +106,7 @@ class Batch:
     def _spread(
         self, rows: NDArray[np.int64], truths: NDArray[np.bool_] | np.bool_
     ) -> NDArray[np.bool_]:
-        """Truths of some messages as truths of all."""
+        """Expand truths of some messages to truths of all."""
         spread = np.zeros(self.message_count, np.bool_)
         spread[rows] = truths
         return spread

@@ -1,6 +1,6 @@
-"""Builds the tree of a condition, and refuses what has a form but no meaning.
+"""Builds the tree of a condition, and refuses conditions of correct syntax but without a meaning.
 
-What is refused is what RocketMQ refuses: texts in an order, NULL in a comparison, IN after anything
+It refuses the same as RocketMQ: texts with ``<`` or ``>``, NULL in a comparison, IN after anything
 but a property, a number where a condition is needed.
 """
 
@@ -37,7 +37,7 @@ from ariane_sql92.syntax import (
 
 CONDITION_DEPTH_MAX: Final = 50
 CONDITION_COMPARISONS_MAX: Final = 100
-"""Each costs up to 70 ns a message, and those who read share one processor."""
+"""Each costs up to 70 ns per message, and all readers share one processor."""
 
 _INTEGER_MAX: Final = (1 << 31) - 1
 _LONG_MAX: Final = (1 << 63) - 1
@@ -45,14 +45,14 @@ _LONG_MAX: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A part of the tree, and where it was written.
+    """A part of the tree, and its place in the text.
 
     Attributes:
         operand: The part.
         start: Its first character.
-        depth: How many parts lie in one another.
-        comparisons: How many of its parts look at values.
-        literal: Whether it was written as one word or number; a number with a sign was not.
+        depth: The depth of nested parts.
+        comparisons: The number of its parts that compare values.
+        literal: Whether it is one word or number in the text; a number with a sign is not.
     """
 
     operand: Operand
@@ -82,7 +82,7 @@ def _refuse(reason: str, term: Term) -> NoReturn:
 
 
 def _joined(operand: Operand, *terms: Term) -> Term:
-    """A part made of others."""
+    """A part with other parts."""
     depth = 1 + max(term.depth for term in terms)
     if depth > CONDITION_DEPTH_MAX:
         _refuse(f"nested more than {CONDITION_DEPTH_MAX} deep", terms[0])
@@ -95,7 +95,7 @@ def _joined(operand: Operand, *terms: Term) -> Term:
 
 
 def _number(term: Term) -> Property | Number | Nothing:
-    """The term as what may stand in an order."""
+    """The term as an operand of ``<`` or ``>``."""
     match term.operand:
         case Property() | Number() | Nothing() as operand:
             return operand
@@ -115,14 +115,14 @@ def _start(token: Token) -> int:
 
 @v_args(inline=True)
 class TreeBuilder(Transformer[Token, Term]):
-    """Turns what the parser finds into terms, from the leaves up."""
+    """Turns the nodes of the parser into terms, from the leaves up."""
 
     def text(self, token: Token) -> Term:
         """``'JFK'``."""
         return Term(Text(_unquoted(token)), _start(token), literal=True)
 
     def integer(self, token: Token) -> Term:
-        """``60`` or ``60L``: 32 bits wide where that is enough."""
+        """``60`` or ``60L``: of 32 bits if that is enough."""
         term = Term(Truth(None), _start(token))
         digits = token.rstrip("lL")
         if len(digits) > len(str(_LONG_MAX)) or int(digits) > _LONG_MAX:
@@ -151,7 +151,7 @@ class TreeBuilder(Transformer[Token, Term]):
         return Term(Truth(None), _start(token), literal=True)
 
     def named(self, token: Token) -> Term:
-        """The name of a property; cases differ."""
+        """The name of a property; the case matters."""
         return Term(Property(str(token)), _start(token))
 
     def negative(self, term: Term) -> Term:

@@ -1,4 +1,4 @@
-"""A condition, ready to judge messages."""
+"""Compiled conditions, which filter messages."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ariane_sql92.truth import TRUE
 
 
 class Condition:
-    """A condition over properties, read once; safe to share between threads.
+    """A compiled condition over properties; safe to share between threads.
 
     Attributes:
-        text: What it was read from.
+        text: Its text.
     """
 
     def __init__(self, text: str, judge: Judge) -> None:
@@ -27,18 +27,18 @@ class Condition:
         return f"Condition({self.text!r})"
 
     def mask(self, columns: PropertyColumns) -> NDArray[np.bool_]:
-        """Which messages fulfil the condition: bool[columns.row_count].
+        """Whether messages fulfil the condition: bool[columns.row_count].
 
-        Nothing in a message makes this fail: what cannot be compared does not fulfil it.
+        No message makes this fail: a message whose values cannot be compared does not fulfil it.
         """
         mask: NDArray[np.bool_] = self._judge(Batch(columns)) == TRUE
         return mask
 
 
 def compile_condition(text: str) -> Condition:
-    """Read a condition; 0.2 to 3 ms, so it is done once for each subscription.
+    """Compile a condition; takes 0.2 to 3 ms, so it is done once for each subscription.
 
     Raises:
-        ConditionInvalid: It is none; says which character is to blame.
+        ConditionInvalid: It is not legal; the error names the character.
     """
     return Condition(text, judge_of(parse_condition(text)))

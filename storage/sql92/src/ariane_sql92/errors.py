@@ -1,21 +1,21 @@
-"""What can be wrong with a condition.
+"""The error of an illegal condition.
 
 ::
 
     (ValueError)
-    +-- ConditionInvalid   a text that is no condition; says where, and what is wrong there
+    +-- ConditionInvalid   a text that is not a condition, with the place and the fault
 """
 
 from __future__ import annotations
 
 
 class ConditionInvalid(ValueError):
-    """A text that is no condition.
+    """A text that is not a condition.
 
     Attributes:
-        reason: What is wrong, one short clause.
-        position: Which character of the text is to blame, 0 for the first; its length where the
-            text ends too early.
+        reason: The fault, one short clause.
+        position: The character with the fault, 0 for the first; the length of the text if it
+            ends too early.
     """
 
     def __init__(self, reason: str, position: int) -> None:

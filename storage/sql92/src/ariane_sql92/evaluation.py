@@ -1,7 +1,7 @@
-"""Turns the tree of a condition into functions over batches; each judges all messages at once.
+"""Turns the tree of a condition into functions over batches; each evaluates all messages at once.
 
-Which kinds of value meet is known from the tree: properties are texts, and everything else is
-written down. So the choice of what to compare, and how, is made here and never again.
+The kinds of compared values are known from the tree: properties are texts, and all other values are
+constants. So the kind of comparison is chosen here, once for all messages.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _ORDERS: Final[dict[Order, Callable[[Keys, Keys], Mask]]] = {
 
 
 def judge_of(condition: Condition) -> Judge:  # noqa: PLR0911 - one for each kind of condition
-    """The function that judges a batch by a condition."""
+    """The function that evaluates a condition over a batch."""
     match condition:
         case Truth(value):
             truth = UNKNOWN if value is None else np.uint8(value)
@@ -102,13 +102,13 @@ def _text_match(condition: TextMatch) -> Judge:
         case Number():
             return lambda batch: _everywhere(batch, FALSE)
         case other:
-            # What is no text has nothing to find; only what cannot be told stays so.
+            # Nothing is found in values other than texts; only an untold value stays untold.
             judge = _nulls_and_untold(other)
             return lambda batch: np.where(judge(batch) == UNTOLD, UNTOLD, FALSE)
 
 
 def _nulls_and_untold(operand: Operand) -> Judge:
-    """Where an operand is null (UNKNOWN) or cannot be told (UNTOLD); the rest says nothing."""
+    """UNKNOWN where an operand is null, UNTOLD where it is untold; other values have no meaning."""
     match operand:
         case Property(name):
             return lambda batch: np.where(batch.present(name), FALSE, UNKNOWN)
@@ -128,8 +128,8 @@ def _equal(left: Operand, right: Operand) -> Judge:
     def judge(batch: Batch) -> Truths:
         lefts, rights = left_state(batch), right_state(batch)
         left_null, right_null = lefts == UNKNOWN, rights == UNKNOWN
-        # Two nulls are the same, and IS NULL is said so. A null at the left alone is unknown, one
-        # at the right alone is just another value: RocketMQ's rule.
+        # Two nulls are equal, which gives IS NULL. A null only at the left is unknown; a null only
+        # at the right is a different value: RocketMQ's rule.
         truths = np.where(left_null, np.where(right_null, TRUE, UNKNOWN), compare(batch))
         truths[right_null & ~left_null] = FALSE
         truths[(lefts == UNTOLD) | (rights == UNTOLD)] = UNTOLD
@@ -139,7 +139,7 @@ def _equal(left: Operand, right: Operand) -> Judge:
 
 
 def _sameness(left: Operand, right: Operand) -> Judge:  # noqa: PLR0911 - one for each pair
-    """Whether two values are the same, where both are there."""
+    """Whether two values are equal, if both exist."""
     match left, right:
         case (Property(name), Property(other)):
             return lambda batch: batch.same(name, other).view(np.uint8)
@@ -153,13 +153,13 @@ def _sameness(left: Operand, right: Operand) -> Judge:  # noqa: PLR0911 - one fo
         case (Nothing(), _) | (_, Nothing()) | (Number(), _) | (_, Number()):
             return lambda batch: _everywhere(batch, FALSE)
         case (_, Property() | Text()):
-            # Java reads the truth as if it were a text, which fails.
+            # Java reads the truth as a text, which fails.
             return lambda batch: _everywhere(batch, UNTOLD)
     return _same_truth(left, right)
 
 
 def _same_truth(left: Operand, right: Operand) -> Judge:
-    """Whether a text says what a condition is, or two conditions are the same."""
+    """Whether a text equals the truth of a condition, or two conditions have the same truth."""
     right_truths = _nulls_and_untold(right)
     match left:
         case Property(name):
@@ -182,7 +182,7 @@ def _ordered(
 
     def judge(batch: Batch) -> Truths:
         truths = compare(batch)
-        # The left is asked first, and a null there is the end of it.
+        # The left operand is read first; a null there ends the comparison.
         for state in (right_state(batch), left_state(batch)):
             truths = np.where(state >= UNKNOWN, state, truths)
         return truths
@@ -191,9 +191,9 @@ def _ordered(
 
 
 def _compared(left: Operand, compare: Callable[[Keys, Keys], Mask], right: Operand) -> Judge:
-    """How two numbers compare; untold where a text is none."""
+    """Compare two numbers; UNTOLD where a text is not a number."""
     kinds = {operand.kind for operand in (left, right) if isinstance(operand, Number)}
-    # Two texts meet as doubles; a text becomes what the other is; of two numbers the wider counts.
+    # Two texts are compared as doubles; a text takes the kind of the other; the wider kind wins.
     kind = NumberKind.DOUBLE
     if kinds and NumberKind.DOUBLE not in kinds:
         kind = NumberKind.LONG if NumberKind.LONG in kinds else NumberKind.INTEGER
@@ -209,7 +209,7 @@ def _compared(left: Operand, compare: Callable[[Keys, Keys], Mask], right: Opera
 
 
 def _keys(operand: Operand, kind: NumberKind) -> Callable[[Batch], tuple[Keys, Mask]]:
-    """The keys of an operand as numbers of a kind, and which of its values are such."""
+    """The keys of an operand as numbers of a kind, and whether its values are such numbers."""
     match operand:
         case Property(name):
             return lambda batch: batch.numbers(name, kind)
@@ -218,7 +218,7 @@ def _keys(operand: Operand, kind: NumberKind) -> Callable[[Batch], tuple[Keys, M
         case Text(text):
             keys, told = number_keys([text], kind)
         case _:
-            keys, told = np.zeros(1, np.int64), np.ones(1, np.bool_)  # A null; nobody looks at it.
+            keys, told = np.zeros(1, np.int64), np.ones(1, np.bool_)  # A null, which is not read.
     return lambda batch: (
         np.broadcast_to(keys, batch.message_count),
         np.broadcast_to(told, batch.message_count),

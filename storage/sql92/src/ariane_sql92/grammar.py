@@ -1,4 +1,4 @@
-"""The grammar of conditions: RocketMQ's, which is that of message selectors without arithmetic.
+"""The grammar of conditions, the same as RocketMQ's: message selectors without arithmetic.
 
 NOT binds like a sign, tighter than any comparison: ``NOT a = 1`` is ``(NOT a) = 1``.
 """

@@ -1,8 +1,8 @@
-"""Texts as numbers, exactly as Java reads them, and as keys that compare as Java's numbers do.
+"""Reads texts as numbers, exactly like Java, as keys with the order of Java's numbers.
 
-A key is an int64. Of an integer it is the number itself. Of a double it is its bits, those of
-negative ones turned over, so that keys stand in the order of ``Double.compareTo``: -0.0 before 0.0,
-and NaN, equal to itself, behind everything.
+A key is an int64. The key of an integer is the number itself. The key of a double is its bits,
+inverted for negative numbers, so that keys have the order of ``Double.compareTo``: -0.0 before 0.0,
+and NaN, equal to itself, after everything.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Keys: TypeAlias = NDArray[np.int64]
 _BITS: Final = {NumberKind.INTEGER: 31, NumberKind.LONG: 63}
 _TURNED: Final = np.int64((1 << 63) - 1)
 
-# All texts of a batch, a line each, in the form that everybody writes: seen by one call.
+# All texts of a batch, one per line, in the usual form: matched by one call.
 _PLAIN_INTEGERS: Final = re.compile(r"(?:[+-]?[0-9]{1,18}\n)*+")
 _PLAIN_DOUBLES: Final = re.compile(
     r"(?:[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?\n)*+"
@@ -44,7 +44,7 @@ def number_keys(texts: Sequence[str], kind: NumberKind) -> tuple[Keys, NDArray[n
     """Texts as numbers of one kind.
 
     Returns:
-        The key of each, and whether it is such a number at all; the key of another is 0.
+        The key of each, and whether it is such a number; the key of others is 0.
     """
     joined = "\n".join(texts) + "\n"
     plain = _PLAIN_DOUBLES if kind is NumberKind.DOUBLE else _PLAIN_INTEGERS
@@ -65,7 +65,7 @@ def number_keys(texts: Sequence[str], kind: NumberKind) -> tuple[Keys, NDArray[n
 
 
 def key_of(number: Number, kind: NumberKind) -> np.int64:
-    """The key of a number, as one of a kind that can hold it."""
+    """The key of a number, as a kind that can hold it."""
     if kind is NumberKind.DOUBLE:
         key: np.int64 = double_keys([float(number.value)])[0]
         return key
@@ -75,13 +75,13 @@ def key_of(number: Number, kind: NumberKind) -> np.int64:
 def double_keys(values: Sequence[float]) -> Keys:
     """The keys of doubles."""
     doubles = np.array(values, np.float64)
-    doubles[np.isnan(doubles)] = np.nan  # With one sign, whatever made them.
+    doubles[np.isnan(doubles)] = np.nan  # With one sign, independent of their origin.
     bits = doubles.view(np.int64)
     return bits ^ (bits >> 63 & _TURNED)
 
 
 def java_integer(text: str, kind: NumberKind) -> int | None:
-    """What ``Integer.valueOf`` or ``Long.valueOf`` makes of a text; ``None`` where they throw."""
+    """The result of ``Integer.valueOf`` or ``Long.valueOf``; ``None`` where they throw."""
     found = _INTEGER.fullmatch(text)
     if not found or max(text) > _BMP_END:
         return None
@@ -96,7 +96,7 @@ def java_integer(text: str, kind: NumberKind) -> int | None:
 
 
 def java_double(text: str) -> float | None:
-    """What ``Double.valueOf`` makes of a text; ``None`` where it throws."""
+    """The result of ``Double.valueOf``; ``None`` where it throws."""
     found = _DOUBLE.fullmatch(text.strip(_TRIMMED))
     if not found:
         return None

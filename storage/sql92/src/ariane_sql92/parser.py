@@ -1,7 +1,6 @@
-"""From the text of a condition to its tree, or to an error that names the character.
+"""Parses the text of a condition to a tree, or to an error that names the character.
 
-The parser keeps no stack of calls, whatever the text; how deep the tree may be is limited, because
-those who judge it do.
+The parser does not recurse; the depth of the tree is limited, because evaluation recurses.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def parse_condition(text: str) -> Condition:
         text: At most ``CONDITION_BYTES_MAX`` bytes in UTF-8.
 
     Raises:
-        ConditionInvalid: It is none, too long, or nested too deeply.
+        ConditionInvalid: It is not legal, too long, or nested too deeply.
     """
     try:
         size_bytes = len(text.encode())
@@ -50,7 +49,7 @@ def parse_condition(text: str) -> Condition:
     try:
         term = _parser().parse(text)
     except UnexpectedCharacters as error:
-        start = cast("int", error.pos_in_stream)  # Lark declares it as None.
+        start = cast("int", error.pos_in_stream)  # Lark's stub declares it as None.
         raise ConditionInvalid(_unexpected(text[start]), start) from None
     except UnexpectedToken as error:
         token = error.token
@@ -69,5 +68,5 @@ def _unexpected(text: str) -> str:
 
 @cache
 def _parser() -> Any:
-    """Made when first needed: an application without conditions does not pay for it."""
+    """The parser, made on first use: applications without conditions do not pay for it."""
     return Lark(GRAMMAR, parser="lalr", lexer="basic", transformer=TreeBuilder())

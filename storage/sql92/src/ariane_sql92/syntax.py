@@ -1,4 +1,4 @@
-"""What a condition is made of, once its text has been read and found sound.
+"""The nodes of the tree of a condition.
 
 ::
 
@@ -11,8 +11,8 @@
                                      +-- OneOf      IN
                                      +-- TextMatch  CONTAINS, STARTSWITH, ENDSWITH
 
-What can be said by others has no node: ``<>`` is ``NOT =``, BETWEEN is ``>= AND <=``, and IS NULL
-is ``= NULL``.
+Operators that others can express have no node: ``<>`` is ``NOT =``, BETWEEN is ``>= AND <=``, and
+IS NULL is ``= NULL``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import TypeAlias
 
 
 class NumberKind(Enum):
-    """Which of Java's types a number has: a text that is compared with it must be of that type."""
+    """The Java type of a number: a text that is compared with it must be of that type."""
 
     INTEGER = "an integer of 32 bits"
     LONG = "an integer of 64 bits"
@@ -31,7 +31,7 @@ class NumberKind(Enum):
 
 
 class Order(Enum):
-    """How two numbers are compared."""
+    """The order of two numbers."""
 
     GREATER = ">"
     GREATER_OR_EQUAL = ">="
@@ -40,7 +40,7 @@ class Order(Enum):
 
 
 class Match(Enum):
-    """How a text is searched."""
+    """The kind of search in a text."""
 
     CONTAINS = "CONTAINS"
     STARTS_WITH = "STARTSWITH"
@@ -49,7 +49,7 @@ class Match(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """The value of a property: a text, or null where a message has none of this name."""
+    """The value of a property: a text, or null if a message does not have it."""
 
     name: str
 
@@ -71,7 +71,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """A minus before what is no number: null, unless what it stands before cannot be told."""
+    """A minus before a value other than a number: null, or untold if the value is untold."""
 
     before: Condition | None
 
@@ -85,14 +85,14 @@ class Truth:
 
 @dataclass(frozen=True, slots=True)
 class HasTruth:
-    """A property where a condition is needed: texts are no truths, so false; missing is unknown."""
+    """A property where a condition is needed: false, as texts are no truths; unknown if missing."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """True where the other is false; unknown stays unknown."""
+    """True if the other is false; unknown stays unknown."""
 
     condition: Condition
 
@@ -113,7 +113,7 @@ class Some:
 
 @dataclass(frozen=True, slots=True)
 class Equal:
-    """Whether two values are the same."""
+    """Whether two values are equal."""
 
     left: Operand
     right: Operand
@@ -121,7 +121,7 @@ class Equal:
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """Whether two numbers stand in this order."""
+    """Whether two numbers have this order."""
 
     left: Property | Number | Nothing
     order: Order
@@ -139,7 +139,7 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class TextMatch:
-    """Whether a text is found, or with ``negated`` not found; what is no text does neither."""
+    """Whether a text is found, or with ``negated`` not found; false for values other than texts."""
 
     searched: Operand
     match: Match

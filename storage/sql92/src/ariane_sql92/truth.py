@@ -1,8 +1,8 @@
-"""Four truths, one byte a message, and how AND, OR and NOT combine them.
+"""Four truths, one byte per message, and their combination by AND, OR and NOT.
 
-Beside true, false and unknown (of what is missing) there is *untold*: a text was to be compared
-with a number and is none. RocketMQ leaves the whole condition at that place, and the message is not
-delivered; so untold swallows everything to its right, and nothing turns it into true::
+Besides true, false and unknown (of a missing value) there is *untold*: a text that is compared with
+a number is not a number. RocketMQ stops the whole condition at that place, and does not deliver the
+message. So untold overrides everything to its right, and never becomes true::
 
     AND    F T ? !     OR    F T ? !     NOT
     F      F F F F     F     F T ? !     F -> T
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Truths: TypeAlias = NDArray[np.uint8]
-"""One of the four for each message."""
+"""One of the four truths for each message."""
 
 FALSE: Final = np.uint8(0)
 TRUE: Final = np.uint8(1)

@@ -1,4 +1,4 @@
-"""What tests of the store, and of those who use it, need: a faulty disk, a model, a fixed clock."""
+"""Helpers for tests of the store and of its users: a faulty disk, a model, a fixed clock."""
 
 from ariane_storage.testing.faulty_disk import FaultyDisk, PowerLost
 from ariane_storage.testing.filters import Saying, Tagged

@@ -1,17 +1,15 @@
 """A disk in memory that fails the way disks do, deterministically.
 
-Every file has two images: what the page cache holds, and what is on the medium. Flushing copies
-from one to the other; pulling the plug keeps the medium, and of what was not flushed whatever the
-dice say:
+Every file has two images: the page cache, and the medium. Flushing copies from one to the other. A
+power loss keeps the medium, and a random part of the unflushed changes:
 
 * any subset of the 512-byte sectors that differ, one of them torn in the middle;
-* of changes of names in each folder those up to some point: later renames and files are lost;
-* a file whose length was not flushed at its old or its new length.
+* the changes of names in each folder up to some point: later renames and files are lost;
+* of a file whose length was not flushed, the old or the new length.
 
-Further faults: an error at the k-th flush, after which the kernel takes the pages for clean and
-never writes them; an error halfway through the k-th write to the log; no space beyond a limit; the
-plug pulled at the k-th step; an error at each of some steps; flipped bits; pages that nobody can
-read any more.
+Further faults: an error at the k-th flush, after which the kernel treats the pages as clean and
+never writes them; an error halfway through the k-th write to the log; no space beyond a limit; a
+power loss at the k-th step; an error at each of some steps; flipped bits; unreadable pages.
 """
 
 from __future__ import annotations
@@ -34,23 +32,23 @@ _UNLIMITED_BYTES: Final = 1 << 50
 
 
 class PowerLost(BaseException):
-    """The plug was pulled. No ``Exception``: whoever used the disk is gone and handles nothing."""
+    """A power loss. Not an ``Exception``: users of the disk are gone and handle no error."""
 
 
 class FaultyDisk:
     """A disk that can lose power, fail to flush, and fill up.
 
     Attributes:
-        steps: Steps that changed something so far.
+        steps: The number of changing steps so far.
         flushes: Flushes and syncs so far.
         writes: Writes so far to files of more than a page whose space was taken before.
-        power_fails_at: The step at which the plug is pulled, or None.
-        failing: The steps that fail: half of a write is done, and nothing of anything else.
-        error: What they fail with; a step that gives space back never fails with ENOSPC.
+        power_fails_at: The step at which the power fails, or None.
+        failing: The steps that fail: half of a write is done, and other steps have no effect.
+        error: Their error; a step that frees space never fails with ENOSPC.
         flush_fails_at: The flush, counted from 1, that fails with EIO, or None.
         write_fails_at: The write, counted from 1, that fails with EIO halfway, or None.
         space_bytes: Bytes that all files together may take, or None.
-        used_ratio: What ``usage`` is to say, or None for what is taken.
+        used_ratio: The result of ``usage``, or None for the real use.
     """
 
     def __init__(
@@ -75,12 +73,12 @@ class FaultyDisk:
         self._locks: dict[Path, list[HeldLock]] = {}
         self._is_off = False
 
-    # Faults that a test asks for.
+    # Faults that a test requests.
 
     def lose_power(self, seed: int) -> FaultyDisk:
-        """Pull the plug and start again: the disk as the next process finds it."""
+        """Lose the power and restart: the disk as the next process finds it."""
         self._is_off = True
-        dice = random.Random(seed)  # noqa: S311 - the dice of a test, which it can throw again.
+        dice = random.Random(seed)  # noqa: S311 - the choices of a test, which can repeat them.
         after = FaultyDisk()
         images: dict[int, Inode] = {}
         for path, folder in sorted(self._folders.items()):
@@ -96,17 +94,17 @@ class FaultyDisk:
         return after
 
     def kill(self) -> FaultyDisk:
-        """End the process, not the machine: the disk with all that was written, flushed or not."""
+        """End the process, not the machine: the disk with all written data, flushed or not."""
         self._is_off = True
         after = FaultyDisk()
         after._folders = self._folders
         for inode in {id(inode): inode for inode in self._inodes()}.values():
-            # Another object, so that a process that was killed cannot write to it any more.
+            # Another object, so that the killed process cannot write to it any more.
             inode.cached = bytearray(inode.cached)
         return after
 
     def copy(self) -> FaultyDisk:
-        """Another disk with the same on it, without any faults to come."""
+        """Another disk with the same content, without faults."""
         after = FaultyDisk()
         copies = {id(inode): inode.copy() for inode in self._all_inodes()}
         for path, folder in self._folders.items():
@@ -114,7 +112,7 @@ class FaultyDisk:
         return after
 
     def flip_bit(self, path: Path, position: int, bit: int) -> None:
-        """Change one bit of a file, as rot does: in the cache and on the medium."""
+        """Change one bit of a file, in the cache and on the medium."""
         inode = self._inode(path)
         inode.cached[position] ^= 1 << bit
         inode.clean = inode.durable = bytes(inode.cached)
@@ -127,13 +125,13 @@ class FaultyDisk:
         inode.space = min(inode.space, length)
 
     def make_unreadable(self, path: Path, begin: int, end: int) -> None:
-        """Let the disk lose those pages of a file that have a byte of a range, until written to."""
+        """Make the pages of a file with a byte of a range unreadable, until they are written."""
         pages = range(begin // PAGE_BYTES, (end + PAGE_BYTES - 1) // PAGE_BYTES)
         self._inode(path).unreadable.update(pages)
 
     def lose_pages(self, path: Path, count: int, seed: int) -> list[int]:
-        """Let the disk lose some pages of a file that are drawn; returns where they begin."""
-        dice = random.Random(seed)  # noqa: S311 - the dice of a test, which it can throw again.
+        """Make some random pages of a file unreadable; return their begins."""
+        dice = random.Random(seed)  # noqa: S311 - the choices of a test, which can repeat them.
         pages = (len(self._inode(path).cached) + PAGE_BYTES - 1) // PAGE_BYTES
         begins = [page * PAGE_BYTES for page in dice.sample(range(pages), min(count, pages))]
         for begin in begins:
@@ -149,7 +147,7 @@ class FaultyDisk:
     # Its state.
 
     def step(self, *, gives_space: bool = False) -> None:
-        """Count a step that changes something; it may fail, and so may the power."""
+        """Count a changing step; it may fail, and so may the power."""
         if self._is_off:
             raise PowerLost
         self.steps += 1
@@ -195,12 +193,12 @@ class FaultyDisk:
             return inode
 
     def taken_bytes(self) -> int:
-        """Space that all files take."""
+        """The space of all files."""
         unique = {id(inode): inode for inode in self._inodes()}
         return sum(max(inode.space, written_bytes(inode)) for inode in unique.values())
 
     def _take(self, inode: Inode, size: int) -> None:
-        """Take space for the first bytes of a file."""
+        """Allocate space for the first bytes of a file."""
         if size > inode.space:
             before, inode.space = inode.space, size
             if self.space_bytes is not None and self.taken_bytes() > self.space_bytes:
@@ -224,7 +222,7 @@ class FaultyDisk:
         return sorted({*found.cached, *below})
 
     def is_folder(self, path: Path) -> bool:
-        """Whether a folder is there."""
+        """Whether a folder exists."""
         return path in self._folders
 
     def size_of(self, path: Path) -> int | None:
@@ -235,11 +233,11 @@ class FaultyDisk:
             return None
 
     def modified_ms(self, path: Path) -> int | None:  # noqa: ARG002 - the disk's, not ours
-        """Nothing: this disk has no clock."""
+        """None: this disk has no clock."""
         return None
 
     def make_folders(self, path: Path, *, durable: bool = True) -> None:
-        """Make a folder and those above it, always durably."""
+        """Make a folder and its parents, always durably."""
         if path in self._folders:
             return
         self.make_folders(path.parent, durable=durable)
@@ -277,13 +275,13 @@ class FaultyDisk:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     def create_sparse(self, path: Path, size_bytes: int) -> None:
-        """Make a file of zeros, or extend one, without taking space."""
+        """Make a file of zeros, or extend one, without allocating space."""
         self.step()
         inode = self._inode_to_write(path)
         inode.cached = inode.cached.ljust(size_bytes, b"\0")
 
     def allocate(self, path: Path, size_bytes: int) -> None:
-        """Make a file of zeros, or extend one, with all its space taken."""
+        """Make a file of zeros, or extend one, with all its space allocated."""
         self.step()
         existed = self.size_of(path) is not None
         inode = self._inode_to_write(path)
@@ -298,7 +296,7 @@ class FaultyDisk:
         self.sync(folders=[path.parent])
 
     def cut(self, path: Path, keep_bytes: int) -> None:
-        """Make everything behind the first bytes zeros, durably; the length stays."""
+        """Set everything after the first bytes to zeros, durably; the length stays."""
         self.step()
         inode = self._inode(path)
         inode.overwrite(keep_bytes, len(inode.cached))
@@ -306,18 +304,18 @@ class FaultyDisk:
         self.flush(inode)
 
     def open(self, path: Path, *, writable: bool) -> OpenFile:  # noqa: ARG002 - as on a real disk.
-        """Open a file that is there."""
+        """Open an existing file."""
         if self._is_off:
             raise PowerLost
         return _Descriptor(self, self._inode(path))
 
     def link(self, path: Path, other: Path) -> None:
-        """Give a file a second name; whatever had that name loses it."""
+        """Give a file a second name; another file with that name loses it."""
         self.step()
         self._folders[other.parent].change((other.name, self._inode(path)))
 
     def rename(self, path: Path, other: Path) -> None:
-        """Give a file another name in its folder; whatever had that name loses it."""
+        """Rename a file in its folder; another file with that name loses it."""
         self.step()
         inode = self._inode(path)
         if path.parent != other.parent:
@@ -325,13 +323,13 @@ class FaultyDisk:
         self._folders[path.parent].change((path.name, None), (other.name, inode))
 
     def remove(self, path: Path) -> None:
-        """Remove a file if it is there."""
+        """Remove a file if it exists."""
         self.step(gives_space=True)
         if self.size_of(path) is not None:
             self._folders[path.parent].change((path.name, None))
 
     def remove_folder(self, path: Path) -> None:
-        """Remove a folder and all in it, if it is there; files first, as file systems do."""
+        """Remove a folder and its contents, if it exists; files first, as file systems do."""
         for below in sorted(self._folders, reverse=True):
             if below == path or path in below.parents:
                 self.step(gives_space=True)
@@ -351,7 +349,7 @@ class FaultyDisk:
             self._folders[path].sync()
 
     def lock(self, path: Path, *, exclusive: bool) -> FileLock | None:
-        """Lock a file or a folder that is there; None if another holder is in the way."""
+        """Lock an existing file or folder; None if another holder prevents it."""
         if path not in self._folders:
             self._inode(path)
         held = self._locks.setdefault(path, [])

@@ -1,4 +1,4 @@
-"""The two images of a file in memory: what the page cache holds, and what is on the medium."""
+"""The two images of a file in memory: the page cache, and the medium."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Inode:
     """One file.
 
     Attributes:
-        cached: What programs see.
-        clean: What the kernel believes to be on the medium; differs from it after a failed flush.
-        durable: What is on the medium.
-        space: Bytes that were taken for it in advance.
+        cached: The content for programs.
+        clean: The kernel's assumption about the medium; wrong after a failed flush.
+        durable: The content of the medium.
+        space: Bytes that were allocated for it in advance.
         unreadable: Numbers of pages that the medium has lost, until they are written as a whole.
     """
 
@@ -39,9 +39,9 @@ class Inode:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     def overwrite(self, begin: int, end: int) -> None:
-        """Bring lost pages back that are written as a whole; others are read first, and fail.
+        """Restore lost pages that are written as a whole; others are read first, and fail.
 
-        What a failed flush has lost is written with the next one, if it is overwritten before.
+        Changes lost by a failed flush are written with the next one if overwritten before.
         """
         if self.clean != self.durable:
             self._make_dirty(begin, end)
@@ -54,7 +54,7 @@ class Inode:
         self.check_readable(begin, end)
 
     def _make_dirty(self, begin: int, end: int) -> None:
-        """Let the kernel know again that a range differs from the medium."""
+        """Mark a range as different from the medium again."""
         begin -= begin % SECTOR_BYTES
         end = min(len(self.clean), end + -end % SECTOR_BYTES)
         if begin < end:
@@ -70,7 +70,7 @@ class Inode:
         return inode
 
     def copy_for_restart(self, content: bytes) -> Inode:
-        """The file after a restart, when only the medium counts."""
+        """The file after a restart, with only the content of the medium."""
         inode = Inode()
         inode.cached = bytearray(content)
         inode.clean = inode.durable = content

@@ -1,4 +1,4 @@
-"""Filters for reads: by code of the entry, and by what records say."""
+"""Filters for reads: by the tag code of the entry, and by the content of records."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class Tagged:
 
 @dataclass(frozen=True, slots=True)
 class Saying:
-    """Messages whose records say what a condition wants.
+    """Messages whose records fulfil a condition.
 
     Attributes:
-        condition: Which of some records are wanted.
+        condition: Returns whether records match.
         looks_at_records: Yes.
     """
 
@@ -47,7 +47,7 @@ class Saying:
     looks_at_records: bool = True
 
     def entries_mask(self, entries: Entries) -> NDArray[np.bool_]:
-        """As ``Filter``: entries do not tell."""
+        """As ``Filter``: entries do not decide."""
         return np.ones(len(entries), np.bool_)
 
     def records_mask(self, records: RecordColumns) -> NDArray[np.bool_]:

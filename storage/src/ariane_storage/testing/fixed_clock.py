@@ -1,4 +1,4 @@
-"""A clock that stands still until it is told."""
+"""A clock that stands still until a test moves it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _HOUR_MS: Final = 3_600_000
 
 
 class FixedClock:
-    """Time as a test wants it; its time zone is UTC.
+    """A clock that a test sets; its time zone is UTC.
 
     Attributes:
         time_ms: Milliseconds since the epoch.

@@ -7,7 +7,7 @@ class HeldLock:
     """A lock on a file, held until it is released.
 
     Attributes:
-        exclusive: Whether nobody else may hold one.
+        exclusive: Whether it excludes all other holders.
     """
 
     def __init__(self, held: list[HeldLock], *, exclusive: bool) -> None:
@@ -15,6 +15,6 @@ class HeldLock:
         self.exclusive = exclusive
 
     def release(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         if self in self._held:
             self._held.remove(self)

@@ -1,7 +1,7 @@
-"""What a store is, in forty lines of plain Python: the judge of the real one.
+"""A model of a store in forty lines of plain Python, to compare the real one with.
 
-Slow, in memory, and obviously right: a list of messages in the order of the log. Everything else is
-computed from it each time.
+The model is slow, in memory, and obviously right: a list of messages in the order of the log. All
+other results are computed from it each time.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ class ModelMessage:
         topic: Its topic.
         queue_id: Its queue.
         queue_offset: Its place in the queue.
-        commit_log_offset: Where the store said that its record starts.
+        commit_log_offset: The start of its record, from the store.
         size: Bytes of its record.
         body: Its body.
-        tag: Its tag, or nothing.
-        keys: Its keys, the unique id included.
-        store_timestamp_ms: When the store said that it was stored.
+        tag: Its tag; empty for none.
+        keys: Its keys, including the unique id.
+        store_timestamp_ms: The time of storing, from the store.
     """
 
     topic: str
@@ -37,7 +37,7 @@ class ModelMessage:
 
     @property
     def end(self) -> int:
-        """Where its record ends in the commit log."""
+        """The end of its record in the commit log."""
         return self.commit_log_offset + self.size
 
 
@@ -46,15 +46,15 @@ class ModelStore:
     """All messages of a store, in the order of the log.
 
     Attributes:
-        messages: Those that are kept.
-        next_queue_offsets: Of each queue that was ever appended to.
+        messages: The kept messages.
+        next_queue_offsets: The next queue offset of each queue that was ever appended to.
     """
 
     messages: list[ModelMessage] = field(default_factory=list)
     next_queue_offsets: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def append(self, message: ModelMessage) -> None:
-        """Take a message."""
+        """Append a message."""
         self.messages.append(message)
         self.next_queue_offsets[message.topic, message.queue_id] = message.queue_offset + 1
 
@@ -76,21 +76,21 @@ class ModelStore:
         ]
 
     def delete_topic(self, topic: str) -> None:
-        """Its messages are gone, and its queues begin at nothing."""
+        """Delete the messages of a topic; its queues begin at 0 again."""
         self.messages = [message for message in self.messages if message.topic != topic]
         self.next_queue_offsets = {
             queue: end for queue, end in self.next_queue_offsets.items() if queue[0] != topic
         }
 
     def lose_tail(self, commit_log_end: int) -> None:
-        """The log ends here after power loss."""
+        """Drop the messages after the end of the log, as a power loss does."""
         lost = [message for message in self.messages if message.end > commit_log_end]
         self.messages = [message for message in self.messages if message.end <= commit_log_end]
         for message in reversed(lost):
             self.next_queue_offsets[message.topic, message.queue_id] = message.queue_offset
 
     def lose_head(self, commit_log_begin: int) -> None:
-        """Retention has deleted everything below."""
+        """Drop the messages below an offset, as retention does."""
         self.messages = [
             message for message in self.messages if message.commit_log_offset >= commit_log_begin
         ]

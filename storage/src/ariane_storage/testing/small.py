@@ -58,7 +58,7 @@ def joined_table(
     queue_ids: Sequence[int],
     sequences: Sequence[ProducerSequence | None],
 ) -> BlockTable:
-    """Blocks side by side; the checksum is right if those of all blocks are."""
+    """Joined blocks; the checksum is right if those of all blocks are."""
     records = b"".join([bytes(block.records) for block in blocks])
     sound = all(crc32(block.records) == block.crc32 for block in blocks)
     return BlockTable(

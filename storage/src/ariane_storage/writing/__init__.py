@@ -1,1 +1,1 @@
-"""Blocks of records are checked, made ready and appended."""
+"""Checks, prepares and appends blocks of records."""

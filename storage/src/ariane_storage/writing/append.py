@@ -1,7 +1,7 @@
-"""Making a checked block ready for its segment: one copy, then what the broker owns, by column.
+"""Preparing a checked block for its segment: one copy, then the broker's fields by column.
 
-What the broker fills in: queue id, queue offset, commit-log offset, born host, store timestamp and
-store host, and at the very end the checksum of each record over all of that.
+The broker fills in queue id, queue offset, commit-log offset, born host, store timestamp and store
+host, and finally the checksum of each record over all of that.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ _IPV4_BYTES: Final = 4
 _HOSTS_START: Final = FIELD_STARTS["born_ip"]
 _HOSTS_END: Final = FIELD_STARTS["attempts"]
 _HOSTS: Final = np.dtype((np.void, _HOSTS_END - _HOSTS_START))
-"""Born host, store timestamp and store host, which lie side by side."""
+"""Born host, store timestamp and store host, which are contiguous."""
 
 _pack_ipv4_header = HEADER_STRUCTS[False, False].pack
 
 
-# Never changed once made; not frozen, for that takes more than twice as long to make.
+# Never changed; not frozen, because making it would take more than twice as long.
 @dataclass(slots=True, eq=False)
 class Appended:
-    """Where a block went.
+    """The place of an appended block.
 
     Attributes:
         first_queue_offset: Queue offset of its first record; the others follow densely.
-        count: Records.
-        first_commit_log_offset: Where its first record starts.
-        next_commit_log_offset: Where its last record ends: what must be flushed for it to be safe.
+        count: The number of records.
+        first_commit_log_offset: The start of its first record.
+        next_commit_log_offset: The end of its last record, up to which the log must be flushed.
         store_timestamp_ms: When it was stored, the same for all.
-        commit_log_offsets: Where each record starts.
+        commit_log_offsets: The start of each record.
     """
 
     first_queue_offset: QueueOffset
@@ -64,14 +64,14 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class AppendedTable:
-    """Where blocks went that were appended at once, by column.
+    """The places of blocks that were appended together, by column.
 
     Attributes:
         first_queue_offsets: Queue offset of the first record of each: int64[blocks].
         counts: Records of each: int64[blocks].
-        commit_log_edges: Where each starts, and where the last one ends: int64[blocks + 1].
+        commit_log_edges: The start of each block, and the end of the last: int64[blocks + 1].
         store_timestamp_ms: When they were stored, the same for all.
-        commit_log_offsets: Where each record starts, block after block: int64[records].
+        commit_log_offsets: The start of each record, block after block: int64[records].
     """
 
     first_queue_offsets: Int64s
@@ -85,7 +85,7 @@ class AppendedTable:
         return len(self.counts)
 
     def block(self, row: int) -> Appended:
-        """Where one of them went."""
+        """The place of one of them."""
         begin, end = self.commit_log_edges[row : row + 2].tolist()
         first, behind = np.searchsorted(self.commit_log_offsets, (begin, end)).tolist()
         return Appended(
@@ -99,15 +99,15 @@ class AppendedTable:
 
 
 class OwnedFields(NamedTuple):
-    """What the broker writes into each record of a block.
+    """The fields that the broker writes into each record of a block.
 
     Attributes:
         queue_id: Number of the queue within its topic.
         first_queue_offset: Queue offset of the first record.
         first_commit_log_offset: Commit-log offset of the first record.
-        born_host: Where the producer was seen.
-        store_host: Where this broker is.
-        store_timestamp_ms: Now, in milliseconds.
+        born_host: The address of the producer, as the broker sees it.
+        store_host: The address of this broker.
+        store_timestamp_ms: The present time, in milliseconds.
     """
 
     queue_id: int
@@ -123,13 +123,13 @@ class OwnedFields(NamedTuple):
         return is_ipv6(self.born_host) or is_ipv6(self.store_host)
 
     def at(self, first_queue_offset: int, first_commit_log_offset: int) -> OwnedFields:
-        """The same at another place."""
+        """The same fields for another place."""
         queue_id, _, _, born_host, store_host, stamp = self
         first = first_queue_offset, first_commit_log_offset
         return OwnedFields(queue_id, *first, born_host, store_host, stamp)
 
     def constant_header(self) -> bytes:
-        """A header with what is the same for all records; zeros elsewhere. For IPv4 hosts."""
+        """A header with the fields that all records share, and zeros elsewhere. For IPv4 hosts."""
         born_ip, store_ip = packed_host(self.born_host), packed_host(self.store_host)
         hosts = (born_ip, self.born_host[1], self.store_timestamp_ms, store_ip, self.store_host[1])
         return _pack_ipv4_header(0, 0, 0, self.queue_id, 0, 0, 0, 0, 0, *hosts, 0, 0, 0)
@@ -137,11 +137,11 @@ class OwnedFields(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PackedRecords:
-    """A sound block that is written as it came, for IPv4 hosts.
+    """A valid block that is written without a change of sizes, for IPv4 hosts.
 
     Attributes:
         block: The records.
-        checked: Where they lie in the block; its headers are filled in.
+        checked: Their places in the block, and the headers to fill in.
     """
 
     block: RecordBlock
@@ -149,12 +149,12 @@ class PackedRecords:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes that it takes."""
+        """The bytes of all records."""
         return len(self.block.records)
 
     @property
     def starts(self) -> Int64s:
-        """Where each record starts, behind the first."""
+        """The start of each record, relative to the first."""
         return self.checked.starts
 
     @property
@@ -163,15 +163,15 @@ class PackedRecords:
         return self.block.sizes
 
     def place(self, view: memoryview, position: int, owned: OwnedFields) -> None:
-        """Put together the records and their owned fields.
+        """Write the records with their owned fields.
 
         Args:
-            view: Where to: memory that begins with a sector of the disk.
-            position: Where in it the block starts; there is room for all of it.
-            owned: What to fill in.
+            view: The target: memory that begins with a sector of the disk.
+            position: The start of the block in it; there is enough room.
+            owned: The fields to fill in.
 
         Raises:
-            BlockRejected: The checksum of a record is not the one that came along.
+            BlockRejected: The checksum of a record differs from the producer's.
         """
         block, checked = self.block, self.checked
         starts, ends, stride = checked.starts, checked.ends, checked.stride
@@ -202,7 +202,7 @@ class PackedRecords:
 
 
 def write_checksums(view: memoryview, ends: Int64s, stride: int, sums: NDArray[np.uint32]) -> None:
-    """Write the digits of the checksums of records that end at some places."""
+    """Write the digits of the checksums of records that end at ``ends``."""
     digits = checksum_digits(sums & np.uint32(CRC_MASK))
     FieldColumn(view, digits.dtype, ends - (CRC_DIGITS + 1), stride).set(digits)
 
@@ -213,7 +213,7 @@ def fill_ipv4_headers(
     queue_offsets: Int64s,
     commit_log_offsets: Int64s,
 ) -> None:
-    """``fill_headers`` for IPv4 hosts: both and the time between them in one go."""
+    """``fill_headers`` for IPv4 hosts: both and the time between them in one step."""
     hosts = owned.constant_header()[_HOSTS_START:_HOSTS_END]
     places = np.ndarray((len(headers),), _HOSTS, headers.data, _HOSTS_START, headers.strides)
     places[...] = np.frombuffer(hosts, _HOSTS)
@@ -228,7 +228,7 @@ def fill_headers(
     queue_offsets: Int64s,
     commit_log_offsets: Int64s,
 ) -> None:
-    """Fill in what the broker owns, in headers of any host families."""
+    """Fill in the broker's fields, in headers of any host families."""
     headers["queue_id"] = owned.queue_id
     headers["queue_offset"] = queue_offsets
     headers["commit_log_offset"] = commit_log_offsets
@@ -244,7 +244,7 @@ def fill_headers(
 def packed_host(host: Host) -> bytes:
     """The address of a host as it is stored: 4 bytes, or 16 for IPv6.
 
-    An IPv6 address that stands for an IPv4 one is stored as that.
+    An IPv4-mapped IPv6 address is stored as IPv4.
     """
     address = ip_address(host[0])
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:

@@ -98,18 +98,18 @@ class Appender:
         return AppendedTable(firsts, table.counts, commit_log_edges, stamp, offsets)
 
     def _owned(self, queue_id: int, born_host: Host) -> OwnedFields:
-        """What is written into records that are appended now, if any may be."""
+        """The broker's fields for records that are appended now, if the store accepts any."""
         parts = self._parts
         parts.check_open()
         parts.guard.check()
         if parts.full_reason:
             raise StoreFull(parts.files.root, parts.full_reason)
-        # The clock may go back; the log does not.
+        # The clock may go back; timestamps in the log do not.
         stamp = max(parts.clock.now_ms(), parts.store_timestamp_ms)
         return OwnedFields(queue_id, 0, 0, born_host, parts.config.store_host, stamp)
 
     def _make_room_for_keys(self) -> None:
-        """Before anything is written: this may find the disk full."""
+        """Make room for keys in the index, before any write: the disk may be full."""
         parts = self._parts
         if parts.index.pending_keys > parts.config.index_backlog_keys:
             parts.guard.watch(parts.index.file_some)
@@ -117,7 +117,7 @@ class Appender:
     def _checked(
         self, block: RecordBlock, owned: OwnedFields
     ) -> FewRecords | PackedRecords | WideRecords:
-        """The records of a block as they will be written, if the block is sound."""
+        """The records of a block in the form to write, if the block is valid."""
         config, block_bytes_max = self._parts.config, self._parts.log.size_max
         limits = BlockLimits(config.record_bytes_max, block_bytes_max, config.checksum)
         wide = owned.has_ipv6_host
@@ -136,8 +136,8 @@ class Appender:
             return block.delivery_times_ms
         if block.topic != DELAY_TOPIC:
             return block.tag_codes
-        # The delay topic keeps the time of delivery; its queue number says the level. The stamp may
-        # be ahead of the clock that delivers, as it never goes back.
+        # Entries of the delay topic have the delivery time; the queue number gives the level. The
+        # stamp, which never goes back, may be ahead of the clock that delivers.
         return min(stamp, self._parts.clock.now_ms()) + delay_of(
             queue.queue_id + 1, self._parts.config.delay_levels_ms
         )
@@ -152,7 +152,7 @@ class Appender:
         key_count = len(key_hashes)
         if not key_count:
             return
-        if key_count > 1 or len(offsets) > 1:  # A lone message with its id needs no more steps.
+        if key_count > 1 or len(offsets) > 1:  # A message alone with its id needs no more steps.
             offsets = np.repeat(offsets, key_counts)
         stamps = np.empty(key_count, np.int64)
         stamps.fill(stamp)

@@ -1,10 +1,10 @@
-"""Whether a block of records is what it claims to be, before one byte of it is written.
+"""Checks whether a block of records is valid, before a byte of it is written.
 
-The block comes from the network. Nothing in it is believed: every length is checked before it is
-followed, and every column against the records.
+The block is from the network, and nothing in it is trusted: every length is checked before its use,
+and every column is compared with the records.
 
-Sound blocks are the rule, so each check first asks one question about all records at once; only a
-block that fails it is looked at field by field, to say what is wrong, and with which record.
+Most blocks are valid, so each check first tests all records at once; only a block that fails is
+checked field by field, to find the fault and the record.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ ALLOWED_FLAGS: Final = int(
     | SystemFlag.COMPRESSION_LZ4
     | SystemFlag.COMPRESSION_ZSTD
 )
-"""Bits that a record in a block may carry. Hosts have room for IPv4 here, and half or rolled-back
+"""Flags that a record in a block may have. Hosts have room for IPv4 here, and half or rolled-back
 messages are ordinary records of their own topics."""
 
 _PREFIX: Final = np.frombuffer(CRC_PROPERTY_PREFIX, f"V{len(CRC_PROPERTY_PREFIX)}")
 _LATER_SEQUENCE: Final = PROPERTY_VALUE_END + SEQUENCE_PREFIX
 _RARE_LETTER: Final = b"P"
-"""In the name of a producer sequence, and of few other properties."""
+"""A letter of the name of a producer sequence, and of few other properties."""
 _LENGTHS_WRONG: Final = "its lengths do not add up to its size"
 _BODY_CRC: Final = FIELD_STARTS["body_crc"]
 _BODY_LENGTH: Final = FIELD_STARTS["body_length"]
@@ -61,10 +61,10 @@ _unpack_number = Struct(">I").unpack_from
 _BODY_DIFFERS: Final = "the checksum of the body differs"
 _VALUE_END: Final = PROPERTY_VALUE_END[0]
 SPOT_CHECKS: Final = 4
-"""Bodies that are compared with their checksums where that is the price of all others: of a block
-whose records' sums came along, or of many blocks in one piece. About so many. A producer that
-computes them wrongly is found at once; one that lies spoils its own messages, which a full check
-would only have refused."""
+"""About the number of bodies that are compared with their checksums where comparing all would be
+the largest cost: in a block with the sums of its records, or in many joined blocks. A producer
+that computes them wrongly is found at once; one that cheats damages only its own messages, which a
+full check would only refuse."""
 
 _OWNED_FIELDS: Final = (
     *("queue_id", "queue_offset", "commit_log_offset", "born_ip", "born_port"),
@@ -76,13 +76,13 @@ checksums = range_crcs
 
 @dataclass(frozen=True, slots=True)
 class CheckedBlock:
-    """A block that is sound, and where its records lie.
+    """A valid block, with the places of its records.
 
     Attributes:
         starts: Byte position of each record in the block.
-        ends: Where each one ends.
-        stride: Size of all records but the first, which says the sequence of its batch and may be
-            longer, if they have the same; else 0.
+        ends: The end of each record.
+        stride: The common size of all records except the first, which has the sequence of its
+            batch and may be longer; 0 if sizes differ.
         has_checksums: Whether every record ends with room for its checksum.
         headers: ``layout.HEADER`` of each record: a copy, for its owner to change.
     """
@@ -166,18 +166,18 @@ def _check_some_bodies(block: RecordBlock, checked: CheckedBlock) -> None:
 
 
 def spot_checks(count: int, crc: int) -> range:
-    """The records whose bodies are compared: some, spread over all; which ones, their content says.
+    """The records whose bodies are compared: some, spread over all, chosen by the checksum.
 
     Args:
-        count: Records.
-        crc: Their checksum.
+        count: The number of records.
+        crc: The checksum of all.
     """
     step = max(1, count // SPOT_CHECKS)
     return range(crc % step, count, step)
 
 
 def _edges(block: RecordBlock, limits: BlockLimits) -> tuple[Int64s, Int64s, int]:
-    """Where records begin and end, once sizes and columns fit together; ``CheckedBlock.stride``."""
+    """The begins and ends of records and their stride, if sizes and columns fit together."""
     count = block.count
     if count == 0:
         raise BlockRejected("it has no records")
@@ -224,7 +224,7 @@ def _headers(records: ByteBuffer, starts: Int64s, stride: int) -> NDArray[np.voi
 def _are_headers_sound(
     block: RecordBlock, headers: NDArray[np.void], bits: HeaderBits, magic: int, stride: int
 ) -> bool:
-    """Whether nothing is wrong with any header."""
+    """Whether all headers are valid."""
     if stride == int(block.sizes[0]):
         if not bits.is_everywhere("size", stride):
             return False
@@ -241,7 +241,7 @@ def _are_headers_sound(
 
 
 def _explain_headers(block: RecordBlock, headers: NDArray[np.void], magic: int) -> None:
-    """Reject the block for the first header that is not sound; say why."""
+    """Reject the block because of the first invalid header, with the reason."""
     _require(headers["size"] == block.sizes, "its size is not that of its column")
     _require(headers["magic"] == magic, "wrong magic code")
     _require(headers["system_flag"] & ~ALLOWED_FLAGS == 0, "system flag not allowed")
@@ -256,7 +256,7 @@ def _explain_headers(block: RecordBlock, headers: NDArray[np.void], magic: int) 
 
 
 def _body_lengths(headers: NDArray[np.void], bits: HeaderBits) -> int | Int64s:
-    """The length that all bodies have in common, or that of each."""
+    """The common length of all bodies, or the length of each."""
     length = bits.in_any["body_length"]
     if bits.is_everywhere("body_length", length):
         return length
@@ -264,7 +264,7 @@ def _body_lengths(headers: NDArray[np.void], bits: HeaderBits) -> int | Int64s:
     return lengths
 
 
-def _check_lengths(  # noqa: PLR0917 - the places of one block, and nothing more.
+def _check_lengths(  # noqa: PLR0917 - the places of one block.
     records: ByteBuffer,
     starts: Int64s,
     ends: Int64s,
@@ -272,10 +272,10 @@ def _check_lengths(  # noqa: PLR0917 - the places of one block, and nothing more
     body_lengths: int | Int64s,
     counted_topic: bytes,
 ) -> int | Int64s:
-    """Topics and properties fill the rest of each record; returns the properties' lengths."""
+    """Check that topics and properties fill the rest of records; return the properties' lengths."""
     width = len(counted_topic) + 2
     if stride and isinstance(body_lengths, int):
-        # One shape: topic and length of the properties are the same bytes in every later record.
+        # One form: topic and length of the properties are the same bytes in every later record.
         place = HEADER_BYTES + body_lengths
         later = stride - place - width
         first = int(ends[0]) - place - width
@@ -301,7 +301,7 @@ def _check_lengths(  # noqa: PLR0917 - the places of one block, and nothing more
 
 
 def _lengths_after(first: int, later: int, count: int) -> int | Int64s:
-    """Lengths of which that of the first may be another; one number if it is not."""
+    """Lengths with another one for the first record; one number if all are equal."""
     if first == later:
         return later
     lengths = np.full(count, later, np.int64)
@@ -318,7 +318,7 @@ def _check_reserved(
 ) -> bool:
     """Whether each record ends with the checksum property; all of them do, or none."""
     places = ends - CRC_PROPERTY_BYTES
-    # Every record is longer than the property, so that its last bytes can be looked at anyway.
+    # Every record is longer than the property, so its last bytes can always be read.
     last = FieldColumn(block.records, f"V{CRC_PROPERTY_BYTES}", places, stride).get()
     lengths = properties_lengths
     least = lengths if isinstance(lengths, int) else int(lengths.min())
@@ -347,11 +347,11 @@ def _check_properties(
     *,
     has_checksums: bool,
 ) -> None:
-    """Properties are text, say the tags of the column, and only the first one a sequence."""
+    """Check that properties are text, match the tags, and only the first has a sequence."""
     encoded = _joined_properties(block.records, ends, stride, properties_lengths)
     if has_checksums and says_later_sequence(encoded):
         raise BlockRejected("a producer sequence elsewhere than at the beginning of the batch")
-    # The checksum between two records is ASCII: no character reaches from one into the next.
+    # The checksum between two records is ASCII: no character spans two records.
     if not (encoded.isascii() or (has_checksums and is_text(encoded))) or (
         not block.forwarded and properties_hold_control_character(encoded)
     ):
@@ -362,7 +362,7 @@ def _check_properties(
 
 
 def _explain_properties(block: RecordBlock, ends: Int64s, lengths: int | Int64s) -> None:
-    """Reject the block for the first properties that are no text, if there are any."""
+    """Reject the block because of the first properties that are not text, if there are any."""
     of_each = np.broadcast_to(np.asarray(lengths), (len(ends),)).tolist()
     for position, (end, length) in enumerate(zip(ends.tolist(), of_each, strict=True)):
         of_one = bytes(block.records[end - length : end])
@@ -374,9 +374,9 @@ def _explain_properties(block: RecordBlock, ends: Int64s, lengths: int | Int64s)
 
 
 def says_later_sequence(encoded: bytes) -> bool:
-    """Whether properties say a producer sequence anywhere but at their beginning.
+    """Whether properties contain a producer sequence after their beginning.
 
-    One letter is found ten times as fast as the whole, and few properties have this one.
+    One letter is found ten times as fast as the whole name, and few properties contain it.
     """
     head = encoded[: SEQUENCE_BYTES + len(_LATER_SEQUENCE)]
     return _LATER_SEQUENCE in head or (
@@ -394,7 +394,7 @@ def _joined_properties(
         return FieldColumn(records, f"V{lengths}", ends - lengths, stride).get().tobytes()
     length = int(lengths[-1])
     if length and bool((lengths[1:] == length).all()):
-        # As in a batch of an idempotent producer: the first record says where it stands.
+        # As in a batch of an idempotent producer: the first record has the sequence.
         rest = FieldColumn(records, f"V{length}", ends[1:] - length, stride).get().tobytes()
         return bytes(records[int(ends[0] - lengths[0]) : int(ends[0])]) + rest
     edges = map(slice, (ends - lengths).tolist(), ends.tolist())
@@ -413,6 +413,6 @@ def is_text(encoded: bytes) -> bool:
 
 
 def _require(sound: NDArray[Any], reason: str) -> None:
-    """Reject the block at the first record that is not sound."""
+    """Reject the block because of the first invalid record."""
     if not sound.all():
         raise BlockRejected(reason, int(np.argmin(sound)))

@@ -1,4 +1,4 @@
-"""Blocks for many queues side by side: what each of them says, as columns over all of them.
+"""Joined blocks for many queues, with columns over all of them.
 
 ::
 
@@ -31,7 +31,7 @@ class BlockTable:
         queue_ids: Queue of each.
         records: The records, block after block, back to back.
         crc: CRC-32 of them.
-        sequences: Where each stands in the stream of its producer; None for nowhere.
+        sequences: Each block's place in the stream of its producer, or None.
         counts: Number of records of each, 1 or more: int64[blocks].
         key_hash_counts: Number of key hashes of each: int64[blocks].
         sizes: Bytes of each record, block after block: int32[records].
@@ -76,10 +76,10 @@ class BlockTable:
 
     @property
     def are_sizes_whole(self) -> bool:
-        """Whether the records are as long as the column of sizes says."""
+        """Whether the records have the length of the column of sizes."""
         return len(self.records) == sum(self.block_sizes)
 
     def records_of(self, blocks: Iterable[int]) -> bytes:
-        """The records of some blocks, back to back; of sound sizes."""
+        """The records of some blocks, joined; their sizes must be valid."""
         edges = np.cumsum([0, *self.block_sizes]).tolist()
         return b"".join([self.records[edges[block] : edges[block + 1]] for block in blocks])

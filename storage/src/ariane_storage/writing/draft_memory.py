@@ -1,7 +1,7 @@
-"""Memory in which a block is put together before it is written to its segment.
+"""Memory in which a block is built before it is written to its segment.
 
-The same for every block, so that it stays in the caches of the processor: what a block costs beside
-is one copy by the kernel into the pages of the file.
+Every block uses the same memory, so that it stays in the caches of the processor: the additional
+cost of a block is one copy by the kernel into the pages of the file.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 _KEPT_BYTES_MAX: Final = 8 << 20
-"""Of larger blocks the memory is not kept."""
+"""The memory of larger blocks is not kept."""
 
 
 class DraftMemory:
@@ -21,7 +21,7 @@ class DraftMemory:
         self._memory = memoryview(b"")
 
     def of(self, size: int) -> memoryview:
-        """So many bytes, whatever is in them; good until the next ones are asked for."""
+        """``size`` bytes of any content; valid until the next call."""
         if size <= len(self._memory):
             return self._memory[:size]
         if size > _KEPT_BYTES_MAX:

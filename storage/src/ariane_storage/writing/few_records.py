@@ -1,7 +1,7 @@
-"""Blocks of few records, one record after the other: a step of numpy costs more than a record does.
+"""Blocks of few records, record by record: a step of numpy costs more than a record.
 
-What is accepted here and what is written is the same as by column (``block_check``, ``append``).
-Whatever looks wrong or unusual is not judged here: it goes that way too, which says what it is.
+The accepted blocks and the written bytes are the same as by column (``block_check``, ``append``).
+Wrong or unusual blocks are passed to that way too, which finds the fault.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from ariane_storage.writing.block_check import (
 )
 
 FEW: Final = 64
-"""Up to so many records are done one by one: 2.3 us each (measured), against 180 us for what
-columns cost however few the records are."""
+"""Up to so many records are processed one by one: 2.3 us each (measured), against a fixed cost of
+180 us by column."""
 
-# The header without what the broker owns, and without the flag, which may be anything:
+# The header without the broker's fields, and without the flag, which may have any value:
 # size, magic, body CRC, system flag, born timestamp, attempts, half offset, body length.
 _unpack_header = Struct(">iII24xiq24xiqi").unpack_from
 _pack_queue_id = Struct(">i").pack_into
@@ -58,7 +58,7 @@ _VALUE_END: Final = PROPERTY_VALUE_END[0]
 # Never changed once made; not frozen, for that takes more than twice as long to make.
 @dataclass(slots=True, eq=False)
 class FewRecords:
-    """A block of few records that is sound.
+    """A valid block of few records.
 
     Attributes:
         block: The block.
@@ -72,7 +72,7 @@ class FewRecords:
 
     @classmethod
     def of(cls, block: RecordBlock, limits: BlockLimits) -> Self | None:
-        """A block, or None if it is not one of few records, all sound and of the usual kind."""
+        """The block, or None if it has many, invalid or unusual records."""
         if block.record_crcs is not None or not 1 <= block.count <= FEW:
             return None
         records = bytes(block.records)  # No copy if they are bytes already.
@@ -85,7 +85,7 @@ class FewRecords:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes that it takes."""
+        """The bytes of all records."""
         return len(self.block.records)
 
     @property
@@ -130,7 +130,7 @@ def _are_columns_sound(
 
 
 def _are_records_sound(block: RecordBlock, records: bytes, sizes: list[int]) -> bool:
-    """Whether records of the sizes announced, no shorter than the shortest, are sound."""
+    """Whether records of the announced sizes, none below the minimum, are valid."""
     magic, topic = counted_topic(block.topic)
     forwarded = block.forwarded
     width = len(topic) + _LENGTH_BYTES
@@ -167,7 +167,7 @@ def _are_records_sound(block: RecordBlock, records: bytes, sizes: list[int]) -> 
         properties.append(records[properties_start:end])
         begin = end
     encoded = b"".join(properties)
-    # The checksum property is ASCII: no character reaches from one record into the next.
+    # The checksum property is ASCII: no character spans two records.
     if (
         not is_text(encoded)
         or says_later_sequence(encoded)

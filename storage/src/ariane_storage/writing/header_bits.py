@@ -1,4 +1,4 @@
-"""What the headers of many records have in common, found in one go over all their bits."""
+"""The common bits of the headers of many records, found in one pass."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class HeaderBits:
 
     @classmethod
     def of(cls, headers: NDArray[np.void]) -> HeaderBits:
-        """Of records, at least one.
+        """The bits of the headers of at least one record.
 
         Args:
             headers: ``layout.HEADER``, contiguous.
@@ -51,7 +51,7 @@ class HeaderBits:
 
 
 def bits_in_any(headers: NDArray[np.void]) -> dict[str, int]:
-    """``HeaderBits.in_any`` of one record at least, for callers that need nothing else."""
+    """``HeaderBits.in_any`` of at least one record, for callers that need only this."""
     in_any = _unpack(_laid_over(_words_of(headers)).tobytes())
     return dict(zip(_NAMES, in_any, strict=True))
 
@@ -63,7 +63,7 @@ def _words_of(headers: NDArray[np.void]) -> NDArray[np.uint64]:
 def _laid_over(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """The bits of all rows.
 
-    numpy takes them one at a time, and long ones fast: it is given many headers as one row.
+    numpy processes rows one at a time, and is fast with long ones: many headers become one row.
     """
     even = len(words) - len(words) % _ROWS
     if even > _ROWS:

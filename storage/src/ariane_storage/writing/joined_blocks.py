@@ -1,11 +1,11 @@
-"""Many small blocks in one go: their records are laid side by side, and judged as if they were one.
+"""Many small blocks at once: their records are joined, and checked as if they were one block.
 
-A block of few records costs far more than its records do, whether they are done one by one or by
-column. Here a step of numpy serves all blocks of a request.
+A block of few records costs far more than its records, one by one or by column. Here a step of
+numpy serves all blocks of a request.
 
-What is accepted here and what is written is the same as block after block (``block_check``,
-``append``). Whatever looks wrong or unusual is not judged here: then the blocks go one by one, so
-that one that is refused takes no other with it.
+The accepted blocks and the written bytes are the same as block by block (``block_check``,
+``append``). If any block is wrong or unusual, the blocks are processed one by one, so that a
+refused block does not affect the others.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ _LENGTH_BYTES: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class JoinedBlocks:
-    """Sound blocks that are written as they came, side by side, for IPv4 hosts.
+    """Valid blocks that are written joined and without a change of sizes, for IPv4 hosts.
 
     Attributes:
         table: The blocks.
-        records: The records of all of them, put together in memory that is not theirs to keep.
-        edges: Byte position of each record, and where the last one ends.
-        headers: ``layout.HEADER`` of each: a copy that is filled in.
+        records: The joined records, in memory that is reused for later blocks.
+        edges: Byte position of each record, and the end of the last.
+        headers: ``layout.HEADER`` of each: a copy to fill in.
     """
 
     table: BlockTable
@@ -70,7 +70,7 @@ class JoinedBlocks:
 
     @classmethod
     def of(cls, table: BlockTable, limits: BlockLimits, drafts: DraftMemory) -> Self | None:
-        """Some blocks, or None if they are not all sound and of the usual kind."""
+        """The joined blocks, or None if one is invalid or unusual."""
         sizes = table.sizes
         if not _are_columns_sound(table, limits):
             return None
@@ -93,16 +93,16 @@ class JoinedBlocks:
 
     @property
     def ends(self) -> Int64s:
-        """Where each ends."""
+        """The end of each record."""
         return self.edges[1:]
 
     @property
     def size_bytes(self) -> int:
-        """Bytes that they take."""
+        """The bytes of all records."""
         return len(self.records)
 
     def _are_records_sound(self, body_ends: Int64s) -> bool:
-        """Whether bodies, topics and properties are what they should be, and where."""
+        """Whether bodies, topics and properties are valid, and at the right places."""
         counts = self.table.counts
         magics, topics = zip(*map(counted_topic, self.table.topics), strict=True)
         if magics.count(MAGIC_V1) != len(magics):
@@ -111,7 +111,7 @@ class JoinedBlocks:
         properties_starts = body_ends + (widths + _LENGTH_BYTES).repeat(counts)
         lengths = self.ends - properties_starts
         if int(lengths.min()) < CRC_PROPERTY_BYTES or int(lengths.max()) > PROPERTIES_BYTES_MAX:
-            return False  # Before anything is looked for where they say.
+            return False  # Before the places that they give are read.
         said = FieldColumn(self.records, ">u2", properties_starts - _LENGTH_BYTES, 0).get()
         return (
             bool((said == lengths).all())
@@ -121,25 +121,25 @@ class JoinedBlocks:
         )
 
     def _are_topics_said(self, topics: Sequence[bytes], widths: Int64s, places: Int64s) -> bool:
-        """Whether the records of each block say its topic, which all fit in where they say it."""
+        """Whether the records of each block have its topic; there is room for it in all of them."""
         width = int(widths.max())
         texts = _text_rows(self.records, places, width)
         expected = np.array(topics, f"S{width}").view(np.uint8).reshape(-1, width)
         counts = self.table.counts
         different = texts != expected.repeat(counts, axis=0)
         if width > int(widths.min()):
-            # Behind a topic there may be anything.
+            # The bytes after a topic are not compared.
             different &= (np.arange(width) < widths[:, None]).repeat(counts, axis=0)
         return not different.any()
 
     def _are_bodies_sound(self, body_ends: Int64s) -> bool:
-        """Whether some bodies, of which the checksum of all says which, are those of theirs."""
+        """Whether some bodies, chosen by the checksum of all, match their checksums."""
         rows = np.array(spot_checks(len(self.starts), self.table.crc))
         sums = uneven_crcs(self.records, self.starts[rows] + HEADER_BYTES, body_ends[rows])
         return bool((sums & np.uint32(CRC_MASK) == self.headers["body_crc"][rows]).all())
 
     def _are_properties_sound(self, starts: Int64s) -> bool:
-        """Whether properties are UTF-8, and say sequences where their blocks do."""
+        """Whether properties are UTF-8, and have the sequences of their blocks."""
         places = self.ends - CRC_PROPERTY_BYTES
         last = FieldColumn(self.records, f"V{CRC_PROPERTY_BYTES}", places, 0).get()
         if last.tobytes() != EMPTY_CRC_PROPERTY * len(places):
@@ -149,7 +149,7 @@ class JoinedBlocks:
         firsts = table.firsts
         is_later = np.ones(len(starts), np.bool_)
         is_later[firsts] = False
-        # Of which the last is ASCII: no character reaches from one record into the next.
+        # The last property is ASCII: no character spans two records.
         of_firsts = self._joined(starts[firsts], self.ends[firsts])
         of_others = self._joined(starts[is_later], self.ends[is_later])
         if (
@@ -175,7 +175,7 @@ class JoinedBlocks:
         return said.tobytes() == expected
 
     def _are_tags_said(self, starts: Int64s) -> bool:
-        """Whether the column of tag codes is that of the properties, which begin at some places."""
+        """Whether the column of tag codes matches the properties, which begin at ``starts``."""
         lengths = self.ends - starts
         length = int(lengths[0])
         even = bool((lengths == length).all())
@@ -185,7 +185,7 @@ class JoinedBlocks:
         return bool((codes == self.table.tag_codes).all())
 
     def _joined(self, starts: Int64s, ends: Int64s) -> bytes:
-        """Some ranges, of which none is empty, back to back."""
+        """Some ranges, none of them empty, joined."""
         lengths = ends - starts
         width = int(lengths.max(initial=0))
         if width and width == int(lengths.min()):
@@ -194,10 +194,10 @@ class JoinedBlocks:
         return b"".join(map(self.records.__getitem__, edges))
 
     def fill_in(self, owned: OwnedFields, queue_offsets: Int64s) -> None:
-        """Fill in what the broker owns: in the headers, and the checksums.
+        """Fill in the broker's fields: in the headers, and the checksums.
 
         Args:
-            owned: What to fill in; of the queue it says nothing.
+            owned: The fields to fill in, except those of the queue.
             queue_offsets: Queue offset of each record.
         """
         headers, starts, ends = self.headers, self.starts, self.ends
@@ -210,9 +210,9 @@ class JoinedBlocks:
 
 
 def _are_columns_sound(table: BlockTable, limits: BlockLimits) -> bool:
-    """Whether the columns of each block fit its records, which are not too many bytes."""
+    """Whether the columns of each block fit its records, and the blocks are not too large."""
     sizes, hashes, firsts = table.sizes, table.key_hashes, table.firsts
-    # The tags of these say something else.
+    # In these topics the column of tags has other values.
     if DELAY_TOPIC in table.topics or TIMER_TOPIC in table.topics:
         return False
     return (
@@ -244,9 +244,9 @@ def _are_headers_sound(headers: NDArray[np.void], sizes: NDArray[np.int32]) -> b
 
 
 def _text_rows(records: ByteBuffer, places: Int64s, width: int) -> NDArray[np.uint8]:
-    """So many bytes from each of some places on, ascending: uint8[places, width].
+    """``width`` bytes from each of some places on, ascending: uint8[places, width].
 
-    Behind the end there are zeros.
+    Bytes after the end are zeros.
     """
     if int(places[-1]) + width > len(records):
         records = bytes(records) + bytes(width)

@@ -1,17 +1,17 @@
-"""The checksums of records out of those that the producer sent along: no call for each record.
+"""The checksums of records from the producer's checksums, without a call for each record.
 
-A producer sends the CRC-32 of every record as it is in the block, with zeros in the fields that the
-broker owns. Three steps make the final ones of them, all by column
+A producer sends the CRC-32 of every record in the block, with zeros in the fields that the broker
+owns. Three steps compute the final checksums from them, all by column
 (``ariane_record.checksums.crc_algebra``):
 
-1. The sums belong to these bytes: added up, each shifted by what lies behind its record, they are
-   the CRC-32 of the whole block, which was computed here.
-2. A record with the owned fields filled in differs from the one with zeros in just those fields, so
-   its CRC differs by their bare CRC, shifted by what lies behind them.
+1. The sums match the bytes: their total, each shifted by the bytes after its record, equals the
+   CRC-32 of the whole block, which the broker has computed.
+2. A record with the owned fields filled in differs from the one with zeros only in those fields, so
+   its CRC differs by their bare CRC, shifted by the bytes after them.
 3. Most of those fields are the same for all; only queue offset and commit-log offset vary.
 
-The first step proves the sum of the sums, not each of them: whoever sends two wrong ones that
-cancel out gets two records with wrong checksums, his own. See ``docs/formats.md``, checksums.
+The first step checks the total of the sums, not each of them: a producer that sends two wrong sums
+that cancel out only damages two of its own records. See ``docs/formats.md``, checksums.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def check_record_crcs(
     """Compare the sums of the records with that of the block, which is known to be right.
 
     Raises:
-        BlockRejected: They do not add up. Names the record if one alone is wrong.
+        BlockRejected: They do not add up; the error names the record if only one is wrong.
     """
     crcs = block.record_crcs
     if crcs is None:
@@ -77,17 +77,17 @@ def check_crcs_of(block: RecordBlock, starts: Int64s, ends: Int64s, chosen: Int6
 
 
 def like_holes(view: memoryview, position: int, size: int, starts: Int64s) -> Int64s:
-    """Records that could be taken for pages that never reached the disk, were their sums wrong.
+    """Records that, with wrong sums, would look like pages that never reached the disk.
 
-    Recovery takes a damaged range in the unflushed end of the log for such a hole if the end of a
-    disk sector in it is zeros, and cuts the log in front of it. So records with such a place, or
-    that begin just before the end of a sector, must not be believed their sums.
+    In the unflushed end of the log, recovery treats a damaged range as such a hole if the end of a
+    disk sector in it is zeros, and cuts the log before it. So for records with such a place, or
+    that begin just before the end of a sector, the producer's sums must not be trusted.
 
     Args:
         view: A segment, which begins with a sector.
-        position: Where in it the block starts.
+        position: The start of the block in it.
         size: Bytes of the block.
-        starts: Where each record starts in the block.
+        starts: The start of each record in the block.
     """
     places_in_sector = (starts + position) & (DISK_SECTOR_BYTES - 1)
     found = np.flatnonzero(places_in_sector >= DISK_SECTOR_BYTES - _FRONT_BYTES)
@@ -121,11 +121,11 @@ def final_crcs(
     """The CRCs of records once the owned fields are filled in.
 
     Args:
-        crcs: CRC of each with zeros in them.
-        covered: Bytes of each record that its CRC covers: one number if it is the same for all, but
-            perhaps for the first.
-        covered_of_first: Bytes of the first one that its CRC covers.
-        constant: A header with the owned fields that all have in common, zeros elsewhere.
+        crcs: The CRC of each with zeros in these fields.
+        covered: The bytes that each CRC covers: one number if it is the same for all, except
+            perhaps the first.
+        covered_of_first: The bytes that the first CRC covers.
+        constant: A header with the common owned fields, and zeros elsewhere.
         queue_offsets: Queue offset of each, ascending.
         commit_log_offsets: Commit-log offset of each, ascending.
     """

@@ -1,8 +1,7 @@
-"""Batches of idempotent producers, as the log says them.
+"""Batches of idempotent producers in the log.
 
-Which batches are stored is state, and state is rebuilt from the log. Only the first record of such
-a batch has the property; it is the first of its properties, so that one column of bytes tells where
-they are.
+The state of stored batches is rebuilt from the log. Only the first record of such a batch has the
+property; it is the first of its properties, so one column of bytes is enough to find these records.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ class SequencedBatch(NamedTuple):
     Attributes:
         topic: The topic that it was sent to.
         queue_id: The queue that it was sent to.
-        sequence: Where it stands in the stream of its producer.
-        record_count: Its records.
-        first_queue_offset: Queue offset of its first record, where it is stored.
-        commit_log_offset: Where it starts.
-        next_commit_log_offset: Where it ends.
+        sequence: Its place in the stream of its producer.
+        record_count: The number of its records.
+        first_queue_offset: Queue offset of its first record, in the queue where it is stored.
+        commit_log_offset: Its start.
+        next_commit_log_offset: Its end.
         store_timestamp_ms: When it was stored.
     """
 
@@ -93,7 +92,7 @@ def sequenced_batches(stretch: Stretch) -> list[SequencedBatch]:
 
 
 def _queue_of(topic: bytes, queue_id: int, properties: bytes) -> tuple[str, int]:
-    """The queue to which the producer sent a batch: a parked one says so in what comes first."""
+    """The queue to which the producer sent a batch; a parked one has it in its first properties."""
     if topic in _PARKED:
         going = _GOING.match(properties)
         if going is not None:

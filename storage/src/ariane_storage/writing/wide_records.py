@@ -1,13 +1,13 @@
-"""Records with IPv6 hosts: twelve bytes wider for each, which the block left no room for.
+"""Records with IPv6 hosts: twelve bytes more for each, for which the block has no room.
 
 ::
 
     in the block      | ... | born ip 4 | port | stored at | store ip 4 | port | ...
     in the log        | ... | born ip 16                | port | stored at | store ip 16 ...
 
-A producer cannot know how it is seen, nor how a broker is, so blocks have room for IPv4. Where a
-host is IPv6 the headers are made anew by column, and headers and the rest of the records woven
-together: one C call for each record where the usual way has none, and a checksum for each.
+A producer does not know which addresses the broker will store, so blocks have room for IPv4. If a
+host is IPv6, the headers are made anew by column, and joined with the rest of the records: this
+costs one C call for each record, where the usual way has none, and a checksum for each.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _HEADERS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class WideRecords:
-    """A sound block whose records are written wider than they came.
+    """A valid block whose records are written wider than in the block.
 
     Attributes:
         block: The block.
-        checked: Where its records lie in it.
-        starts: Byte position of each wide record behind the first.
+        checked: The places of its records.
+        starts: Byte position of each wide record, relative to the first.
         sizes: Bytes of each wide record.
         header: Their header.
     """
@@ -68,7 +68,7 @@ class WideRecords:
         """Make the records of a block wide enough for two hosts.
 
         Raises:
-            BlockRejected: It takes more than a segment can then.
+            BlockRejected: The wide block does not fit into a segment.
         """
         header = _HEADERS[is_ipv6(owned.born_host), is_ipv6(owned.store_host)]
         extra = header.itemsize - HEADER_BYTES
@@ -81,7 +81,7 @@ class WideRecords:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes that it takes."""
+        """The bytes of all records."""
         return int(self.starts[-1]) + int(self.sizes[-1])
 
     def place(self, view: memoryview, position: int, owned: OwnedFields) -> None:
