@@ -21,7 +21,7 @@ DELAY_LEVELS_MS: Final = tuple(
 
 
 class FlushMode(StrEnum):
-    """What an acknowledgement waits for."""
+    """The state that an acknowledgement waits for."""
 
     ASYNC = "async"
     """No wait: records reach the disk within the flush interval."""
@@ -33,14 +33,14 @@ class FlushMode(StrEnum):
 class StoreConfig:
     """How a store is laid out and kept; the defaults are RocketMQ's.
 
-    File sizes are part of the format: a store must be opened with those that it was written with.
+    File sizes are part of the format: a store must be opened with the sizes it was written with.
 
     Attributes:
         segment_bytes: Length of a commit-log segment.
         consume_queue_file_entries: Entries of one consume-queue file.
         index_slots: Hash slots of an index file.
         index_items: Items of an index file; it is full one short of this.
-        flush_mode: What an acknowledgement waits for.
+        flush_mode: The state that an acknowledgement waits for.
         flush_interval_ms: How often the commit log is flushed under ``FlushMode.ASYNC``.
         flush_least_pages: Pages of 4 KiB that must be waiting for such a flush.
         flush_thorough_interval_ms: How often the log is flushed even if few pages wait.
@@ -56,8 +56,8 @@ class StoreConfig:
         delay_levels_ms: Delay of each level of the delay topic, level 1 first.
         retention_ms: Age at which a segment may be deleted.
         delete_at_hour: Hour of the day, local time, in which old segments are deleted.
-        disk_clean_ratio: Share of the disk in use at which old segments go at any hour.
-        disk_force_ratio: Share at which even young segments go, oldest first.
+        disk_clean_ratio: Share of the disk in use at which old segments are deleted at any hour.
+        disk_force_ratio: Share at which even young segments are deleted, oldest first.
         disk_refuse_ratio: Share at which writes are refused.
         delete_batch_max: Segments that one pass of retention deletes.
     """

@@ -10,7 +10,7 @@
     +-- StoreFormatError          files of another size, version or kind than configured
     +-- BytesUnreadable           the disk cannot read a place of a file
     +-- StateFileDamaged          both generations of a state file are bad
-    +-- BlockRejected             a block that is not what it claims; nothing was written
+    +-- BlockRejected             a block that is not valid; nothing was written
     +-- IllegalQueue              a topic or queue id that cannot name a folder
     +-- QueueOffsetOutOfRange     below the oldest kept, or beyond the next to be written
     +-- QueueUnderRepair          a wrong entry of a queue; it is rebuilt from the commit log
@@ -19,7 +19,7 @@
     +-- RawBytesRefused           raw bytes that are not valid at their place
     +-- (corruption, never retried)
         +-- RecordNotFound        no record starts at this commit-log offset
-        +-- RecordCorrupted       a record starts here, and its bytes are not what was written
+        +-- RecordCorrupted       a record starts here, and its bytes have changed
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class StoreFormatError(StorageError):
 
     Attributes:
         path: The file.
-        reason: What differs, and what to do.
+        reason: The difference, and the remedy.
     """
 
     def __init__(self, path: Path, reason: str) -> None:
@@ -95,7 +95,7 @@ class BytesUnreadable(StorageError):
     Attributes:
         path: The file.
         position: Byte of the file from which it could not be read.
-        reason: What the disk said.
+        reason: The error of the disk.
     """
 
     def __init__(self, path: Path, position: int, reason: str) -> None:
@@ -110,7 +110,7 @@ class StateFileDamaged(StorageError):
 
     Attributes:
         path: The file.
-        reason: What is wrong with each generation, and what to do.
+        reason: The fault of each generation, and the remedy.
     """
 
     def __init__(self, path: Path, reason: str) -> None:
@@ -120,10 +120,10 @@ class StateFileDamaged(StorageError):
 
 
 class BlockRejected(StorageError):
-    """A block is not what it claims to be; nothing of it was written.
+    """A block is not valid; nothing of it was written.
 
     Attributes:
-        reason: What is wrong, one short clause.
+        reason: The fault, one short clause.
         position: Which record of the block, or -1 for the block as a whole.
     """
 
@@ -202,11 +202,11 @@ class RecordNotFound(StorageError):
 
 
 class RecordCorrupted(StorageError):
-    """A record starts here, and its bytes are not what was written.
+    """A record starts here, and its bytes have changed since they were written.
 
     Attributes:
         commit_log_offset: Byte position in the commit log.
-        reason: What is wrong, one short clause.
+        reason: The fault, one short clause.
     """
 
     def __init__(self, commit_log_offset: int, reason: str) -> None:
@@ -254,7 +254,7 @@ class RawBytesRefused(StorageError):
 
     Attributes:
         commit_log_offset: Commit-log offset of the first invalid record.
-        reason: What is wrong with it.
+        reason: Its fault.
     """
 
     def __init__(self, commit_log_offset: int, reason: str) -> None:

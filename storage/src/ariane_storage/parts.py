@@ -86,13 +86,13 @@ class StoreParts:
 
     @property
     def confirmed_offset(self) -> int:
-        """The end of what may be handed out: under synchronous flush, the durable end."""
+        """The end of the records that readers may get: under synchronous flush, the durable end."""
         sync = self.config.flush_mode is FlushMode.SYNC
         confirmed = self.log.flushed_offset if sync else self.log.write_offset
         limit = self.confirm_limit
         return confirmed if limit is None or confirmed < limit else limit
 
     def readable_end(self, limit: int | None) -> int:
-        """The end of what may be handed out; a caller can lower it but not raise it."""
+        """The end of the records that readers may get; a caller can lower it but not raise it."""
         confirmed = self.confirmed_offset
         return confirmed if limit is None else min(limit, confirmed)

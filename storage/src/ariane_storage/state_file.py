@@ -169,7 +169,7 @@ class StateFile:
         return content
 
     def _load_sums(self) -> tuple[set[int] | None, str]:
-        """The checksums in the sidecar; or None and what is wrong with it."""
+        """The checksums in the sidecar; or None and its fault."""
         try:
             content = self._read(self._sums)
             if content is None:
@@ -191,7 +191,7 @@ def believed_state(content: bytes, sums: set[int] | None) -> dict[str, Any]:
 
     Args:
         content: The generation.
-        sums: Checksums of what we wrote; None if unknown.
+        sums: Checksums of the written content; None if unknown.
 
     Raises:
         ValueError: It is invalid; the message is to follow the file's name.

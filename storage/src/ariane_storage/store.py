@@ -81,7 +81,7 @@ class Store:
 
         Args:
             root: Folder of the store; created if it does not exist.
-            config: Settings; file sizes must be those that the store was written with.
+            config: Settings; file sizes must be the ones that the store was written with.
             disk: The file system of the machine unless given.
             clock: The clock of the machine unless given.
         """
@@ -123,7 +123,7 @@ class Store:
         Raises:
             StoreLocked: Another process has it open.
             StoreFormatError: Files of another size or of a newer version.
-            StoreFull: No space for what recovery has to write.
+            StoreFull: No space for the writes of recovery.
             OSError: The disk failed.
         """
         config = self._config if host is None else replace(self._config, store_host=host)
@@ -198,7 +198,7 @@ class Store:
 
         Args:
             table: The blocks.
-            born_host: Where the producer was seen.
+            born_host: The address of the producer, as the broker sees it.
 
         Returns:
             The place of each; None if they must be appended one by one, which also tells what is
@@ -227,7 +227,7 @@ class Store:
         Args:
             topic: Topic of the queue.
             queue_id: Its number within the topic.
-            queue_offset: Where to start.
+            queue_offset: The queue offset to start at.
             max_count: Messages at most.
             max_bytes: Bytes at most, but always one message if there is any.
             wanted: The filter; None for all messages.
@@ -253,7 +253,7 @@ class Store:
     ) -> tuple[QueueOffset, QueueOffset]:
         """The oldest queue offset kept, and the end of the readable part (exclusive).
 
-        A queue that nothing was appended to has (0, 0).
+        A queue that never had a message has (0, 0).
         """
         low, high = self._reader.bounds(topic, queue_id, readable_end)
         return QueueOffset(low), QueueOffset(high)
@@ -298,7 +298,7 @@ class Store:
     def queue_entries(
         self, topic: str, queue_id: int, queue_offset: int, *, max_count: int
     ) -> Entries:
-        """Entries of a queue, including those of records that are not confirmed.
+        """Entries of a queue, including entries of records that are not confirmed.
 
         They start at the queue offset, or at the oldest kept if that is later.
         """
@@ -411,7 +411,7 @@ class Store:
 
     @property
     def confirmed_offset(self) -> CommitLogOffset:
-        """Nothing at or above this commit-log offset is handed out: it could still be lost."""
+        """The end of the records that readers may get: later ones could still be lost."""
         return CommitLogOffset(self._parts.confirmed_offset)
 
     @property

@@ -7,7 +7,7 @@
       consumequeue/<topic>/<id>/ entries of each message queue    (derived)
       index/                     index files                      (derived)
       config/                    state of the broker: *.json      (kept by StateFile)
-      checkpoint                 what is durable                  (derived)
+      checkpoint                 the durable state                (derived)
       idle-queues.json           ends of queues without records   (kept by retention)
       deleted-topics.json        records of deleted topics        (kept by deletions)
       quarantine.json            damaged ranges of the log        (found by recovery and reads)
@@ -156,7 +156,7 @@ def own_store(disk: Disk, files: StoreFiles) -> StoreLock:
 
     Raises:
         StoreLocked: Another process, or another object of this one, has it.
-        OSError: A symbolic link lies in it.
+        OSError: It contains a symbolic link.
     """
     disk.make_folders(files.root)
     _refuse_links(disk, files)
@@ -169,7 +169,7 @@ def visit_store(disk: Disk, files: StoreFiles) -> StoreLock:
     Raises:
         StoreFormatError: The folder holds no store.
         StoreLocked: A process has it open.
-        OSError: A symbolic link lies in it.
+        OSError: It contains a symbolic link.
     """
     _refuse_links(disk, files)
     if not disk.is_folder(files.commit_log):

@@ -1,4 +1,4 @@
-"""``ariane store fsck``: what is wrong with a store, by range and reason, and what was mended."""
+"""``ariane store fsck``: the faults of a store, by range and reason, and repairs."""
 
 from __future__ import annotations
 

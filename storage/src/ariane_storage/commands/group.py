@@ -1,4 +1,4 @@
-"""The command group ``ariane store`` and what its commands share.
+"""The command group ``ariane store`` and the shared part of its commands.
 
 Exit statuses: 0 all is well; 1 damage was found; 2 the command could not do its work.
 """

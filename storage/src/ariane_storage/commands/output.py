@@ -1,4 +1,4 @@
-"""What the commands of ``ariane store`` share: arguments, formats, progress, errors in one line."""
+"""The shared part of ``ariane store``: arguments, formats, progress, errors in one line."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ _ADVICE: Final = MappingProxyType(
         errno.EMFILE: "allow more open files: ulimit -n",
     }
 )
-"""What a person does about an error of the system."""
+"""The advice for an error of the system."""
 
 
 def _in_words(error: OSError) -> str:
-    """An error of the system: where, what, and what to do, without its number."""
+    """An error of the system as text: path, fault and advice, without its number."""
     if not error.strerror:
         return str(error) or type(error).__name__
     place = "" if error.filename is None else f"{error.filename}: "
@@ -186,7 +186,7 @@ def _print_document(value: Any, output_format: str) -> None:
     if output_format == "json":
         click.echo(safe)
         return
-    import yaml  # noqa: PLC0415 - only who wants it loads it.
+    import yaml  # noqa: PLC0415 - loaded only if it is used.
 
     # If one character must be escaped, all that are not ASCII are.
     click.echo(

@@ -109,8 +109,8 @@ class LogCopy:
             content: The bytes.
 
         Raises:
-            LogPositionMismatch: The place is another one; nothing is appended.
-            RawBytesRefused: The bytes are not valid at their place; those before it are appended.
+            LogPositionMismatch: The bytes belong to another place; nothing is appended.
+            RawBytesRefused: The bytes are not valid at their place; the bytes before are appended.
             StoreFull: No space.
             StorePoisoned: The disk failed, now or before.
         """
@@ -144,7 +144,7 @@ class LogCopy:
         not confirmed: the caller must call ``confirm_up_to`` again.
 
         Args:
-            commit_log_offset: Where a record starts, or the end of the log.
+            commit_log_offset: The start of a record, or the end of the log.
 
         Raises:
             CommitLogOffsetOutOfRange: The offset is outside of the log.
@@ -177,7 +177,7 @@ class LogCopy:
         if fresh:
             self._parts.guard.watch(lambda: noted.note(fresh))
 
-    # The end of what readers get.
+    # The end of the records that readers get.
 
     def confirm_up_to(self, commit_log_offset: int | None) -> None:
         """Hand out no record at or behind an offset; None: the flush mode decides.

@@ -84,7 +84,7 @@ def record_run(segment: Segment, position: int, content: memoryview) -> RecordRu
 
 
 def _starts(runs: list[tuple[int, int, int]]) -> Int64s:
-    """Where records start, from where each run of one size begins, its size, and its length."""
+    """The starts of records, from the begin, record size and length of each run of one size."""
     firsts, sizes, counts = np.array(runs, np.int64).T
     behind = np.cumsum(counts)
     numbers = np.arange(int(behind[-1])) - np.repeat(behind - counts, counts)

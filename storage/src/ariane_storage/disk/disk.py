@@ -2,7 +2,7 @@
 
 Every caller relies on two rules, which make power loss bearable:
 
-* what ``flush`` or ``sync`` returned from is durable, names included if the folder was given;
+* data is durable once ``flush`` or ``sync`` returns, with names if the folder was given;
 * files whose writes must not fail for lack of space are allocated before.
 
 No file is mapped into memory: an unreadable page, or a file that was shortened, is an error of a
@@ -103,10 +103,10 @@ class OpenFile(Protocol):
         ...
 
     def flush(self) -> None:
-        """Make durable what was written before the call. Any thread; releases the GIL.
+        """Make all data written before the call durable. Any thread; releases the GIL.
 
         Raises:
-            OSError: The disk failed: what is durable is unknown from now on.
+            OSError: The disk failed: the durable state is unknown from now on.
         """
         ...
 
@@ -159,11 +159,11 @@ class Disk(Protocol):
         ...
 
     def make_folders(self, path: Path, *, durable: bool = True) -> None:
-        """Make a folder and those above it; no error if it is there.
+        """Make a folder and its parents; no error if it exists.
 
         Args:
             path: The folder.
-            durable: False leaves it to the caller to sync the folders that it lies in.
+            durable: False leaves it to the caller to sync the parent folders.
         """
         ...
 

@@ -66,7 +66,7 @@ class OsOpenFile:
         _write_all(self._descriptor, position, content)
 
     def flush(self) -> None:
-        """Make durable what was written before the call."""
+        """Make all data written before the call durable."""
         os.fdatasync(self._descriptor)
 
     def written_ranges(self, begin: int) -> Iterator[tuple[int, int]]:
@@ -74,7 +74,7 @@ class OsOpenFile:
         return _data_ranges(self._descriptor, begin)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
@@ -85,7 +85,7 @@ class OsOpenFile:
 class OsFileLock:
     """A lock on an open file description.
 
-    A lock on a file excludes holders of POSIX locks, which Java uses. Unlike those it also excludes
+    A lock on a file excludes holders of POSIX locks, which Java uses. Unlike these it also excludes
     the same process, and is not lost when another descriptor of the file is closed. A lock on a
     folder (``flock``) does the same among our own programs.
     """
@@ -129,7 +129,7 @@ class OsDisk:
         """Length of a file in bytes, or None if there is none."""
         status = _status(path)
         if status is not None and stat.S_ISDIR(status.st_mode):
-            raise _folder_refused(path)  # Its length says nothing, and differs by file system.
+            raise _folder_refused(path)  # Its length has no meaning: it differs by file system.
         return None if status is None else status.st_size
 
     def modified_ms(self, path: Path) -> int | None:
@@ -140,7 +140,7 @@ class OsDisk:
             return None
 
     def make_folders(self, path: Path, *, durable: bool = True) -> None:
-        """Make a folder and those above it."""
+        """Make a folder and its parents."""
         if self.is_folder(path):
             return
         self.make_folders(path.parent, durable=durable)
@@ -239,7 +239,7 @@ class OsDisk:
         return _locked(descriptor, lambda: fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, span))
 
     def usage(self, path: Path) -> DiskUsage:
-        """How full the file system of a path is, for those who are not root."""
+        """How full the file system of a path is, for users other than root."""
         status = os.statvfs(path)
         used = status.f_blocks - status.f_bfree
         return DiskUsage(
@@ -314,7 +314,7 @@ def _write_all(descriptor: int, position: int, content: ByteBuffer) -> None:
 
 
 def _data_ranges(descriptor: int, begin: int) -> Iterator[tuple[int, int]]:
-    """Find where a file has data now.
+    """Find the ranges of a file that have data now.
 
     All ranges are found before the caller reads: pages that the system reads ahead count as data as
     well, so that a search through an allocated segment would otherwise read all of it.

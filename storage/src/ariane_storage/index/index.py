@@ -66,7 +66,7 @@ class Index:
 
         Raises:
             StoreFormatError: A file has another length than configured.
-            BytesUnreadable: The disk cannot read a header, or what adding items needs.
+            BytesUnreadable: The disk cannot read a header, or data that is needed to add items.
         """
         for name in self._disk.names(self._folder):
             if len(name) == _STAMP_DIGITS and name.isascii() and name.isdigit():

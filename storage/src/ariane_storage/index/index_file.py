@@ -126,7 +126,7 @@ class IndexFile:
         if self._slots is None:
             octets = np.zeros(self._slot_count * SLOT_BYTES, np.uint8)
             end = HEADER.size + len(octets)
-            # Reads only what was written: a new file costs neither reads nor memory.
+            # Reads only written parts: a new file costs neither reads nor memory.
             for first, behind in self._file.written_ranges(HEADER.size):
                 for begin in range(first, min(behind, end), _CHUNK_BYTES):
                     size = min(_CHUNK_BYTES, min(behind, end) - begin)
@@ -289,7 +289,7 @@ class IndexFile:
     def keep_below(self, commit_log_end: int) -> None:
         """Forget items of records at or above an offset, and rebuild the slots.
 
-        Items below are known to be complete; those behind may be garbage.
+        Items below are known to be complete; later ones may be garbage.
 
         Raises:
             BytesUnreadable: The disk cannot read them.

@@ -16,11 +16,11 @@ from ariane_storage.index.index_file import HEADER, ITEM_BYTES, SLOT_BYTES, inde
 
 _CHUNK_BYTES: Final = 1 << 22
 _OFFSET_IN_ITEM: Final = 4
-"""The commit-log offset lies behind the key hash."""
+"""The place of the commit-log offset: after the key hash."""
 
 
 def sizes_in(disk: Disk, path: Path) -> tuple[int, int] | None:
-    """Slots and items of an index file; None if its content does not tell.
+    """Slots and items of an index file; None if its content does not show them.
 
     Raises:
         OSError: The disk cannot read it.

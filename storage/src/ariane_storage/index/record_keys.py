@@ -43,7 +43,7 @@ _KEYS: Final = SearchedName(PropertyName.KEYS, "K")
 _TAGS: Final = SearchedName(PropertyName.TAGS, "G")
 _SEPARATOR: Final = ord(KEY_SEPARATOR)
 _FEW_RECORDS: Final = 4
-"""So few are read faster one by one, such as those that begin a batch."""
+"""With so few records, such as the first ones of batches, reading one by one is faster."""
 _TAG_PREFIX: Final = "T#"
 _TAG_WORD: Final = np.uint32(java_string_hash(_TAG_PREFIX))
 
@@ -53,7 +53,7 @@ _find_tag = property_finder(PropertyName.TAGS)
 
 
 class RecordKeys(NamedTuple):
-    """Keys of records; those of one record are neighbours.
+    """Keys of records; the keys of one record are neighbours.
 
     Attributes:
         owners: The record of each, ascending.

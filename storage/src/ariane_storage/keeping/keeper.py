@@ -67,7 +67,7 @@ class Keeper:
         return end
 
     def close(self) -> None:
-        """Let go of the checkpoint's file."""
+        """Close the checkpoint's file."""
         self._checkpoint_file.close()
 
     def flush_derived(self) -> None:
@@ -77,7 +77,7 @@ class Keeper:
         timestamp = parts.store_timestamp_ms
         end = self.flush()
         with self._derived_lock:
-            # Without space nothing is lost: unwritten entries stay in memory, and the log has all
+            # A full disk loses nothing: unwritten entries stay in memory, and the log has all
             # of them.
             self._watched(
                 "no space left for consume queues and index",
@@ -162,7 +162,7 @@ class Keeper:
             parts.guard.run(cut)
 
     def flush_due(self) -> None:
-        """Flush what is due by the configured intervals. Any thread; call it often.
+        """Flush files that are due by the configured intervals. Any thread; call it often.
 
         Raises:
             StorePoisoned: The disk failed.
@@ -181,7 +181,7 @@ class Keeper:
     def apply_retention(
         self, now_ms: int | None = None, *, keep_from: int | None = None
     ) -> RetentionReport:
-        """Flush, delete old segments and what refers to them, and measure the disk's use.
+        """Flush, delete old segments and their derived data, and measure the disk's use.
 
         A disk above the refusing ratio stops appends until a later call finds it below.
 
@@ -189,12 +189,12 @@ class Keeper:
         the disk calls the three steps: ``plan_retention``, ``let_go`` and ``finish_retention``.
 
         Args:
-            now_ms: The time; by default the clock's, where jumps are doubted.
-            keep_from: Nothing at or behind this commit-log offset is deleted, however old.
+            now_ms: The time; by default that of ``believed_time``, which doubts jumps of the clock.
+            keep_from: Data from this commit-log offset on is not deleted, however old.
 
         Raises:
             StorePoisoned: The disk failed.
-            StoreFull: No space for the notes that must be written first; nothing is deleted.
+            StoreFull: No space for the notes that must be written before; nothing is deleted.
         """
         plan = self.plan_retention(now_ms, keep_from=keep_from)
         self.let_go(plan)
@@ -206,8 +206,8 @@ class Keeper:
         """Flush, and choose the segments to delete and the new begins of queues. Any thread.
 
         Args:
-            now_ms: The time; by default the clock's, where jumps are doubted.
-            keep_from: Nothing at or behind this commit-log offset is deleted, however old.
+            now_ms: The time; by default that of ``believed_time``, which doubts jumps of the clock.
+            keep_from: Data from this commit-log offset on is not deleted, however old.
 
         Raises:
             StorePoisoned: The disk failed.
@@ -271,7 +271,7 @@ class Keeper:
         return True
 
     def let_go(self, plan: RetentionPlan) -> None:
-        """Make log and queues begin behind what is deleted. The appending thread; does not wait.
+        """Move the begin of log and queues past deleted data. The appending thread; does not wait.
 
         Later reads before the new begin get an error that names it.
         """
@@ -284,7 +284,7 @@ class Keeper:
         parts.quarantine.keep_above(parts.log.min_offset)
 
     def finish_retention(self, plan: RetentionPlan) -> RetentionReport:
-        """Delete what ``let_go`` has released, and measure the disk's use. Any thread.
+        """Delete the data that ``let_go`` has released, and measure the disk's use. Any thread.
 
         Raises:
             StorePoisoned: The disk failed.
@@ -325,14 +325,14 @@ class Keeper:
         self._forget_below(parts.log.min_offset)
 
     def _forget_below(self, commit_log_begin: int) -> None:
-        """Make the index and the note of deleted topics begin where the log begins."""
+        """Move the begin of the index and of the note of deleted topics to the begin of the log."""
         parts = self._parts
         parts.index.remove_below(commit_log_begin)
         with self._derived_lock:
             parts.deleted_topics.keep_between(commit_log_begin, parts.log.write_offset)
 
     def follow_log(self) -> None:
-        """Make consume queues, index and notes begin where the log begins.
+        """Move the begin of consume queues, index and notes to the begin of the log.
 
         For the opening of a store: the appending thread, without others.
         """
@@ -385,9 +385,9 @@ class Keeper:
         return TopicDeletion({queue.topic: end for queue in queues}, queues)
 
     def finish_deletion(self, deletion: TopicDeletion) -> None:
-        """Delete durably what ``let_go_of_topics`` has hidden. Any thread.
+        """Delete durably the topics that ``let_go_of_topics`` has hidden. Any thread.
 
-        Files of the queues go with the next ``flush_derived``, or when the store is opened.
+        Files of queues are removed by the next ``flush_derived``, or when the store is opened.
 
         Raises:
             StorePoisoned: The disk failed.
@@ -452,7 +452,7 @@ class Keeper:
         Call it often beside appends: it spares them waits for the disk and page faults.
 
         Raises:
-            StoreFull: No space for the next segment; appends go on while this one lasts.
+            StoreFull: No space for the next segment; appends continue in the present one.
             StorePoisoned: The disk failed.
         """
         parts = self._parts

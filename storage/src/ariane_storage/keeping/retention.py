@@ -139,10 +139,10 @@ def choose_segments(
     Args:
         log: The commit log.
         disk: Measures the disk's use.
-        clock: Tells the hour.
+        clock: The clock, for the hour.
         config: Age, hour, ratios and batch.
         now_ms: The time.
-        safe_end: Nothing at or above this commit-log offset is deleted.
+        safe_end: Data from this commit-log offset on is not deleted.
     """
     segments = log.segments
     chosen: list[Segment] = []

@@ -44,7 +44,7 @@ class ClockDoubt(NamedTuple):
 
 
 class BelievedTime:
-    """Tells the time to code that deletes or forgets what is old."""
+    """The time for code that deletes or drops old data."""
 
     def __init__(self, clock: Clock, disk: Disk, path: Path, *, patience_ms: int) -> None:
         self._clock = clock
@@ -112,7 +112,7 @@ class BelievedTime:
         doubt = self._doubt
         if doubt == self._saved:
             return
-        # A file that says "no doubt" is safer than none: power loss could undo a removal.
+        # A file with "no doubt" is safer than no file: a power loss could undo a removal.
         self._file.save({} if doubt is None else doubt._asdict())
         self._saved = doubt
 

@@ -49,7 +49,7 @@ _MARK_START: Final = 1536
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What was durable when it was written.
+    """The durable state at the time of writing.
 
     Attributes:
         log_begin: First commit-log offset that was kept.
@@ -164,7 +164,7 @@ class CheckpointFile:
         self._sequence = sequence
 
     def mark(self, flushed_offset: int) -> None:
-        """Record up to where the log is durable, without waiting for the disk. One thread.
+        """Record the durable end of the log, without waiting for the disk. One thread.
 
         Before the first ``save`` there is no file for the mark, and nothing is recorded.
 

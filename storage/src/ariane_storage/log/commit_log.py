@@ -36,7 +36,7 @@ class CommitLog:
     Attributes:
         folder: The folder of the segments.
         segment_bytes: Length of each.
-        write_offset: Commit-log offset of the next record (exclusive end of what is written).
+        write_offset: Commit-log offset of the next record (exclusive end of written records).
         flushed_offset: Everything below is durable.
     """
 
@@ -139,7 +139,7 @@ class CommitLog:
             oldest.close()
 
     def read(self, commit_log_offset: int, size: int) -> bytes | None:
-        """Bytes of the log that lie in one segment, or None if they are not there.
+        """Bytes of the log within one segment, or None if they do not exist.
 
         Raises:
             BytesUnreadable: The disk cannot read them.
@@ -233,7 +233,7 @@ class CommitLog:
         """Make sure that the next segment exists. Any thread.
 
         Raises:
-            StoreFull: There is no space for it; appends go on while the current one lasts.
+            StoreFull: There is no space for it; appends continue in the current one.
         """
         with self._growing:
             last = self._segments[-1] if self._segments else None
@@ -266,7 +266,7 @@ class CommitLog:
         self.write_offset = self.flushed_offset = commit_log_offset
 
     def write_again(self, begin: int, end: int) -> None:
-        """Write what is there between two offsets once more, for the next flush to make durable.
+        """Write the bytes between two offsets again, so that the next flush makes them durable.
 
         After a failed flush the system may hold bytes in memory that it takes for written: other
         processes read them, and no flush writes them. Unreadable bytes are left alone.
@@ -333,7 +333,7 @@ class CommitLog:
         return segment
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         for segment in self._segments:
             segment.close()
         self._recent.clear()

@@ -29,8 +29,8 @@ class Damage:
 
     Attributes:
         begin: Commit-log offset of its first byte.
-        end: Where the next valid record, or the next segment, starts.
-        reason: What is wrong at its first byte.
+        end: The start of the next valid record, or of the next segment.
+        reason: The fault at its first byte.
     """
 
     begin: int

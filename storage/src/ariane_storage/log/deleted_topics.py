@@ -64,7 +64,7 @@ class DeletedTopics:
         self._save({**self._ends, **ends})
 
     def keep_between(self, commit_log_begin: int, commit_log_end: int) -> None:
-        """Drop offsets below the begin of the log, and lower those beyond its end.
+        """Drop offsets below the begin of the log, and lower offsets beyond its end.
 
         Raises:
             OSError: The disk failed.

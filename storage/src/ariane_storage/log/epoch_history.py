@@ -1,4 +1,4 @@
-"""The epochs of a log: which primary wrote which part, by where each epoch begins.
+"""The epochs of a log: the part that each primary wrote, by the begin of each epoch.
 
 Two copies of a log are equal up to the place where their histories differ; what a replica has
 behind that place was never confirmed, and is cut. The file is that of RocketMQ's controller mode,

@@ -36,7 +36,7 @@ class FileWindow:
 
     Attributes:
         position: Byte of the file at which it begins.
-        content: Its bytes; zeros where they could not be read.
+        content: Its bytes; zeros for unreadable ones.
         unreadable: Ranges of the file that could not be read, in order, none touching another.
     """
 

@@ -67,7 +67,7 @@ class FlushGuard:
 
 @dataclass(slots=True)
 class FlushSchedule:
-    """Decides what is due: the commit log by its intervals, derived files by theirs.
+    """Decides which flushes are due: the commit log by its intervals, derived files by theirs.
 
     Attributes:
         config: Intervals and least sizes.

@@ -1,4 +1,4 @@
-"""Valid records of a segment: whether one is at a position, and where the next one is.
+"""Valid records of a segment: at a position, and the next one.
 
 A valid record has a plausible size and magic code, lengths that add up, a stored position that is
 its own, and a right checksum.
@@ -59,7 +59,7 @@ class Stop:
 
     Attributes:
         position: Position in the segment.
-        reason: What is wrong there.
+        reason: The fault there.
         unreadable_end: Behind the last unreadable byte between that position and the next valid
             record; 0 if all bytes are readable.
     """
@@ -76,7 +76,7 @@ def even_run(content: memoryview, place: int, size: int, end: int) -> int:
 
     Args:
         content: Bytes of a segment.
-        place: Where in the content the first one starts.
+        place: The start of the first one in the content.
         size: Its size by its first bytes.
         end: Where in the content the last one ends at the latest; not before the end of the first.
     """
@@ -89,7 +89,7 @@ def even_run(content: memoryview, place: int, size: int, end: int) -> int:
 
 
 def fault_of(record_size: int, magic: int) -> DamageReason:
-    """What is wrong with first bytes that are neither a record's nor filler."""
+    """The fault of first bytes that belong neither to a record nor to filler."""
     if magic in MAGICS:
         return DamageReason.SIZE
     if magic == MAGIC_BLANK:
@@ -149,7 +149,7 @@ def find_record(segment: Segment, position: int) -> int | None:
 
 
 def search_record(segment: Segment, position: int) -> tuple[int | None, int]:
-    """The next position at which a valid record starts, or None, and what was in the way.
+    """The next position at which a valid record starts, or None, and the damage before it.
 
     Returns:
         The position, and the end of the last unreadable byte before it, or 0.
@@ -189,7 +189,7 @@ def search_begin(segment: Segment, stop: Stop) -> int:
         position += size
         if record_at(segment, position) is not None:
             break
-    # Nothing is known of unreadable bytes: a record can only start behind them.
+    # Unreadable bytes are unknown: a record can only start after them.
     return max(position, stop.unreadable_end if position == stop.position else 0)
 
 

@@ -1,4 +1,4 @@
-"""Walks through the commit log, and tells records, filler and damage apart.
+"""Walks through the commit log, and distinguishes records, filler and damage.
 
 A scan yields, in order, without gaps and without overlaps:
 
@@ -73,7 +73,7 @@ class Stretch:
 
     @property
     def commit_log_offsets(self) -> Int64s:
-        """Where each record starts in the commit log."""
+        """The start of each record in the commit log."""
         return self.places.starts + self.origin
 
     def between(self, begin: int, end: int) -> Stretch:
@@ -109,7 +109,7 @@ class _Walk:
 
     Attributes:
         starts: Positions of records in the segment.
-        end: Where the last record ends.
+        end: The end of the last record.
         stop: The fault there, or None.
         filler: Whether filler is there.
         wanted_bytes: Bytes to read from there to continue; 0 if they are in the window.
@@ -126,7 +126,7 @@ def scan(segments: Iterable[Segment], begin: int) -> Iterator[ScanEvent]:
     """Walk through the log from an offset at which a record starts, to its end.
 
     Args:
-        segments: Segments of the log, oldest first; those below ``begin`` are passed over.
+        segments: Segments of the log, oldest first; segments below ``begin`` are skipped.
         begin: Commit-log offset to start from.
     """
     expected = begin
@@ -164,7 +164,7 @@ def _torn(reason: DamageReason) -> DamageReason | None:
 
 
 def _behind_unreadable(segment: Segment, stop: Stop) -> Ending | None:
-    """Where the log continues if no valid record is behind unreadable bytes."""
+    """The place where the log continues if no valid record is after unreadable bytes."""
     end = stop.unreadable_end
     if not end:
         return None
@@ -196,7 +196,7 @@ def _scan_segment(segment: Segment, position: int) -> Iterator[Stretch | Stop]:
 
 
 def _records(segment: Segment, position: int) -> Iterator[Stretch | Stop]:
-    """The valid records up to the filler, or up to the first fault, which comes last."""
+    """The valid records up to the filler, or up to the first fault, which is the last item."""
     window = segment.window(position, WINDOW_BYTES)
     while True:
         walk = _walk(segment, window, position)

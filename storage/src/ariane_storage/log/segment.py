@@ -152,7 +152,7 @@ class Segment:
         self.file().write_at(position, content)
 
     def flush(self) -> None:
-        """Make durable what was written before the call, if it is open.
+        """Make all data written before the call durable, if it is open.
 
         Raises:
             OSError: The disk failed.

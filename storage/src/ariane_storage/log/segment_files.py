@@ -1,4 +1,4 @@
-"""Tells segments of the log from other files with a segment's name.
+"""Distinguishes segments of the log from other files with a segment's name.
 
 ::
 
@@ -65,13 +65,13 @@ def find_segments(
     *,
     crashed: bool,
 ) -> SegmentFiles:
-    """Tell the segments of a log from foreign files; changes nothing.
+    """Distinguish the segments of a log from foreign files; changes nothing.
 
     Args:
-        disk: Where they lie.
+        disk: The disk of the files.
         folder: ``commitlog`` of a store.
         segment_bytes: Length of a segment.
-        checkpoint: What was durable, or None.
+        checkpoint: The durable state, or None.
         crashed: Whether the previous run ended without a stop: the log may reach beyond the
             checkpoint.
 
@@ -127,7 +127,7 @@ def _other_names(start: int) -> Iterator[str]:
 
 
 def _runs(starts: list[int], segment_bytes: int) -> Iterator[list[int]]:
-    """Starts of files each of which begins where the one before it ends."""
+    """The starts of contiguous files."""
     run: list[int] = []
     for start in starts:
         if run and start != run[-1] + segment_bytes:
@@ -158,9 +158,9 @@ class _Files:
         return any(map(self.has_record, run))
 
     def go_on_behind(self, log_end: int | None, starts: list[int]) -> bool:
-        """Whether the log goes on where it should end, by some files in order.
+        """Whether the log continues at the place where it should end, by some files in order.
 
-        So it does if a record or filler is there; or if nothing is left up to there, and records
+        It does if a record or filler is there; or if nothing is left up to there, and records
         behind.
         """
         if log_end is None or not starts:

@@ -1,4 +1,4 @@
-"""A closed store, opened for reading; nothing in it is changed."""
+"""A closed store, opened for reading, without a change."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ClosedStore:
             of it.
         queues: Its consume queues, as far as their files have entries.
         index: Its index.
-        index_fault: Why the index cannot be read, or nothing.
+        index_fault: Why the index cannot be read; empty if it can.
         index_fault_path: The unreadable index file, relative to the store's folder.
         crashed: Whether its last run ended without a stop.
         checkpoint: The newest valid checkpoint, or None.
@@ -128,7 +128,7 @@ class ClosedStore:
         return None if segment is None else record_at(segment, commit_log_offset - segment.start)
 
     def queue_records(self, topic: str, queue_id: int) -> Iterator[memoryview | None]:
-        """Records of a queue in its order, by its entries; None where there is no valid one."""
+        """Records of a queue in order, by its entries; None for entries without a valid one."""
         queue = self.queues.find(topic, queue_id)
         if queue is None:
             return

@@ -1,4 +1,4 @@
-"""What an inspection of a closed store reports."""
+"""The findings of an inspection of a closed store."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class FindingState(StrEnum):
     """Not mended yet: ``fsck --repair`` does it."""
 
     BY_HAND = "by hand"
-    """Only an operator can mend it: the reason says how."""
+    """Only an operator can repair it: the reason explains how."""
 
     QUARANTINED = "quarantined"
-    """Kept in place, and skipped by readers: nothing more can be done."""
+    """Kept in place, and skipped by readers: no further repair is possible."""
 
     LOST = "lost"
     """Messages that are gone for good."""
@@ -43,12 +43,12 @@ class Finding:
         where: "commit log", "foreign file", "tail", "consume queue", "queue offsets", "index",
             "checkpoint", "quarantine", "layout", "deleted topics", "idle queues" or "state file";
             and of a repair, "file" for one that it has written.
-        reason: What is wrong.
+        reason: The fault.
         begin: Commit-log offset, or queue offset, at which it begins.
-        end: Where it ends.
-        topic: Topic of the queue, or nothing.
+        end: Its end.
+        topic: Topic of the queue; empty for others.
         queue_id: Number of the queue, or -1.
-        path: The file, as seen from the folder of the store, or nothing.
+        path: The file, relative to the folder of the store; empty for others.
         position: Byte of that file at which it begins, or -1.
         state: The state of the finding.
     """

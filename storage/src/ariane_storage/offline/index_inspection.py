@@ -53,7 +53,7 @@ def why_keys_may_be_missing(store: ClosedStore) -> str:
 
 
 def _shortfall(store: ClosedStore) -> str:
-    """What the checkpoint counts and the index lacks; empty if they agree."""
+    """The items that the checkpoint counts and the index lacks; empty if they agree."""
     count = store.index.item_count
     if store.checkpoint is None or count == store.checkpoint.index_item_count:
         return ""

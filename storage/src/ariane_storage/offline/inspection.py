@@ -69,7 +69,7 @@ class Inspection:
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing is wrong except a torn tail, which the next start cuts."""
+        """Whether the only fault is a torn tail, which the next start cuts."""
         return all(finding.where == "tail" for finding in self.findings)
 
     @property
@@ -151,7 +151,7 @@ def _of_log(store: ClosedStore, damage: Damage, where: str = "commit log") -> Fi
 
 
 def _end_of_log(store: ClosedStore, ending: Ending) -> Iterator[Finding]:
-    """Judge the bytes behind the last record: a torn tail, or damage where records were durable."""
+    """Classify the bytes after the last record: a torn tail, or damage of durable records."""
     flushed = store.checkpoint.flushed_offset if store.checkpoint is not None else 0
     begin = ending.commit_log_offset
     if begin < flushed <= _log_end(store):

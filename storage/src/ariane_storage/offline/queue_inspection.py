@@ -4,7 +4,7 @@ An entry has no checksum. So every field of every entry is compared with its rec
 and the code of the tag, by which brokers choose what a consumer gets. Differences are reported as
 ranges of queue offsets, one for each reason.
 
-Entries that point into damage of the log are right, and tell which messages were lost there.
+Entries that point into damage of the log are right, and show which messages were lost there.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class _Comparison:
             else:
                 yield self.lost_messages(jump[0] + 1, jump[1])
         if bool((steps < 1).any()):
-            return  # The record of an entry cannot be told.
+            return  # The record of an entry cannot be identified.
         queue = self.store.queues.find(self.topic, self.queue_id)
         if queue is not None and _will_go(self.store, queue):
             queue = None  # The topic was created anew.
@@ -171,7 +171,7 @@ class _Comparison:
             places = np.arange(first, first + len(found))
             for run in _runs(places[into_damage]):
                 yield self.lost_messages(*run)
-            # Without any damage, holes stand for messages that retention has deleted since.
+            # Without any damage, holes are messages that retention has deleted since.
             for run in _runs(places[~into_damage & ~is_hole]):
                 yield self._of_entries(reason, *run)
 

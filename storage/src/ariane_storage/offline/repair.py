@@ -113,7 +113,7 @@ def _is_same(finding: Finding, other: Finding) -> bool:
 
 
 def _fate(finding: Finding, after: Inspection, *, was_cut: bool) -> FindingState:
-    """What happened to a finding that the second inspection does not have."""
+    """The repair of a finding that the second inspection does not have."""
     if finding.state is not FindingState.OPEN:
         return finding.state
     if finding.where == "commit log":

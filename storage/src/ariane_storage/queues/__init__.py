@@ -1,1 +1,1 @@
-"""Consume queues: where the messages of each message queue lie."""
+"""Consume queues: the places of the messages of each message queue."""

@@ -1,4 +1,4 @@
-"""A consume queue: for each message of a message queue, where its record is in the log.
+"""A consume queue: the place in the log of each message of a message queue.
 
 ::
 
@@ -151,7 +151,7 @@ class ConsumeQueue:
         return entry
 
     def end_below(self, commit_log_end: int) -> int:
-        """The end of the messages that lie entirely below a commit-log offset."""
+        """The end of the messages that are entirely below a commit-log offset."""
         end = self.end_offset
         if self.last_record_end <= commit_log_end:
             return end
@@ -172,7 +172,7 @@ class ConsumeQueue:
         return end
 
     def _record_end(self, queue_offset: int) -> int:
-        """Where the record of an entry ends in the log; 0 for a hole or no entry."""
+        """The end of an entry's record in the log; 0 for a hole or no entry."""
         commit_log_offset, size, _ = self.entry_at(queue_offset)
         return commit_log_offset + size if 0 < size < HOLE_SIZE else 0
 
@@ -247,11 +247,11 @@ class ConsumeQueue:
     # Files.
 
     def write_out(self, commit_log_end: int, unsynced: Unsynced) -> None:
-        """Write entries whose records lie below a commit-log offset to the files. Any thread.
+        """Write entries of records below a commit-log offset to the files. Any thread.
 
         Args:
             commit_log_end: Everything below is durable.
-            unsynced: Collects what must be synced, also if the write fails halfway.
+            unsynced: Collects the files to sync, even if the write fails halfway.
         """
         tail = self._tail
         if not tail.encoded:

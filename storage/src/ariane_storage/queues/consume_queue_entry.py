@@ -1,4 +1,4 @@
-"""The entry of a consume queue: where a message of the queue lies in the commit log.
+"""The entry of a consume queue: the place of a message in the commit log.
 
 ::
 
@@ -12,7 +12,7 @@ Entry n of a queue is the message with queue offset n. The tags code is the hash
 bits, 0 for none; in the delay topic and in the timer topic it is the time of delivery in
 milliseconds.
 
-An entry with offset 0 and size 0x7FFFFFFF is a hole: it stands for a queue offset without a
+An entry with offset 0 and size 0x7FFFFFFF is a hole: a queue offset without a
 message, before the first one of a queue that starts above 0 or where a record was damaged. All
 zeros are no entry: there the written part of the file ends.
 """
@@ -45,7 +45,7 @@ def encoded_entries(
     """Encode the entries of records.
 
     Args:
-        commit_log_offsets: Where each record starts.
+        commit_log_offsets: The start of each record.
         sizes: Bytes of each.
         tag_codes: Tags code of each, or one for all.
     """

@@ -33,7 +33,7 @@ class Dispatcher:
         delay_levels_ms: Delay of each level, level 1 first.
         queues_from: Records below this commit-log offset are in the consume queues already.
         index_from: Records below it are in the index already.
-        deleted_topics: Up to where records of topics are deleted: they get no entry.
+        deleted_topics: The end of deleted records by topic; these records get no entry.
         pending_keys_max: How many keys may wait to be filed.
         records: Number of records seen.
         misfits: Whole records without a possible place in a queue, which other programs can have
@@ -151,5 +151,5 @@ def _is_misfit(queue: ConsumeQueue, rows: Rows, run: Int64s, following: Int64s |
 
 
 def _from(rows: Rows, members: Int64s, commit_log_begin: int) -> Int64s:
-    """Those of some rows that lie at or above an offset."""
+    """The rows at or above an offset."""
     return members[rows.commit_log_offsets[members] >= commit_log_begin]

@@ -1,4 +1,4 @@
-"""The files of one consume queue, and what all queues of a store share.
+"""The files of one consume queue, and the shared part of all queues of a store.
 
 ::
 
@@ -32,10 +32,10 @@ _NO_ENTRY: Final = (0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class QueueFiles:
-    """What all consume queues of a store share.
+    """The shared part of all consume queues of a store.
 
     Attributes:
-        disk: Where they lie.
+        disk: The disk of the queues.
         open_files: Their descriptors.
         file_entries: Entries of one file.
         lock: Held while a tail is exchanged.
@@ -76,7 +76,7 @@ class EntryFiles:
     """The files of one consume queue.
 
     Attributes:
-        folder: Where they lie.
+        folder: The folder of the files.
     """
 
     __slots__ = ("_recent", "_shared", "_written", "folder")
@@ -102,7 +102,7 @@ class EntryFiles:
     # Reading.
 
     def read(self, queue_offset: int, count: int) -> Entries:
-        """Read entries from a queue offset on; zeros (no entries) where a file is missing."""
+        """Read entries from a queue offset on; zeros (no entries) for missing files."""
         parts = []
         file_entries = self._shared.file_entries
         while count > 0:
@@ -177,7 +177,7 @@ class EntryFiles:
         Args:
             queue_offset: Of the first of them.
             content: The entries, encoded.
-            unsynced: Collects what must be synced, also if the write fails halfway.
+            unsynced: Collects the files to sync, even if the write fails halfway.
         """
         file_entries = self._shared.file_entries
         while content:
@@ -207,7 +207,7 @@ class EntryFiles:
         unsynced.folders.add(self.folder)
         shared.disk.create_sparse(path, shared.file_bytes)
         if place:
-            # A queue that starts within a file: holes stand for entries that never existed.
+            # A queue that starts within a file: entries that never existed are holes.
             shared.open_files.write_at(path, 0, holes(place).tobytes())
 
     def remove_from(self, queue_offset: int, starts: list[int]) -> None:

@@ -88,7 +88,7 @@ class OpenFiles:
         return bytes(window.content[: max(0, length - position)])
 
     def _renew(self, path: Path) -> None:
-        """Replace a file by a copy with zeros where it is unreadable.
+        """Replace a file by a copy with zeros in place of unreadable bytes.
 
         Raises:
             OSError: There is no space for the copy, or the disk failed; the file is unchanged.

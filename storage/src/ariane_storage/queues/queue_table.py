@@ -77,7 +77,7 @@ class QueueTable:
         return len(self._queues)
 
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """Return a queue, or None if nothing was ever appended to it."""
+        """Return a queue, or None if it never had a message."""
         return self._queues.get((topic, queue_id))
 
     def of_topic(self, topic: str) -> list[ConsumeQueue]:
@@ -134,7 +134,7 @@ class QueueTable:
                     self.find_or_make(topic, int(name)).load(commit_log_end, keep_rest=keep_rest)
 
     def write_out(self, commit_log_end: int) -> QueueSums:
-        """Durably write all entries whose records lie below an offset. One thread at a time.
+        """Durably write all entries of records below an offset. One thread at a time.
 
         Raises:
             OSError: The disk failed.
@@ -230,5 +230,5 @@ class QueueTable:
         self._disk.make_folders(self._folder)
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         self._open_files.close()

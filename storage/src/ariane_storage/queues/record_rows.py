@@ -43,13 +43,13 @@ _DELIVERY_TIME: Final = re.compile(
 class Rows:
     """The columns of the records of one stretch that dispatch needs.
 
-    What properties say is found for all records at once: several queues would each cost as much.
+    Properties are searched in all records at once: one search per queue would cost as much each.
 
     Attributes:
         places: Positions of the parts of each.
         queue_ids: Queue of each.
         queue_offsets: Queue offset of each.
-        commit_log_offsets: Where each starts.
+        commit_log_offsets: The start of each.
         sizes: Bytes of each.
         store_timestamps: When each was stored, in milliseconds.
         has_entry: Whether it has an entry in its consume queue.
@@ -135,7 +135,7 @@ class Rows:
         return entries
 
     def tag_hashes(self, chosen: Int64s) -> Int64s:
-        """Hashes of the tags of some records; 0 where there is none."""
+        """Hashes of the tags of some records; 0 for none."""
         return self._tag_hashes[chosen]
 
     @cached_property
@@ -146,7 +146,7 @@ class Rows:
         return hashes
 
     def keys(self, wanted: NDArray[np.bool_]) -> RecordKeys:
-        """Keys of those records that are wanted; their owners are rows."""
+        """Keys of the selected records; their owners are rows."""
         found = joined(
             [
                 keys_of(encoded, lengths, len(members)).of(members)
@@ -192,7 +192,7 @@ class Rows:
 
 
 def _distinct(lengths: Int64s) -> list[int]:
-    """The lengths that there are, ascending: in a few steps where they are few."""
+    """The different lengths, ascending; found in a few steps if they are few."""
     found: list[int] = []
     rest = lengths
     while len(rest):

@@ -19,7 +19,7 @@ def stretches_of_log(log: CommitLog, begin: int) -> Iterator[Stretch]:
 
     Args:
         log: The commit log.
-        begin: Where a record starts, or the end of the log.
+        begin: The start of a record, or the end of the log.
     """
     end = log.write_offset
     begin = max(begin, log.min_offset)

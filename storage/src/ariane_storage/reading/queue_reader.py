@@ -140,7 +140,7 @@ class QueueReader:
         return found, following, looked_at_bytes
 
     def _check_passed(self, queue: ConsumeQueue, begin: int, entries: Entries) -> None:
-        """Look for entries of another time or queue among those that a filter has passed over.
+        """Look for entries of another time or queue among the entries that a filter has skipped.
 
         Their records are not read. But a stretch of a file that is foreign mostly shows at the
         edges of what was examined, or because its records do not follow one another.
@@ -236,7 +236,7 @@ class QueueReader:
         return queue.entries(max(queue_offset, queue.min_offset), max_count)
 
     def records(self, queue: QueueName, selection: Selection) -> tuple[bytes, Int64s, Int64s]:
-        """Records by where they lie; see ``Store.records_of``."""
+        """Records by their places; see ``Store.records_of``."""
         parts = self._parts
         parts.check_open()
         found = gather(
@@ -316,7 +316,7 @@ def _chosen(
     max_bytes: int,
     wanted: Filter | None,
 ) -> tuple[Selection, Entries]:
-    """Choose from up to ``count`` entries; returns those that were examined, too.
+    """Choose from up to ``count`` entries; returns the examined ones, too.
 
     If the byte limit ends a read long before the entries do, most of these are not needed: first
     about twice as many as will fit are tried, and all of them only if those were not enough.

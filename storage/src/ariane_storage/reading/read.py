@@ -1,4 +1,4 @@
-"""Reading a message queue: records are read in runs and returned as they lie in the log.
+"""Reading a message queue: records are read in runs and returned in the form of the log.
 
 Entries of the consume queue point to the records. Adjacent records are read by one call, so a pull
 of a thousand messages takes a handful of calls into one buffer. Small gaps between records are read
@@ -126,7 +126,7 @@ class Gathered:
     def of(
         cls, chunks: list[memoryview], parts: list[Selection], stopped_at: int | None
     ) -> Gathered:
-        """Join what was gathered in parts."""
+        """Join the gathered parts."""
         if len(parts) == 1:
             return cls(chunks, parts[0].queue_offsets, parts[0].sizes, stopped_at)
         none = np.empty(0, np.int64)
@@ -173,7 +173,7 @@ def gather(
 def _of_all(
     log: CommitLog, rest: Selection, identity: QueueIdentity, trusted_from: int
 ) -> Iterator[tuple[Selection, _Read | None]]:
-    """Read records of ascending entries, segment by segment; None for those in no segment."""
+    """Read records of ascending entries, segment by segment; None for entries in no segment."""
     while len(rest.sizes):
         segment = log.segment_at(int(rest.commit_log_offsets[0]))
         if segment is None:
@@ -217,7 +217,7 @@ def is_record_of(
 
     Args:
         log: The commit log.
-        commit_log_offset: Where the record starts.
+        commit_log_offset: The start of the record.
         size: Its size in bytes.
         queue_offset: Its queue offset.
         identity: The fields that records of the queue share.
@@ -256,7 +256,7 @@ def whole_record(
 
     Args:
         log: The commit log.
-        commit_log_offset: Where the record starts.
+        commit_log_offset: The start of the record.
         size: Its size in bytes.
         queue_offset: Its queue offset.
         identity: The fields that records of the queue share.
@@ -287,7 +287,7 @@ class _Read:
         buffer: The buffer.
         starts: Position of each record, ascending.
         sizes: Bytes of each.
-        sound: Which records are those of their entries.
+        sound: Whether records belong to their entries.
     """
 
     buffer: memoryview
@@ -363,7 +363,7 @@ def _read(
 
 
 def _fronts_agree(segment: Segment, part: Selection) -> bool:
-    """Whether the large records in a part are those of their entries."""
+    """Whether the large records in a part belong to their entries."""
     are_large = part.sizes > _LARGE_BYTES
     starts = (part.commit_log_offsets[are_large] - segment.start).tolist()
     content = segment.gather(starts, [_IDENTITY_BYTES] * len(starts))
@@ -373,7 +373,7 @@ def _fronts_agree(segment: Segment, part: Selection) -> bool:
 
 
 def _are_meant(found: NDArray[np.void], part: Selection) -> NDArray[np.bool_]:
-    """Which records are those of their entries, by their first bytes."""
+    """Whether records belong to their entries, by their first bytes."""
     meant: NDArray[np.bool_] = (
         (found["commit_log_offset"] == part.commit_log_offsets)
         & (found["size"] == part.sizes)
@@ -389,7 +389,7 @@ def _sound(
     identity: QueueIdentity,
     trusted_from: int,
 ) -> NDArray[np.bool_]:
-    """Which records in a buffer are those of their entries."""
+    """Whether records in a buffer belong to their entries."""
     sound = identity.holds(buffer, starts, part.sizes, part.commit_log_offsets, part.queue_offsets)
     if int(part.commit_log_offsets[0]) < trusted_from and bool(sound.any()):
         places, structured = locate(buffer, starts[sound], part.sizes[sound])

@@ -38,7 +38,7 @@ class Selection:
         )
 
     def part(self, begin: int, end: int) -> Selection:
-        """Some of the entries, side by side; nothing is copied."""
+        """Some neighbouring entries, without a copy."""
         return Selection(
             self.queue_offsets[begin:end],
             self.commit_log_offsets[begin:end],

@@ -52,7 +52,7 @@ def open_parts(
         StoreLocked: Another process has it open.
         StoreFormatError: Files of another size or of a newer version.
         StateFileDamaged: State that cannot be rebuilt cannot be read.
-        StoreFull: No space for what recovery has to write.
+        StoreFull: No space for the writes of recovery.
         OSError: The disk failed.
     """
     try:

@@ -32,7 +32,7 @@ from ariane_storage.reading.entry_check import is_lost, soundness
 from ariane_storage.recovery.recovery import Progress, ProgressCallback
 
 _WINDOW_ENTRIES: Final = 1024
-"""A repair ends where so many consecutive entries are right."""
+"""The number of consecutive right entries that ends a repair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +64,9 @@ class _Job:
         queue: The queue.
         begin: Queue offset of the first entry.
         astray: Which of the entries from there on are wrong.
-        log_begin: Their records lie at or above this commit-log offset.
+        log_begin: Their records are at or above this commit-log offset.
         log_end: And below this one.
-        found: The right entries from the log; zeros where none was found yet.
+        found: The right entries from the log; zeros for entries not found yet.
     """
 
     queue: ConsumeQueue
@@ -175,7 +175,7 @@ def _ranges(jobs: Sequence[_Job]) -> list[tuple[int, int, list[_Job]]]:
 
 
 def _events(parts: StoreParts, begin: int, end: int) -> Iterable[Stretch | Damage]:
-    """Records and damage of a part of the log to which nothing is appended any more."""
+    """Records and damage of a part of the log that no longer grows."""
     for event in scan(parts.log.walk(begin), begin):
         at = event.commit_log_offset if isinstance(event, Ending) else event.begin
         if at >= end:
@@ -234,7 +234,7 @@ def _put(parts: StoreParts, job: _Job) -> QueueRepair | None:
     gone = np.flatnonzero(missing & ~damaged)
     entries[gone] = holes(len(gone))
     queue.put(begin, entries)
-    # Entries that point into damage show what was lost there, if they ascend.
+    # Entries that point into damage show the lost messages, if they ascend.
     for place in np.flatnonzero(damaged).tolist():
         if not is_lost(parts.quarantine, queue, begin + place):
             queue.put(begin + place, holes(1))

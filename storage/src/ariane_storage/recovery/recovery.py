@@ -74,7 +74,7 @@ ProgressCallback = Callable[[Progress], None]
 
 @dataclass(frozen=True, slots=True)
 class RecoveryReport:
-    """What opening a store has found and done.
+    """The findings and actions of opening a store.
 
     Attributes:
         crashed: Whether the previous run ended without a stop.
@@ -84,7 +84,7 @@ class RecoveryReport:
         cut_reason: Why the tail was cut, or None if it was clean.
         cut_records: Valid records that were cut with the tail.
         damage: Damaged ranges that are quarantined, earlier finds included.
-        rebuilt: What was rebuilt from the whole log: "consume queues", "index".
+        rebuilt: The data rebuilt from the whole log: "consume queues", "index".
         lost_begin: Segments missing at the begin of the log that retention has not deleted; or
             None.
         set_aside: New names of files in ``commitlog`` with a segment's name that were none.
@@ -185,7 +185,7 @@ class Recovery:
         )
 
     def _missing_end(self) -> int | None:
-        """Where to continue if segments are missing at the end that are known to be durable.
+        """The place to continue if segments at the end are missing that are known to be durable.
 
         Continuing at the present end would use offsets again that consumers have seen.
         """
@@ -213,7 +213,7 @@ class Recovery:
         return Ending(end, None)
 
     def _go_on_at(self, flushed_offset: int, ending: Ending) -> Ending:
-        """Declare the end of the log as damaged up to what was flushed; continue there."""
+        """Declare the end of the log as damaged up to the flushed end; continue there."""
         reason = ending.reason or DamageReason.NOTHING
         self.quarantine.add(Damage(ending.commit_log_offset, flushed_offset, reason))
         self.log.cut(flushed_offset)
@@ -226,7 +226,7 @@ class Recovery:
         """Load consume queues and index; returns which must be rebuilt."""
         checkpoint = self.checkpoint
         if checkpoint is not None and checkpoint.dispatched_offset < self.log.min_offset:
-            # An older one: retention deletes only what was dispatched.
+            # An older one: retention deletes only dispatched records.
             checkpoint = None
         rebuilt = []
         if checkpoint is not None:
@@ -275,7 +275,7 @@ class Recovery:
         self.queues.remove(stale)
 
     def _scan_begin(self, rebuilt: list[str]) -> int:
-        """Where the scan starts: at a known start of a record."""
+        """The place where the scan starts: a known start of a record."""
         lowest = self.log.min_offset
         if rebuilt or self.checkpoint is None:
             return lowest
@@ -315,7 +315,7 @@ class Recovery:
         return not front.unreadable and not any(front.content)
 
     def _scan(self, begin: int, dispatcher: Dispatcher) -> Ending:
-        """Dispatch all records from an offset on, and find where the log ends."""
+        """Dispatch all records from an offset on, and find the end of the log."""
         segments = self.log.segments
         if self._ends_quietly(begin):
             return Ending(begin, None)
@@ -388,7 +388,7 @@ class Recovery:
         return sum(len(event.places.starts) for event in events if isinstance(event, Stretch))
 
     def _settle_end(self, ending: Ending) -> None:
-        """Make the log end where the scan says, and everything found durable."""
+        """End the log at the place that the scan found, and make everything found durable."""
         log = self.log
         segment = log.segment_at(ending.commit_log_offset)
         if segment is not None and (self.crashed or ending.reason is not None):

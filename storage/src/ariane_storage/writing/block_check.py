@@ -96,12 +96,12 @@ class CheckedBlock:
 
 @dataclass(frozen=True, slots=True)
 class BlockLimits:
-    """What a store takes.
+    """The limits of a store for blocks.
 
     Attributes:
-        record_bytes_max: Largest record of a client. Those that a broker moves were taken before,
-            perhaps when this was more.
-        block_bytes_max: Largest block: what a segment can take.
+        record_bytes_max: Largest record of a client. Records that a broker moves were accepted
+            before, perhaps with a higher limit.
+        block_bytes_max: Largest block, which must fit into a segment.
         checksum: Whether records without room for their checksum are refused.
     """
 

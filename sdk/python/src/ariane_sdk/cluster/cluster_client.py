@@ -423,7 +423,8 @@ class ClusterClient(StatelessClient):
     ) -> SinkMoved:
         """Have the sink of an exactly-once write write to another broker from its next batch on.
 
-        The old broker accepts no more batches of the sink and returns the committed ones,         the new one recognises a repeated batch. Staged records are dropped: Spark repeats them.
+        The old broker accepts no more batches of the sink and returns the committed ones, so that
+        the new one recognises a repeated batch. Staged records are dropped: Spark repeats them.
 
         Args:
             name: The name of the sink.

@@ -36,7 +36,7 @@ from ariane_record.single.producer_sequence import (
 # Never changed; not frozen, because that takes longer than all columns of a tiny block.
 @dataclass(slots=True, eq=False)
 class RecordBlock:
-    """Records of one topic as they will lie in the commit log, with their columns.
+    """Records of one topic in the form of the commit log, with their columns.
 
     Attributes:
         topic: The topic of all records.
@@ -46,12 +46,12 @@ class RecordBlock:
         key_counts: Number of index keys of each record, uint8[count].
         key_hashes: Index hashes of all keys, record after record, int32[sum(key_counts)].
         crc32: CRC-32 of ``records``.
-        record_crcs: CRC-32 of each record without the last 20 bytes, those of its checksum, as it
-            is in ``records``: uint32[count]. Only with zeros in everything that the broker owns;
-            None leaves the sums to the broker.
-        forwarded: Whether attempts and half offsets may be other than zero, and records larger than
-            those of clients: in blocks that a broker makes of messages it has, never in those of a
-            client.
+        record_crcs: CRC-32 of each record in ``records`` without its last 20 bytes, the checksum:
+            uint32[count]. Only with zeros in the fields that the broker owns; None leaves the sums
+            to the broker.
+        forwarded: Whether attempts and half offsets may differ from zero, and records may be larger
+            than those of clients: in blocks that a broker makes of stored messages, never in blocks
+            of a client.
         delivery_times_ms: When each record is due, milliseconds since the epoch, int64[count]; only
             in blocks of the timer topic, which keeps it in the place of the tag.
     """

@@ -44,7 +44,7 @@ class FieldColumn:
         if stride:
             self._index: Any = slice(None)
             if shape > 1 and int(places[1]) - first != stride:
-                # The first record of a batch says its sequence: it alone is longer.
+                # The first record of a batch has its sequence, so only this one is longer.
                 self._first = np.ndarray((1,), dtype, buffer=buffer, offset=first)
                 first, shape = int(places[1]), shape - 1
         else:

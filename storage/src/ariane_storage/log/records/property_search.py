@@ -41,7 +41,7 @@ class SearchedName:
 
 
 class FoundValues(NamedTuple):
-    """Where values lie; at most one for each record.
+    """The places of values; at most one for each record.
 
     Attributes:
         owners: The record of each, ascending.
@@ -57,13 +57,13 @@ class FoundValues(NamedTuple):
 def values_in_one_place(
     encoded: bytes, length: int, count: int, name: SearchedName
 ) -> tuple[int, int] | None:
-    """Where a value lies in the properties of each record, if it is the same place in all.
+    """The place of a value in the properties of each record, if it is the same in all.
 
     It may be empty, and is the only one of its record.
 
     Args:
         encoded: Properties of records, each as long as the others; all ASCII, or None is returned.
-        length: Bytes of those of each record.
+        length: Bytes of each record's properties.
         count: Number of records.
         name: The property.
     """
@@ -90,7 +90,7 @@ def values_anywhere(octets: NDArray[np.uint8], lengths: Int64s, name: SearchedNa
 
     Args:
         octets: Properties, record after record.
-        lengths: Bytes of those of each record.
+        lengths: Bytes of each record's properties.
         name: The property.
     """
     name_bytes = len(name.octets)
@@ -101,7 +101,7 @@ def values_anywhere(octets: NDArray[np.uint8], lengths: Int64s, name: SearchedNa
         places = places[octets[places + position] == octet]
     owners = np.searchsorted(record_ends, places, side="right")
     begins_property = (places == (record_ends - lengths)[owners]) | (octets[places - 1] == _END)
-    # A record may end within what looks like the name together with the next record's beginning.
+    # A match of the name may span the end of a record and the begin of the next.
     begins_property &= places + name_bytes <= record_ends[owners]
     places, owners = places[begins_property], owners[begins_property]
     begins, ends = places + name_bytes, record_ends[owners]

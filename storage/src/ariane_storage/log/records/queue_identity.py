@@ -64,7 +64,7 @@ class QueueIdentity:
 
         Args:
             record: ``size`` bytes, at least ``RECORD_BYTES_MIN``.
-            commit_log_offset: Where the record starts.
+            commit_log_offset: The start of the record.
             size: Its size in bytes.
             queue_offset: Its queue offset.
         """
@@ -77,11 +77,11 @@ class QueueIdentity:
     def topic_place(
         self, front: ByteBuffer, commit_log_offset: int, size: int, queue_offset: int
     ) -> tuple[int, bytes] | None:
-        """Where a record must have its topic, and in which bytes; None if it is another record.
+        """The place and the bytes of the topic that a record must have; None for another record.
 
         Args:
-            front: What the record has before its body, or more.
-            commit_log_offset: Where it starts.
+            front: The bytes of the record before its body, or more.
+            commit_log_offset: The start of the record.
             size: Its size in bytes.
             queue_offset: Its queue offset.
         """
@@ -113,13 +113,13 @@ class QueueIdentity:
         commit_log_offsets: Int64s,
         queue_offsets: Int64s,
     ) -> NDArray[np.bool_]:
-        """Which records are those of their entries.
+        """Whether records belong to their entries.
 
         Args:
-            buffer: Where the records lie.
-            starts: Where each one starts; at least one.
+            buffer: The buffer of the records.
+            starts: The start of each record in it; at least one.
             sizes: Bytes of each; all inside the buffer.
-            commit_log_offsets: Where each starts in the commit log.
+            commit_log_offsets: The start of each in the commit log.
             queue_offsets: Of each.
         """
         if int(sizes.min()) < RECORD_BYTES_MIN:

@@ -44,16 +44,16 @@ class RecordPlaces:
     """Byte positions in a buffer, one of each for every record that has a sound structure.
 
     Attributes:
-        buffer: Where the records lie.
+        buffer: The buffer of the records.
         headers: ``layout.HEADER`` of each; for a record with an IPv6 host only the fields before
             the hosts are right.
-        starts: Where each record starts.
-        ends: Where it ends.
-        body_starts: Where its body starts.
-        body_ends: Where its body ends.
-        topic_starts: Where its topic starts.
-        topic_ends: Where its topic ends.
-        properties_starts: Where its properties start; they end with the record.
+        starts: The start of each record.
+        ends: The end of each record.
+        body_starts: The start of each body.
+        body_ends: The end of each body.
+        topic_starts: The start of each topic.
+        topic_ends: The end of each topic.
+        properties_starts: The start of each record's properties; they end with the record.
         born_shift: Bytes that an IPv6 born host moves the fields behind it.
     """
 
@@ -69,7 +69,7 @@ class RecordPlaces:
     born_shift: Int64s
 
     def front(self, name: str) -> NDArray[np.int64]:
-        """A header field that lies before the hosts."""
+        """A header field before the hosts."""
         return self.headers[name].astype(np.int64)
 
     def store_timestamps(self) -> NDArray[np.int64]:
@@ -114,8 +114,8 @@ def locate(
     """Find the parts of records.
 
     Args:
-        buffer: Where they lie.
-        starts: Where each one starts, ascending; at least one.
+        buffer: The buffer of the records.
+        starts: The start of each record, ascending; at least one.
         sizes: Bytes of each, at least ``RECORD_BYTES_MIN``; all inside the buffer.
 
     Returns:
@@ -197,7 +197,7 @@ def checksum_faults(places: RecordPlaces) -> NDArray[np.bool_]:
 
 
 def _unwritten(places: RecordPlaces, rows: Int64s) -> NDArray[np.bool_]:
-    """Which records end with zeros, or have zeros where the sector before their end ends.
+    """The records that end with zeros, or have zeros at the end of the sector before their end.
 
     The checksum may be spread over both, so either part can be lost without the other.
     """
@@ -224,7 +224,7 @@ def _likeness(prefixes: NDArray[np.void]) -> NDArray[np.int64]:
 
 
 def misplaced(places: RecordPlaces, begin: int) -> NDArray[np.bool_]:
-    """Which records were written for another place: old bytes that came back.
+    """The records that were written for another place: old bytes that have returned.
 
     Args:
         places: The records.

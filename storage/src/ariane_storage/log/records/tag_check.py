@@ -32,7 +32,7 @@ _END: Final = PROPERTY_VALUE_END[0]
 
 
 def tag_code_of(properties: bytes) -> int:
-    """The code of the tag that the properties of one record say; 0 for none."""
+    """The code of the tag in the properties of one record; 0 for none."""
     end = len(properties)
     while (place := properties.rfind(TAG_NAME, 0, end)) >= 0:
         begin, end = place + len(TAG_NAME), place
@@ -51,11 +51,11 @@ def _code_of(tag: bytes) -> int:
 
 
 def tag_codes_of(encoded: bytes, lengths: int | Int64s, count: int) -> NDArray[np.int32]:
-    """The codes that the properties of many records say.
+    """The codes of the tags in the properties of many records.
 
     Args:
         encoded: Properties, record after record.
-        lengths: Bytes of those of each record, or of all.
+        lengths: Bytes of each record's properties, or of all.
         count: Number of records.
     """
     if not _TAGS.is_in(encoded):
@@ -89,7 +89,7 @@ def _codes_anywhere(encoded: bytes, lengths: Int64s) -> NDArray[np.int32]:
 def _hashes(
     encoded: bytes, octets: NDArray[np.uint8], begins: Int64s, ends: Int64s
 ) -> NDArray[np.int32]:
-    """The code of each tag, wherever it lies."""
+    """The code of each tag, at any place."""
     if not encoded.isascii():
         tags = map(encoded.__getitem__, map(slice, begins.tolist(), ends.tolist()))
         return np.fromiter(map(_code_of, tags), np.int32, len(begins))
