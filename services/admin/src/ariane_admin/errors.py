@@ -1,4 +1,4 @@
-"""What the command line itself refuses.
+"""The errors of the command line itself.
 
 ::
 
@@ -15,18 +15,18 @@ import click
 from ariane_admin.terminal.exits import ExitStatus
 
 _CHARACTERS_MAX = 1000
-"""Of a longer line, begin and end are shown."""
+"""The longest line; of longer ones, begin and end are shown."""
 
 
 class CommandFailed(click.ClickException):
-    """The command cannot do what was asked; the text is one line for people.
+    """The command cannot be carried out; the text is one line for people.
 
-    Plugins raise it too: it is the way to end a command without a trace.
+    Plugins raise it too: it ends a command without a trace.
 
     Args:
         message: The line.
-        status: How the command ends.
-        reason: The word in brackets, where an error of the cluster has one; else the status's name.
+        status: The exit status of the command.
+        reason: The word in brackets, from an error of the cluster; by default the status's name.
     """
 
     def __init__(
@@ -42,12 +42,12 @@ class CommandFailed(click.ClickException):
 
 
 def say_error(message: str, file: IO[Any] | None = None) -> None:
-    """Write one line that tells what went wrong, to standard error unless `file` is given."""
-    # With the package of records comes numpy: only who has an error to say waits for it.
+    """Write one line with an error, to standard error unless `file` is given."""
+    # The package of records loads numpy: only errors should wait for it.
     from ariane_record.control_characters import shown  # noqa: PLC0415
 
     line = shown(" ".join(message.split()))
     if len(line) > _CHARACTERS_MAX:
-        # What was said wrongly is repeated, and may be of any length.
+        # The wrong text is repeated, and may have any length.
         line = f"{line[: _CHARACTERS_MAX // 2]} ... {line[-_CHARACTERS_MAX // 2 :]}"
     click.echo(f"ariane: {line}", file=file, err=file is None)

@@ -3,7 +3,7 @@
 ``ariane`` has its own commands (``command_table``), and those that other distributions register
 under the entry-point group ``ariane.commands``. Help, completion and suggestions take the
 lines of lists from the table, and of a plugin from the first line of its module, so that a command
-that is broken, or slow to load, stands in nobody else's way.
+that is broken, or slow to load, does not affect others.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PLUGIN_GROUP: Final = "ariane.commands"
 """Entry points of this group are click commands."""
 
 _COLUMNS_BESIDE: Final = 6
-"""Of a line of help, what stands around name and text."""
+"""The columns of a line of help besides name and text."""
 
 
 class LazyGroup(click.Group):
@@ -42,12 +42,12 @@ class LazyGroup(click.Group):
         plugins: Iterable[EntryPoint] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Remember where commands are, and load none.
+        """Take the places of commands, and load none.
 
         Args:
             args: For `click.Group`.
             commands: The own commands, by name.
-            plugins: The commands of other distributions; those that are installed by default.
+            plugins: The commands of other distributions; by default the installed ones.
             kwargs: For `click.Group`.
         """
         super().__init__(*args, **kwargs)
@@ -56,7 +56,7 @@ class LazyGroup(click.Group):
 
     @cached_property
     def _plugins(self) -> Mapping[str, EntryPoint]:
-        """Commands of other distributions; none takes the name of an own one."""
+        """Commands of other distributions, except ones with the name of an own command."""
         given = self._given_plugins
         found = entry_points(group=PLUGIN_GROUP) if given is None else given
         return {each.name: each for each in found if each.name not in self._own}
@@ -66,7 +66,7 @@ class LazyGroup(click.Group):
         return sorted({*super().list_commands(ctx), *self._own, *self._plugins})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Load a command. A plugin that cannot be loaded is a warning and counts as not there."""
+        """Load a command. A plugin that cannot be loaded causes a warning and counts as missing."""
         own = self._own.get(cmd_name)
         if isinstance(own, CommandGroup):
             return LazyGroup(
@@ -91,7 +91,7 @@ class LazyGroup(click.Group):
         """Find the command of a command line.
 
         Raises:
-            click.NoSuchCommand: There is none; it names those that are written alike.
+            click.NoSuchCommand: There is none; the error suggests similar names.
         """
         try:
             return super().resolve_command(ctx, args)
@@ -116,7 +116,7 @@ class LazyGroup(click.Group):
         return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def _lines(self, ctx: click.Context) -> Iterator[_Line]:
-        """What lists show: commands with name and help alone, where others need not be loaded."""
+        """The lines of lists: commands with only name and help, without loading the others."""
         for name in self.list_commands(ctx):
             own = self._own.get(name)
             if own is not None:
@@ -132,19 +132,19 @@ class LazyGroup(click.Group):
 
 
 class _Line(click.Command):
-    """A command as lists show it; it cannot be run."""
+    """A command for lists; it cannot be run."""
 
     name: str
 
 
 def _with_checked_texts(command: click.Command) -> click.Command:
-    """A command that takes no empty text: a variable of a script that is not set must not mean all.
+    """A command that refuses empty texts: an unset variable of a script must not mean "all".
 
-    Nor does it take text that is not of UTF-8, which nothing can be named by. What another program
-    is told may be anything.
+    It also refuses texts other than UTF-8, which no name can contain. Arguments for other programs
+    are not checked.
     """
     if "parse_args" in vars(command):
-        return command  # It is one already.
+        return command  # It is wrapped already.
     parse = command.parse_args
 
     def parse_args(ctx: click.Context, args: list[str]) -> list[str]:
@@ -163,7 +163,7 @@ def _with_checked_texts(command: click.Command) -> click.Command:
 
 
 def _trouble_of(value: object) -> str:
-    """Why a text, or one of several, is not taken; nothing where it is."""
+    """Why a text, or one of several, is refused; empty if it is not."""
     if type(value) is tuple:
         return next(filter(None, map(_trouble_of, value)), "")
     if not isinstance(value, str):
@@ -178,13 +178,13 @@ def _trouble_of(value: object) -> str:
 
 
 def _examples_text(examples: Sequence[str]) -> str:
-    """The end of a group's help: its examples, a line each, as click does not fold them."""
+    """The end of a group's help: its examples, one per line, which click does not wrap."""
     head = "Example:" if len(examples) == 1 else "Examples:"
     return "\n".join(("\b", head, *(f"  {line}" for line in examples)))
 
 
 def _first_line(entry: EntryPoint) -> str:
-    """What a plugin's module says that it is, without loading it; nothing where that is not seen.
+    """The first line of a plugin module's docstring, without loading it; empty if unknown.
 
     A docstring that begins with the command itself, such as "``ariane store``: looking at ...", is
     shown without it.

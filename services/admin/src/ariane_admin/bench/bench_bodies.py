@@ -1,4 +1,4 @@
-"""Bodies of measurements: numbered, with a moment, and known again."""
+"""Bodies of measurements: with a number and a time, and recognised when they return."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 _STAMP: Final = struct.Struct("<qq")
-"""Number of the message, nanoseconds from which its time counts."""
+"""Number of the message, and the nanoseconds from which its time counts."""
 
 SIZE_MIN: Final = _STAMP.size
 
 
 class BenchBodies:
-    """Makes the bodies of one measurement, and checks off those that come back.
+    """Makes the bodies of one measurement, and checks the ones that return.
 
     Args:
-        count: How many there are.
-        size_bytes: Of each, at least `SIZE_MIN`.
-        copies: How often each is to come: once for each group.
+        count: The number of bodies.
+        size_bytes: The size of each, at least `SIZE_MIN`.
+        copies: The expected deliveries of each: one for each group.
     """
 
     def __init__(self, count: int, size_bytes: int, copies: int = 1) -> None:
@@ -32,14 +32,14 @@ class BenchBodies:
         self.altered_count = 0
         self.seen_count = 0
         self.first_took_ns: NDArray[np.int64] = np.full(count, -1, np.int64)
-        """How long after its moment each came first; -1 of those that did not."""
+        """The delay of each first delivery after its time; -1 for missing ones."""
 
     def body(self, number: int, moment_ns: int = 0) -> bytes:
         """The body of one message."""
         return _STAMP.pack(number, moment_ns) + self._filling
 
     def check(self, body: bytes | memoryview, at_ns: int = 0) -> None:
-        """A message came back."""
+        """Check off a message that has returned."""
         self.seen_count += 1
         number, moment_ns = _STAMP.unpack_from(body)
         if not 0 <= number < self.count or bytes(body[_STAMP.size :]) != self._filling:
@@ -51,10 +51,10 @@ class BenchBodies:
 
     @property
     def missing_count(self) -> int:
-        """Deliveries that did not come."""
+        """The number of missing deliveries."""
         return int(np.maximum(self._copies - self._seen, 0).sum())
 
     @property
     def repeated_count(self) -> int:
-        """Deliveries beyond one for each group: allowed, and told."""
+        """The number of deliveries beyond one for each group: allowed, and reported."""
         return int(np.maximum(self._seen - self._copies, 0).sum())

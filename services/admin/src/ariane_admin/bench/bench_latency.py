@@ -1,8 +1,8 @@
-"""What ``ariane bench latency`` measures: end to end at a fixed rate, in an open loop.
+"""The measurement of ``ariane bench latency``: end to end at a fixed rate, in an open loop.
 
-The schedule is fixed beforehand and waits for no answer; a message that leaves late, because
-something before it took long, counts from when it was due. So a pause shows in every message that
-it delays, as it would for an application.
+The schedule is fixed in advance and waits for no answer; the time of a message that is sent late,
+after some delay, counts from when it was due. So a pause shows in every message that it delays, as
+it would for an application.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _LEAD_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class LatencyFigures:
-    """What a schedule gave.
+    """The result of a schedule.
 
     Attributes:
-        failed: Sends without an acknowledgement.
-        late_ms: How much behind its schedule the sender was at most.
+        failed: The number of sends without an acknowledgement.
+        late_ms: The largest lateness of the sender.
         percentiles_ms: From when a message was due to the listener's call.
         acknowledged_ms: From when it was due to its acknowledgement.
     """
@@ -46,7 +46,7 @@ class LatencyFigures:
 
 
 class _Ticker(threading.Thread):
-    """Calls back on the loop every millisecond: its own timers are rounded up to that."""
+    """Calls back on the loop every millisecond: the loop's own timers are rounded up to that."""
 
     def __init__(self, begin_ns: int, ticks: int, due: Callable[[], None]) -> None:
         super().__init__(name="ticker", daemon=True)
@@ -66,18 +66,18 @@ class _Ticker(threading.Thread):
             self._loop.call_soon_threadsafe(self._due)
 
     def stop(self) -> None:
-        """Call back no more."""
+        """Stop the calls."""
         self._stopped.set()
 
 
 class Schedule:
-    """Sends what is due, however long what went before takes.
+    """Sends messages when they are due, even if earlier ones take long.
 
     Args:
-        producer: Sends.
-        topic: Where to.
-        bodies: What.
-        rate: Messages a second.
+        producer: The producer.
+        topic: The topic.
+        bodies: The bodies of the messages.
+        rate: Messages per second.
     """
 
     def __init__(self, producer: Producer, topic: str, bodies: BenchBodies, rate: int) -> None:
@@ -91,7 +91,7 @@ class Schedule:
         self._refused = 0
         self._outcomes: list[asyncio.Future[Any]] = []
         self.acknowledged_ns: NDArray[np.int64] = np.full(bodies.count, -1, np.int64)
-        """How long after it was due each was acknowledged; -1 of those that were not."""
+        """The time from due to acknowledgement of each; -1 without one."""
         self._all_sent = asyncio.Event()
 
     async def run(self, show: Show) -> tuple[int, float]:
@@ -143,11 +143,11 @@ async def measure_latency(
     """Send on a schedule while a listener listens; both are in this process.
 
     Args:
-        topic: Where to.
-        bodies: What; all are checked off.
-        rate: Messages a second.
-        warm_up_count: The first messages, of which no percentile tells.
-        show: Tells how far it is.
+        topic: The topic.
+        bodies: The bodies; all are checked.
+        rate: Messages per second.
+        warm_up_count: The number of first messages that the percentiles leave out.
+        show: Shows the progress.
     """
     whole = asyncio.Event()
 
@@ -188,7 +188,7 @@ async def measure_latency(
 
 
 def _percentiles(all_ns: NDArray[np.int64]) -> dict[str, float]:
-    """In milliseconds, of those that have a time: one that some message took, of two the worse."""
+    """Percentiles in milliseconds, of messages with a time; between two times, the greater one."""
     took_ns = all_ns[all_ns >= 0]
     if not len(took_ns):
         return {}

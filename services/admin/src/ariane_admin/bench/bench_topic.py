@@ -1,4 +1,4 @@
-"""A topic and consumer groups that are there for one measurement, and gone afterwards."""
+"""A topic and consumer groups that exist only during one measurement."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ariane_sdk.errors import GroupNotFound
 _NAME = "ariane-bench"
 
 _YOUNG_OBJECTS_MAX: Final = 20_000
-"""Objects that are made before the garbage collector looks at them: more than are in use."""
+"""The number of new objects that starts the garbage collector: more than are in use."""
 
 
 @dataclass(slots=True)
@@ -26,8 +26,8 @@ class BenchTopic:
     """One topic of one measurement.
 
     Attributes:
-        name: Its name, which nobody else has.
-        name_servers: Where it is found.
+        name: Its name, which is unique.
+        name_servers: The name servers.
         groups: The groups that consumed it, to be deleted with it.
     """
 
@@ -41,7 +41,7 @@ class BenchTopic:
         return self.groups[-1]
 
     async def stored_count(self) -> int:
-        """How many messages all its queues have."""
+        """The number of messages in all its queues."""
         async with QueueReader(self.name_servers) as reader:
             bounds = await reader.bounds(self.name)
         return sum(end - begin for begin, end in bounds.values())
@@ -49,10 +49,10 @@ class BenchTopic:
 
 @asynccontextmanager
 async def bench_topic(name_servers: str, queue_count: int) -> AsyncIterator[BenchTopic]:
-    """Create a topic on all brokers for the length of a block; delete it whatever happens.
+    """Create a topic on all brokers during a block; delete it afterwards in any case.
 
     Raises:
-        CommandFailed: It, or a group, could not be deleted: names what is left.
+        CommandFailed: The topic or a group could not be deleted; the error names it.
     """
     topic = BenchTopic(f"{_NAME}-{secrets.token_hex(4)}", name_servers)
     async with ClusterDoors(name_servers) as doors:
@@ -66,10 +66,10 @@ async def bench_topic(name_servers: str, queue_count: int) -> AsyncIterator[Benc
 
 @contextmanager
 def _spared_by_collector() -> Iterator[None]:
-    """Keep the garbage collector from looking through all that is imported while a clock runs.
+    """Keep the garbage collector from scanning all imported objects during a measurement.
 
-    Of each 100,000 messages that are sent it would do so about once, for 20 to 100 ms. Messages
-    that are on their way it would look at a thousand times, and find them in use.
+    It would do so about once for every 100,000 sent messages, for 20 to 100 ms. It would scan
+    messages in flight a thousand times in vain.
     """
     thresholds = gc.get_threshold()
     gc.collect()
@@ -88,7 +88,7 @@ async def _remove(doors: ClusterDoors, topic: BenchTopic) -> None:
             for group in topic.groups:
                 request = DeleteConsumerGroupRequest(consumer_group=group)
                 groups = doors.groups(broker.address)
-                # One that stored no offset there is not known there.
+                # A group without offsets on a broker is unknown there.
                 with suppress(GroupNotFound):
                     await answer_of(
                         groups.DeleteConsumerGroup(request, timeout=CALL_SECONDS_MAX),

@@ -1,4 +1,4 @@
-"""What ``ariane bench`` measures as fast as it goes: sending, and consuming what is stored."""
+"""The measurements of ``ariane bench`` at full speed: sending, and consuming stored messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ariane_sdk import Message, Producer, PushConsumer, ReceivedMessage
 from ariane_sdk.errors import ArianeError, BatchSendError
 
 SILENCE_S_MAX = 20.0
-"""A consumer that hears nothing for so long is done; what it lacks is missing."""
+"""The time without messages after which a consumer is done; the rest counts as missing."""
 
 _SHOWN_EVERY = 1000
 _FILL_BATCH = 1000
@@ -24,7 +24,7 @@ Show = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What sending gave: acknowledged and failed messages, and seconds for all of them."""
+    """The result of sending: acknowledged and failed messages, and seconds for all of them."""
 
     acknowledged: int
     failed: int
@@ -33,9 +33,9 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """What consuming gave: deliveries, and seconds from the first to the last.
+    """The result of consuming: deliveries, and seconds from the first to the last.
 
-    What comes with the first call counts as if it had taken its part of that time.
+    The messages of the first call count with a proportional part of the time.
     """
 
     deliveries: int
@@ -46,11 +46,11 @@ class SendingRun:
     """Sends numbered messages, one by one or in explicit batches.
 
     Args:
-        topic: Where to.
-        bodies: What.
-        in_flight: Sends, or batches, that are awaited at the same time.
+        topic: The topic.
+        bodies: The bodies of the messages.
+        in_flight: Concurrent sends, or batches.
         batch: Messages of an explicit batch; 1: single sends.
-        show: Tells how far it is.
+        show: Shows the progress.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class SendingRun:
     async def run(self) -> Sent:
         """Send all; the clock runs from the first send to the last answer."""
         async with Producer(self._topic.name_servers) as producer:
-            # The route and the connection are there before the clock starts.
+            # The route and the connection exist before the clock starts.
             await producer.route(self._topic.name)
             turns = iter(range(0, self._bodies.count, self._batch))
             begin = time.perf_counter()
@@ -88,7 +88,7 @@ class SendingRun:
 
 
 async def _send(producer: Producer, messages: Sequence[Message]) -> int:
-    """Send one, or a batch; returns how many have no acknowledgement."""
+    """Send one message, or a batch; return the number without an acknowledgement."""
     try:
         if len(messages) == 1:
             await producer.send(messages[0])
@@ -102,19 +102,19 @@ async def _send(producer: Producer, messages: Sequence[Message]) -> int:
 
 
 async def fill(topic: BenchTopic, bodies: BenchBodies, show: Show) -> Sent:
-    """Store all messages, as what is to be consumed."""
+    """Store all messages, to be consumed."""
     return await SendingRun(topic, bodies, in_flight=4, batch=_FILL_BATCH, show=show).run()
 
 
 class ConsumingRun:
-    """Consumes all of a topic by groups at the same time, each of them all.
+    """Consumes all messages of a topic by several groups at the same time.
 
     Args:
-        topic: Where from.
-        bodies: What it holds, made for as many copies as there are groups.
-        group_count: How many groups.
-        listener_batch: Messages for one call of a listener, at most.
-        show: Tells how far it is.
+        topic: The topic.
+        bodies: Its bodies, made for as many copies as groups.
+        group_count: The number of groups.
+        listener_batch: The most messages for one call of a listener.
+        show: Shows the progress.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class ConsumingRun:
         return self._bodies.count * self._group_count
 
     async def _wait(self) -> None:
-        """Wait until all have come, or nothing more does."""
+        """Wait until all messages have arrived, or no more arrive."""
         silent_since, before = time.monotonic(), 0
         while not self._whole.is_set():
             self._show(f"{len(self._come):,} of {self._expected:,} messages consumed")
@@ -189,9 +189,9 @@ class ConsumingRun:
 
 
 def seconds_of(first_to_last_s: float, asked_to_last_s: float, first: int, count: int) -> float:
-    """What all deliveries took: the first ones came before the clock ran, and took their part too.
+    """The duration of all deliveries: the first call's messages count with a proportional part.
 
-    Where nothing came later, the time counts from the question, which bounds it in any case.
+    If all messages were in the first call, the time counts from the request, which also bounds it.
 
     Args:
         first_to_last_s: Seconds between the first call of a listener and the last.

@@ -1,12 +1,12 @@
-"""RocketMQ's ``mqadmin``: each of its commands, and how it is said with ``ariane``.
+"""RocketMQ's ``mqadmin``: each of its commands, and the same with ``ariane``.
 
 The table is ``mqadmin.toml``. A line of it is a command with gaps::
 
     ariane topic update {t} [--read-queues {r}] [--permission {p:permission}]
 
-``{t}`` is the value of mqadmin's ``-t``, or ``TOPIC``, its name, where ``-t`` was not given;
-``{p:permission}`` is a value that is said otherwise here; what stands in brackets is left out when
-one of its gaps has no value. ``{NAME}`` is a value that mqadmin does not know.
+``{t}`` is the value of mqadmin's ``-t``, or ``TOPIC``, its name, if ``-t`` was not given;
+``{p:permission}`` is a value with another spelling here; a part in brackets is left out if one of
+its gaps has no value. ``{NAME}`` is a value that mqadmin does not have.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OPTIONAL: Final = re.compile(r" \[(?P<inside>[^]]*)\]")
 
 NAME_SERVERS: Final = "n"
 _EVERY_COMMANDS: Final = MappingProxyType({NAME_SERVERS: "namesrvAddr"})
-"""Options that each command of mqadmin takes."""
+"""Options of all commands of mqadmin."""
 
 _PERMISSIONS: Final = MappingProxyType({"2": "write", "4": "read", "6": "read-write"})
 
@@ -37,12 +37,12 @@ class Spelling:
     """One command of mqadmin.
 
     Attributes:
-        name: As mqadmin has it.
-        does: What it is for: a few words.
+        name: Its name in mqadmin.
+        does: Its purpose in a few words.
         options: The names of its options by their letters.
-        switches: The letters of those that take no value.
-        ours: Our commands, with gaps; none where nothing here does the same.
-        note: What else is to be known: a sentence or two, or nothing.
+        switches: The letters of options without a value.
+        ours: The commands of ``ariane``, with gaps; none without an equivalent.
+        note: Further information: a sentence or two, or empty.
     """
 
     name: str
@@ -53,10 +53,10 @@ class Spelling:
     note: str
 
     def said_here(self, arguments: Sequence[str]) -> list[str]:
-        """Our commands, with what stood in mqadmin's command line.
+        """The commands of ``ariane`` with the values of mqadmin's command line.
 
         Args:
-            arguments: Behind the name of the command.
+            arguments: The arguments after the name of the command.
 
         Raises:
             ValueError: An option is not one of the command, or has no value.
@@ -114,7 +114,7 @@ def _spelling(name: str, row: Mapping[str, object]) -> Spelling:
 
 
 def _filled(line: str, given: Mapping[str, str], names: Mapping[str, str]) -> str:
-    """One of our commands without gaps."""
+    """A command of ``ariane`` with its gaps filled."""
 
     def fill(gap: re.Match[str]) -> str:
         letter = gap["name"]
@@ -133,12 +133,12 @@ def _filled(line: str, given: Mapping[str, str], names: Mapping[str, str]) -> st
 
 
 def _upper(name: str) -> str:
-    """A name as help writes the place of a value: ``groupName`` is ``GROUP_NAME``."""
+    """A name in the form of a placeholder: ``groupName`` is ``GROUP_NAME``."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper()
 
 
 def _moment(value: str) -> str:
-    """A time of mqadmin, milliseconds since the epoch or a date; what is neither stays as it is."""
+    """A time of mqadmin, milliseconds since the epoch or a date; other texts stay unchanged."""
     if value in {"now", "currentTimeMillis"}:
         return "latest"
     if value.isascii() and value.isdecimal():
@@ -158,4 +158,4 @@ _KINDS: Final[Mapping[str, Callable[[str], str]]] = MappingProxyType(
         "moment": _moment,
     }
 )
-"""How a value is said here, by the kind of its gap."""
+"""The conversion of a value, by the kind of its gap."""

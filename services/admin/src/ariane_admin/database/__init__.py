@@ -1,4 +1,4 @@
-"""What admin keeps, in SQLite or PostgreSQL."""
+"""The database of admin, in SQLite or PostgreSQL."""
 
 from ariane_admin.database.tables import SCHEMA
 

@@ -3,9 +3,9 @@
 ::
 
     audit_record   one row for each begin and each end of a change; rows are only ever added
-    audit_head     one row: the last place in the chain, and its hash; who adds a record locks it
+    audit_head     one row: the last place in the chain, and its hash; locked to add a record
     sample         one row for each sample of a series
-    alert          one row for each time that a figure was out of bounds; one that stands has no end
+    alert          one row for each time that a figure was out of bounds; a present one has no end
 
 Changes need a revision below ``versions/``; a test holds both together.
 """
@@ -90,7 +90,7 @@ SAMPLE: Final = Table(
 ALERT: Final = Table(
     "alert",
     METADATA,
-    # SQLite numbers rows of this type only, and never gives a number again.
+    # SQLite numbers only rows of this type, and never reuses a number.
     Column(
         "alert_id",
         BigInteger().with_variant(Integer, "sqlite"),
@@ -106,7 +106,7 @@ ALERT: Final = Table(
     Column("ended_ms", BigInteger, nullable=True),
     Column("told_raise", Boolean, nullable=False),
     Column("told_end", Boolean, nullable=False),
-    # Of several admins one raises an alert.
+    # Only one of several admins raises an alert.
     Index(
         "ix_alert_standing",
         "figure",

@@ -1,1 +1,1 @@
-"""What went through the cluster over time: sampled, kept for a while, told by steps."""
+"""The history of the cluster: figures are sampled, kept for a while, and averaged by steps."""

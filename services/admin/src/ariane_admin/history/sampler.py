@@ -1,4 +1,4 @@
-"""Looks at every broker again and again, and keeps what it sees."""
+"""Samples the figures of every broker at regular times, and stores them."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from ariane_servicekit import Clock, get_logger
 from ariane_servicekit.database import Database
 
 THIN_OUT_S: Final = 300.0
-"""Seconds between two times at which old samples are forgotten."""
+"""Seconds between removals of old samples."""
 
 _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingRules:
-    """How samples are taken.
+    """The rules of sampling.
 
     Attributes:
-        interval_s: Seconds between two.
-        keep_s: Seconds that they are kept.
-        groups_max: Consumer groups of one sample.
+        interval_s: Seconds between two samples.
+        keep_s: Seconds that samples are kept.
+        groups_max: The most consumer groups of one sample.
     """
 
     interval_s: float
@@ -47,7 +47,7 @@ class SamplingRules:
 
 
 class Sampler:
-    """One look is some calls to each broker, all at the same time."""
+    """Takes samples; each makes some calls to each broker, all at the same time."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Sampler:
         self._thinned_s = -THIN_OUT_S
 
     async def look(self) -> None:
-        """Take one sample of everything. A cluster that nobody answers for has none."""
+        """Take one sample of everything; none if no name server answers."""
         try:
             answers = Answers(await self._doors.primaries())
             states = await answers.ask(self._state, nobody_ok=True)
@@ -104,7 +104,7 @@ class Sampler:
         return await self._doors.client.consumer_lag(broker_names=[broker.broker_name])
 
     def _of_groups(self, lags: Sequence[QueueLag], now_ms: int) -> list[Sample]:
-        """Backlogs of groups that have one, and a last zero of those that had."""
+        """Backlogs of groups, and a last zero for groups that no longer have one."""
         counts: dict[str, int] = defaultdict(int)
         oldest: dict[str, datetime] = {}
         for lag in lags:

@@ -83,7 +83,7 @@ class HistoryServicer(HistoryServiceServicer):
         )
 
     def _step_ms(self, request: history_pb.GetHistoryRequest, span_ms: int) -> int:
-        """Wide enough for no more points than an answer holds, and for a sample each."""
+        """A step that is wide enough for the most points of an answer, and for one sample each."""
         if request.HasField("step_duration"):
             wanted_ms = request.step_duration.ToMilliseconds()
             if wanted_ms <= 0:

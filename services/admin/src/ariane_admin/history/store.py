@@ -18,13 +18,13 @@ from ariane_admin.database.tables import SAMPLE
 from ariane_servicekit.database import Database
 
 FINE_MS: Final = 7_200_000
-"""How long every sample is kept: two hours."""
+"""How long all samples are kept: two hours."""
 
 COARSE_STEP_MS: Final = 300_000
-"""After that one in five minutes stays."""
+"""Afterwards one sample in five minutes is kept."""
 
 _GREATEST: Final = frozenset({SERIES_KIND_DISK_RATIO, SERIES_KIND_GROUP_DELAY})
-"""Kinds of which a sum over names says nothing."""
+"""Kinds for which a sum over names has no meaning; the greatest is used."""
 
 _Table = SAMPLE.c
 
@@ -47,13 +47,13 @@ class Point:
 
 
 class SampleStore:
-    """Keeps samples for a while, thinner the older they are."""
+    """Keeps samples for a while, fewer of older ones."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def add(self, time_ms: int, samples: Sequence[Sample]) -> None:
-        """Add samples of one time. What another admin has sampled then stays."""
+        """Add samples of one time. Samples of another admin at that time are kept."""
         if not samples:
             return
         rows = [
@@ -65,7 +65,7 @@ class SampleStore:
             connection.execute(dialect.insert(SAMPLE).on_conflict_do_nothing(), rows)
 
     def thin_out(self, now_ms: int, *, keep_ms: int) -> None:
-        """Forget what is too old, and all but one in five minutes of what is older than fine."""
+        """Remove samples that are too old, and all but one in five minutes of the older ones."""
         with self._database.writing() as connection:
             connection.execute(delete(SAMPLE).where(_Table.time_ms < now_ms - keep_ms))
             connection.execute(
@@ -84,8 +84,8 @@ class SampleStore:
 
         Args:
             kind: Only of this kind; 0 for all.
-            after: Behind this one.
-            limit: At most so many.
+            after: Only series after this one.
+            limit: The most series to return.
         """
         asked = select(_Table.kind, _Table.name).distinct()
         if kind:
@@ -102,11 +102,11 @@ class SampleStore:
         """Averages over steps, oldest first.
 
         Args:
-            kind: What is measured.
-            name: Of which broker or group; empty for the sum over all, or the greatest.
+            kind: The kind of series.
+            name: The broker or group; empty for the sum over all, or the greatest.
             begin_ms: At or after this time, milliseconds since 1970.
             end_ms: Before this time.
-            step_ms: How far points are apart.
+            step_ms: The distance of points.
         """
         conditions = [
             _Table.kind == int(kind),

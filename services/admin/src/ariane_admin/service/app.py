@@ -165,7 +165,7 @@ class AdminApp:
 
     @property
     def console_address(self) -> Address | None:
-        """Where the console listens; nothing where it is off or not bound yet."""
+        """The address of the console; None if it is off or not bound yet."""
         return self._console_address
 
     async def recover(self, address: Address) -> None:
@@ -182,13 +182,13 @@ class AdminApp:
         await self._cluster.start()
 
     async def serve_started(self, address: Address) -> None:
-        """Begin to sample, and to show pages."""
+        """Start sampling, and the console."""
         self._sampling.start(at_once=True)
         self._watching.start(at_once=True)
         self._alerting.start()
         if self._console_address is None:
             return
-        # A wildcard is no address to call.
+        # A wildcard is not an address to call.
         own = Address("127.0.0.1", address.port) if address.is_wildcard else address
         self._channel = aio.insecure_channel(str(own))
         hosts = console_hosts(self._settings, self._console_address)
@@ -197,11 +197,11 @@ class AdminApp:
         _log.info("console_ready", url=f"http://{self._console_address}/")
 
     async def drain(self) -> None:
-        """Close the console: its pages ask by calls of their own."""
+        """Close the console: its pages make calls of their own."""
         await self._console_server.stop()
 
     async def stop(self) -> None:
-        """Stop sampling, end connections, let the database go."""
+        """Stop sampling, end connections, close the database."""
         await self._console_server.stop()
         if self._channel is not None:
             await self._channel.close()
@@ -221,7 +221,7 @@ class AdminApp:
         )
 
     def _alert_loops(self, alerts: AlertStore, clock: SystemClock) -> tuple[Loop, Loop]:
-        """One that judges figures, and one that tells the webhook."""
+        """Two loops: one compares figures with bounds, one sends alerts to the webhook."""
         settings, hook = self._settings, self._settings.alert_webhook
         watcher = Watcher(
             self._cluster,
@@ -258,7 +258,7 @@ class AdminApp:
 
 
 def console_hosts(settings: AdminSettings, address: Address) -> set[str]:
-    """Names under which browsers may ask for the console."""
+    """The host names under which browsers may open the console."""
     if address.is_wildcard and not settings.console_hosts:
         return {"*"}
     return {"127.0.0.1", "localhost", "[::1]", address.host, *settings.console_hosts}

@@ -1,1 +1,1 @@
-"""The public errors of the broker, and what errors of the store become."""
+"""The public errors of the broker, and the translation of the store's errors."""

@@ -1,4 +1,4 @@
-"""The public errors of the broker; ``store_errors`` translates those of the store.
+"""The public errors of the broker; ``store_errors`` translates errors of the store.
 
 Use cases raise only ``ServiceError``, on purpose. Each public reason has one function here, so
 that its text and metadata are the same wherever it is raised::
@@ -35,7 +35,7 @@ def topic_name_illegal(topic: str) -> ServiceError:
     """The name breaks the rules for topics."""
     return ServiceError(
         ErrorReason.ERROR_REASON_TOPIC_NAME_ILLEGAL,
-        # The rule itself is the advice that clients show beside it.
+        # The rule itself is the advice, which clients show.
         f"topic name {topic!r} is illegal",
         {"topic": topic},
     )
@@ -331,7 +331,7 @@ def producer_not_attached(producer_group: str) -> ServiceError:
 
 
 def client_silent(client_id: str, wait_seconds: float, hint: str) -> ServiceError:
-    """The client is alive but did not answer in time; ``hint`` says what that means."""
+    """The client is alive but did not answer in time; ``hint`` explains the consequence."""
     return ServiceError(
         ErrorReason.ERROR_REASON_CLIENT_SILENT,
         f"client {client_id!r} did not answer within {wait_seconds:g} s: {hint}",
@@ -340,7 +340,7 @@ def client_silent(client_id: str, wait_seconds: float, hint: str) -> ServiceErro
 
 
 def client_left(client_id: str, hint: str) -> ServiceError:
-    """The client's stream ended before it answered; ``hint`` says what that means."""
+    """The client's stream ended before it answered; ``hint`` explains the consequence."""
     return ServiceError(
         ErrorReason.ERROR_REASON_CLIENT_SILENT,
         f"client {client_id!r} left before it answered: {hint}",
@@ -400,7 +400,7 @@ def queues_unread(topic: str, reads: int, writes: int, message_count: int) -> Se
 def queue_cut(
     topic: str, queue_id: int, queue_offset: int, end: int, log_epoch: int
 ) -> ServiceError:
-    """The log before that position was lost with the end of this log, or is another log's."""
+    """The log before that position was lost with the end of this log, or belongs to another log."""
     return ServiceError(
         ErrorReason.ERROR_REASON_QUEUE_CUT,
         f"topic {topic!r}, queue {queue_id}: the queue lost its end after offset {queue_offset} "
@@ -418,7 +418,7 @@ def queue_cut(
 def queue_offset_out_of_range(
     topic: str, queue_id: int, queue_offset: int, min_queue_offset: int, max_queue_offset: int
 ) -> ServiceError:
-    """The queue offset is outside of what is kept."""
+    """The queue offset is outside of the kept range."""
     return ServiceError(
         ErrorReason.ERROR_REASON_QUEUE_OFFSET_OUT_OF_RANGE,
         f"queue offset {queue_offset} of topic {topic!r}, queue {queue_id} is outside "

@@ -7,7 +7,7 @@ from ariane_servicekit.errors import ServiceError
 
 
 def receipt_expired(receipt_handle: str) -> ServiceError:
-    """Another receipt settles the message by now, or none."""
+    """The message has a newer receipt by now, or is settled."""
     return ServiceError(
         ErrorReason.ERROR_REASON_RECEIPT_HANDLE_EXPIRED,
         "the receipt is used up: its time was over and the message went to another consumer, or "
@@ -17,7 +17,7 @@ def receipt_expired(receipt_handle: str) -> ServiceError:
 
 
 def receipt_invalid(receipt_handle: str) -> ServiceError:
-    """The receipt is none of ours, or of another group."""
+    """The receipt was not made by this broker, or belongs to another group."""
     return ServiceError(
         ErrorReason.ERROR_REASON_RECEIPT_HANDLE_INVALID,
         "the receipt was not made by this broker for this group",

@@ -16,7 +16,7 @@ from ariane_servicekit.errors import ServiceError
 
 
 def broker_not_primary(primary: str) -> ServiceError:
-    """This broker takes no messages; another one does, if its address is known."""
+    """This broker accepts no messages; the primary does, if its address is known."""
     where = f"the primary is at {primary}" if primary else "a primary is about to be elected"
     return ServiceError(
         ErrorReason.ERROR_REASON_BROKER_NOT_PRIMARY,
@@ -52,7 +52,7 @@ def epoch_fenced(epoch: int, newer: int) -> ServiceError:
 
 
 def log_diverged(reason: str, begin: int, end: int) -> ServiceError:
-    """A replica's log does not lead into this one."""
+    """A replica's log differs from this one."""
     return ServiceError(
         ErrorReason.ERROR_REASON_LOG_DIVERGED,
         f"the replica cannot follow this log from {begin} to {end}: {reason}",
@@ -70,7 +70,7 @@ def replica_not_found(broker_id: int) -> ServiceError:
 
 
 def replica_not_in_sync(broker_id: int) -> ServiceError:
-    """It lacks what is confirmed, or may lack it."""
+    """The replica lacks confirmed records, or may lack them."""
     return ServiceError(
         ErrorReason.ERROR_REASON_REPLICA_NOT_IN_SYNC,
         f"broker {broker_id} is not in sync",
@@ -79,7 +79,7 @@ def replica_not_in_sync(broker_id: int) -> ServiceError:
 
 
 def replica_too_slow(broker_id: int, grace_s: float) -> ServiceError:
-    """It is in sync and did not get all there is in time; everything is as before."""
+    """The replica is in sync, but did not get all records in time; nothing has changed."""
     return ServiceError(
         ErrorReason.ERROR_REASON_REPLICA_NOT_IN_SYNC,
         f"broker {broker_id} did not catch up within {grace_s:g} s; the primary stays",
@@ -88,7 +88,7 @@ def replica_too_slow(broker_id: int, grace_s: float) -> ServiceError:
 
 
 def row_away(cause: str) -> ServiceError:
-    """The database of the replica set does not do this now."""
+    """The database of the replica set cannot do this now."""
     return ServiceError(
         ErrorReason.ERROR_REASON_SERVICE_BUSY,
         f"the database of the replica set does not do this now: {cause}",
@@ -98,7 +98,7 @@ def row_away(cause: str) -> ServiceError:
 
 
 def replica_set_changed(version: int) -> ServiceError:
-    """Somebody else changed the row first."""
+    """Another broker changed the row first."""
     return ServiceError(
         ErrorReason.ERROR_REASON_REPLICA_SET_CHANGED,
         "the replica set was changed by somebody else meanwhile",

@@ -1,4 +1,4 @@
-"""What an error of the store becomes when it leaves the broker."""
+"""The public errors for errors of the store."""
 
 from __future__ import annotations
 
@@ -77,4 +77,4 @@ STORAGE_RULES: Final[ErrorRules] = MappingProxyType(
         storage.StorePoisoned: lambda _: store_poisoned(),
     }
 )
-"""The error that a caller gets for each error of the store. Others of the store are faults."""
+"""The public error for each error of the store. Other errors of the store are faults."""

@@ -7,7 +7,7 @@ from ariane_servicekit.errors import ServiceError
 
 
 def transaction_not_found(transaction_id: str) -> ServiceError:
-    """No half message is known by this id."""
+    """No half message with this id is known."""
     return ServiceError(
         ErrorReason.ERROR_REASON_TRANSACTION_NOT_FOUND,
         f"no half message of transaction {transaction_id!r} is known here",
@@ -25,7 +25,7 @@ def transaction_decided(transaction_id: str, outcome: str) -> ServiceError:
 
 
 def transaction_foreign(transaction_id: str, field: str, value: str) -> ServiceError:
-    """The half message has another producer group, topic or unique id than the caller says."""
+    """The half message has another producer group, topic or unique id than in the request."""
     return ServiceError(
         ErrorReason.ERROR_REASON_TRANSACTION_FOREIGN,
         f"the half message of transaction {transaction_id!r} has another {field} than {value!r}",
@@ -36,13 +36,13 @@ def transaction_foreign(transaction_id: str, field: str, value: str) -> ServiceE
 def batch_differs(
     query_id: str, batch_id: int, record_count: int, committed_count: int | None
 ) -> ServiceError:
-    """A batch comes again, and is not known to be the one that was committed.
+    """A repeated batch is not known to be the same as the committed one.
 
     Args:
-        query_id: Names the query.
-        batch_id: Names the batch within it.
-        record_count: Records of the batch as it came now.
-        committed_count: Records of the commit that stands; ``None``: it is not remembered.
+        query_id: The id of the query.
+        batch_id: The id of the batch within it.
+        record_count: The number of records of the repeated batch.
+        committed_count: The number of records of the committed batch; ``None`` if unknown.
     """
     before = (
         "too long ago to tell whether it is the same"
@@ -72,7 +72,7 @@ def sink_moved(query_id: str, home: str) -> ServiceError:
 
 
 def sink_not_found(query_id: str) -> ServiceError:
-    """Nothing is known of the query."""
+    """The query is unknown."""
     return ServiceError(
         ErrorReason.ERROR_REASON_SINK_NOT_FOUND,
         f"nothing is known of query {query_id!r} here",
@@ -81,7 +81,7 @@ def sink_not_found(query_id: str) -> ServiceError:
 
 
 def producer_silent(client_id: str, wait_seconds: float) -> ServiceError:
-    """The producer lives, and did not say how its transaction ended."""
+    """The producer is alive, but did not answer with the outcome of its transaction."""
     return ServiceError(
         ErrorReason.ERROR_REASON_DEADLINE_PASSED,
         f"producer {client_id!r} did not say within {wait_seconds:g} s how the transaction ended",

@@ -1,1 +1,1 @@
-"""Which messages a reader wants: expressions of the contract, and what a read asks of them."""
+"""Filters of messages: expressions of the contract, and the filters of reads."""

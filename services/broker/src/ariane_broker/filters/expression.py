@@ -1,4 +1,4 @@
-"""Filter expressions as clients write them."""
+"""Filter expressions of clients."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class FilterExpression:
     """A condition on messages.
 
     Attributes:
-        language: How to read the text.
+        language: The language of the text.
         text: The expression.
         version: Grows with each change by the same client.
     """

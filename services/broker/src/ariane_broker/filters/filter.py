@@ -1,4 +1,4 @@
-"""From an expression to what a read asks."""
+"""Makes the filter of a read from an expression."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from ariane_storage.reading.filter import Filter
 
 
 def filter_for(expression: FilterExpression, *, exact: bool = True) -> Filter | None:
-    """The filter that an expression means; None when it lets all messages through.
+    """The filter of an expression; None if all messages match.
 
-    Every read asks this one object: see ``ariane_storage.reading.filter`` for its two stages.
+    Every read uses this one object: see ``ariane_storage.reading.filter`` for its two stages.
 
     Args:
-        expression: What a client has written.
-        exact: Whether tags are compared themselves. Without, messages come too whose tag only has
-            the hash of a wanted one: for readers that compare tags anyway.
+        expression: The expression of a client.
+        exact: Whether the tags themselves are compared. Without it, messages also match if only
+            the hash of their tag is equal: for readers that compare tags anyway.
 
     Raises:
         ServiceError: FILTER_EXPRESSION_INVALID, or FEATURE_NOT_AVAILABLE for a language that
-            this broker does not speak.
+            this broker does not support.
     """
     match expression.language:
         case FilterLanguage.TAG:
@@ -38,7 +38,7 @@ def filter_for(expression: FilterExpression, *, exact: bool = True) -> Filter | 
 
 
 def check_filter(expression: FilterExpression) -> None:
-    """Refuse an expression that nobody understands: neither this broker nor its FilterServers.
+    """Refuse an expression that neither this broker nor its FilterServers understand.
 
     Raises:
         ServiceError: FILTER_EXPRESSION_INVALID.

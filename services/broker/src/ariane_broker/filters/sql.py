@@ -17,10 +17,10 @@ CONDITIONS_KEPT: Final = 1024
 
 
 class SqlFilter:
-    """Lets messages through whose properties fulfil a condition.
+    """A filter of messages whose properties fulfil a condition.
 
     Attributes:
-        looks_at_records: Yes: entries know nothing of properties.
+        looks_at_records: Yes: entries do not contain properties.
     """
 
     looks_at_records: Final = True
@@ -29,7 +29,7 @@ class SqlFilter:
         self._condition = condition
 
     def entries_mask(self, entries: Entries) -> NDArray[np.bool_]:
-        """As ``Filter``: all of them."""
+        """As ``Filter``: all entries."""
         return np.ones(len(entries), np.bool_)
 
     def records_mask(self, records: RecordColumns) -> NDArray[np.bool_]:

@@ -1,8 +1,8 @@
 """Filters by tag.
 
-A tag expression names tags joined by ``||``; ``*`` or nothing means all messages. Entries of the
-consume queue hold hashes of tags, and two tags may share one: where the reader does not compare the
-tags themselves, the filter does, in the records.
+A tag expression has tags joined by ``||``; ``*`` or an empty text means all messages. Entries of
+the consume queue have hashes of tags, and two tags may have the same hash: if the reader does not
+compare the tags themselves, the filter does, in the records.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ TAGS_MAX: Final = 128
 
 _OR: Final = "||"
 _FEW: Final = 8
-"""So many tags are compared one after the other in less time than as a set."""
+"""Up to so many tags, comparing one after the other is faster than a set."""
 
 
 class TagFilter:
-    """Lets messages with one of some tags through: the broker's ``Filter`` for tag expressions.
+    """A filter of messages with one of some tags: the broker's ``Filter`` for tag expressions.
 
     Attributes:
         looks_at_records: Whether the tags themselves are compared, and not only their hashes.
@@ -70,7 +70,7 @@ class TagFilter:
 
 @lru_cache(maxsize=1024)
 def parse_tags(text: str) -> frozenset[str] | None:
-    """The tags that an expression names, or None when it means all messages.
+    """The tags of an expression, or None if it means all messages.
 
     Raises:
         ServiceError: FILTER_EXPRESSION_INVALID.

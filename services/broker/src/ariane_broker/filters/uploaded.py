@@ -1,4 +1,4 @@
-"""Names of uploaded filters, as subscriptions write them; who runs them are FilterServers."""
+"""Names of uploaded filters in subscriptions; FilterServers run these filters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _FILTER_VERSION: Final = re.compile(r"[A-Za-z0-9_-]{1,120}@[0-9a-f]{12,64}", re.
 
 
 def parse_filter_version(text: str) -> str:
-    """The text of a subscription, when it is "name@version".
+    """Return the text of a subscription if it is "name@version".
 
     Raises:
         ServiceError: FILTER_EXPRESSION_INVALID.

@@ -1,9 +1,9 @@
-"""A replica's standing in its set: that it is known, in sync only if it lost nothing, and elected.
+"""A replica's part in its set: it registers, leaves the in-sync set after losses, and is elected.
 
-A broker that was cut off from power may lack the end of its log, which others count on: under
-asynchronous flush it takes itself out of the in-sync set before anything else, unless nobody else
-is in it. So does one whose store is new although the set is not; where it is the only one in sync,
-it waits until an operator decides between it and those that have older logs.
+After a power loss a broker may lack the end of its log, on which others rely: under asynchronous
+flush it first leaves the in-sync set, unless it is the only member. A broker with a new store in an
+older set does the same; if it is the only one in sync, it waits until an operator decides between
+it and the brokers with older logs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ORPHAN_LEASES: Final = 3
 """Leases without a renewal after which a set has no primary: an election takes one or two."""
 
 EPOCHS_LEFT_OUT: Final = 1_000
-"""Epochs that are left out where a set begins anew: brokers that are away may have seen some."""
+"""The epochs to skip if a set begins anew: brokers that are away may have seen some."""
 
 _log = get_logger(__name__)
 
@@ -56,16 +56,15 @@ class Standing:
         Args:
             row: The shared row.
             broker_id: This broker.
-            address: Where it is reached.
-            lease_s: Seconds that this broker's signs of life last as a primary.
-            may_lack_end: Whether the log may have lost what the set counts on.
-            settle: Awaited once the set does not count on that any more: the next start may
-                forget it.
-            is_new: Whether the log has seen no epoch yet.
-            begins_anew: Whether it begins the set although its log has seen epochs.
-            latest_epoch: The newest epoch in the log.
-            log_end: Where the log ends.
-            confirmed: What primaries are known to have confirmed.
+            address: Its address.
+            lease_s: The lease of this broker as a primary, in seconds.
+            may_lack_end: Whether the log may have lost records on which the set relies.
+            settle: Awaited once the set no longer relies on them: the next start need not care.
+            is_new: Whether the log has no epoch yet.
+            begins_anew: Whether it begins the set although its log has epochs.
+            latest_epoch: Returns the newest epoch in the log.
+            log_end: Returns the end of the log.
+            confirmed: Returns the confirmed offset known from primaries.
             monotonic: The clock.
         """
         self._row = row
@@ -88,7 +87,7 @@ class Standing:
 
     @property
     def may_follow(self) -> bool:
-        """Whether the log may be filled: not while the set counts on what it may have lost."""
+        """Whether the log may be filled: not while the set relies on records it may have lost."""
         found = self.replica_set
         return found is not None and not self.trouble and not self._must_leave(found)
 
@@ -128,9 +127,9 @@ class Standing:
         return Elected(self._row, elected, asked_at_s, self._confirmed())
 
     async def _begin(self) -> None:
-        """Begin the set. Only one does: two would each have a log of their own.
+        """Begin the set. Only one broker may do this: two would have different logs.
 
-        A log with epochs belongs to a set that had a row: an operator has to say who has most.
+        A log with epochs belongs to a set that had a row: an operator has to choose the best log.
         """
         epoch = self._latest_epoch()
         if epoch and not self._begins_anew:
@@ -148,9 +147,9 @@ class Standing:
                 _log.info("replica_set_begun", broker_id=self._broker_id, epoch=above)
 
     async def _take_place(self, found: ReplicaSet, now_s: float) -> None:
-        """Say where this broker is, unless another one with its id lives elsewhere.
+        """Register this broker's address, unless another broker with its id is live elsewhere.
 
-        Of two replicas with one id, the one that came later stays in the set: it may have moved.
+        Of two replicas with one id, the later one stays in the set: the broker may have moved.
         """
         address = found.addresses.get(self._broker_id, "")
         if self._had_place and address:
@@ -166,12 +165,12 @@ class Standing:
         self.trouble = f"{why}: stop that one, or give this broker an id of its own"
 
     def _must_leave(self, found: ReplicaSet) -> bool:
-        """Whether the set counts on what this broker may not have."""
+        """Whether the set relies on records that this broker may lack."""
         is_counted = self._broker_id in found.in_sync
         return is_counted and (self._may_lack_end or self._lost_store(found))
 
     def _lost_store(self, found: ReplicaSet) -> bool:
-        """Whether the set counts on a log that this broker has lost."""
+        """Whether the set relies on a log that this broker has lost."""
         if not found.epoch:  # There was no primary yet.
             return False
         is_wanted = found.unclean and found.wanted_id == self._broker_id

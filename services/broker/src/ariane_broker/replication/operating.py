@@ -157,7 +157,7 @@ class PrimaryOperations:
         return reign.replica_set
 
     async def elect(self, broker_id: int, *, unclean: bool) -> ReplicaSet:
-        """Order an election; the row then.
+        """Order an election; return the row after it.
 
         Raises:
             ServiceError: REPLICA_NOT_FOUND, REPLICA_NOT_IN_SYNC, REPLICA_SET_CHANGED, and

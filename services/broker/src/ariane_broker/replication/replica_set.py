@@ -1,21 +1,21 @@
-"""The row that brokers of one name share: who is primary in which epoch, and who could be.
+"""The row that brokers of one name share: the primary, its epoch, and the brokers in sync.
 
-The row changes by compare-and-set only, so that whoever changes it has seen the change before. What
-each change means is decided here, by plain functions of the row::
+The row changes by compare-and-set only, so that each writer has seen the previous change. The
+meaning of each change is defined here, by plain functions of the row::
 
               epoch  primary  in sync     renewals
     begun       1      0      {0}             1      the broker with id 0 makes the row
-    joined      1      0      {0,1}           7      the primary took in a replica that has all
+    joined      1      0      {0,1}           7      the primary added a replica that has all
     elected     2      1      {1}             8      broker 0 was silent for a lease
-    joined      2      1      {0,1}          21      broker 0 came back, cut its end, has all
+    joined      2      1      {0,1}          21      broker 0 is back, cut its end, has all
 
-* Only a member of the in-sync set can be elected, since each holds all that is confirmed. An
-  operator may order the election of another one, and what only the others held is lost.
-* An election takes the primary before out of the set: nobody waits for the dead.
-* The primary alone takes members in. A broker that may have lost something takes itself out.
-* ``renewals`` is the primary's sign of life. Nobody compares clocks: the primary counts its lease
-  from before it wrote, the others from after they read. They wait for the lease of who wrote.
-* An order who shall be primary next is for a set without one: each change by a primary ends it.
+* Only a member of the in-sync set can be elected, because members have all confirmed records. An
+  operator may order the election of another broker; records that only the others have are lost.
+* An election removes the previous primary from the set, so that no append waits for a dead one.
+* Only the primary adds members. A broker that may have lost records removes itself.
+* ``renewals`` counts the renewals of the lease. No clocks are compared: the primary counts its
+  lease from before its write, the others from after their read. They wait for the writer's lease.
+* An order for the next primary is for a set without a primary: each change by a primary ends it.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class ReplicaSet:
 
     Attributes:
         version: Grows with every change; the compare in compare-and-set.
-        epoch: Of the primary; the last one's while there is none.
+        epoch: The epoch of the primary; of the last one while there is none.
         primary_id: Broker id of the primary; None while there is none.
-        in_sync: Broker ids that hold all that is confirmed; never empty.
-        renewals: Signs of life of primaries.
-        addresses: Where brokers hand on their logs, by broker id: all that ever joined.
-        wanted_id: Who goes first when the next primary is elected, as the one before or an
-            operator wants; None: anybody.
-        unclean: Whether ``wanted_id`` is elected although it is not in sync, and nobody else is.
-        lease_s: Seconds that a sign of life of the primary lasts; 0 before there was any.
+        in_sync: The ids of the brokers with all confirmed records; never empty.
+        renewals: The number of renewals by primaries.
+        addresses: The replication addresses of all brokers that ever joined, by broker id.
+        wanted_id: The broker with priority in the next election, named by the previous primary or
+            an operator; None: any.
+        unclean: Whether only ``wanted_id`` can be elected, although it is not in sync.
+        lease_s: The lease of the primary in seconds; 0 before the first primary.
     """
 
     version: int = 0
@@ -86,12 +86,12 @@ class ReplicaSet:
     # Changes.
 
     def begun(self, broker_id: int, address: str, *, epoch: int = 0) -> Self:
-        """The first broker begins the set.
+        """The row of a new set with its first broker.
 
         Args:
-            broker_id: Who.
-            address: Where it is.
-            epoch: The newest that any log of the set may have.
+            broker_id: The broker.
+            address: Its address.
+            epoch: The newest epoch that any log of the set may have.
         """
         in_sync = frozenset({broker_id})
         return self._changed(epoch=epoch, in_sync=in_sync, addresses={broker_id: address})
@@ -101,12 +101,12 @@ class ReplicaSet:
         return self._changed(addresses={**self.addresses, broker_id: address})
 
     def elected(self, broker_id: int, epoch: int, *, lease_s: float = 0.0) -> Self:
-        """A broker becomes primary: the one before is out of the set.
+        """The row with a new primary; the previous one is removed from the in-sync set.
 
         Args:
-            broker_id: Who.
-            epoch: Above the row's, and above all that the broker's log has seen.
-            lease_s: How long its signs of life last.
+            broker_id: The new primary.
+            epoch: Its epoch, above the row's and above all epochs in the broker's log.
+            lease_s: Its lease in seconds.
 
         Raises:
             ValueError: It cannot be elected, or not in that epoch.
@@ -148,11 +148,11 @@ class ReplicaSet:
         return self._by_primary(primary_id=None, wanted_id=wanted_id)
 
     def wanting(self, broker_id: int, *, unclean: bool) -> Self:
-        """An operator orders who shall be primary next, unless the primary still lives."""
+        """The row with an operator's order for the next primary, if no primary is live."""
         return self._changed(wanted_id=broker_id, unclean=unclean)
 
     def removed(self, broker_id: int) -> Self:
-        """An operator has the primary take a broker out that will not come back."""
+        """The row without a broker that an operator has given up, by the primary."""
         if self.primary_id == broker_id or self.in_sync == {broker_id}:
             raise ValueError("neither the primary nor the last one in sync can be removed")
         addresses = {one: where for one, where in self.addresses.items() if one != broker_id}
@@ -164,7 +164,7 @@ class ReplicaSet:
     def _changed(self, **fields: Any) -> Self:
         return replace(self, version=self.version + 1, **fields)
 
-    # As the database keeps it.
+    # The form in the database.
 
     def document(self) -> dict[str, Any]:
         """All but the version, as JSON."""

@@ -1,1 +1,1 @@
-"""State that follows from the records of the log; saved snapshots only spare reading them."""
+"""State that is derived from the records of the log; snapshots only save reading them."""

@@ -14,7 +14,7 @@ from ariane_storage.log.scan import Stretch
 
 
 def is_of_topic(stretch: Stretch, topic: str) -> NDArray[np.bool_]:
-    """Which records are of a topic: bool[count]."""
+    """Whether records are of a topic: bool[count]."""
     places = stretch.places
     wanted = topic.encode()
     found: NDArray[np.bool_] = places.topic_ends - places.topic_starts == len(wanted)
@@ -27,7 +27,7 @@ def is_of_topic(stretch: Stretch, topic: str) -> NDArray[np.bool_]:
 
 
 def is_committed(stretch: Stretch) -> NDArray[np.bool_]:
-    """Which records are messages that a commit made visible: bool[count]."""
+    """Whether records are messages that a commit made visible: bool[count]."""
     flags = stretch.places.front("system_flag")
     committed: NDArray[np.bool_] = (flags & TRANSACTION_MASK) == SystemFlag.TRANSACTION_COMMIT
     return committed

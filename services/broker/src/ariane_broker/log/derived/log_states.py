@@ -1,8 +1,8 @@
 """State machines over the log: rebuilt from records, with snapshots that shorten the rebuild.
 
-Stored producer batches, delayed messages and pending transactions all follow from the records of
-the log, so the log is where they are kept. A snapshot of each in ``config/``, saved now and then,
-only spares reading the log before it::
+Stored producer batches, delayed messages and pending transactions are all derived from the records
+of the log. A snapshot of each in ``config/``, saved now and then, only saves reading the log before
+it::
 
     log       |------------------------------------------------|
     snapshot of A             ^- - - - - walk for A - - - - - ->
@@ -34,9 +34,9 @@ _log = get_logger(__name__)
 
 
 class LogState(Protocol):
-    """A state machine over the log: its state follows from the records that it was shown.
+    """A state machine over the log: its state is derived from the records passed to it.
 
-    While the broker serves, it is told of each relevant record in the loop turn of the append.
+    While the broker serves, it gets each relevant record in the loop turn of the append.
     """
 
     @property
@@ -55,9 +55,9 @@ class LogState(Protocol):
         ...
 
     def replay(self, stretch: Stretch) -> None:
-        """Take records in the order of the log, including those that do not matter here.
+        """Process records in the order of the log, including irrelevant ones.
 
-        Records from before the snapshot are never shown again. Runs in a thread before the broker
+        Records from before the snapshot are never passed again. Runs in a thread before the broker
         serves.
         """
         ...
@@ -77,19 +77,19 @@ class LogState(Protocol):
             Its commit-log offset.
 
         Raises:
-            KeyError: The document is not of this state; so with TypeError and ValueError.
+            KeyError: The document is not of this state; also TypeError and ValueError.
         """
         ...
 
     def clear(self) -> None:
-        """Forget everything; the log is then read again."""
+        """Clear the state; the log is then read again."""
         ...
 
     def forget_lost(self, end_of: Callable[[QueueKey], int], /) -> None:
-        """After the replay: forget messages behind the ends of their queues.
+        """After the replay: drop messages after the ends of their queues.
 
-        Where the last messages of a queue are damaged, and its files had none of them yet, the next
-        ones get their queue offsets.
+        If the last messages of a queue are damaged, and its files did not have them yet, the next
+        messages get their queue offsets.
 
         Args:
             end_of: The next queue offset of a queue.
@@ -97,7 +97,7 @@ class LogState(Protocol):
         ...
 
     def keep_topics(self, is_known_topic: Callable[[str], bool]) -> None:
-        """After ``forget_lost``: forget the state of topics that no longer exist."""
+        """After ``forget_lost``: drop the state of topics that no longer exist."""
         ...
 
 
