@@ -1,4 +1,4 @@
-"""Times of the contract: as text, and from Python."""
+"""Conversion of the contract's times to text, and from Python."""
 
 from __future__ import annotations
 

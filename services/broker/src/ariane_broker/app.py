@@ -1,23 +1,23 @@
-"""The parts list of the broker: the one place that composes.
+"""The composition of the broker; no other module composes its parts.
 
 A broker is twelve rooms, named after their folders; each is built by one function from those before
 it::
 
-    log           the store, callers that wait for its disk, calls that are held until something
-                  arrives
+    log           the store, callers that wait for its disk, calls that are held until records
+                  arrive
     state         topics, groups, offsets: in memory, and on the disk
-    naming        what name servers are told
-    clients       who may change topics, groups, offsets; who is attached
+    naming        the registration with name servers
+    clients       changes of topics, groups and offsets; the attached clients
     delay         messages that are delivered later
     append        messages in
-    transactions  half messages, and what becomes of them
-    retry         failed messages, brought back later or kept as dead letters
-    receive       messages out, for a while, to consumers that own no queues
+    transactions  half messages, and their outcomes
+    retry         failed messages: their next attempts, and dead letters
+    receive       messages out, for an invisible time, to consumers that own no queues
     read          messages out
     rpc           the services of the contract in front of them: only they speak protobuf
-    measuring     what metrics tell of all that
+    measuring     the metrics of all rooms
 
-Nothing here touches disk or network yet.
+Composing uses neither disk nor network.
 """
 
 from __future__ import annotations

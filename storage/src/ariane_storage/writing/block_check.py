@@ -117,11 +117,11 @@ def check_block(
 
     Args:
         block: Records and columns as a producer sent them.
-        limits: What the store takes.
-        folder: Adds up the sums of the records; kept by who checks often.
+        limits: The limits of the store.
+        folder: Adds up the sums of the records; kept between checks.
 
     Raises:
-        BlockRejected: Says what is wrong, and with which record.
+        BlockRejected: The block is not valid; the error names the fault and the record.
     """
     records = block.records
     starts, ends, stride = _edges(block, limits)

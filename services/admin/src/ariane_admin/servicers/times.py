@@ -1,4 +1,4 @@
-"""Instants and spans of the contract."""
+"""Conversion of instants and spans of the contract."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clients room: who may change topics, groups, offsets; who is attached."""
+"""The clients room: changes of topics, groups and offsets; the attached clients."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ async def _tell(naming: NamingRoom, copied: Callable[[], Awaitable[None]]) -> No
 
 
 async def _delete_queues(log: LogRoom, executor: Executor, topics: Collection[str]) -> None:
-    """Delete queues; the disk is waited for in a thread, so that appends and reads go on."""
+    """Delete queues; a thread waits for the disk, so that appends and reads continue."""
     store = log.store
     deletion = store.keeping.let_go_of_topics(topics)
     try:

@@ -54,10 +54,10 @@ class GroupDeletion:
             topics: Deletes its topics.
             store: The store.
             clients: Its members.
-            returns: What it returned lately.
-            redriven: Which of its dead letters were sent back.
-            receiving: What it has in hand.
-            save_states: Saves these three.
+            returns: The failed messages that it returned lately.
+            redriven: Its dead letters that were sent back.
+            receiving: The messages that it has in hand.
+            save_states: Saves the state of the last three.
         """
         self._groups = groups
         self._topics = topics

@@ -113,10 +113,10 @@ class OffsetChanges:
             group_changes: Makes a group for its first offset.
             clients: The attached clients.
             lookup: Finds offsets by time.
-            locks: Who may store the offset of a queue that is consumed in order.
-            epochs: Knows which offsets a lost end of the log has left without meaning.
-            mark_changed: There is something to save.
-            save: Returns once all that was marked is on the disk.
+            locks: The owners of queues that are consumed in order.
+            epochs: The log epochs: offsets beyond a lost end of the log have no meaning.
+            mark_changed: Notes a change that must be saved.
+            save: Returns once all noted changes are on the disk.
         """
         self._offsets = offsets
         self._store = store

@@ -82,18 +82,18 @@ class ReplicaLife:
         """Take the parts.
 
         Args:
-            environment: What the broker is given.
-            log: The store, and the loops beside it.
+            environment: The environment of the broker.
+            log: The store, and its loops.
             make_standing: Makes its standing from its address and whether its log may lack its end.
             client: Fills the store.
-            stand_in: Its standing with name servers while there is no primary.
-            rpc_services: The services it answers for.
-            may_lack_end: Whether the log may lack its end; is told whether the process before has
-                died. Blocks, and keeps it in mind over starts.
-            open_row: Makes the shared row ready; awaited.
-            close_row: Lets it go.
-            on_elected: Is given the election that was won: the row stays open for it.
-            read_state: Takes over what the files of topics say.
+            stand_in: Its registration with name servers while there is no primary.
+            rpc_services: Its gRPC services.
+            may_lack_end: Returns whether the log may lack its end; its argument is whether the
+                previous process has crashed. Blocks, and keeps the answer over starts.
+            open_row: Opens the shared row; awaited.
+            close_row: Closes the shared row.
+            on_elected: Called with an election that was won; the row then stays open.
+            read_state: Loads the files of topics.
         """
         self._environment = environment
         self._log = log

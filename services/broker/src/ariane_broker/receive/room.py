@@ -1,4 +1,4 @@
-"""The receive room: messages out, for a while, to those who own no queues."""
+"""The receive room: messages out, for an invisible time, to members that own no queues."""
 
 from __future__ import annotations
 

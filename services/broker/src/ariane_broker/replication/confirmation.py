@@ -12,8 +12,7 @@ from ariane_broker.log.offset_waits import OffsetWaits, OnDone
 class Confirmation:
     """Calls back when the log is confirmed. Lives on one event loop.
 
-    A primary whose lease is over tells nobody that something is confirmed: its successor
-    decides what becomes of it.
+    A primary whose lease is over confirms nothing: its successor decides which records stay.
     """
 
     def __init__(self, holds: Callable[[], bool], *, wait_s_max: float) -> None:

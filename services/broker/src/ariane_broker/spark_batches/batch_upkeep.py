@@ -57,7 +57,7 @@ class BatchUpkeep:
         self._retention_ms = retention_ms
 
     async def turn(self) -> None:
-        """Drop batches that nobody commits, and repeat records that grow old."""
+        """Drop abandoned batches, and write records again that become old."""
         try:
             self._expire()
             self._repeat_old_records()
@@ -76,7 +76,7 @@ class BatchUpkeep:
                 )
 
     def _repeat_old_records(self) -> None:
-        """Write again how far queries are and where they write, before retention deletes it."""
+        """Write the progress and the homes of queries again, before retention deletes them."""
         table = self._table
         if not (table.progress or table.homes):
             return
