@@ -1,4 +1,4 @@
-"""Requests that are held until something arrives: one mechanism for all of them.
+"""Requests that are held until messages arrive: one mechanism for all of them.
 
 A request that may be held has a watch on its queues. The watch remembers in which queues messages
 arrived since the request last took that set, also while the request was not waiting. The request
@@ -137,12 +137,12 @@ class HeldRequests:
             self._waiting.discard(watch)
 
     def wake(self, queue: QueueKey) -> None:
-        """Tell all watches on a queue that messages arrived in it."""
+        """Notify all watches on a queue that messages arrived in it."""
         for watch in self._watches.get(queue, ()):
             watch.tell(queue)
 
     def wake_all(self, queues: Iterable[QueueKey]) -> None:
-        """Tell all watches on some queues that messages arrived in them."""
+        """Notify all watches on some queues that messages arrived in them."""
         if self._watches:
             for queue in self._watches.keys() & queues:
                 self.wake(queue)
@@ -163,7 +163,7 @@ class Arrivals:
         self._pending: deque[tuple[int, QueueKey]] = deque()
 
     def appended(self, queue: QueueKey, next_commit_log_offset: int) -> None:
-        """Records were appended to a queue; the last one ends at this commit-log offset."""
+        """Note records appended to a queue; the last one ends at this commit-log offset."""
         if not self._pending and next_commit_log_offset <= self._store.confirmed_offset:
             self._held.wake(queue)
         else:

@@ -1,4 +1,4 @@
-"""Epochs of the log: whether a position learnt earlier still means the same messages.
+"""Epochs of the log: whether an earlier position still means the same messages.
 
 Two events change the meaning of positions: a lost end of the log, and a topic created anew.
 
@@ -58,7 +58,7 @@ class LogEpochs:
     def __init__(
         self, store: Store, statistics: BrokerStatistics, *, draw: Callable[[int], int]
     ) -> None:
-        """Know of none.
+        """Start without epochs.
 
         Args:
             store: The store.
@@ -106,7 +106,7 @@ class LogEpochs:
         Args:
             queue: The queue.
             queue_offset: The position.
-            log_epoch: The epoch in which it was learnt; 0: no check.
+            log_epoch: The epoch in which it was read; 0: no check.
 
         Raises:
             ServiceError: QUEUE_CUT.

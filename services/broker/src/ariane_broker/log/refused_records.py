@@ -1,4 +1,4 @@
-"""Appending records of which the store may refuse some, or all in one block."""
+"""Appending records, some of which the store may refuse, or all as one block."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ariane_storage.errors import BlockRejected
 _T = TypeVar("_T")
 
 REFUSALS: Final = (BlockRejected, RecordError)
-"""What says that something is wrong with the records, and not with the store."""
+"""The errors that are caused by the records, and not by the store."""
 
 
 def append_in_parts(
@@ -21,16 +21,16 @@ def append_in_parts(
 ) -> list[tuple[_T, Exception]]:
     """Append records in one block; if that is refused, its halves, and so on.
 
-    So what takes more than a segment goes in several blocks, and a record that the store never
-    takes keeps no other from it. The records stay in their order.
+    So records of more than a segment are appended as several blocks, and a record that the store
+    never accepts does not stop others. The order of the records is kept.
 
     Args:
-        records: The records, by whatever names them; at least one.
+        records: Names of the records; at least one.
         append: Appends some of them as one block, or raises and appends none.
-        refusals: The errors after which fewer of them may be taken.
+        refusals: The errors after which fewer of them may be accepted.
 
     Returns:
-        The records that are refused each by itself, and why.
+        The records that are refused alone, with the errors.
     """
     try:
         append(records)

@@ -26,12 +26,12 @@ from ariane_servicekit import AnswerLease
 from ariane_storage.reading.filter import Filter
 
 GO_ON_SHARE: Final = 2
-"""A pull goes on while half of the room is left in each of its queues; then the consumer must tell
-anew how much room it has."""
+"""A pull continues while half of the room is left in each of its queues; then the consumer must
+send its room anew."""
 
 PASSED_TOLD_SECONDS: Final = 0.1
-"""When a filter passes no message, the consumer is told its new position after this time, and can
-store it. Telling it of each message would flood consumers that want few of them."""
+"""If a filter passes no message, the consumer gets its new position after this time, and can store
+it. A position for each message would flood consumers with few matches."""
 
 
 class OpenPull:

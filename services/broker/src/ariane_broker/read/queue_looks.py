@@ -62,14 +62,14 @@ class QueueLooks:
         statistics: Counts messages that are handed out.
         check_group: Refuses a group that may not consume.
         clients: The attached clients, whose subscriptions a pull must match.
-        members: Knows which messages members have in work.
+        members: The messages that members have in work.
         locks: Owners of queues that are consumed in order.
-        epochs: Tells positions that lost their meaning with the end of the log.
-        receiving: Knows what members without queues of their own have settled or in hand.
+        epochs: The log epochs, which show positions of a lost end of the log.
+        receiving: The messages that receiving members have settled or in hand.
         service_error: Turns errors of the store into errors of the contract.
         draw: A random number from 0 up to its argument, exclusive.
         now_ms: Milliseconds since the epoch.
-        replica_hints: Tells where deep backlogs are read; None without replicas.
+        replica_hints: The replicas for reads of deep backlogs; None without replicas.
     """
 
     store: Store
@@ -106,7 +106,7 @@ class QueueLooks:
 
         Args:
             order: The order, with budget and consumer.
-            filters: Which messages are wanted, by topic; nothing: all.
+            filters: The filter of each topic; topics without one have all messages.
             positions: Where to read each queue.
             places: The queues to read, as places in the positions.
         """
@@ -132,7 +132,7 @@ class QueueLooks:
                 self._check_queue(order, position)
                 read = read_from(position, count_left, bytes_left, wanted)
             except QueueUnderRepair:
-                continue  # Nothing for now; the repair of the queue wakes those who wait.
+                continue  # Nothing for now; the repair of the queue wakes waiting pulls.
             except (ServiceError, StorageError) as error:
                 failure = self.service_error(error)
                 look.found[place] = _failed(position, failure, self.epochs.current)

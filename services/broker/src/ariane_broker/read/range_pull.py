@@ -113,7 +113,7 @@ class PullRange:
             topics: The topics of this broker.
             held: Holds readers of a queue under repair.
             statistics: Counts messages that are read.
-            epochs: Tells ranges of a lost log.
+            epochs: The log epochs, which show ranges of a lost log.
             hides_end: Whether the log has an end that this broker does not hand out yet, although
                 another primary may have.
             open_log: Called when a range begins; returns a check that is called before each chunk.

@@ -7,8 +7,8 @@
     a queue      a   b     c    d          e    |  f      g     h
                      ^ next                     ends before f: b to e are read from a replica
 
-The machine's page cache holds what was written last. Reading further back uses the disk and evicts
-fresh data, so that consumers that keep up would pay for those that do not.
+The machine's page cache holds the latest writes. Reading further back uses the disk and evicts
+fresh data, so consumers that are behind would slow down consumers that are not.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ReplicaHint(NamedTuple):
 
 
 class ReplicaHints:
-    """Tells where deep backlogs are read."""
+    """Chooses the replicas for reads of deep backlogs."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class ReplicaHints:
 
         Args:
             store: The store.
-            memory_bytes: Bytes at the end of the log that are taken to be in memory.
+            memory_bytes: Bytes at the end of the log that are assumed to be in memory.
             replicas: Returns the replicas that have the log up to a commit-log offset and allow
                 reads.
         """

@@ -1,4 +1,4 @@
-"""The read room: builds what hands messages out."""
+"""The read room: builds the parts for pulls, ranges and queries."""
 
 from __future__ import annotations
 

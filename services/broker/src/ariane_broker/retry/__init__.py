@@ -1,1 +1,1 @@
-"""Failed messages: brought back to their group later, or kept as dead letters."""
+"""Failed messages: delivered to their group again later, or kept as dead letters."""

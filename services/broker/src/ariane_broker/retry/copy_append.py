@@ -1,4 +1,4 @@
-"""Appends copies of failed messages and dead letters, grouped by what they have in common."""
+"""Appends copies of failed messages and dead letters, grouped by their common values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which dead letters were sent back: one bit for each, rebuilt from the log."""
+"""The dead letters that were sent back: one bit for each, rebuilt from the log."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _HEAD: Final = f"{PropertyName.REDRIVEN_FROM}\x01{DEAD_LETTER_PREFIX}"
 def with_mark(sent_back: RecordFields, letter: RecordFields) -> RecordFields:
     """Add the broker's mark to a record that is sent back, which no producer can forge.
 
-    The mark is in the header field in which other records name what they take out. It names a place
-    inside the dead letter, where no record begins or ends.
+    The mark is in the header field in which other records name the record that they take out. It
+    names a place inside the dead letter, where no record begins or ends.
     """
     return replace(sent_back, half_offset=letter.commit_log_offset + 1)
 
@@ -72,7 +72,7 @@ class RedrivenTable(SnapshotState):
             progress.lower_end(end_of(queue))
 
     def replay(self, stretch: Stretch) -> None:
-        """Note what a stretch of the log shows as sent back."""
+        """Note the dead letters that a stretch of the log shows as sent back."""
         places = stretch.places
         rows = np.flatnonzero(
             starts_with(places.buffer, places.properties_starts, places.ends, _HEAD)
@@ -91,7 +91,7 @@ class RedrivenTable(SnapshotState):
             self.mark(queue, np.array(queue_offsets, np.int64))
 
     def keep_topics(self, is_known_topic: Callable[[str], bool]) -> None:
-        """Forget what was sent back of topics that no longer exist."""
+        """Drop the state of topics that no longer exist."""
         for queue in [queue for queue in self._progress if not is_known_topic(queue.topic)]:
             del self._progress[queue]
             self.change_count += 1

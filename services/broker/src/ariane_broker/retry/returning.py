@@ -39,7 +39,7 @@ class _Return:
     """A return in progress.
 
     Attributes:
-        failure: How the messages failed.
+        failure: The failure of the messages.
         group: The group that failed.
         outcomes: The outcome of each so far, or why it is not taken back.
     """
@@ -179,7 +179,7 @@ class MessageReturns:
         return None if known is None else ReturnOutcome(known, duplicate=True)
 
     def _not_known(self, work: _Return, places: Sequence[FailedPlace]) -> list[FailedPlace]:
-        """Those that were not taken back before."""
+        """The messages that were not taken back before."""
         new = []
         for place in places:
             known = self._known(work.failure, place)
@@ -293,7 +293,7 @@ class MessageReturns:
 
 
 def _refusal(error: Exception) -> ServiceError:
-    """What the client is told of a message that cannot be taken back."""
+    """The error for a message that cannot be taken back."""
     if isinstance(error, ServiceError):
         return error
     return message_illegal(0, f"{error}, those of its return included")

@@ -1,4 +1,4 @@
-"""The retry room: builds what retries failed messages or keeps them as dead letters."""
+"""The retry room: builds the parts that retry failed messages or keep them as dead letters."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Half messages and what becomes of them: stored, invisible, until somebody ends them."""
+"""Half messages: stored and invisible until their transaction ends."""

@@ -1,11 +1,11 @@
-"""Ends of transactions: the first outcome stands, and every later call is told that outcome.
+"""Ends of transactions: the first outcome counts, and every later call returns it.
 
 The messages that a request commits are appended as one block for each queue, its op records as one
 block. A message is in the log before its op record, and names its half message. So what a crash
 leaves of a block are whole messages of committed transactions, whose op records are written later;
 the other transactions keep waiting. All of it is appended in one turn of the loop; then the call
-waits for the broker's promise. An outcome that memory has forgotten is found in the log, by its op
-record.
+waits for the broker's promise. An outcome that is no longer in memory is found in the log, by its
+op record.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class EndRequest(NamedTuple):
     Attributes:
         topic: The topic of the message.
         transaction_id: The transaction.
-        unique_id: The unique id of the half message, which names the transaction.
+        unique_id: The unique id of the half message, which is the id of the transaction.
         outcome: The wanted outcome; None for an illegal one.
         producer_group: The caller's group, which must be that of the half message.
         demand: The level to reach, where that is more than the broker's own; or None.
@@ -90,7 +90,7 @@ EndOutcome: TypeAlias = Ended | Exception
 """The outcome of ending a transaction, or the error that left it unknown."""
 
 _Home: TypeAlias = tuple[str, int, Host]
-"""What the messages of a block share: topic, queue, and the producer's address."""
+"""The common values of a block's messages: topic, queue, and the producer's address."""
 
 
 class _Commit(NamedTuple):

@@ -1,4 +1,4 @@
-"""The transaction room: builds what stores half messages and ends transactions."""
+"""The transaction room: builds the parts that store half messages and end transactions."""
 
 from __future__ import annotations
 

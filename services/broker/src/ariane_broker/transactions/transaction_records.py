@@ -8,7 +8,7 @@ r"""The records of a transaction: half message, committed message, op record, pa
     TRANS_CHECK_MAX_TIME_TOPIC    |copy|  asked about in vain as often as allowed
 
 The shapes are RocketMQ's, so that either broker can continue after the other. Our op records also
-name the transaction and its outcome, so that an outcome is known even when memory has forgotten it.
+name the transaction and its outcome, so that an outcome is known even if it is not in memory.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class HalfMessage:
         topic: The topic it is for.
         queue_id: The queue it is for.
         producer_group: The group whose members can be asked.
-        queue_offset: Of its record in the half topic.
-        commit_log_offset: Of its record.
+        queue_offset: The queue offset of its record in the half topic.
+        commit_log_offset: The commit-log offset of its record.
         store_timestamp_ms: When it was first stored.
         immunity_ms: How long it may rest before the first check; None: the checker decides.
         keys: The message's keys.
@@ -159,10 +159,10 @@ def half_message_of(
 
 
 def half_message_with(properties: Mapping[str, str], half: HalfMessage) -> HalfMessage:
-    """Complete a half message by what its properties say.
+    """Complete a half message from its properties.
 
     Args:
-        properties: Of the message.
+        properties: The properties of the message.
         half: The half message without them.
     """
     if _FURTHER_PROPERTIES.isdisjoint(properties):
@@ -190,7 +190,7 @@ def committed_copy(copy: RecordCopy, half: HalfMessage) -> RecordCopy:
     """Make the record for the real topic: the half message without the broker's notes.
 
     Args:
-        copy: Of the half message.
+        copy: The copy of the half message's record.
         half: The half message.
     """
     return without_properties(copy, _NOTES_OF_HALF)._replace(

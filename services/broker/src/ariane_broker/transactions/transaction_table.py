@@ -162,7 +162,7 @@ class TransactionTable(SnapshotState):
         self._owed = {offset: owed for offset, owed in self._owed.items() if offset < end}
 
     def replay(self, stretch: Stretch) -> None:
-        """Note what a stretch of the log shows of transactions."""
+        """Note the transactions in a stretch of the log."""
         wanted = is_committed(stretch)
         for topic in (HALF_TOPIC, OP_TOPIC, CHECKS_EXHAUSTED_TOPIC):
             wanted |= is_of_topic(stretch, topic)
@@ -170,7 +170,7 @@ class TransactionTable(SnapshotState):
             self.restore(fields)
 
     def restore(self, fields: RecordFields) -> None:
-        """Note what one record shows; records come in the order of the log."""
+        """Note the transaction in one record; records are passed in the order of the log."""
         if fields.topic == HALF_TOPIC:
             half = half_message_of(fields)
             if half is not None:
