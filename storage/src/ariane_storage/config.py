@@ -48,7 +48,7 @@ class StoreConfig:
             checkpoint. This bounds the work of recovery.
         store_host: Address that is written into records, IPv4 or IPv6, and port.
         checksum: Whether records must have room for a checksum of themselves.
-        record_bytes_max: Largest record of a client: 4 MiB of body and 64 KiB around it.
+        record_bytes_max: Largest record: 4 MiB of body and 64 KiB around it.
         files_open_max: Consume-queue files that are kept open.
         scan_entries_max: Consume-queue entries that one filtered read looks at.
         index_backlog_keys: Keys that may wait to be filed in the index, 20 bytes each; an append

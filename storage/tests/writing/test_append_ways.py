@@ -362,16 +362,6 @@ def test_a_block_too_wide_for_a_segment_is_refused(bench):
     store.close()
 
 
-def test_forwarded_messages_may_be_larger_than_those_of_clients(store):
-    body = b"x" * store.config.record_bytes_max
-    with pytest.raises(BlockRejected, match="larger than"):
-        store.append_block(block_of("flights", [body]), 0)
-    appended = store.append_block(
-        encode_block("flights", [RecordFields(topic="flights", body=body)]), 0
-    )
-    assert store.message_at(appended.first_commit_log_offset).body == body
-
-
 def test_forwarded_messages_keep_what_clients_may_not_say(store):
     again = RecordFields(topic="flights", body=b"again", attempts=3, half_offset=9)
     appended = store.append_block(encode_block("flights", [again] * (FEW + 1)), 0)

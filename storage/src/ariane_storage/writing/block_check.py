@@ -99,8 +99,7 @@ class BlockLimits:
     """The limits of a store for blocks.
 
     Attributes:
-        record_bytes_max: Largest record of a client. Records that a broker moves were accepted
-            before, perhaps with a higher limit.
+        record_bytes_max: Largest record.
         block_bytes_max: Largest block, which must fit into a segment.
         checksum: Whether records without room for their checksum are refused.
     """
@@ -192,7 +191,7 @@ def _edges(block: RecordBlock, limits: BlockLimits) -> tuple[Int64s, Int64s, int
     first, stride = int(block.sizes[0]), int(block.sizes[-1])
     even = bool((block.sizes[1:] == stride).all())
     edges = (first, stride) if even else (int(block.sizes.min()), int(block.sizes.max()))
-    maximum = limits.block_bytes_max if block.forwarded else limits.record_bytes_max
+    maximum = limits.record_bytes_max
     if min(edges) < RECORD_BYTES_MIN or max(edges) > maximum:
         _require(block.sizes >= RECORD_BYTES_MIN, "too small for a record")
         _require(block.sizes <= maximum, f"larger than {maximum} bytes")

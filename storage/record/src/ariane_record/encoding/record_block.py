@@ -49,9 +49,8 @@ class RecordBlock:
         record_crcs: CRC-32 of each record in ``records`` without its last 20 bytes, the checksum:
             uint32[count]. Only with zeros in the fields that the broker owns; None leaves the sums
             to the broker.
-        forwarded: Whether attempts and half offsets may differ from zero, and records may be larger
-            than those of clients: in blocks that a broker makes of stored messages, never in blocks
-            of a client.
+        forwarded: Whether attempts and half offsets may differ from zero: in blocks that a broker
+            makes of stored messages, never in blocks of a client.
         delivery_times_ms: When each record is due, milliseconds since the epoch, int64[count]; only
             in blocks of the timer topic, which keeps it in the place of the tag.
     """
