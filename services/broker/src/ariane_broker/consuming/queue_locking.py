@@ -19,7 +19,7 @@ QUEUES_MAX: Final = 65536
 
 
 class QueueLocking:
-    """Changes queue locks; the disk and replicas know a new owner before it hears of its lock."""
+    """Changes queue locks; the disk and replicas have a new owner before it gets its lock."""
 
     def __init__(
         self,
@@ -34,10 +34,10 @@ class QueueLocking:
 
         Args:
             locks: The locks.
-            clients: Who is attached.
+            clients: The attached clients.
             topics: The topics.
             saved: Saves the locks.
-            copied: Waits until replicas have what was saved.
+            copied: Waits until replicas have the saved state.
         """
         self._locks = locks
         self._clients = clients
@@ -53,7 +53,7 @@ class QueueLocking:
     async def lock(
         self, consumer_group: str, client_id: str, queues: Sequence[QueueKey]
     ) -> dict[QueueKey, int]:
-        """Take or renew what is free or the caller's own.
+        """Lock free queues, and renew the caller's own locks.
 
         Returns:
             The epochs of the queues that the caller owns now.
@@ -61,7 +61,7 @@ class QueueLocking:
         Raises:
             ServiceError: GROUP_NAME_ILLEGAL, FIELD_INVALID, CLIENT_NOT_ATTACHED, TOPIC_NOT_FOUND,
                 TOPIC_NOT_READABLE or QUEUE_NOT_FOUND: then nothing has changed.
-                BROKER_NOT_PRIMARY or REPLICATION_UNCONFIRMED: a failover may undo it.
+                BROKER_NOT_PRIMARY or REPLICATION_UNCONFIRMED: a failover may undo the change.
         """
         check_user_group(consumer_group)
         if len(queues) > QUEUES_MAX:

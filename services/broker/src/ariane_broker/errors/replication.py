@@ -35,7 +35,7 @@ def too_few_in_sync(in_sync: int, wanted: int) -> ServiceError:
 
 
 def replication_unconfirmed() -> ServiceError:
-    """A message, or a change, is stored here, and nobody knows whether it stays."""
+    """A message or a change is stored here, but may be lost: its replication is not confirmed."""
     return ServiceError(
         ErrorReason.ERROR_REASON_REPLICATION_UNCONFIRMED,
         "it is stored, but not all in sync have confirmed it: it may be lost",

@@ -1,8 +1,8 @@
 """Following a primary over gRPC, for as long as the stream of its log lasts.
 
-The primary has to welcome this broker first: a store of another set, which it refuses, stays as it
-is. Then the state is pulled, before the primary hears how far this log is: it takes for granted
-that a copy has all topics that were made before it came.
+The primary has to welcome this broker first: a store of another set, which it refuses, stays
+unchanged. Then the state is pulled, before the primary gets the progress of this log: it assumes
+that a copy has all topics that were created before it joined.
 """
 
 from __future__ import annotations

@@ -169,7 +169,7 @@ class ReplicaLife:
         loop = asyncio.get_running_loop()
         try:
             lacks_end = await loop.run_in_executor(threads.state, self._open_store, reached)
-            # Until a primary tells more: what this broker knew when it stopped.
+            # Until a primary reports more: the offset that was known when this broker stopped.
             store = self._log.store
             store.copying.confirm_up_to(store.recovery.confirmed_offset)
             await self._read_state()

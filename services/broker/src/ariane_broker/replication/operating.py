@@ -105,7 +105,7 @@ class PrimaryOperations:
             primary: The primary's side.
             row: The shared row.
             monotonic: The clock.
-            save_state: Saves what replicas are to have before the reign is handed over.
+            save_state: Saves the state that replicas need before the reign is handed over.
             on_resigned: Called when the reign was handed over.
         """
         self.names = names

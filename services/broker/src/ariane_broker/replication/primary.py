@@ -24,7 +24,7 @@ from ariane_storage.log.epoch_history import EpochStart, common_end
 from ariane_storage.store import Store
 
 CATCH_UP_STEP_S: Final = 0.005
-"""How often it is looked whether replicas have caught up, where none of them calls back."""
+"""Seconds between checks whether replicas have caught up, where none of them calls back."""
 
 GATHERING_CHUNKS: Final = 1
 """Chunks that keep a replica busy if no sender waits for it: while it has one, the next grows."""
@@ -41,8 +41,8 @@ class Hello(NamedTuple):
     Attributes:
         broker_id: Its id.
         epochs: The epochs of its log, oldest first.
-        begin: Where its log begins.
-        end: Where its log ends; the same for an empty one.
+        begin: The begin of its log.
+        end: The end of its log; equal to the begin for an empty one.
         segment_bytes: The size of its segments.
         known_epoch: The newest epoch that it knows.
         address: The address that it calls from.
@@ -77,11 +77,11 @@ class Primary:
     """The primary's side of replication. Lives on one loop.
 
     Attributes:
-        reign: Its time.
-        copies: What it knows of its replicas.
-        confirmation: Who waits for them.
+        reign: Its reign.
+        copies: Its record of its replicas.
+        confirmation: The callbacks that wait for them.
         state_version: Grows whenever replicas are called to pull state.
-        is_row_away: Whether the database was away when it gave a sign of life last.
+        is_row_away: Whether the database was away at the last renewal of the lease.
     """
 
     def __init__(
@@ -102,18 +102,17 @@ class Primary:
         """Take the parts.
 
         Args:
-            reign: This broker's.
+            reign: The reign of this broker.
             store: Its store.
-            copies: Begun with the in-sync set.
-            confirmation: Nobody waits yet.
+            copies: The record of replicas, begun with the in-sync set.
+            confirmation: A confirmation without callbacks.
             monotonic: The clock.
             is_sync_flush: Whether a copy counts on the disk only.
             is_replicated: Whether acknowledgements, and so readers, wait for replicas.
-            in_sync_min: How many must be in sync for a message to be taken, this one included.
+            in_sync_min: How many brokers must be in sync to accept messages, this one included.
             on_confirmed: Called when more is confirmed.
             known_confirmed: Everything before this commit-log offset is known to be confirmed.
-            on_hidden: Called when the end of the log is not handed out at first, with the
-                commit-log offset where it ends. Blocks.
+            on_hidden: Called with the end of the log if this end is not handed out at first. Blocks.
         """
         self.reign = reign
         self.copies = copies
@@ -149,9 +148,9 @@ class Primary:
         return len(self.reign.replica_set.in_sync)
 
     def readable_replicas(self, end: int) -> list[str]:
-        """Addresses of replicas in sync that let their log be read up to a commit-log offset."""
+        """Addresses of replicas in sync whose logs can be read up to a commit-log offset."""
         addresses, members = self.reign.replica_set.addresses, self.copies.members
-        # A replica lets records be read once the primary reports them as confirmed.
+        # Records can be read at a replica once the primary reports them as confirmed.
         if end > self._store.confirmed_offset:
             return []
         return [
@@ -166,7 +165,7 @@ class Primary:
         copying.begin_epoch(self.reign.epoch)
         self.copies.inherit(self._store.max_offset)
         if self._is_replicated:
-            # All records that the earlier primary let be read lie before this.
+            # All records that readers of the earlier primary may have got are before this offset.
             end = self._store.max_offset
             # Only this broker may have the rest: if it died before the others in sync have it, it,
             # its place is taken by something else.
@@ -206,13 +205,13 @@ class Primary:
             self.copies.state_changed(self.state_version, self._store.max_offset)
 
     def call_for_state(self) -> None:
-        """Have replicas pull what the state files say now."""
+        """Have replicas pull the present state files."""
         self.state_version += 1
         for feed in self._feeds.values():
             feed.wake()
 
     async def state_copied(self) -> None:
-        """Wait until all in sync have what state files said when replicas were last called.
+        """Wait until all brokers in sync have the state files of the last call for state.
 
         Raises:
             ServiceError: BROKER_NOT_PRIMARY or REPLICATION_UNCONFIRMED: a failover may undo it.
@@ -246,7 +245,7 @@ class Primary:
         Raises:
             ServiceError: EPOCH_FENCED, LOG_DIVERGED, or BROKER_NOT_PRIMARY.
         """
-        # A log is never cut by a primary before those that wrote it, whatever the row says.
+        # A log is never cut for a primary of an earlier epoch than its own, independent of the row.
         newest = max([hello.known_epoch, *(start.epoch for start in hello.epochs)])
         if newest > self.reign.epoch:
             raise epoch_fenced(self.reign.epoch, newest)
@@ -352,19 +351,19 @@ class Primary:
     async def hand_over(
         self, wanted_id: int | None, *, grace_s: float, save_state: Callable[[], Awaitable[None]]
     ) -> bool:
-        """Take no more messages, let those in sync catch up, and end the reign.
+        """Accept no more messages, let brokers in sync catch up, and end the reign.
 
         Args:
-            wanted_id: Who shall be primary; None: whoever is in sync.
-            grace_s: For how long messages may be refused before it is given up.
-            save_state: Saves what state files do not say yet.
+            wanted_id: The next primary; None: any broker in sync.
+            grace_s: The longest time to refuse messages before giving up.
+            save_state: Saves changes that state files do not have yet.
 
         Returns:
-            Whether it has ended; else everything is as before.
+            Whether the reign has ended; else nothing has changed.
 
         Raises:
-            RowUnreachable: The database is away: it takes messages again once that is back, if
-                nobody else has become primary meanwhile.
+            RowUnreachable: The database is away: this broker accepts messages again once it is
+                back, if no other broker has become primary meanwhile.
         """
         self._is_open = False
         done = False
@@ -380,12 +379,12 @@ class Primary:
     async def _share_state(self, save_state: Callable[[], Awaitable[None]]) -> None:
         try:
             await save_state()
-        except (OSError, StorageError) as error:  # What it would say is delivered again.
+        except (OSError, StorageError) as error:  # Messages of unsaved offsets are delivered again.
             _log.warning("state_not_saved", cause=str(error))
         self.call_for_state()
 
     async def _caught_up(self, wanted_id: int | None, end_s: float) -> bool:
-        """Wait a while for what senders and the next primary need; whether that one has the log."""
+        """Wait a while for confirmations and the next primary; return whether it has the log."""
         while True:
             end = self._store.max_offset
             wanted = self.copies.waited_for if wanted_id is None else frozenset({wanted_id})

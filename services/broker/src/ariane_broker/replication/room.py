@@ -35,8 +35,8 @@ class Elected:
 
     Attributes:
         row: The shared row.
-        replica_set: What it says since.
-        asked_at_s: When the election was asked for, by the monotonic clock.
+        replica_set: The row after the election.
+        asked_at_s: When the election was requested, by the monotonic clock.
         confirmed: Everything before this commit-log offset is known to be confirmed.
     """
 
