@@ -112,7 +112,7 @@ class Primary:
             in_sync_min: How many brokers must be in sync to accept messages, this one included.
             on_confirmed: Called when more is confirmed.
             known_confirmed: Everything before this commit-log offset is known to be confirmed.
-            on_hidden: Called with the end of the log if this end is not handed out at first. Blocks.
+            on_hidden: Called with the log's end if this end is not handed out at first. Blocks.
         """
         self.reign = reign
         self.copies = copies
