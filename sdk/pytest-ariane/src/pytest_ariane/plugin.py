@@ -20,7 +20,7 @@ _numbers = itertools.count(1)
 @pytest.fixture(scope="session")
 def ariane_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCluster]:
     """A name server and a broker on 127.0.0.1, on free ports, for the whole session."""
-    import ariane_sdk  # noqa: F401, PLC0415 - first: it says what gRPC must know before it begins
+    import ariane_sdk  # noqa: F401, PLC0415 - first: it sets gRPC up before gRPC is imported
     from pytest_ariane.cluster import InProcessCluster  # noqa: PLC0415 - heavy
 
     with InProcessCluster(tmp_path_factory.mktemp("ariane")) as cluster:
@@ -69,7 +69,7 @@ def _ariane_failover_cluster(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[FailoverCluster]:
     """A name server and two brokers of one name, in processes, for the whole session."""
-    import ariane_sdk  # noqa: F401, PLC0415 - first: it says what gRPC must know before it begins
+    import ariane_sdk  # noqa: F401, PLC0415 - first: it sets gRPC up before gRPC is imported
     from pytest_ariane.failover import FailoverCluster  # noqa: PLC0415 - heavy
 
     with FailoverCluster(tmp_path_factory.mktemp("ariane-failover")) as cluster:

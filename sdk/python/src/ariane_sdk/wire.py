@@ -1,6 +1,6 @@
-"""For programs that call the services by themselves: what the contract says, as types of the SDK.
+"""For programs that call the services by themselves: messages of the contract as types of the SDK.
 
-The command line and the Spark connector speak to brokers and name servers by stubs of their own.
+The command line and the Spark connector call brokers and name servers by stubs of their own.
 With these functions their users get the same routes and the same errors.
 """
 

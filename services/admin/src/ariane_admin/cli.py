@@ -124,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _say_usage(error: click.UsageError) -> None:
-    """What was wrongly said, in one line as all errors are, and where it is told how."""
+    """Write a usage error in one line, like all errors, with the command for help."""
     path = "ariane" if error.ctx is None else error.ctx.command_path
     text = error.format_message().rstrip(".")
     say_error(f"{text}; {path} --help tells how to say it [{ExitStatus.USAGE.name}]")
@@ -140,15 +140,15 @@ def _run(arguments: list[str]) -> int:
 
 
 def _reader_left() -> int:
-    """End as the left side of ``ariane ... | head`` ends: without a word."""
+    """End like the left side of ``ariane ... | head``: without a message."""
     # The interpreter flushes standard output once more when it ends.
     drop_output()
     return ExitStatus.DONE
 
 
 def _failed(error: Exception) -> int:
-    """Say an error of the client, or one that nobody foresaw; how the process ends."""
-    # What has raised an error of the client has loaded the client: help and completion have not.
+    """Write an error of the client, or an unexpected one; return the exit status."""
+    # An error of the client means that the client is loaded already, unlike in help and completion.
     from ariane_admin.terminal.error_statuses import exit_status_of, line_of  # noqa: PLC0415
     from ariane_sdk.errors import ArianeError  # noqa: PLC0415
 
@@ -161,7 +161,7 @@ def _failed(error: Exception) -> int:
 
 
 def _in_words(error: Exception) -> str:
-    """An error that nobody foresaw, in the system's words where it is the system's."""
+    """An unexpected error; errors of the system with the system's text."""
     if isinstance(error, OSError) and error.strerror:
         place = "" if error.filename is None else f"{error.filename}: "
         return f"{place}{error.strerror}"

@@ -223,7 +223,7 @@ async def _open(database: Database) -> None:
 
 
 def _boot_id(disk: Disk) -> str:
-    """Which run of the machine this is; nothing where the machine does not tell."""
+    """The id of the machine's present run; empty if the machine does not have one."""
     try:
         return disk.read(BOOT_ID).decode().strip()
     except OSError:

@@ -197,12 +197,12 @@ class OsDisk:
         return OsOpenFile(path, writable=writable)
 
     def link(self, path: Path, other: Path) -> None:
-        """Give a file a second name; whatever had that name loses it."""
+        """Give a file a second name; another file with that name loses it."""
         other.unlink(missing_ok=True)
         other.hardlink_to(path)
 
     def rename(self, path: Path, other: Path) -> None:
-        """Give a file another name; whatever had that name loses it."""
+        """Rename a file; another file with that name loses it."""
         path.replace(other)
 
     def remove(self, path: Path) -> None:

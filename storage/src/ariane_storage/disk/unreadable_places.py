@@ -1,6 +1,6 @@
 """Places in consume queues and index files that the disk could not read.
 
-These files are rebuilt from the log, so nothing is lost; but operators must be told.
+These files are rebuilt from the log, so nothing is lost; but operators must know of it.
 """
 
 from __future__ import annotations

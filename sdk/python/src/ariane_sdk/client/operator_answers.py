@@ -1,4 +1,4 @@
-"""A client's answers to operators, who send questions over its stream to a broker."""
+"""A client's answers to questions of operators, which arrive on its stream to a broker."""
 
 from __future__ import annotations
 

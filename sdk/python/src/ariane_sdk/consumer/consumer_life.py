@@ -212,7 +212,7 @@ class ConsumerLife:
         self._tasks.append(start_task(rebalance, "rebalance"))
 
     async def assign(self, queues: Iterable[MessageQueue]) -> None:
-        """Own these queues and no others, whatever members of the group do.
+        """Own exactly these queues, independent of other members of the group.
 
         Raises:
             RouteNotFound: No live broker carries a topic.

@@ -1,4 +1,4 @@
-"""The pull consumer: the application asks for messages, and says when it is done with them."""
+"""The pull consumer: the application requests messages, and commits the ones that are done."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class NameServers:
         order of its queues.
 
         Raises:
-            RouteNotFound: Those that answer know no broker of the topic. Its metadata tell why that
+            RouteNotFound: All that answer know no broker of the topic. Its metadata show why that
                 may be wrong: ``warming_up`` when all have just started, ``unreachable`` when others
                 did not answer, ``queue_order`` when one knows that the topic exists.
             NameServersUnreachable: No name server answered.
@@ -190,7 +190,7 @@ class NameServers:
                 if isinstance(error, RouteNotFound):
                     not_found.append(error)
                 elif error.retriable or isinstance(error, ServiceUnavailable | DeadlinePassed):
-                    # An error at one name server tells nothing about the next.
+                    # An error at one name server does not mean an error at the next.
                     failures[address] = error
                 else:
                     raise error from rpc_error

@@ -22,7 +22,7 @@ from ariane_sdk.errors import CallError
 
 
 class RollCall(Answers):
-    """The brokers that a command asks; it warns of those that do not answer."""
+    """The brokers that a command asks; it warns of brokers that do not answer."""
 
     @property
     def status(self) -> ExitStatus:

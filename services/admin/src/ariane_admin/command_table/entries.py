@@ -1,4 +1,4 @@
-"""What the table says of a command that is not loaded, and of a group of commands."""
+"""The entries of the table for commands that are not loaded, and for groups of commands."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How the commands of others are said here."""
+"""The equivalents of other systems' commands."""

@@ -36,7 +36,7 @@ class LifeStep:
     """One step of a message's life.
 
     Attributes:
-        told: The client's record; for consuming, the one of the begin.
+        told: The client's record; for consuming, the record of the begin.
         cost_ms: The duration; None while it is unknown.
         successful: Whether the step succeeded; False while it is unknown.
     """

@@ -240,7 +240,7 @@ class AppendRecords:
         sequenced = None
         if batch.sequence is not None:
             sequenced = Sequenced(queue, batch.sequence)
-            # First of all: a batch that is stored stays stored, whatever its topic has become.
+            # First of all: a stored batch stays stored, even if its topic has changed.
             try:
                 is_same = partial(
                     is_stored_as, self._log.store, block, home.queue_id, is_plain=batch.is_plain

@@ -132,7 +132,7 @@ def check_sizes(block: RecordBlock, body_bytes_max: int) -> None:
     if not len(sizes) or int(sizes.max()) <= size_max:
         return
     if int(sizes.min()) < HEADER.itemsize or int(sizes.sum(dtype=np.int64)) != block.size_bytes:
-        return  # The store says what is wrong with these.
+        return  # The store finds the fault of these.
     ends = np.cumsum(sizes, dtype=np.int64)
     large = np.flatnonzero(sizes > size_max)
     places = ends[large] - sizes[large] + _BODY_LENGTH_START

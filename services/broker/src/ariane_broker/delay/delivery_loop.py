@@ -132,7 +132,7 @@ class DeliveryLoop:
         try:
             if untimed.any():
                 early = self._reparking.repark_early(chosen.take(untimed), timer.mark)
-                # Those that are refused wait in memory, or are read again when they are due.
+                # Refused records wait in memory, or are read again when they are due.
                 timer.give_back(early)
                 rows = rows.take(~np.isin(rows.queue_offsets, early.queue_offsets))
                 chosen = chosen.take(~np.isin(chosen.queue_offsets, early.queue_offsets))

@@ -1,6 +1,6 @@
 """The delay levels: a queue for each, whose records all wait equally long.
 
-The first record of such a queue is due first, so one queue offset for each level says how far its
+The first record of such a queue is due first, so one queue offset for each level shows how far its
 messages are delivered. RocketMQ keeps just that, in ``config/delayOffset.json``::
 
     {"offsetTable": {"1": 120, "2": 7}, "commitLogOffset": 52428800, "marks": {}, ...}
@@ -147,7 +147,7 @@ class LevelQueues:
 
     @property
     def levels(self) -> list[int]:
-        """All levels: the present ones, and those that may have messages from before."""
+        """All levels: the present ones, and earlier ones that may have messages."""
         return sorted(self._progress)
 
     def mark(self, level: int, queue_offsets: Int64s) -> None:

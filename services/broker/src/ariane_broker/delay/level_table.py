@@ -20,7 +20,7 @@ def level_waits_ms(text: str) -> tuple[int, ...]:
         text: Numbers with a unit of s, m, h or d, separated by blanks.
 
     Raises:
-        ValueError: The text is no such table; the message says why.
+        ValueError: The text is not such a table; the error has the reason.
     """
     waits_ms = tuple(map(_wait_ms, text.split()))
     if not 1 <= len(waits_ms) <= LEVEL_COUNT_MAX:

@@ -1,12 +1,12 @@
-"""Whether the log may lack its end since the machine lost power, for as long as a set counts on it.
+"""Whether the log may lack its end after a power loss, as long as a set relies on this end.
 
 ::
 
     machine.json    {"boot_id": ..., "flush_mode": ..., "may_lack_end": ...}
 
-A process that only died has lost nothing; whether the machine went on is told by its boot id. What
-counts is how the process that died has flushed. The note outlives starts that end before the broker
-has left the in-sync set.
+A crash of the process alone loses nothing; the boot id shows whether the machine kept running. The
+flush mode of the crashed process decides. The note outlives starts that end before the broker has
+left the in-sync set.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LostEnd:
 
         Args:
             file: Keeps the note.
-            boot_id: Tells which run of the machine this is; nothing where nobody knows.
+            boot_id: The id of the machine's present run; empty if unknown.
             flush_mode: How this process flushes.
         """
         self._file = file

@@ -7,7 +7,7 @@
                                                  lock       another member, with a larger epoch
 
 An epoch is never given twice, not even after a restart: the largest one is on the disk before any
-client hears of it. Each request of an owner carries its epoch, and a request with another epoch
+client gets it. Each request of an owner carries its epoch, and a request with another epoch
 than the live lock's is refused. So a process that was frozen for longer than its lease, and
 believes that it still owns the queue, changes nothing. Leases are measured by a clock that never
 jumps.
@@ -22,7 +22,7 @@ not wait longer::
 
 Owners keep their locks over a restart of the broker. An owner that renewed before the restart may
 have done so just before its end, so its lease begins anew. An owner that did not renew gains no
-time from another restart: the file says how much of its lease has passed.
+time from another restart: the file has the passed part of its lease.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class QueueLocks:
 
         Args:
             monotonic: Seconds that never go back; measures leases.
-            now_ms: Milliseconds since the epoch; tells where epochs begin in a store that has no
+            now_ms: Milliseconds since the epoch; gives the first epoch in a store that has no
                 file of locks, or has lost it.
             lease_seconds: How long a lock holds without renewal.
         """

@@ -114,7 +114,7 @@ class BrokerAnnouncement:
         return route_pb.BrokerIdentity(
             cluster_name=self._settings.cluster_name,
             broker_name=self._settings.broker_name,
-            # For a primary the id of routes, whatever its id in its set.
+            # For a primary the id of routes, independent of its id in its set.
             broker_id=self._broker_id,
             address=str(self._address),
             zone=self._settings.zone,

@@ -1,4 +1,4 @@
-"""FilterServers beside the broker: those that register here are in its routes.
+"""FilterServers beside the broker: registered ones are in its routes.
 
 A FilterServer that unregisters leaves at once, one that dies after some silence. Consumers do not
 wait for that: if one does not answer, they use the next.

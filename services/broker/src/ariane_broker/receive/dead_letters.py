@@ -133,7 +133,7 @@ class DeadLetters:
         return buried
 
     async def _take_back(self, failure: Failure, places: list[FailedPlace]) -> list[int]:
-        """Make dead letters of messages; returns the queue offsets of those that are refused."""
+        """Make dead letters of messages; return the queue offsets of refused ones."""
         outcomes = await self._returns.take_back(failure, places)
         refused = [
             place.queue_offset

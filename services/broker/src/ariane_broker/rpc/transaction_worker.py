@@ -35,7 +35,7 @@ class WorkerParts(NamedTuple):
         log: Where everything goes.
         halves: Stores half messages.
         ends: Ends transactions.
-        broker_name: As it stands in answers.
+        broker_name: The name of the broker in answers.
         now_ms: Milliseconds since the epoch.
         body_bytes_max: Largest body of a message.
         cluster_name: The cluster of this broker.

@@ -1,6 +1,6 @@
-"""Whether packed records are of the type that their topic takes.
+"""Checks whether packed records have the type of their topic.
 
-Nearly always they are, and a quick look at their properties shows it: two searches through all of
+Nearly always they have, and a quick look at their properties shows it: two searches through all of
 them together and one through each. Only if that does not decide it are the records checked one by
 one.
 """
@@ -40,11 +40,11 @@ _DELAY_NAMES: Final = (
     "TIMER_DELAY_SEC",
     "TIMER_DELAY_MS",
 )
-"""Properties by which RocketMQ's clients say that a message is to be delivered later."""
+"""Properties by which RocketMQ's clients request a later delivery."""
 
 
 def _inside(name: str) -> bytes:
-    """A property's name as it lies behind another property."""
+    """A property's name, as encoded after another property."""
     return PROPERTY_VALUE_END + name.encode() + PROPERTY_NAME_END
 
 
@@ -85,7 +85,7 @@ def are_of_type(
         ends = columns.properties_start + columns.properties_length
         spans = map(slice, columns.properties_start.tolist(), ends.tolist())
         texts = list(map(bytes, map(records.__getitem__, spans)))
-    # Between two ends of values lies each name, so one search finds all names.
+    # Each name is between two ends of values, so one search finds all names.
     joined = PROPERTY_VALUE_END.join((b"", *texts, b""))
     if any(map(contains, repeat(joined), _FOREIGN)):
         return False
@@ -131,7 +131,7 @@ def check_message_types(block: RecordBlock, config: TopicConfig) -> None:
     try:
         columns = decode_columns(block.records, block.sizes)
     except RecordCorrupted:
-        return  # The store says what is wrong with the block.
+        return  # The store finds the fault of the block.
     for kind, names in (
         (TopicMessageType.DELAY, _DELAY_NAMES),
         (TopicMessageType.TRANSACTION, (PropertyName.HALF_MESSAGE,)),
@@ -155,7 +155,7 @@ def records_with(columns: RecordColumns, name: str) -> NDArray[np.bool_]:
     octets = np.frombuffer(columns.records, np.uint8)
     wanted = name.encode()
     begins = np.flatnonzero(octets == _NAME_END) - len(wanted)
-    begins = begins[begins > 0]  # No property lies at the very beginning: that is a header.
+    begins = begins[begins > 0]  # No property is at the very beginning: that is a header.
     for place, octet in enumerate(wanted):
         begins = begins[octets[begins + place] == octet]
     found: NDArray[np.bool_] = np.zeros(len(columns), np.bool_)

@@ -1,4 +1,4 @@
-"""Which topics and queues a consumer may read."""
+"""The topics and queues that a consumer may read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Creating, changing and deleting topics: durable first, then visible, then told to others.
+"""Creating, changing and deleting topics: durable first, then visible, then announced.
 
 Changes run one after the other, so that the file always holds the visible state or the next one.
 Creations that wait for their turn share it, and so do deletions: the files are written once for all
@@ -43,7 +43,7 @@ class _Creation(NamedTuple):
     Attributes:
         topic: Its legal name.
         change: Its settings.
-        may_stand: Whether a topic that exists already will do, whatever its settings.
+        may_stand: Whether an existing topic is enough, independent of its settings.
     """
 
     topic: str

@@ -115,7 +115,7 @@ class InquiryStore:
             return Tally(count, connection.execute(parked).scalar_one(), oldest_ms)
 
     def intend(self, key: TransactionKey, outcome: Outcome, cause: str) -> None:
-        """Note what an operator is about to decide, before the broker is told."""
+        """Note an operator's decision before the broker gets it."""
         self._note_intention(key, outcome, cause)
 
     def forget_intention(self, key: TransactionKey) -> None:

@@ -85,7 +85,7 @@ class OrderedQueueWork(QueueWork):
             await self.hand_out.give(batch)
         except GivenUpError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever a listener raises means "not done".
+        except Exception as error:  # noqa: BLE001 - any error of a listener means "not done".
             failed = failed_messages(batch, error)
             self._failures.tell(self.queue, batch, failed.messages, error)
             return failed

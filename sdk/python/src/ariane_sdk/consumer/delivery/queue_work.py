@@ -251,7 +251,7 @@ class QueueWork:
             batch = messages[begin : begin + size]
             try:
                 await give(batch)
-            except Exception as error:  # noqa: BLE001 - whatever a listener raises means "not done".
+            except Exception as error:  # noqa: BLE001 - any error of a listener means "not done".
                 if not await self._try_again(batch, error):
                     return False
         return True
@@ -261,7 +261,7 @@ class QueueWork:
             await self.hand_out.give(left)
         except GivenUpError:
             return False
-        except Exception as error:  # noqa: BLE001 - whatever a listener raises means "not done".
+        except Exception as error:  # noqa: BLE001 - any error of a listener means "not done".
             return await self._try_again(left, error)
         return True
 
@@ -300,7 +300,7 @@ class QueueWork:
         return True
 
     async def _send_back(self, failed: FailedMessages, tries: int) -> Sequence[ReceivedMessage]:
-        """Send failed messages back; returns those that have to be delivered again from here."""
+        """Send failed messages back; return the ones to deliver again from here."""
         if self._returns is None or self.released:
             # The next owner of the queue delivers them again.
             return failed.messages

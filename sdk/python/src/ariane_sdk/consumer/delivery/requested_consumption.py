@@ -72,7 +72,7 @@ class RequestedConsumption:
             await self._deliver([message])
         except MessagesFailed as error:
             answer.outcome, answer.cause = CONSUME_OUTCOME_RETRY, _one_line(str(error))
-        except Exception as error:  # noqa: BLE001 - whatever a listener raises is told to who asked.
+        except Exception as error:  # noqa: BLE001 - the caller gets any error of a listener.
             answer.outcome, answer.cause = CONSUME_OUTCOME_RAISED, _one_line(repr(error))
         else:
             answer.outcome = CONSUME_OUTCOME_CONSUMED

@@ -113,7 +113,7 @@ class CircularAveraging:
 
 
 class Configured:
-    """Each member has the queues that its configuration names, whatever other members there are.
+    """Each member has the queues that its configuration names, independent of other members.
 
     That every queue is named once is not checked. RocketMQ: ``AllocateMessageQueueByConfig``.
     """

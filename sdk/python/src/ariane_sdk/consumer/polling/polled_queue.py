@@ -31,7 +31,7 @@ class PolledQueue:
         pulled_s: When its last pull was answered, by the loop's time; None if never.
         delivered_s: When messages of it were last handed out, the same way.
         paused: Whether it is neither pulled nor handed out.
-        in_line: Whether it stands in the line of queues to be polled.
+        in_line: Whether it is in the line of queues to poll.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class PolledQueue:
             self._nothing_in_hand.set()
 
     def forget_in_hand(self) -> None:
-        """The application will not be done with what it has: somebody gets it again."""
+        """Give up the messages that the application has: a consumer gets them again."""
         self._nothing_in_hand.set()
 
     def seek(self, position: QueuePosition) -> None:

@@ -3,7 +3,7 @@
 Records are cut at places that numpy has computed for all of them. The parts that a listener may
 never look at, above all the header, stay bytes until it does. Messages of one kind tend to have one
 size: neighbours of equal size are cut by one step in C, at half the price. All this takes about
-fifty steps of numpy, however few the records are; so a few records are taken apart one by one.
+fifty steps of numpy, even for few records; so a few records are decoded one by one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _LONG_WAY: Final = int(HOST_FLAGS | SystemFlag.COMPRESSED)
 """Bits of the system flag of records that are decoded one by one."""
 
 COLUMNS_RECORDS_MIN: Final = 24
-"""Fewer records are taken apart one by one: one takes 5 us instead of 90, measured."""
+"""Fewer records are decoded one by one: one takes 5 us instead of 90, measured."""
 
 RUN_RECORDS_MIN: Final = 8
 """Where fewer neighbours have the same size on average, each is cut by itself."""

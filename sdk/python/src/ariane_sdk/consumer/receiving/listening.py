@@ -111,7 +111,7 @@ class Listening:
             # Give it back: no consumer would get it as long as this one runs.
             await self._settle(partial(self._settler.extend, message, seconds=0), message)
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, the message failed.
+        except Exception as error:  # noqa: BLE001 - with any error, the message failed.
             logger.warning("listener failed on %r: %r", message, error)
             return partial(self._settler.nack, message, cause=repr(error))
         return partial(self._settler.ack, message)

@@ -202,7 +202,7 @@ class Bundle:
         """Give every sender its result: all messages were stored.
 
         Raises:
-            ValueError: The answer does not fit the bundle. No sender was told anything.
+            ValueError: The answer does not fit the bundle. No sender got a result.
         """
         sent = self._sent
         if sent is None:

@@ -87,7 +87,7 @@ class GroupedBatch(SinglesBatch):
     def _settle_apart(
         self, settled: asyncio.Future[list[SendResult | SendError | BaseException]]
     ) -> None:
-        # A cancelled send has nobody who reads its outcome.
+        # The outcome of a cancelled send is not read.
         self.outcomes = [
             SendError("cancelled", outcome_unknown=True)
             if not isinstance(outcome, SendResult | SendError)

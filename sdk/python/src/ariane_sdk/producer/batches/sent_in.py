@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ariane_sdk.producer.batches.send_batch import SendBatch
 
 SPANS_TOLD_MAX: Final = 16
-"""Spans of one call that a broker is told of."""
+"""The most spans of one call that are sent to a broker."""
 
 _LENGTH: Final = 55
 _SAMPLED_DIGITS: Final = "13579bdf"

@@ -47,7 +47,7 @@ class SendOptions(NamedTuple):
 
     @property
     def names_queue(self) -> bool:
-        """Whether the sender says which queue the message must go to."""
+        """Whether the sender names the queue of the message."""
         return self.message_queue is not None or self.selector is not None
 
 
@@ -87,7 +87,7 @@ class TopicLane:
         plain: The fields that plain messages of the topic share.
         bundle: The open bundle that takes the topic's plain messages; None if there is none.
         row: The topic's row in that bundle.
-        route: The route; None until a name server has told it.
+        route: The route; None until a name server has returned it.
         open_unpinned: The batch that takes the next message for any queue.
         open_shares: The batches among which messages for any queue are spread, by queue and kind of
             delay.

@@ -46,7 +46,7 @@ CHECKS_MAX: Final = 64
 """Questions that are answered at a time; others wait for their turn."""
 
 CAUSE_LENGTH_MAX: Final = 255
-"""Characters of the cause that is told with an unknown outcome."""
+"""The most characters of the cause of an unknown outcome."""
 
 _REAL_TOPIC: Final = "REAL_TOPIC"
 _ANSWERS: Final = {

@@ -233,7 +233,7 @@ class _Tail:
     """The messages of one queue, read backwards from the end.
 
     Attributes:
-        read: Those that were read and are not taken yet, newest first.
+        read: The messages that were read and are not taken yet, newest first.
     """
 
     def __init__(

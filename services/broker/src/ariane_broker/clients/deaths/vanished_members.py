@@ -129,13 +129,13 @@ class VanishedMembers:
         *,
         alone: bool,
     ) -> None:
-        """Note a stored offset, and the work that the member tells of beside it.
+        """Note a stored offset, and the work that the member reports with it.
 
         Args:
             place: The group and the queue.
             client_id: The client that stores the offset; empty for tools.
             consumer_offset: The offset.
-            in_work_end: The queue offset behind the last message in work; None if not told.
+            in_work_end: The queue offset after the last message in work; None if not reported.
             alone: Whether the member has one message in work, and no other in any queue.
         """
         if self._suspicions.passed(place, consumer_offset):

@@ -53,7 +53,7 @@ class ParkedRecords(NamedTuple):
 
     @property
     def ends(self) -> Int64s:
-        """Where each record ends in the commit log: whatever takes it out names this."""
+        """The end of each record in the commit log, which the record that takes it out names."""
         columns = self.moved.columns
         return columns.commit_log_offset + columns.sizes
 

@@ -84,7 +84,7 @@ class TimerCheck(NamedTuple):
 
     @classmethod
     def decoded(cls, content: bytes) -> TimerCheck:
-        """What a file says.
+        """Decode a file.
 
         Raises:
             ValueError: It is too short.
@@ -104,7 +104,7 @@ def units_per_file(file_bytes: int) -> int:
 
 
 def blank(file_bytes: int) -> tuple[int, bytes]:
-    """Where the blank of a full file lies, and its bytes."""
+    """The place of the blank of a full file, and its bytes."""
     place = units_per_file(file_bytes) * UNIT.itemsize
     return place, _BLANK.pack(file_bytes - place, 0, _BLANK_MAGIC)
 

@@ -319,7 +319,7 @@ class TimerQueue(SnapshotState):
         self.change_count += 1
 
     def _timed(self, rows: ParkedRows) -> Iterator[ParkedRows]:
-        """Records that wait, with their times; those that RocketMQ parked say them themselves."""
+        """Waiting records with their times; RocketMQ's records have them as properties."""
         says = rows.due_ms >= TIME_MS_MIN
         yield rows.take(says & (rows.sizes > 0))
         rows = rows.take(~says)

@@ -253,7 +253,7 @@ class HandOuts:
     def _read_rows(
         self, request: HandOutRequest, selection: QueueSelection, rows: NDArray[np.int64], size: int
     ) -> None:
-        """Read messages of known rows, and note those that are gone or filtered out."""
+        """Read messages of known rows, and note the ones that are gone or filtered out."""
         if not len(rows):
             return
         offsets = np.ascontiguousarray(selection.window.rows["offset"][rows])

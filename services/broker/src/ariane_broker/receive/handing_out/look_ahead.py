@@ -43,7 +43,7 @@ _LOOK_BYTES: Final = 4 << 20
 
 
 class LookAhead:
-    """Looks at further messages of a queue, and finds those that may be handed out."""
+    """Looks at further messages of a queue, and finds the ones that may be handed out."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

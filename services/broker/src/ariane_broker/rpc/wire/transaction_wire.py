@@ -1,4 +1,4 @@
-"""Transactions, and batch transactions of Spark, on the wire: to and from what use cases speak."""
+"""Conversion of transactions and Spark's batch transactions between wire and use cases."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def check_of(
 
 
 def end_request(end: transaction_pb.TransactionToEnd) -> EndRequest:
-    """What a request says about how its transaction ends.
+    """The end of a transaction in a request.
 
     Raises:
         ServiceError: FIELD_INVALID for its demand.
