@@ -158,6 +158,8 @@ class BrokerLife:
     def _open_store(self) -> None:
         """Blocks: a resolver may be asked for the host, and the store recovers."""
         self.store.recover(store_host(self.announcement.address), progress=RecoveryProgress())
+        if self.primary is not None:
+            self.primary.hide_unconfirmed()
 
     async def serve_started(self, address: Address) -> None:  # noqa: ARG002 - it is known already
         """Start all loops, and register with the name servers.
@@ -195,7 +197,7 @@ class BrokerLife:
         primary = self.primary
         if primary is None:
             return
-        if not primary.reign.is_deposed and primary.has_copies:
+        if primary.has_begun and primary.has_copies and not primary.reign.is_deposed:
             try:
                 await primary.hand_over(
                     None, grace_s=HAND_OVER_S_MAX, save_state=self.saved_offsets.save

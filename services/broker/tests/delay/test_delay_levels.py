@@ -11,12 +11,14 @@ from grpc import aio
 
 from ariane.broker.v1 import topic_service_pb2 as topic_pb
 from ariane.common.v1.message_pb2 import MessageType
+from ariane_broker.delay.level_queues import LevelQueues, queue_of
 from ariane_broker.delay.level_table import level_waits_ms
 from ariane_broker.settings import BrokerSettings
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.names import DELAY_TOPIC
 from ariane_storage.config import DELAY_LEVELS_MS, StoreConfig
 from ariane_storage.store import Store
+from ariane_storage.testing import block_of, small_config
 
 
 async def park(broker, bodies, queue_id=0, *, level=1, topic="orders", **options):
@@ -274,6 +276,15 @@ async def test_what_waits_is_delivered_when_its_level_is_gone(running, clock):
         assert [message.body for message in found] == [b"second", b"third"]
     async with running(delay_levels="1h") as broker:
         await nothing_more(broker, 2)
+
+
+def test_what_waits_in_a_level_that_is_gone_is_found_where_replicas_may_lack_it(tmp_path):
+    with Store.open(tmp_path / "store", small_config()) as store:
+        store.append_block(block_of(DELAY_TOPIC, [b"third"]), queue_of(3).queue_id)
+        store.copying.confirm_up_to(0)
+        queues = LevelQueues(store, levels_ms=(1000,), now_ms=lambda: 0)
+        queues.keep_topics(lambda topic: True)
+        assert queues.levels == [1, 3]
 
 
 @pytest.mark.parametrize(

@@ -158,7 +158,7 @@ class Node:
         self.copies = Copies(
             others, self.monotonic(), flushed=self.world.sync_flush, behind_s_max=BEHIND_S
         )
-        self.copies.inherit(len(self.log))
+        self.copies.inherit(len(self.log), self.monotonic())
         self.begin_epoch(self.reign.epoch, len(self.log))
 
     def begin_epoch(self, epoch, begin):
@@ -227,7 +227,7 @@ class Node:
         copies = self.copies
         copies.wait_for(self.reign.replica_set.in_sync - {self.id})
         now_s = self.monotonic()
-        late, ready = copies.late(now_s), copies.ready(copies.confirmed(self.own), now_s)
+        late, ready = copies.late(now_s), copies.ready(copies.confirmed(self.own), 0, now_s)
         if late or ready:
             copies.wait_for(copies.waited_for | ready)
             in_sync = await self.reign.change_in_sync(lambda now: (now - late) | ready | {self.id})

@@ -83,7 +83,7 @@ class TestPrimary:
             primary = Primary(
                 reign,
                 store,
-                Copies([0], 0.0, flushed=False, behind_s_max=5.0),
+                Copies([0], -60.0, flushed=False, behind_s_max=5.0),  # Recovery took a minute.
                 Confirmation(lambda: True, wait_s_max=1),
                 monotonic=lambda: 0.0,
                 is_sync_flush=False,
@@ -261,6 +261,35 @@ class TestWaiting:
         assert await handing
         assert not primary.reign.holds
 
+    @pytest.mark.parametrize("closed_s", [0.0, 50.0])
+    async def test_a_closed_one_leaves_the_lease_to_its_heirs(self, primary, closed_s, monkeypatch):
+        """It sends no log any more, so that all others look late, also if it closes in a turn."""
+        before = primary.reign.replica_set
+
+        async def close(_):
+            self.now = 50.0
+            primary.close()
+            return True
+
+        if closed_s:
+            monkeypatch.setattr(primary.reign.row, "change", close)
+            await primary.turn()
+        else:
+            await close(None)
+        await primary.turn()
+        after = primary.reign.replica_set
+        assert after.in_sync == {0, 1, 2}
+        assert after.renewals - before.renewals == (1 if closed_s else 0)
+
+    async def test_a_closed_one_accepts_nothing_after_a_handing_over_that_failed(self, primary):
+        handing = await self.handing_over(primary)
+        primary.close()
+        self.now = 11.0
+        assert not await handing
+        with pytest.raises(ServiceError) as caught:
+            primary.check()
+        assert caught.value.row.name == "BROKER_NOT_PRIMARY"
+
     @pytest.mark.parametrize("has_log", [False, True])
     async def test_after_a_while_it_goes_to_who_has_the_log(self, primary, has_log):
         self.copies[0].progressed(self.end if has_log else 0, 0, end=self.end, now_s=0.0)
@@ -288,6 +317,13 @@ class TestWaiting:
         assert not waiting.done()
         self.copies[1].state_version = primary.state_version
         await waiting
+
+    async def test_nobody_waits_for_a_closed_one_until_topics_are_copied(self, primary):
+        primary.state_changed()
+        primary.close()
+        with pytest.raises(ServiceError) as caught:
+            await primary.state_copied()
+        assert caught.value.row.name == "REPLICATION_UNCONFIRMED"
 
     @pytest.mark.parametrize(
         ("later_s", "reason"), [(61.0, "REPLICATION_UNCONFIRMED"), (101.0, "BROKER_NOT_PRIMARY")]

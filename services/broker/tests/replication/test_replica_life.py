@@ -9,7 +9,9 @@ import pytest
 
 from ariane_broker.following.replica_life import ReplicaLife
 from ariane_broker.replication.replica_set import ReplicaSet
-from ariane_servicekit import SystemClock
+from ariane_servicekit import Address, SystemClock
+from ariane_storage import Store
+from ariane_storage.testing import block_of, small_config
 
 
 class Following:
@@ -66,3 +68,23 @@ async def test_it_follows_only_while_its_standing_allows_that(life):
         await life._turn()
         await asyncio.sleep(0)
         assert followed == whom
+
+
+async def test_a_start_that_is_cut_short_confirms_nothing(life, tmp_path):
+    path, config = tmp_path / "store", small_config()
+    with Store.open(path, config) as store:
+        store.append_block(block_of("orders", [b"a"]), 0)
+        edge = int(store.max_offset)
+        store.copying.confirm_up_to(edge)
+        store.append_block(block_of("orders", [b"b"]), 0)
+
+    def fail(_):
+        raise OSError("disk")
+
+    store = Store(path, config)
+    life._log, life._may_lack_end = SimpleNamespace(store=store), fail
+    with pytest.raises(OSError, match="disk"):
+        life._open_store(Address("127.0.0.1", 1))
+    store.close()
+    with Store.open(path, config) as store:
+        assert store.recovery.confirmed_offset == edge

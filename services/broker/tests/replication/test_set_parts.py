@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from dataclasses import replace
 
 import pytest
 
@@ -78,6 +79,8 @@ class TestRow:
     def test_it_is_the_same_from_its_document(self):
         row = ReplicaSet().begun(0, "a", epoch=7).elected(0, 8, lease_s=2.5).at(1, "b")
         assert ReplicaSet.of(row.version, row.document()) == row
+        earlier = {name: value for name, value in row.document().items() if name != "lease_s"}
+        assert ReplicaSet.of(row.version, earlier) == replace(row, lease_s=0.0)
 
     def test_neither_the_primary_nor_the_last_one_leaves(self):
         row = ReplicaSet().begun(0, "a").elected(0, 1).at(1, "b")
@@ -158,9 +161,13 @@ class TestCopies:
         two.progressed(60, 60, end=100, now_s=1.0)
         assert copies.confirmed(100) == 90
         assert copies.confirmed(80) == 80
-        assert copies.ready(90, 1.0) == frozenset()
+        assert copies.ready(90, 0, 1.0) == frozenset()
         two.progressed(100, 60, end=100, now_s=2.0)
-        assert copies.ready(90, 2.0) == {2}
+        assert copies.ready(90, 0, 2.0) == {2}
+        # Who made a topic did not wait for it.
+        assert copies.ready(90, 1, 2.0) == frozenset()
+        two.state_version = 1
+        assert copies.ready(90, 1, 2.0) == {2}
         assert copies.late(5.5) == {1}
         assert Copies([1], 0.0, flushed=True, behind_s_max=5.0).safe(one) == 40
 

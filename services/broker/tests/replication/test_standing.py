@@ -180,6 +180,22 @@ class TestStanding:
         elected = await standing(1, epoch=1).turn()
         assert elected.replica_set.primary_id == 1
 
+    @pytest.mark.parametrize("unclean", [False, True])
+    async def test_who_was_out_of_the_set_meanwhile_need_not_leave_it_again(
+        self, rows, standing, unclean
+    ):
+        await self.in_sync(rows[0], {0})
+        if unclean:
+            await rows[0].change((await rows[0].read()).wanting(1, unclean=True))
+        back = standing(1, epoch=1, may_lack_end=True)
+        await back.turn()
+        assert self.settled == [True]
+        if not unclean:  # It has caught up, and is relied on.
+            await rows[0].change((await rows[0].read()).with_in_sync(frozenset({0, 1})))
+            await back.turn()
+            assert back.may_follow
+            assert (await rows[0].read()).in_sync == {0, 1}
+
     async def test_a_store_that_is_new_is_not_elected_before_others_with_logs(self, rows, standing):
         await self.in_sync(rows[0], {0})
         replaced = standing(0)

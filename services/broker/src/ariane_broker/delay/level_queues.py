@@ -171,8 +171,8 @@ class LevelQueues:
         origins = np.unique(np.concatenate([np.empty(0, np.int64), *self._origins]))
         self._origins.clear()
         for level in range(self._level_count + 1, LEVEL_COUNT_MAX + 1):
-            begin, end = self._store.queue_bounds(*queue_of(level))
-            if begin < end:
+            begin, _ = self._store.queue_bounds(*queue_of(level))
+            if begin < self._store.queue_end(*queue_of(level)):
                 self._progress.setdefault(level, QueueProgress())
         for level, progress in self._progress.items():
             mark_origins(self._store, queue_of(level), progress, origins)

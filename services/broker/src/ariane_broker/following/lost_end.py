@@ -6,7 +6,7 @@
 
 A crash of the process alone loses nothing; the boot id shows whether the machine kept running. The
 flush mode of the crashed process decides. The note outlives starts that end before the broker has
-left the in-sync set.
+found itself outside of the in-sync set, or has left it.
 """
 
 from __future__ import annotations

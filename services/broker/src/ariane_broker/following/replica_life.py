@@ -169,9 +169,6 @@ class ReplicaLife:
         loop = asyncio.get_running_loop()
         try:
             lacks_end = await loop.run_in_executor(threads.state, self._open_store, reached)
-            # Until a primary reports more: the offset that was known when this broker stopped.
-            store = self._log.store
-            store.copying.confirm_up_to(store.recovery.confirmed_offset)
             await self._read_state()
         except (StorageError, OSError) as error:
             raise StartRefused(str(error)) from error
@@ -182,6 +179,8 @@ class ReplicaLife:
         """Whether the log may lack its end: asked before anything can close the store. Blocks."""
         store = self._log.store
         store.recover(store_host(address), progress=RecoveryProgress())
+        # Until a primary reports more: the offset that was known when this broker stopped.
+        store.copying.confirm_up_to(store.recovery.confirmed_offset)
         return self._may_lack_end(store.recovery.crashed)
 
     async def serve_started(self, address: Address) -> None:  # noqa: ARG002 - it is known already

@@ -112,6 +112,8 @@ class Standing:
             await self._take_place(found, now_s)
             return None
         self._had_place = True
+        if self._broker_id not in found.in_sync:
+            await self._has_settled()  # It is added again only once it has all.
         if self._must_leave(found):
             await self._leave(found)
             return None

@@ -86,13 +86,15 @@ class Copies:
         """The replicas that a confirmation waits for."""
         return self._waited_for
 
-    def inherit(self, end: int) -> None:
-        """Note where the log ended when this reign began.
+    def inherit(self, end: int, now_s: float) -> None:
+        """Note where the log ended, and when this reign began: nobody is late by an earlier time.
 
         All that earlier primaries confirmed lies before, also while members in sync have not
         reported their progress yet.
         """
         self._inherited_end = end
+        for copy in self.members.values():
+            copy.caught_up_s = now_s
 
     def attached(self, broker_id: int, address: str, now_s: float) -> Copy:
         """Note that a replica follows; its progress is unknown until it reports."""
@@ -159,8 +161,11 @@ class Copies:
             if one not in self.members or now_s - self.members[one].caught_up_s > self._behind_s_max
         )
 
-    def ready(self, confirmed: int, now_s: float) -> frozenset[int]:
-        """Replicas that may join the in-sync set: they have all that is confirmed and keep pace."""
+    def ready(self, confirmed: int, state_version: int, now_s: float) -> frozenset[int]:
+        """Replicas that may join the in-sync set: they have all that is confirmed and keep pace.
+
+        Changes of topics are acknowledged without waiting for them: they must have the latest.
+        """
         needed = max(confirmed, self._inherited_end)
         return frozenset(
             copy.broker_id
@@ -168,5 +173,6 @@ class Copies:
             if copy.attached
             and copy.broker_id not in self._waited_for
             and self.safe(copy) >= needed
+            and copy.state_version >= state_version
             and now_s - copy.caught_up_s <= self._behind_s_max / 2
         )

@@ -80,6 +80,7 @@ class Primary:
         reign: Its reign.
         copies: Its record of its replicas.
         confirmation: The callbacks that wait for them.
+        has_begun: Whether its store has recovered, and the epoch has begun in the log.
         state_version: Grows whenever replicas are called to pull state.
         is_row_away: Whether the database was away at the last renewal of the lease.
     """
@@ -128,7 +129,8 @@ class Primary:
         self._hidden_end = 0
         self._feeds: dict[int, LogFeed] = {}
         self._is_open = True
-        self._has_begun = False
+        self._is_closed = False
+        self.has_begun = False
         self.state_version = 0
         self.is_row_away = False
 
@@ -159,11 +161,16 @@ class Primary:
             if one in addresses and members[one].attached and self.copies.safe(members[one]) >= end
         ]
 
+    def hide_unconfirmed(self) -> None:
+        """Hide what is not known to be confirmed; the store was opened, and may be closed again."""
+        if self._is_replicated:
+            self._store.copying.confirm_up_to(self._store.recovery.confirmed_offset)
+
     def begin(self) -> None:
         """Begin the epoch in the log, durably; the store is open. Blocks."""
         copying = self._store.copying
         copying.begin_epoch(self.reign.epoch)
-        self.copies.inherit(self._store.max_offset)
+        self.copies.inherit(self._store.max_offset, self._monotonic())
         if self._is_replicated:
             # All records that readers of the earlier primary may have got are before this offset.
             end = self._store.max_offset
@@ -174,7 +181,7 @@ class Primary:
             if confirmed < end:
                 self._hidden_end = end
                 self._on_hidden(end)
-        self._has_begun = True
+        self.has_begun = True
 
     # Appending.
 
@@ -200,7 +207,7 @@ class Primary:
 
     def state_changed(self) -> None:
         """Note that topics or groups have changed on the disk, before any further append."""
-        if self._has_begun:
+        if self.has_begun:
             self.call_for_state()
             self.copies.state_changed(self.state_version, self._store.max_offset)
 
@@ -223,7 +230,7 @@ class Primary:
                 raise broker_not_primary("")
             if not self._is_replicated or self.copies.have_state(version):
                 return
-            if self._monotonic() >= end_s:
+            if self._is_closed or self._monotonic() >= end_s:
                 raise replication_unconfirmed()
             await asyncio.sleep(CATCH_UP_STEP_S)
 
@@ -304,10 +311,13 @@ class Primary:
         """Renew the lease; add replicas that have all to the in-sync set, and remove late ones.
 
         The lease is renewed also during the store's recovery, which may take longer than a lease.
+        It is not renewed after ``close``: replicas can catch up no more, and one is to be elected.
         """
+        if self._is_closed:
+            return
         try:
             await self.reign.renew()
-            if self._has_begun:
+            if self.has_begun and not self._is_closed:
                 await self._take_in_and_out()
         except RowUnreachable as error:  # The lease runs out if this lasts.
             if not self.is_row_away:
@@ -323,7 +333,8 @@ class Primary:
         now_s = self._monotonic()
         own = self._store.flushed_offset if self._is_sync_flush else self._store.max_offset
         late = copies.late(now_s)
-        ready = copies.ready(max(copies.confirmed(own), self.confirmation.confirmed), now_s)
+        confirmed = max(copies.confirmed(own), self.confirmation.confirmed)
+        ready = copies.ready(confirmed, self.state_version, now_s)
         if late or ready:
             # In this order: a broker that can be elected is always one that is waited for.
             copies.wait_for(copies.waited_for | ready)
@@ -343,7 +354,7 @@ class Primary:
 
     def close(self) -> None:
         """Accept no messages, end all feeds, and fail all waiting confirmations as unknown."""
-        self._is_open = False
+        self._is_open, self._is_closed = False, True
         for feed in self._feeds.values():
             feed.close()
         self.confirmation.give_up()
@@ -373,7 +384,7 @@ class Primary:
             if await self._caught_up(wanted_id, end_s):
                 done = await self.reign.resign(wanted_id)
         finally:
-            self._is_open = not done
+            self._is_open = not (done or self._is_closed)
         return done
 
     async def _share_state(self, save_state: Callable[[], Awaitable[None]]) -> None:

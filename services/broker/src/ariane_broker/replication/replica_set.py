@@ -191,5 +191,5 @@ class ReplicaSet:
             addresses={int(one): where for one, where in document["addresses"].items()},
             wanted_id=document["wanted_id"],
             unclean=bool(document["unclean"]),
-            lease_s=float(document["lease_s"]),
+            lease_s=float(document.get("lease_s", 0.0)),  # Earlier rows lack it.
         )
