@@ -19,6 +19,7 @@ from ariane_record import RecordFields, encode_block
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.layout import CRC_PROPERTY_BYTES, PRODUCER_PROPERTIES_BYTES_MAX
 from ariane_servicekit import SystemClock, serving
+from ariane_storage.disk.clock import SystemClock as StoreClock
 from ariane_storage.disk.os_disk import OsDisk
 
 LADDER_S = (10, 30, *(60 * minutes for minutes in (*range(1, 11), 20, 30)), 3600, 7200)
@@ -80,6 +81,7 @@ class ShiftedClock(SystemClock):
     """The machine's clock, set forward at will, with loops that look at it all the time."""
 
     shift_ms = 0
+    store_shift_ms = 0
 
     def now_ms(self):
         return super().now_ms() + self.shift_ms
@@ -88,13 +90,24 @@ class ShiftedClock(SystemClock):
         await super().sleep(min(seconds, 0.01))
 
 
+class ShiftedStoreClock(StoreClock):
+    """The store's clock, set forward apart from the others."""
+
+    def __init__(self, clock):
+        self._clock = clock
+
+    def now_ms(self):
+        return super().now_ms() + self._clock.store_shift_ms
+
+
 @pytest.fixture
 async def shifted(settings_for, probe_class):
     clock = ShiftedClock()
 
     def compose(settings, stop):
         threads = Threads(*(ThreadPoolExecutor(1) for _ in range(3)))
-        return compose_from(Environment(settings, stop, clock, OsDisk(), threads))
+        store_clock = ShiftedStoreClock(clock)
+        return compose_from(Environment(settings, stop, clock, OsDisk(), threads, store_clock))
 
     async with (
         serving(settings_for(), compose) as address,
@@ -231,6 +244,17 @@ async def test_one_copy_waits_whoever_returns_it(broker):
     assert [answer.duplicate for answer in answers].count(False) == 1
     await make_group(broker, "shipping")
     assert not (await return_call(broker, message, "shipping")).duplicate
+
+
+@pytest.mark.parametrize("delays_ms", [None, [60_000]])
+async def test_one_copy_waits_while_the_clock_is_doubted(shifted, delays_ms):
+    broker, clock = shifted
+    await make_group(broker, delays_ms=delays_ms)
+    message = await failing_message(broker)
+    clock.shift_ms = clock.store_shift_ms = 15 * 86_400_000
+    first = await return_call(broker, message, return_id="r-1")
+    again = await return_call(broker, message, return_id="r-2")
+    assert (first.duplicate, again.duplicate) == (False, True)
 
 
 @pytest.mark.parametrize("delays_ms", [None, [60_000]])

@@ -69,7 +69,7 @@ class ReturnTable(SnapshotState):
         """Start without returns.
 
         Args:
-            now_ms: Milliseconds since the epoch.
+            now_ms: Milliseconds since the epoch, by a clock whose jumps are doubted.
             delay_levels_ms: How long each delay level waits, level 1 first.
             return_count_max: How many returns to remember.
         """

@@ -43,7 +43,8 @@ def retry_room(
 ) -> RetryRoom:
     """Build the retry room."""
     settings, clock = environment.settings, environment.clock
-    table = ReturnTable(now_ms=clock.now_ms, delay_levels_ms=settings.delay_levels_ms)
+    # Copies that were parked while the clock is doubted are remembered by the believed time.
+    table = ReturnTable(now_ms=log.store.believed_ms, delay_levels_ms=settings.delay_levels_ms)
     redriven = RedrivenTable()
     log.log_states.keep(table, return_table.FILE_NAME)
     log.log_states.keep(redriven, redriven_table.FILE_NAME)
