@@ -59,7 +59,13 @@ async def give_up(cluster, topic, group, count):
 
 def bury(root, numbers):
     """Write dead letters into the store of a broker that does not run."""
-    config = StoreConfig(segment_bytes=64 << 20, store_host=("127.0.0.1", 10911))
+    # As SMALL_STORE has it.
+    config = StoreConfig(
+        segment_bytes=64 << 20,
+        index_slots=10_000,
+        index_items=40_000,
+        store_host=("127.0.0.1", 10911),
+    )
     with Store.open(root, config) as store:
         for first in range(0, len(numbers), 1000):
             records = [
