@@ -85,7 +85,7 @@ async def test_a_write_goes_on_at_another_broker_when_its_own_is_gone(
         with pytest.raises(ArianeError, match=f"broker {home}, which query/copies writes to"):
             write(calls, SinkBatch(sink, 2), range(20, 30))
         [row] = (await ariane(cluster, "sink", "list"))[1]
-        assert (row["home"], row["state"]) == (home, "home is away")
+        assert (row["home"], row["state"]) == (home, "home does not answer")
         status, _ = await ariane(cluster, *words)
         assert status != 0  # Nobody said that it is gone for good.
 
