@@ -15,8 +15,8 @@ from ariane.replication.v1.log_service_pb2 import (
     ReplicaHello,
     ReplicaProgress,
 )
+from ariane_broker.replication.copies import Progress
 from ariane_broker.replication.log_feed import LogFeed
-from ariane_broker.replication.primary import Progress
 from ariane_broker.rpc.servicers import replication_servicers
 from ariane_broker.rpc.servicers.replication_servicers import LogServicer
 from ariane_servicekit import first_request

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from ariane_broker.replication.confirmation import Confirmation
-from ariane_broker.replication.copies import Copies
-from ariane_broker.replication.primary import Hello, Primary, Progress
+from ariane_broker.replication.copies import Copies, Progress
+from ariane_broker.replication.primary import Hello, Primary
 from ariane_broker.replication.reign import Reign
 from ariane_broker.replication.replica_set import ReplicaSet
 from ariane_record import BlockEncoder
@@ -336,3 +336,27 @@ class TestWaiting:
         with pytest.raises(ServiceError) as caught:
             await waiting
         assert caught.value.row.name == reason
+
+    def followed(self, primary):
+        return primary.follow(Hello(1, [], 0, 0, small_config().segment_bytes, 1, "b"))
+
+    @pytest.mark.parametrize("what", ["progress", "in sync", "close"])
+    async def test_who_waits_for_copies_looks_again_at_once(self, primary, what):
+        feed, copy = self.followed(primary)
+        waiting = asyncio.create_task(primary.copies.wait_for_state(120.0))
+        await asyncio.sleep(0)
+        match what:
+            case "progress":
+                primary.progressed(copy, feed, Progress(0, 0, 0, 1))
+            case "in sync":
+                primary.copies.wait_for({1})
+            case "close":
+                primary.close()
+        await asyncio.wait_for(waiting, 20)
+
+    async def test_who_gets_the_log_but_no_topics_is_late(self, primary):
+        feed, copy = self.followed(primary)
+        primary.state_changed()
+        for self.now in range(8):
+            primary.progressed(copy, feed, Progress(self.end, self.end, self.end, 0))
+        assert copy.broker_id in primary.copies.late(self.now)

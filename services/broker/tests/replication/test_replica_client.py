@@ -13,9 +13,10 @@ from grpc import aio
 from ariane.replication.v1.log_service_pb2_grpc import add_LogServiceServicer_to_server
 from ariane.replication.v1.state_service_pb2_grpc import add_StateServiceServicer_to_server
 from ariane_broker.errors.replication import log_diverged
+from ariane_broker.following import replica_client
 from ariane_broker.following.replica_client import ReplicaClient, ReplicaIdentity
 from ariane_broker.replication.log_feed import LogFeed
-from ariane_broker.replication.log_taker import LogTaker
+from ariane_broker.replication.log_taker import CannotFollow, LogTaker
 from ariane_broker.replication.state_copies import StateCopies, StatePart
 from ariane_broker.rpc.servicers.replication_servicers import LogServicer, StateServicer
 from ariane_storage import Store
@@ -38,7 +39,8 @@ class EmptyPrimary:
     def follow(self, _):
         if self.refusal is not None:
             raise self.refusal
-        return LogFeed(self._store, 0, busy_chunk_count=None), "the copy"
+        self.feed = LogFeed(self._store, 0, busy_chunk_count=None)
+        return self.feed, "the copy"
 
     def progressed(self, _copy, _feed, progress):
         self.progress.put_nowait(progress)
@@ -115,3 +117,18 @@ async def test_the_state_is_there_before_the_primary_hears_of_the_copy(primary, 
     assert state.versions() == primary.state.versions()
     following.cancel()
     await asyncio.wait([following])
+
+
+async def test_who_cannot_pull_state_any_more_does_not_follow(primary, replica, monkeypatch):
+    client, _ = replica
+    following = asyncio.create_task(client.follow(primary.address, 1, lambda: None))
+    await asyncio.wait_for(primary.progress.get(), 60)
+    monkeypatch.setattr(replica_client, "STATE_FILE_BYTES_MAX", 0)
+    primary.state.put(StatePart("topics.json", b'{"owner": "changed"}'))
+    async with asyncio.timeout(60):
+        while not following.done():
+            primary.state_version += 1
+            primary.feed.wake()
+            await asyncio.sleep(0.01)
+    with pytest.raises(CannotFollow, match="too large"):
+        following.result()

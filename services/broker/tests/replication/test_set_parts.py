@@ -10,7 +10,7 @@ import pytest
 
 from ariane_broker.log.promise import AcknowledgedLevel, Condition
 from ariane_broker.replication.confirmation import Confirmation
-from ariane_broker.replication.copies import Copies
+from ariane_broker.replication.copies import Copies, Progress
 from ariane_broker.replication.database_row import DatabaseRow
 from ariane_broker.replication.promises import ReplicatedPromise, by_enough, fenced
 from ariane_broker.replication.reign import Reign
@@ -199,6 +199,23 @@ class TestCopies:
         for step in range(1, 100):
             # It always has what there was when it was heard of before.
             copy.progressed(step * 10, 0, end=step * 10 + 10, now_s=step * 0.1)
+            assert copies.late(step * 0.1) == frozenset()
+
+    def test_who_gets_the_log_but_no_topics_is_late(self):
+        copies = Copies([1], 0.0, flushed=False, behind_s_max=5.0)
+        copy = copies.attached(1, "", 0.0)
+        for now_s in range(7):
+            copies.progressed(copy, Progress(9, 9, 9, 0), end=9, version=1, now_s=now_s)
+        assert copies.late(6.0) == {1}
+        copies.progressed(copy, Progress(9, 9, 9, 1), end=9, version=1, now_s=7.0)
+        assert copies.late(7.0) == frozenset()
+
+    def test_who_gets_topics_is_never_late_although_they_always_change(self):
+        copies = Copies([1], 0.0, flushed=False, behind_s_max=1.0)
+        copy = copies.attached(1, "", 0.0)
+        for step in range(100):
+            known = max(step - 3, 0)
+            copies.progressed(copy, Progress(9, 9, 9, known), end=9, version=step, now_s=step * 0.1)
             assert copies.late(step * 0.1) == frozenset()
 
 

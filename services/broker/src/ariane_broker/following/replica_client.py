@@ -187,16 +187,16 @@ class ReplicaClient:
                 behind_bytes=welcome.end - welcome.begin,
             )
             on_following()
-            telling = asyncio.create_task(self._keep_telling(call), name="tell-progress")
-            beside.append(telling)
+            beside.append(asyncio.create_task(self._keep_telling(call), name="tell-progress"))
             while True:
                 self._progressed.set()
                 async with asyncio.timeout(welcome.silence_s):
                     response: Any = await call.read()
                 if response is aio.EOF:
                     return
-                if telling.done():
-                    telling.result()
+                for task in beside:
+                    if task.done():
+                        task.result()
                 self._take(response)
         finally:
             call.cancel()

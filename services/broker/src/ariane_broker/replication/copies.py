@@ -17,8 +17,27 @@ once the copy has the change, too.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Progress(NamedTuple):
+    """The progress that a replica reports.
+
+    Attributes:
+        received: Commit-log offset before which it has received every byte.
+        written: Commit-log offset before which it has written every record.
+        flushed: Commit-log offset before which it has flushed every record.
+        state_version: Version of topics and groups that it has.
+    """
+
+    received: int
+    written: int
+    flushed: int
+    state_version: int
 
 
 @dataclass(slots=True)
@@ -31,7 +50,7 @@ class Copy:
         written: Commit-log offset before which it has written all.
         flushed: Commit-log offset before which it has flushed all.
         attached: Whether it follows now.
-        caught_up_s: When it last had the whole log, by the monotonic clock.
+        caught_up_s: When it last had the whole log, topics and groups, by the monotonic clock.
         heard_s: When it last reported.
         state_version: Version of topics and groups that it has.
     """
@@ -46,14 +65,29 @@ class Copy:
     state_version: int = 0
     _end_before: int = 0
     _end_before_s: float = 0.0
+    _version_awaited: int = 0
 
-    def progressed(self, written: int, flushed: int, *, end: int, now_s: float) -> None:
-        """Note a replica's progress, while the primary's log ends at ``end``."""
+    def progressed(
+        self, written: int, flushed: int, *, end: int, now_s: float, version: int = 0
+    ) -> None:
+        """Note a replica's progress.
+
+        Args:
+            written: Commit-log offset before which it has written all.
+            flushed: Commit-log offset before which it has flushed all.
+            end: Where the primary's log ends.
+            now_s: The monotonic clock.
+            version: The primary's version of topics and groups.
+        """
         self.written, self.flushed, self.heard_s = written, min(flushed, written), now_s
-        if written >= end:
-            self.caught_up_s = now_s
-        elif written >= self._end_before:
-            self.caught_up_s = max(self.caught_up_s, self._end_before_s)
+        # One that gets the log but not the topics becomes late, too. The next version is awaited
+        # only now: where topics change all the time, a copy never has the newest one.
+        if self.state_version >= self._version_awaited:
+            self._version_awaited = version
+            if written >= end:
+                self.caught_up_s = now_s
+            elif written >= self._end_before:
+                self.caught_up_s = max(self.caught_up_s, self._end_before_s)
         self._end_before, self._end_before_s = end, now_s
 
 
@@ -80,6 +114,7 @@ class Copies:
         self._inherited_end = 0
         # Versions, and the end of the log at each; versions that all replicas have are removed.
         self._state_changes: list[tuple[int, int]] = []
+        self._news = asyncio.Event()
 
     @property
     def waited_for(self) -> frozenset[int]:
@@ -103,6 +138,16 @@ class Copies:
         copy.written = copy.flushed = copy.state_version = 0
         return copy
 
+    def progressed(
+        self, copy: Copy, progress: Progress, *, end: int, version: int, now_s: float
+    ) -> None:
+        """Note a replica's progress, while the primary has a log's end and a version of state."""
+        has_more = progress.state_version > copy.state_version
+        copy.state_version = progress.state_version
+        copy.progressed(progress.written, progress.flushed, end=end, now_s=now_s, version=version)
+        if has_more:
+            self.wake()
+
     def state_changed(self, version: int, end: int) -> None:
         """Note that topics or groups changed when the log ended at an offset."""
         self._state_changes.append((version, end))
@@ -110,6 +155,7 @@ class Copies:
     def wait_for(self, in_sync: Iterable[int]) -> None:
         """Set the replicas that are in the in-sync set, or about to join it."""
         self._waited_for = frozenset(in_sync)
+        self.wake()
 
     def forget(self, broker_id: int) -> None:
         """A broker was taken out for good: nobody waits for it, unless it has come back."""
@@ -136,6 +182,17 @@ class Copies:
         return len(known) == len(self._waited_for) and all(
             copy.state_version >= version for copy in known
         )
+
+    async def wait_for_state(self, wait_s: float) -> None:
+        """Wait until others may have the state, but no longer than some seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self._news.wait()
+
+    def wake(self) -> None:
+        """Have all that wait for state look again."""
+        self._news.set()
+        self._news = asyncio.Event()
 
     def _forget_state_changes(self) -> None:
         known = min((copy.state_version for copy in self.members.values()), default=0)

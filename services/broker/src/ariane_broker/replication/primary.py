@@ -14,7 +14,7 @@ from ariane_broker.errors.replication import (
     too_few_in_sync,
 )
 from ariane_broker.replication.confirmation import Confirmation
-from ariane_broker.replication.copies import Copies, Copy
+from ariane_broker.replication.copies import Copies, Copy, Progress
 from ariane_broker.replication.log_feed import LogFeed
 from ariane_broker.replication.reign import Reign
 from ariane_broker.replication.shared_row import RowUnreachable
@@ -25,6 +25,9 @@ from ariane_storage.store import Store
 
 CATCH_UP_STEP_S: Final = 0.005
 """Seconds between checks whether replicas have caught up, where none of them calls back."""
+
+STATE_CHECK_S: Final = 0.1
+"""Seconds between checks of the lease and the time while a caller waits for copies of the state."""
 
 GATHERING_CHUNKS: Final = 1
 """Chunks that keep a replica busy if no sender waits for it: while it has one, the next grows."""
@@ -55,22 +58,6 @@ class Hello(NamedTuple):
     segment_bytes: int
     known_epoch: int
     address: str
-
-
-class Progress(NamedTuple):
-    """The progress that a replica reports.
-
-    Attributes:
-        received: Commit-log offset before which it has received every byte.
-        written: Commit-log offset before which it has written every record.
-        flushed: Commit-log offset before which it has flushed every record.
-        state_version: Version of topics and groups that it has.
-    """
-
-    received: int
-    written: int
-    flushed: int
-    state_version: int
 
 
 class Primary:
@@ -232,7 +219,7 @@ class Primary:
                 return
             if self._is_closed or self._monotonic() >= end_s:
                 raise replication_unconfirmed()
-            await asyncio.sleep(CATCH_UP_STEP_S)
+            await self.copies.wait_for_state(STATE_CHECK_S)
 
     def advance(self) -> None:
         """Compute the confirmed offset, after each own flush and each report of a replica."""
@@ -293,8 +280,7 @@ class Primary:
         if self._feeds.get(copy.broker_id) is not feed:
             return  # The report is of an earlier stream.
         end, now_s = self._store.max_offset, self._monotonic()
-        copy.state_version = progress.state_version
-        copy.progressed(progress.written, progress.flushed, end=end, now_s=now_s)
+        self.copies.progressed(copy, progress, end=end, version=self.state_version, now_s=now_s)
         feed.progressed(progress.received)
         self.advance()
 
@@ -358,6 +344,7 @@ class Primary:
         for feed in self._feeds.values():
             feed.close()
         self.confirmation.give_up()
+        self.copies.wake()
 
     async def hand_over(
         self, wanted_id: int | None, *, grace_s: float, save_state: Callable[[], Awaitable[None]]

@@ -19,10 +19,10 @@ from ariane.replication.v1.log_service_pb2 import FollowLogResponse, LogChunk
 from ariane.replication.v1.log_service_pb2_grpc import LogServiceServicer
 from ariane.replication.v1.replica_set_service_pb2_grpc import ReplicaSetServiceServicer
 from ariane.replication.v1.state_service_pb2_grpc import StateServiceServicer
-from ariane_broker.replication.copies import Copy
+from ariane_broker.replication.copies import Copy, Progress
 from ariane_broker.replication.log_feed import WINDOW_BYTES, LogFeed, LogRun
 from ariane_broker.replication.operating import SetOperations, SetStatus
-from ariane_broker.replication.primary import Hello, Primary, Progress
+from ariane_broker.replication.primary import Hello, Primary
 from ariane_broker.replication.replica_set import ReplicaSet
 from ariane_broker.replication.state_copies import StateCopies
 from ariane_record.checksums.checksum import crc32
