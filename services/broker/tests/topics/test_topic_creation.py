@@ -24,13 +24,15 @@ class Creations:
         self.table = TopicTable(now_ms=lambda: 1, default_queue_count=4)
         self.saved, self.settled = [], 0
         self.error = None
-        self.begun = asyncio.Event()
+        self.begun, self.copies = asyncio.Event(), asyncio.Event()
+        self.copies.set()
         self.changes = TopicChanges(
             self.table,
             TopicLimits(topics_max=400, queues_max=1500, group_topics_max=2),
             UnreadQueues(None, self.table, None),
             save=self.save,
             announce=self.announce,
+            copied=self.copied,
             delete_queues=self.announce,
             forget=lambda topics: None,
             save_forgotten=self.settle,
@@ -47,6 +49,9 @@ class Creations:
 
     async def announce(self, *_):
         pass
+
+    async def copied(self):
+        await self.copies.wait()
 
     async def settle(self):
         self.settled += 1
@@ -133,6 +138,22 @@ async def test_nobody_hears_that_a_topic_is_gone_that_a_failed_turn_did_not_dele
     outcomes = await asyncio.gather(delete("a"), delete("a"), return_exceptions=True)
     assert outcomes[0] is None
     assert reason_of(outcomes[1]) == "TOPIC_NOT_FOUND"
+
+
+@pytest.mark.parametrize("reason", ["TOPIC_EXISTS", "TOPIC_NOT_FOUND"])
+async def test_a_repeated_call_hears_that_it_is_done_once_replicas_have_it(creations, reason):
+    if reason == "TOPIC_EXISTS":
+        await creations.create("a")
+    creations.copies.clear()
+    repeated = creations.create("a") if reason == "TOPIC_EXISTS" else creations.changes.delete("a")
+    call = asyncio.create_task(repeated)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not call.done()
+    creations.copies.set()
+    with pytest.raises(ServiceError) as caught:
+        await call
+    assert reason_of(caught.value) == reason
 
 
 async def test_who_stops_waiting_stops_no_creation(creations):

@@ -195,6 +195,7 @@ class Deletions:
             UnreadQueues(None, self.table, None),
             save=self.save,
             announce=self.announce,
+            copied=self.announce,
             delete_queues=self.delete_queues,
             forget=lambda topics: None,
             save_forgotten=self.settle,

@@ -62,6 +62,7 @@ def clients_room(
         unread,
         save=_saver(state.files.topics, environment.threads.state),
         announce=partial(_tell, naming, copied),
+        copied=copied,
         delete_queues=partial(_delete_queues, log, environment.threads.keeper),
         forget=partial(_forget_topics, state, log),
         save_forgotten=partial(
@@ -72,8 +73,9 @@ def clients_room(
     )
     group_changes = GroupChanges(
         state.groups,
-        save=_saver(state.files.groups, environment.threads.state, copied),
-        forget_offsets=partial(_forget_group, state, log, copied),
+        save=_saver(state.files.groups, environment.threads.state),
+        forget_offsets=partial(_forget_group, state, log),
+        copied=copied,
         auto_create=settings.auto_create_groups,
         groups_max=settings.groups_max,
     )
@@ -170,12 +172,7 @@ def _call_for_state(log: LogRoom) -> None:
         log.primary.call_for_state()
 
 
-async def _forget_group(
-    state: StateRoom,
-    log: LogRoom,
-    copied: Callable[[], Awaitable[None]],
-    consumer_group: str,
-) -> None:
+async def _forget_group(state: StateRoom, log: LogRoom, consumer_group: str) -> None:
     """Delete the offsets and locks of a deleted group."""
     state.locks.remove_group(consumer_group)
     if state.suspicions.remove_group(consumer_group):
@@ -184,7 +181,6 @@ async def _forget_group(
         state.saved_offsets.mark_changed()
         await state.saved_offsets.save()
         _call_for_state(log)
-        await copied()
 
 
 def _vanished_members(
@@ -220,11 +216,8 @@ def _tell_conflict(
     )
 
 
-def _saver(
-    file: StateFile, executor: Executor, copied: Callable[[], Awaitable[None]] = _nobody_copies
-) -> Callable[[dict[str, Any]], Awaitable[None]]:
+def _saver(file: StateFile, executor: Executor) -> Callable[[dict[str, Any]], Awaitable[None]]:
     async def save(document: dict[str, Any]) -> None:
         await asyncio.get_running_loop().run_in_executor(executor, file.save, document)
-        await copied()
 
     return save

@@ -78,7 +78,7 @@ class GroupDeletion:
         members = self._clients.members(consumer_group)
         if members:
             raise group_in_use(consumer_group, len(members))
-        self._groups.check_exists(consumer_group)
+        await self._groups.check_exists(consumer_group)
         retries, letters = retry_topic(consumer_group), dead_letter_topic(consumer_group)
         deleted = DeletedGroup(self._count(retries), self._count(letters))
         await self._topics.delete_for_group(retries)

@@ -1,9 +1,13 @@
-"""Creating, changing and deleting consumer groups: durable first, visible then."""
+"""Creating, changing and deleting consumer groups: durable first, visible then.
+
+Replicas have a change before its caller hears of it; other changes do not wait for that.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from ariane_broker.errors.public_errors import (
@@ -19,6 +23,7 @@ from ariane_broker.groups.consumer_groups import (
     GroupConfig,
 )
 from ariane_record import IllegalName, check_group_name
+from ariane_servicekit.errors import ServiceError
 
 
 class GroupChanges:
@@ -30,6 +35,7 @@ class GroupChanges:
         *,
         save: Callable[[dict[str, Any]], Awaitable[None]],
         forget_offsets: Callable[[str], Awaitable[None]],
+        copied: Callable[[], Awaitable[None]],
         auto_create: bool,
         groups_max: int,
     ) -> None:
@@ -39,12 +45,14 @@ class GroupChanges:
             groups: The groups.
             save: Saves the file of groups durably.
             forget_offsets: Removes the offsets of a group, durably.
+            copied: Waits until replicas have all changes; returns at once if they do.
             auto_create: Whether the first member creates its group.
             groups_max: How many groups there may be when a new one is created.
         """
         self._groups = groups
         self._save = save
         self._forget_offsets = forget_offsets
+        self._copied = copied
         self._auto_create = auto_create
         self._groups_max = groups_max
         self._lock = asyncio.Lock()
@@ -56,7 +64,7 @@ class GroupChanges:
             ServiceError: GROUP_EXISTS, GROUP_NAME_ILLEGAL or GROUP_LIMIT_REACHED.
         """
         check_user_group(config.consumer_group)
-        async with self._lock:
+        async with self._change():
             return await self._make(config)
 
     async def update(self, change: GroupChange, *, allow_missing: bool = False) -> GroupConfig:
@@ -70,7 +78,7 @@ class GroupChanges:
             ServiceError: GROUP_NOT_FOUND or FIELD_INVALID; for a new group as ``create``.
         """
         name = change.consumer_group
-        async with self._lock:
+        async with self._change():
             if allow_missing and self._groups.find(name) is None:
                 check_user_group(name)
                 return await self._make(change.of(GroupConfig(consumer_group=name)))
@@ -82,18 +90,20 @@ class GroupChanges:
         Raises:
             ServiceError: GROUP_NOT_FOUND.
         """
-        async with self._lock:
+        async with self._change():
             self._groups.get(consumer_group)
             await self._save(self._groups.document_with(without=consumer_group))
             self._groups.remove(consumer_group)
             await self._forget_offsets(consumer_group)
 
-    def check_exists(self, consumer_group: str) -> None:
+    async def check_exists(self, consumer_group: str) -> None:
         """Refuse a group that does not exist.
 
         Raises:
             ServiceError: GROUP_NOT_FOUND.
         """
+        if self._groups.find(consumer_group) is None:
+            await self._copied()  # As in a change: this call may repeat a deletion.
         self._groups.get(consumer_group)
 
     async def admit(self, consumer_group: str, *, broadcasting: bool = False) -> None:
@@ -106,7 +116,7 @@ class GroupChanges:
         self.check_may_consume(consumer_group)
         config = self._groups.find(consumer_group)
         if config is None:
-            async with self._lock:
+            async with self._change():
                 config = self._groups.find(consumer_group)
                 if config is None:
                     config = await self._make(GroupConfig(consumer_group=consumer_group))
@@ -132,6 +142,17 @@ class GroupChanges:
         """Whether a group admits members whose subscription differs."""
         config = self._groups.find(consumer_group)
         return config is not None and config.conflict_policy is ConflictPolicy.FLAG
+
+    @asynccontextmanager
+    async def _change(self) -> AsyncIterator[None]:
+        """Hold the lock for a change; wait without it until replicas have all changes."""
+        try:
+            async with self._lock:
+                yield
+        except ServiceError:
+            await self._copied()  # A repeated call must not be told too early that it is done.
+            raise
+        await self._copied()
 
     async def _make(self, config: GroupConfig) -> GroupConfig:
         created = self._groups.created(config)

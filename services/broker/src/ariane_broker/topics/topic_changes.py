@@ -62,6 +62,7 @@ class TopicChanges:
         *,
         save: Callable[[dict[str, Any]], Awaitable[None]],
         announce: Callable[[], Awaitable[None]],
+        copied: Callable[[], Awaitable[None]],
         delete_queues: Callable[[Collection[str]], Awaitable[None]],
         forget: Callable[[Collection[str]], None],
         save_forgotten: Callable[[], Awaitable[None]],
@@ -77,6 +78,7 @@ class TopicChanges:
             save: Saves the file of topics durably.
             announce: Tells name servers and replicas at once; waits for name servers only for a
                 moment.
+            copied: Waits until replicas have all changes; returns at once if they do.
             delete_queues: Deletes all queues of topics durably, or none; they are gone for readers
                 before it first waits.
             forget: Forgets the offsets and sequences that groups and producers had in topics; saved
@@ -90,6 +92,7 @@ class TopicChanges:
         self._unread = unread
         self._save = save
         self._announce = announce
+        self._copied = copied
         self._delete_queues = delete_queues
         self._forget = forget
         self._save_forgotten = save_forgotten
@@ -113,7 +116,11 @@ class TopicChanges:
                 QUEUES_UNREAD or TOPIC_LIMIT_REACHED.
         """
         check_user_topic(topic)
-        config = await self._creations.ask(_Creation(topic, change, may_stand=False))
+        try:
+            config = await self._creations.ask(_Creation(topic, change, may_stand=False))
+        except ServiceError:
+            await self._copied()  # A repeated call must not be told too early that it is done.
+            raise
         await self._announce()
         return config
 
@@ -168,7 +175,11 @@ class TopicChanges:
             ServiceError: TOPIC_NOT_FOUND or TOPIC_RESERVED.
         """
         refuse_system_topic(topic)
-        await self._deletions.ask(topic)
+        try:
+            await self._deletions.ask(topic)
+        except ServiceError:
+            await self._copied()  # As above.
+            raise
         await self._announce()
 
     async def delete_for_group(self, topic: str) -> None:
