@@ -153,7 +153,8 @@ _ROWS: Final = (
     ErrorRow(
         ErrorReason.ERROR_REASON_REPLICATION_UNCONFIRMED,
         StatusCode.DEADLINE_EXCEEDED,
-        "Send again only if the message may be stored twice, or with a producer sequence.",
+        "Send again only if the message may be stored twice, or with a producer sequence. "
+        "After a change of a topic, group or lock, repeat the call.",
         outcome_unknown=True,
     ),
     ErrorRow(
@@ -366,7 +367,8 @@ _ROWS: Final = (
     ErrorRow(
         ErrorReason.ERROR_REASON_EPOCH_FENCED,
         StatusCode.FAILED_PRECONDITION,
-        "Follow the primary that the error names.",
+        "Wait until the set has its newer primary. If that takes longer than an election, the "
+        'database is an old copy: see "The database is lost or moved" in docs/operations.md.',
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_LOG_DIVERGED,

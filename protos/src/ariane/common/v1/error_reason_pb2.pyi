@@ -81,8 +81,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     unknown. DEADLINE_EXCEEDED.
     """
     ERROR_REASON_REPLICATION_UNCONFIRMED: _ErrorReason.ValueType  # 46
-    """The message is stored, but too few replicas confirmed it in time. The outcome is unknown.
-    DEADLINE_EXCEEDED.
+    """The message is stored, or the topic, group or lock is changed, but too few replicas confirmed
+    that in time. The outcome is unknown. DEADLINE_EXCEEDED.
     """
     ERROR_REASON_SEQUENCE_GAP: _ErrorReason.ValueType  # 47
     """An earlier batch of the stream is missing; `expected`, `actual`. For an unknown stream,
@@ -203,7 +203,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     Another one may have it. UNAVAILABLE with RetryInfo.
     """
     ERROR_REASON_EPOCH_FENCED: _ErrorReason.ValueType  # 140
-    """There is a newer primary; `epoch`, `primary`. FAILED_PRECONDITION."""
+    """There is a newer primary, or the database of the set is an old copy; `epoch`, `primary`.
+    FAILED_PRECONDITION.
+    """
     ERROR_REASON_LOG_DIVERGED: _ErrorReason.ValueType  # 141
     """The logs of primary and replica have no common beginning; `min`, `max` of the primary.
     FAILED_PRECONDITION.
@@ -314,8 +316,8 @@ ERROR_REASON_FLUSH_UNCONFIRMED: ErrorReason.ValueType  # 45
 unknown. DEADLINE_EXCEEDED.
 """
 ERROR_REASON_REPLICATION_UNCONFIRMED: ErrorReason.ValueType  # 46
-"""The message is stored, but too few replicas confirmed it in time. The outcome is unknown.
-DEADLINE_EXCEEDED.
+"""The message is stored, or the topic, group or lock is changed, but too few replicas confirmed
+that in time. The outcome is unknown. DEADLINE_EXCEEDED.
 """
 ERROR_REASON_SEQUENCE_GAP: ErrorReason.ValueType  # 47
 """An earlier batch of the stream is missing; `expected`, `actual`. For an unknown stream,
@@ -436,7 +438,9 @@ ERROR_REASON_QUEUE_ORDER_UNKNOWN: ErrorReason.ValueType  # 125
 Another one may have it. UNAVAILABLE with RetryInfo.
 """
 ERROR_REASON_EPOCH_FENCED: ErrorReason.ValueType  # 140
-"""There is a newer primary; `epoch`, `primary`. FAILED_PRECONDITION."""
+"""There is a newer primary, or the database of the set is an old copy; `epoch`, `primary`.
+FAILED_PRECONDITION.
+"""
 ERROR_REASON_LOG_DIVERGED: ErrorReason.ValueType  # 141
 """The logs of primary and replica have no common beginning; `min`, `max` of the primary.
 FAILED_PRECONDITION.
