@@ -137,9 +137,10 @@ async def run_seed(group: Group, seed: int, say: Say, *, power_losses: bool) -> 
     await workload.start()
     await asyncio.sleep(BEFORE_S)
     await _disturb(group, faults, report)
-    end = await group.heal()
+    await group.heal()
     await asyncio.sleep(AFTER_S)
     await workload.end()
+    end = await group.heal()  # Not before: a primary that the machine stalls may be replaced.
     history.epochs = [(one.epoch, one.begin_commit_log_offset) for one in end.epochs]
     history.final = await _drain(group.name_servers, topic)
     _judge(report, history)
