@@ -120,6 +120,13 @@ def server_options(settings: ServiceSettings) -> list[tuple[str, int]]:
             "grpc.max_concurrent_streams",
             connection_share(settings.concurrent_calls_max) + _STREAMS_BESIDE,
         ),
+        # gRPC would count a call until Python has released it, and refuse streams of clients that
+        # keep to the number: with "Stream removed", an error without a reason.
+        ("grpc.http.overload_protection", 0),
+        # gRPC cancels calls at random while so many wait to be accepted, by default 1,000. One
+        # connection may open more, and admission refuses with an error that tells the reason.
+        ("grpc.server.max_pending_requests", 2 * settings.concurrent_calls_max),
+        ("grpc.server.max_pending_requests_hard_limit", 4 * settings.concurrent_calls_max),
         ("grpc.keepalive_permit_without_calls", 1),
         (
             "grpc.http2.min_ping_interval_without_data_ms",
