@@ -192,6 +192,37 @@ async def test_routes_in_use_are_refreshed_by_and_by(world, make_session, monkey
     await session.close()
 
 
+async def test_routes_are_refreshed_a_few_at_a_time(world, make_session, monkeypatch):
+    session = make_session(world.name_servers)
+    topics = [f"topic-{number}" for number in range(2 * _routes.REFRESHES_AT_ONCE + 1)]
+    for topic in topics:
+        world.name_server.set_route(topic, {"broker-a": "127.0.0.1:1"})
+        await session.routes.get(topic)
+    asking, most = 0, 0
+
+    async def get_route(topic):
+        nonlocal asking, most
+        asking += 1
+        most = max(most, asking)
+        await asyncio.sleep(0)
+        asking -= 1
+        refreshed.append(topic)
+        if len(refreshed) == len(topics):
+            all_done.set()
+        return session.routes.known[topic]
+
+    refreshed, all_done = [], asyncio.Event()
+    monkeypatch.setattr(session.name_servers, "get_route", get_route)
+    monkeypatch.setattr(_routes, "REFRESH_GAP_S_MIN", 0.0)
+    monkeypatch.setattr(_routes, "REFRESH_INTERVAL_S", 0.01)
+    session.routes.start()
+    async with asyncio.timeout(60):
+        await all_done.wait()
+    await session.close()
+    assert sorted(refreshed[: len(topics)]) == sorted(topics)
+    assert most == _routes.REFRESHES_AT_ONCE
+
+
 def names_of(route):
     return [broker.broker_name for broker in route.brokers]
 

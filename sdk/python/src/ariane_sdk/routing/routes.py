@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from itertools import islice
 from random import Random
 from typing import Final
 
@@ -20,6 +21,9 @@ from ariane_sdk.runtime.tasks import loop_for_ever, start_task
 
 REFRESH_INTERVAL_S: Final = 30.0
 """How often the routes in use are asked for again."""
+
+REFRESHES_AT_ONCE: Final = 64
+"""How many of them at the same time: a client of a thousand topics must not flood a name server."""
 
 WATCH_INTERVAL_S_MIN: Final = 0.1
 """The delay of the first query for a route that does not exist yet."""
@@ -304,7 +308,9 @@ class Routes:
 
     async def _refresh_all(self) -> None:
         await self._clock.sleep(REFRESH_INTERVAL_S)
-        await asyncio.gather(*map(self.refresh, list(self.known)))
+        topics = iter(list(self.known))
+        while some := list(islice(topics, REFRESHES_AT_ONCE)):
+            await asyncio.gather(*map(self.refresh, some))
 
 
 def watch_delay_s(waited_s: float) -> float:
