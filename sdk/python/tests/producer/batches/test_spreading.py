@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from ariane_sdk import Message, Producer, ProducerSettings
-from ariane_sdk.producer.batches import singles_batch
+from ariane_sdk.producer.batches import queue_choice, singles_batch
 from ariane_sdk.producer.batches.queue_choice import (
     PAUSE_S,
     SPREAD_CALLS_MAX,
@@ -149,10 +149,23 @@ async def test_the_shares_of_a_batch_are_encoded_once_for_each_call(jobs_world, 
 
 
 @pytest.mark.parametrize("send", [in_a_batch, as_columns])
-async def test_of_many_batches_in_a_row_the_later_ones_stay_whole(jobs_world, send):
+async def test_of_more_batches_at_a_time_than_queues_the_later_ones_stay_whole(jobs_world, send):
+    async with Producer(jobs_world.name_servers) as producer:
+        await asyncio.gather(*(send(producer, jobs()) for _ in range(3 * QUEUES)))
+
+    broker = jobs_world.brokers["broker-a"]
+    sizes = Counter(len(batch.key_counts) for call in broker.calls for batch in call.batches)
+    assert sizes == {COUNT // QUEUES: QUEUES * QUEUES, COUNT: 2 * QUEUES}
+    assert set(counts_of(broker).values()) == {3 * COUNT}
+
+
+@pytest.mark.parametrize("send", [in_a_batch, as_columns])
+async def test_of_many_batches_in_a_row_the_later_ones_stay_whole(jobs_world, send, monkeypatch):
+    monkeypatch.setattr(queue_choice, "PAUSE_S", 600.0)
     count = SPREAD_CALLS_MAX + 2 * QUEUES
     async with Producer(jobs_world.name_servers) as producer:
-        await asyncio.gather(*(send(producer, jobs()) for _ in range(count)))
+        for _ in range(count):
+            await send(producer, jobs())
 
     broker = jobs_world.brokers["broker-a"]
     sizes = Counter(len(batch.key_counts) for call in broker.calls for batch in call.batches)

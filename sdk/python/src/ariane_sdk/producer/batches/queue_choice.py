@@ -69,27 +69,31 @@ class StickyRoundRobin:
 
 
 class CallFlow:
-    """Tells a few large sends from a stream of them. A stream is spread already, call by call."""
+    """Tells a few large sends from a stream of them. A stream is spread already, call by call.
 
-    __slots__ = ("_count", "_count_max", "_idle_since_s", "_running")
+    Attributes:
+        running: The sends that have begun and not ended.
+    """
+
+    __slots__ = ("_count", "_count_max", "_idle_since_s", "running")
 
     def __init__(self, count_max: int = SPREAD_CALLS_MAX) -> None:
         self._count_max = count_max
-        self._running = 0
+        self.running = 0
         self._count = 0
         self._idle_since_s = float("-inf")
 
     def begin(self, now_s: float) -> bool:
         """Note that a send begins at this monotonic time; returns whether it should be spread."""
-        if not self._running and now_s - self._idle_since_s > PAUSE_S:
+        if not self.running and now_s - self._idle_since_s > PAUSE_S:
             self._count = 0
-        self._running += 1
+        self.running += 1
         self._count += 1
         return self._count <= self._count_max
 
     def end(self, now_s: float) -> None:
         """Note that a send has ended at this monotonic time."""
-        self._running -= 1
+        self.running -= 1
         self._idle_since_s = now_s
 
     def moment(self, now_s: float) -> bool:

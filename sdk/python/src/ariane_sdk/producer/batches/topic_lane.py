@@ -82,6 +82,7 @@ class TopicLane:
         choose_queue: ``next_queue`` of the current route, as one object for all batches.
         next_queue: Chooses the queue of the next batch that is not pinned, if possible on a broker
             that the given function welcomes; raises SendError if no broker takes messages.
+        queue_count: Number of queues of the route that take messages.
         has_several_queues: Whether batches that are not pinned can go to one queue while another is
             in use.
         plain: The fields that plain messages of the topic share.
@@ -110,7 +111,6 @@ class TopicLane:
         "_group_queues",
         "_last_group_queues",
         "_latencies",
-        "_queue_count",
         "_sticky_first",
         "bundle",
         "choose_queue",
@@ -126,6 +126,7 @@ class TopicLane:
         "parked",
         "parked_groups",
         "plain",
+        "queue_count",
         "refusal",
         "route",
         "route_task",
@@ -174,7 +175,7 @@ class TopicLane:
         self.singles_flow = CallFlow(SPREAD_SHARES_MAX)
         self._sticky_first = sticky_first
         self._latencies = latencies
-        self._queue_count = 0
+        self.queue_count = 0
         self._group_queues: GroupQueues | None = None
         self._last_group_queues: GroupQueues | None = None
 
@@ -183,7 +184,7 @@ class TopicLane:
         self.route = route
         self.open_shares.clear()
         queues = route.write_queues
-        self._queue_count = len(queues)
+        self.queue_count = len(queues)
         self.has_several_queues = len(queues) > 1
         if not queues:
             self.next_queue = self._refuse
@@ -221,9 +222,9 @@ class TopicLane:
 
         At least ``count_min``. With 0 as ``count_min`` one queue gets all of them.
         """
-        if not count_min or not self._queue_count:
+        if not count_min or not self.queue_count:
             return count
-        shares = max(1, min(self._queue_count, count // count_min))
+        shares = max(1, min(self.queue_count, count // count_min))
         return -(-count // shares)
 
     @property
