@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ariane_record.single.recall_handle import decode_recall_handle
-from ariane_sdk.checks.demand import Demand, demand_of
+from ariane_sdk.checks.demand import demand_of
 from ariane_sdk.checks.limits import check_timeout
 from ariane_sdk.errors import (
     BatchSendError,
@@ -84,15 +84,19 @@ class Producer(ProducerLife):
             SendError: The message was not acknowledged; ``outcome_unknown`` says whether it may be
                 stored. Also raised if the topic has no route, or no name server answers.
         """
-        demand = None
-        if level is not None or in_sync_min is not None:
-            demand = demand_of(level, in_sync_min)
+        options = NO_OPTIONS
+        if (
+            message_queue is not None
+            or selector is not None
+            or level is not None
+            or in_sync_min is not None
+        ):
+            options = options_of(message_queue, selector, demand_of(level, in_sync_min))
         if timeout_s is not None:
-            options = options_of(message_queue, selector, demand)
             return await self._send_within(timeout_s, message, options)
         if self._unsettled.crowded:
             await self._unsettled.wait_for_room()
-        future = self._submit(message, message_queue, selector, demand)
+        future = self._submit(message, options)
         try:
             return await future
         except asyncio.CancelledError:
@@ -153,7 +157,7 @@ class Producer(ProducerLife):
         """
         if self._unsettled.full:
             raise SendBufferFull(f"{self._unsettled.size_bytes} bytes wait already", retriable=True)
-        return self._submit(message, message_queue, selector, None)
+        return self._submit(message, options_of(message_queue, selector))
 
     async def send_batch(
         self,
@@ -323,18 +327,7 @@ class Producer(ProducerLife):
             return await take_all()
         return await self._telemetry.send_columns(topic, getattr(table, "num_rows", 0), take_all)
 
-    def _submit(
-        self,
-        message: Message,
-        message_queue: MessageQueue | None,
-        selector: QueueSelector | None,
-        demand: Demand | None,
-    ) -> asyncio.Future[SendResult]:
-        if message_queue is None and selector is None and demand is None:
-            return self._submit_with(message, NO_OPTIONS)
-        return self._submit_with(message, options_of(message_queue, selector, demand))
-
-    def _submit_with(self, message: Message, options: SendOptions) -> asyncio.Future[SendResult]:
+    def _submit(self, message: Message, options: SendOptions) -> asyncio.Future[SendResult]:
         if not self._accepting:
             self._refuse()
         if self._telemetry is None:
@@ -356,7 +349,7 @@ class Producer(ProducerLife):
             async with asyncio.timeout(timeout_s):
                 if self._unsettled.crowded:
                     await self._unsettled.wait_for_room()
-                future = self._submit_with(message, options)
+                future = self._submit(message, options)
                 return await future
         except (TimeoutError, asyncio.CancelledError) as error:
             sent = future is not None and not self._intake.withdraw(message.topic, future)
