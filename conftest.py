@@ -52,7 +52,9 @@ def pytest_configure(config: pytest.Config) -> None:
 SHARED_CLUSTERS = {
     "spark": re.compile(r"mark\.spark|\blocal_cluster\b"),
     "services/admin/tests": re.compile(r"^", re.MULTILINE),
-    "sdk/python/tests": re.compile(r"^(?:async )?def \w+\([^)]*\bcluster\b", re.MULTILINE),
+    "sdk/python/tests": re.compile(
+        r"^(?:async )?def \w+\([^)]*\b(?:fragile_)?cluster\b|\bpostgresql_url\b", re.MULTILINE
+    ),
 }
 """By folder: which of its files share what takes a session to start, as their text tells."""
 

@@ -19,6 +19,8 @@ def test_a_file_runs_on_one_worker(request, _):
 def test_files_that_share_a_cluster_run_on_one_worker():
     asking = "async def test_a(cluster, topic):\n"
     assert shared_scope("sdk/python/tests/test_a.py", asking) == "sdk/python/tests"
+    asking_too = "def test_a(fragile_cluster):\n"
+    assert shared_scope("sdk/python/tests/test_a.py", asking_too) == "sdk/python/tests"
     assert shared_scope("sdk/python/tests/test_b.py", "def test_b():\n") == (
         "sdk/python/tests/test_b.py"
     )

@@ -396,12 +396,48 @@ def cluster():
         yield running
 
 
+class FragileProcess:
+    """A process of a cluster that runs in another thread, to be broken and started again."""
+
+    def __init__(self, cluster, process):
+        self._call = cluster.call_blocking
+        self._process = process
+
+    def __getattr__(self, name):
+        return getattr(self._process, name)
+
+    async def wait(self):
+        return await asyncio.to_thread(self._call, self._process.wait)
+
+    async def restart(self):
+        await asyncio.to_thread(self._call, self._process.restart)
+
+
+@pytest.fixture(scope="session")
+def fragile_processes():
+    with (
+        TemporaryDirectory() as folder,
+        LocalCluster(Path(folder), brokers=1, extra_broker_args=SMALL_STORE) as running,
+    ):
+        yield running
+
+
 @pytest.fixture
-async def fragile_cluster():
-    """A name server and a broker as processes, to be broken."""
-    with TemporaryDirectory() as folder:
-        async with LocalCluster(Path(folder), brokers=1, extra_broker_args=SMALL_STORE) as running:
-            yield running
+def fragile_cluster(fragile_processes):
+    """A name server and a broker as processes, to be broken; whole, but with topics of others."""
+    running = fragile_processes
+    (name_server,), (broker,) = running.name_server_processes, running.brokers
+    if not name_server.running:
+        running.call_blocking(name_server.start)
+        # By itself it would be some seconds until this name server knows it.
+        running.call_blocking(broker.stop)
+    if not broker.running:
+        running.call_blocking(broker.start)
+    return SimpleNamespace(
+        name_servers=running.name_servers,
+        name_server_processes=[FragileProcess(running, name_server)],
+        brokers=[FragileProcess(running, broker)],
+    )
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """Brokers and name servers that go away and come back, as processes."""
 
 import asyncio
+import itertools
 from collections import Counter
 
 import pytest
@@ -16,7 +17,8 @@ from ariane_sdk import (
 )
 
 PATIENT = ProducerSettings(send_timeout_s=25.0, repeats_max=20)
-BRISK = PushSettings(offset_store_interval_s=0.2, hold_s=2.0)
+BRISK = PushSettings(offset_store_interval_s=0.2, hold_s=2.0, handover_s=0.3)
+_numbers = itertools.count()
 
 
 class Counted:
@@ -39,22 +41,32 @@ class Counted:
             await self.changed.wait_for(lambda: len(self.bodies) >= count)
 
 
-def message(number):
-    return Message("orders", str(number).encode(), message_group=f"g{number % 5}")
+@pytest.fixture
+async def topic(fragile_cluster):
+    name = f"faults-{next(_numbers)}"
+    async with ClusterClient(fragile_cluster.name_servers) as client:
+        await client.create_topic(name)
+    return name
+
+
+@pytest.fixture
+def message(topic):
+    def message(number):
+        return Message(topic, str(number).encode(), message_group=f"g{number % 5}")
+
+    return message
 
 
 @pytest.mark.parametrize("ending", [pytest.param("terminate", marks=pytest.mark.slow), "kill"])
-async def test_a_broker_restarts_in_the_middle(fragile_cluster, ending):
+async def test_a_broker_restarts_in_the_middle(fragile_cluster, topic, message, ending):
     [broker] = fragile_cluster.brokers
-    async with ClusterClient(fragile_cluster.name_servers) as client:
-        await client.create_topic("orders")
     counted = Counted()
     async with (
         Producer(fragile_cluster.name_servers, settings=PATIENT) as producer,
         PushConsumer(
             fragile_cluster.name_servers,
-            group="billing",
-            subscriptions={"orders": "*"},
+            group=f"group-{topic}",
+            subscriptions={topic: "*"},
             listener=counted,
             start="earliest",
             settings=BRISK,
@@ -79,16 +91,14 @@ async def test_a_broker_restarts_in_the_middle(fragile_cluster, ending):
         assert list(dict.fromkeys(numbers)) == sorted(set(numbers))
 
 
-async def test_name_servers_go_and_messages_go_on(fragile_cluster):
-    async with ClusterClient(fragile_cluster.name_servers) as client:
-        await client.create_topic("orders")
+async def test_name_servers_go_and_messages_go_on(fragile_cluster, topic, message):
     counted = Counted()
     async with (
         Producer(fragile_cluster.name_servers) as producer,
         PushConsumer(
             fragile_cluster.name_servers,
-            group="billing",
-            subscriptions={"orders": "*"},
+            group=f"group-{topic}",
+            subscriptions={topic: "*"},
             listener=counted,
             start="earliest",
             settings=BRISK,
@@ -107,16 +117,14 @@ async def test_name_servers_go_and_messages_go_on(fragile_cluster):
             await producer.send(Message("unheard-of", b""), timeout_s=1.0)
 
 
-async def test_a_killed_member_leaves_its_queues_to_the_others(fragile_cluster):
-    async with ClusterClient(fragile_cluster.name_servers) as client:
-        await client.create_topic("orders")
+async def test_a_killed_member_leaves_its_queues_to_the_others(fragile_cluster, topic, message):
     first, second = Counted(), Counted()
 
     def member(listener):
         return PushConsumer(
             fragile_cluster.name_servers,
-            group="billing",
-            subscriptions={"orders": "*"},
+            group=f"group-{topic}",
+            subscriptions={topic: "*"},
             listener=listener,
             start="earliest",
             settings=BRISK,

@@ -28,7 +28,6 @@ from ariane_sdk.consumer.offsets.offset_file import OffsetFile
 from ariane_sdk.errors import ClientForked, ClientNotRunning, NameServersUnreachable
 from ariane_sdk.net import connections as _connections
 from ariane_sdk.sql import Outbox, OutboxRelay, create_tables
-from ariane_servicekit.running.processes import LocalCluster
 
 NOBODY = "127.0.0.1:1"
 STEPS_MAX = 100
@@ -125,13 +124,6 @@ async def until(condition):
     async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - threads set no event.
             await asyncio.sleep(0.01)
-
-
-@pytest.fixture
-def fragile_blocking(tmp_path):
-    """A name server and a broker as processes, to be frozen."""
-    with LocalCluster(tmp_path, brokers=1) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
@@ -268,9 +260,9 @@ async def test_a_relay_that_was_closed_says_that_it_does_not_relay(relay, step_c
     assert not own_tasks()
 
 
-def test_a_blocking_start_that_is_interrupted_is_cleared_away(fragile_blocking, caplog):
+def test_a_blocking_start_that_is_interrupted_is_cleared_away(fragile_cluster, caplog):
     """Ctrl-C while a broker is frozen: the start ends, and what it began does so, too."""
-    cluster = fragile_blocking
+    cluster = fragile_cluster
     with sync.ClusterClient(cluster.name_servers) as client:
         client.create_topic("starts")
     consumer = sync.PullConsumer(

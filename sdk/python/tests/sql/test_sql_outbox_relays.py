@@ -188,9 +188,10 @@ async def test_a_frozen_relay_comes_back_and_stores_nothing_twice(cluster, engin
 @pytest.mark.slow
 async def test_a_broker_is_killed_while_relays_send(fragile_cluster, engine):
     (broker,) = fragile_cluster.brokers
+    topic = f"shop-{next(_numbers)}"
     async with ClusterClient(fragile_cluster.name_servers) as client:
-        await client.create_topic("shop")
-    shop = Shop(engine, "shop")
+        await client.create_topic(topic)
+    shop = Shop(engine, topic)
     relays = [
         OutboxRelay(
             shop.outbox,

@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 
 from ariane_sdk import ClusterClient, Message, MessageQueue, Producer, ProducerSettings, errors
 from ariane_sdk.producer.sending.latency import BrokerLatencies, LeastLatency, UnavailabilityTable
-from ariane_servicekit.running.processes import LocalCluster
-from ariane_testkit.small_store import SMALL_STORE
 
 DEFAULTS = ProducerSettings()
 TABLE = UnavailabilityTable(DEFAULTS.latency_bounds_s, DEFAULTS.unavailable_s)
@@ -177,7 +175,7 @@ async def test_when_all_are_slow_messages_still_go(two_brokers):
     assert len(names) == 12
 
 
-async def test_a_broker_that_hangs_is_left_alone(tmp_path, leaping_clock):
+async def test_a_broker_that_hangs_is_left_alone(cluster, leaping_clock):
     settings = ProducerSettings(
         call_timeout_s=1.0,
         send_timeout_s=60.0,
@@ -186,10 +184,7 @@ async def test_a_broker_that_hangs_is_left_alone(tmp_path, leaping_clock):
         unavailable_s=(600.0,),
         failed_call_latency_s=1.0,
     )
-    async with (
-        LocalCluster(tmp_path, brokers=2, extra_broker_args=SMALL_STORE) as cluster,
-        Producer(cluster.name_servers, settings=settings, clock=leaping_clock) as producer,
-    ):
+    async with Producer(cluster.name_servers, settings=settings, clock=leaping_clock) as producer:
         async with ClusterClient(cluster.name_servers) as client:
             await client.create_topic("patient", queue_count=2)
         names = set(await send_one_by_one(producer, "patient", 8))

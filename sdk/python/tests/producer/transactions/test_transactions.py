@@ -309,9 +309,9 @@ async def test_a_transaction_survives_its_broker(fragile_cluster):
         ClusterClient(fragile_cluster.name_servers) as client,
         Producer(fragile_cluster.name_servers, group="pay", settings=settings) as producer,
     ):
-        await client.create_topic("orders", queue_count=1)
-        one = await producer.send_half(Message("orders", b"one"))
-        two = await producer.send_half(Message("orders", b"two"))
+        await client.create_topic("survives", queue_count=1)
+        one = await producer.send_half(Message("survives", b"one"))
+        two = await producer.send_half(Message("survives", b"two"))
         await producer.commit(one)
         broker.kill()
         await broker.wait()
@@ -336,17 +336,30 @@ async def test_a_broker_that_is_gone_leaves_a_commit_unknown(fragile_cluster, ca
         ) as checked,
         Producer(fragile_cluster.name_servers, group="pay", settings=settings) as plain,
     ):
-        await client.create_topic("orders", queue_count=1)
-        half = await plain.send_half(Message("orders", b"one"))
-        async with checked.transaction(Message("orders", b"two")):
-            broker.kill()
-            await broker.wait()
+        await client.create_topic("gone", queue_count=1)
+        half = await plain.send_half(Message("gone", b"one"))
+        gone = asyncio.Event()
+
+        async def end_block():
+            async with checked.transaction(Message("gone", b"two")):
+                broker.kill()
+                await broker.wait()
+                gone.set()
+
+        async def commit():
+            await gone.wait()
+            with pytest.raises(CallError):
+                await plain.commit(half)
+
+        async def begin_block():
+            await gone.wait()
+            with pytest.raises(SendError):
+                async with plain.transaction(Message("gone", b"three")):
+                    pytest.fail("the block was entered")
+
+        # Each waits until its time is up.
+        await asyncio.gather(end_block(), commit(), begin_block())
         assert "left to the check" in caplog.text
-        with pytest.raises(CallError):
-            await plain.commit(half)
-        with pytest.raises(SendError):
-            async with plain.transaction(Message("orders", b"three")):
-                pytest.fail("the block was entered")
 
 
 def test_the_same_without_an_event_loop(cluster, topic):
