@@ -6,6 +6,7 @@ import logging
 
 import pytest
 
+from ariane_filter.jail import jailed_filter
 from ariane_sdk import (
     MessageQueue,
     PullConsumer,
@@ -16,6 +17,7 @@ from ariane_sdk import (
     errors,
     sync,
 )
+from ariane_sdk.consumer.pulling import pull_loop
 
 WANTED = list(range(63, 300, 3))
 BODY = b"def matches(message): return int(message.body) % 2 == 0"
@@ -180,8 +182,10 @@ async def test_no_server_left_is_a_clear_error_and_offsets_stand(
 
 
 async def test_a_push_consumer_ends_with_the_reason(
-    filter_server, ariane_name_servers, topic, group, store
+    filter_server, ariane_name_servers, topic, group, store, monkeypatch
 ):
+    monkeypatch.setattr(jailed_filter, "PAUSE_S", 0.01)
+    monkeypatch.setattr(pull_loop, "RECONNECT_DELAY_S_MAX", 0.05)
     await store(topic)
     wild = await filter_server.upload(b"def matches(message): return 1 / 0", "wild")
 

@@ -10,6 +10,7 @@ from grpc import aio
 from ariane.broker.v1 import pull_service_pb2 as pull_pb
 from ariane.filter.v1 import filter_pb2
 from ariane.filter.v1 import filter_service_pb2 as filter_pb
+from ariane_filter.jail import jailed_filter
 
 WANTED = list(range(63, 300, 3))
 ALL = b"def matches(message): return True"
@@ -136,9 +137,10 @@ async def test_filters_that_are_none_are_refused(filter_server, topic, refused, 
 
 
 async def test_three_strikes_and_a_filter_is_out_until_it_is_released(
-    start_filter_server, topic, store, numbers_of, refused, failure_of
+    start_filter_server, topic, store, numbers_of, refused, failure_of, monkeypatch
 ):
     """Its group gets neither unfiltered messages nor silence, at any server of the broker."""
+    monkeypatch.setattr(jailed_filter, "PAUSE_S", 0.01)
     one, other = await start_filter_server(), await start_filter_server()
     await store(topic, 20)
     version = await one.upload(UNLUCKY, "unlucky")

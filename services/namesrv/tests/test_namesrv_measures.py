@@ -58,7 +58,9 @@ async def test_a_collector_is_told_by_otlp(tmp_path, collector):
     assert servicer.values["ariane.namesrv.warming_up"] in {0, 1}
 
 
-async def test_a_collector_that_is_away_harms_nobody(tmp_path):
+async def test_a_collector_that_is_away_harms_nobody(tmp_path, monkeypatch):
+    # The last export is tried again, but not until the ten seconds are over that it may take.
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1.5")
     endpoint = f"http://127.0.0.1:{free_port()}"
     settings = NamesrvSettings(
         listen="127.0.0.1:0", data_path=tmp_path, otlp_endpoint=endpoint, otlp_interval_s=1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import pytest
 from grpc import aio
@@ -21,6 +22,7 @@ from ariane_txn_checker.errors import (
     OutcomeStands,
     TransactionForgotten,
 )
+from ariane_txn_checker.rpc import remote_brokers
 from ariane_txn_checker.rpc.remote_brokers import RemoteBroker
 from ariane_txn_checker.testing import TwinBroker
 from ariane_txn_checker.transaction import (
@@ -32,28 +34,42 @@ from ariane_txn_checker.transaction import (
     TransactionKey,
 )
 
+_numbers = itertools.count()
+
+
+class HastyClock(SystemClock):
+    """The machine's time, but nobody waits."""
+
+    async def sleep(self, seconds):
+        await asyncio.sleep(0)
+
 
 class TwinSide:
     """The twin with its producers."""
 
     def __init__(self):
-        self.door = TwinBroker(SystemClock())
+        self.group = "payments"
+        self.door = TwinBroker(HastyClock())
 
     async def store(self, transaction_id, *, immunity_s=None):
         immunity_ms = None if immunity_s is None else immunity_s * 1000
-        self.door.store(transaction_id, immunity_ms=immunity_ms)
+        self.door.store(transaction_id, group=self.group, immunity_ms=immunity_ms)
 
     async def produce(self, answer):
-        self.door.producers["payments"] = lambda _transaction_id: answer
+        self.door.producers[self.group] = lambda _transaction_id: answer
 
     async def close(self):
         pass
 
 
 class RealSide:
-    """A broker in a process of its own, with a producer that speaks the contract."""
+    """A broker in a process of its own, with a producer that speaks the contract.
+
+    Tests share the broker: each has a group and ids of its own, and leaves nothing without outcome.
+    """
 
     def __init__(self, address):
+        self.group = f"payments-{next(_numbers)}"
         self.door = RemoteBroker(address, answer_ms_max=1000)
         self._channel = aio.insecure_channel(address)
         self._transactions = TransactionServiceStub(self._channel)
@@ -69,7 +85,7 @@ class RealSide:
             message_type=MESSAGE_TYPE_TRANSACTION,
             properties={} if immunity_s is None else {name: str(immunity_s)},
         )
-        half = HalfMessageToStore(topic="orders", message=message, producer_group="payments")
+        half = HalfMessageToStore(topic="orders", message=message, producer_group=self.group)
         request = StreamTransactionsRequest(half_messages=[half])
         answer = await self._transactions.StreamTransactions(iter([request])).read()
         assert not answer.half_messages[0].HasField("error"), answer
@@ -77,7 +93,7 @@ class RealSide:
     async def produce(self, answer):
         call = self._clients.Attach()
         hello = client_pb.ClientHello(
-            client_id="producer-of-payments", producer_groups=["payments"]
+            client_id=f"producer-of-{self.group}", producer_groups=[self.group]
         )
         await call.write(client_pb.AttachRequest(hello=hello))
         await call.read()
@@ -99,28 +115,36 @@ class RealSide:
         if self._answering is not None:
             self._answering.cancel()
             await asyncio.wait([self._answering])
+        for left in (await self.door.list_half_messages(page_size=100)).half_messages:
+            await self.door.end(row(left.transaction_id, left.producer_group), Outcome.ROLLBACK)
         await self.door.close()
         await self._channel.close()
 
 
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cluster")
+    with LocalCluster(folder, extra_broker_args=SMALL_STORE) as running:
+        yield running
+
+
 @pytest.fixture(params=["twin", "real"])
-async def side(request, tmp_path):
+async def side(request):
     if request.param == "twin":
         yield TwinSide()
         return
-    async with LocalCluster(tmp_path / "cluster", extra_broker_args=SMALL_STORE) as cluster:
-        real = RealSide(cluster.brokers[0].address)
-        yield real
-        await real.close()
+    real = RealSide(request.getfixturevalue("cluster").brokers[0].address)
+    yield real
+    await real.close()
 
 
-def row(transaction_id):
+def row(transaction_id, group="payments"):
     """A transaction, as far as a broker wants to know it."""
     return CheckedTransaction(
         key=TransactionKey(BrokerKey("c1", "broker-a"), transaction_id),
         unique_id=transaction_id,
         topic="orders",
-        producer_group="payments",
+        producer_group=group,
         keys=(),
         half_queue_offset=0,
         store_ms=0,
@@ -149,7 +173,8 @@ async def test_the_life_of_half_messages(side):
     page = await door.list_half_messages(page_size=3)
     assert [half.transaction_id for half in page.half_messages] == ["T0", "T1", "T2"]
     first = page.half_messages[0]
-    assert (first.topic, first.producer_group, first.keys) == ("orders", "payments", ("key-T0",))
+    assert (first.topic, first.producer_group) == ("orders", side.group)
+    assert first.keys == ("key-T0",)
     assert (first.immunity_ms, first.parked) == (None, False)
     assert 0 <= page.answer_ms - first.store_ms < 60_000
     assert page.half_queue_offset_end == first.half_queue_offset + 4
@@ -159,10 +184,10 @@ async def test_the_life_of_half_messages(side):
     assert not rest.next_page_token
     assert await listed(door, begin_queue_offset=last.half_queue_offset) == ["T3"]
 
-    assert await door.end(row("T1"), Outcome.COMMIT) is Outcome.COMMIT
-    assert await door.end(row("T1"), Outcome.COMMIT) is Outcome.COMMIT
-    assert await door.end(row("T1"), Outcome.ROLLBACK) is Outcome.COMMIT
-    assert await door.end(row("T2"), Outcome.ROLLBACK) is Outcome.ROLLBACK
+    assert await door.end(row("T1", side.group), Outcome.COMMIT) is Outcome.COMMIT
+    assert await door.end(row("T1", side.group), Outcome.COMMIT) is Outcome.COMMIT
+    assert await door.end(row("T1", side.group), Outcome.ROLLBACK) is Outcome.COMMIT
+    assert await door.end(row("T2", side.group), Outcome.ROLLBACK) is Outcome.ROLLBACK
     assert await listed(door) == ["T0", "T3"]
     after = await door.list_half_messages(page_size=1)
     assert after.half_queue_offset_end == page.half_queue_offset_end
@@ -172,7 +197,7 @@ async def test_the_life_of_half_messages(side):
     await door.park("T0", check_count=15)
     parked = (await door.list_half_messages(page_size=1)).half_messages[0]
     assert (parked.transaction_id, parked.parked) == ("T0", True)
-    assert await door.end(row("T0"), Outcome.COMMIT) is Outcome.COMMIT
+    assert await door.end(row("T0", side.group), Outcome.COMMIT) is Outcome.COMMIT
     assert await listed(door) == ["T3"]
 
     for refused in (door.ask("T1", check_count=0), door.park("T1", check_count=0)):
@@ -182,33 +207,34 @@ async def test_the_life_of_half_messages(side):
     for refused in (
         door.ask("T9", check_count=0),
         door.park("T9", check_count=0),
-        door.end(row("T9"), Outcome.COMMIT),
+        door.end(row("T9", side.group), Outcome.COMMIT),
     ):
         with pytest.raises(TransactionForgotten):
             await refused
 
 
 async def test_questions_and_answers(side):
-    await side.store("T1")
+    await side.store("Q1")
     with pytest.raises(NobodyAnswered) as silence:
-        await side.door.ask("T1", check_count=0)
+        await side.door.ask("Q1", check_count=0)
     assert silence.value.reason == "CLIENT_NOT_ATTACHED"
     await side.produce(Outcome.UNKNOWN)
-    answer = await side.door.ask("T1", check_count=1)
-    assert answer == Answer(Outcome.UNKNOWN, "producer-of-payments")
+    answer = await side.door.ask("Q1", check_count=1)
+    assert answer == Answer(Outcome.UNKNOWN, f"producer-of-{side.group}")
     # An answer alone decides nothing.
-    assert await listed(side.door) == ["T1"]
+    assert await listed(side.door) == ["Q1"]
 
 
 async def test_a_producer_that_is_silent(side):
-    await side.store("T1")
+    await side.store("S1")
     await side.produce(None)
     with pytest.raises(NobodyAnswered) as silence:
-        await side.door.ask("T1", check_count=0)
+        await side.door.ask("S1", check_count=0)
     assert silence.value.reason == "DEADLINE_PASSED"
 
 
-async def test_a_broker_that_is_away_was_surely_not_asked():
+async def test_a_broker_that_is_away_was_surely_not_asked(monkeypatch):
+    monkeypatch.setattr(remote_brokers, "CONNECT_S_MAX", 0.2)
     door = RemoteBroker("127.0.0.1:1", answer_ms_max=1000)
     refusals = await asyncio.gather(
         door.list_half_messages(page_size=1),
