@@ -6,6 +6,7 @@ import itertools
 import pytest
 
 from ariane_sdk import ClusterClient, Message, Producer, PullConsumer, PushConsumer
+from ariane_sdk.consumer.pulling import pull_loop
 
 OLD, NEW = 20, 60
 _numbers = itertools.count()
@@ -60,7 +61,8 @@ async def send(names, topic, numbers):
 
 
 @pytest.mark.parametrize("kind", [Pushed, Polled])
-async def test_a_topic_made_anew_and_longer_is_consumed_from_its_begin(cluster, kind):
+async def test_a_topic_made_anew_and_longer_is_consumed_from_its_begin(cluster, kind, monkeypatch):
+    monkeypatch.setattr(pull_loop, "RECONNECT_DELAY_S_MAX", 0.05)
     topic = f"anew-{next(_numbers)}"
     async with ClusterClient(cluster.name_servers) as client:
         await client.create_topic(topic, queue_count=1)

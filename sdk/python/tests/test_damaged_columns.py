@@ -14,6 +14,8 @@ from ariane_record.decoding import columns
 from ariane_record.layout import SystemFlag
 from ariane_record.names import dead_letter_topic
 from ariane_sdk import MessageQueue, PullConsumer, QueueReader, errors
+from ariane_sdk.consumer.delivery.message_returns import MessageReturns
+from ariane_sdk.consumer.pulling import pull_loop
 from ariane_sdk.errors import RouteNotFound
 
 COMPRESSED = int(SystemFlag.COMPRESSED | SystemFlag.COMPRESSION_ZLIB)
@@ -120,8 +122,7 @@ async def test_an_assigned_queue_goes_on_and_says_what_was_passed_over(cluster, 
 async def test_a_message_that_is_not_taken_as_a_dead_letter_is_not_passed_over(
     cluster, monkeypatch
 ):
-    from ariane_sdk.consumer.delivery.message_returns import MessageReturns  # noqa: PLC0415
-
+    monkeypatch.setattr(pull_loop, "RECONNECT_DELAY_S_MAX", 0.05)
     tries = []
     send_back = MessageReturns.send_back
 

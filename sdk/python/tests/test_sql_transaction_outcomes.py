@@ -15,6 +15,7 @@ from ariane_sdk.sql import (
     METADATA,
     AsyncTransactionOutcomes,
     TransactionOutcomes,
+    _transaction_outcomes,
     create_tables,
 )
 
@@ -82,7 +83,8 @@ def test_a_local_transaction_that_failed_is_rolled_back(sessions):
     assert outcomes(question("t-1")) is TransactionOutcome.ROLLBACK
 
 
-def test_a_local_transaction_in_flight_is_no_answer(sessions):
+def test_a_local_transaction_in_flight_is_no_answer(sessions, monkeypatch):
+    monkeypatch.setattr(_transaction_outcomes, "LOCK_TIMEOUT_MS", 100)
     outcomes = TransactionOutcomes(sessions)
     with sessions.begin() as session:
         outcomes.record(session, half("t-1"))

@@ -60,6 +60,26 @@ async def producer(cluster, request):
         yield producer
 
 
+@pytest.fixture
+async def both(cluster):
+    """Run a test's steps with a producer of each kind, at once: most of their time is waiting."""
+
+    async def run(steps, *, idempotent):
+        topic = f"orders-{uuid.uuid4().hex[:8]}"
+        settings = ProducerSettings(idempotent=idempotent)
+        async with (
+            ClusterClient(cluster.name_servers) as client,
+            Producer(cluster.name_servers, settings=settings) as producer,
+        ):
+            await client.create_topic(topic, queue_count=2)
+            await steps(producer, topic)
+
+    async def both(steps):
+        await asyncio.gather(run(steps, idempotent=True), run(steps, idempotent=False))
+
+    return both
+
+
 def now():
     return datetime.now(UTC)
 
@@ -117,17 +137,20 @@ async def test_rows_of_a_table_come_each_at_its_time(cluster, topic, arrived, un
             assert message.store_timestamp_ms >= said.timestamp() * 1000
 
 
-async def test_batches_of_all_kinds_at_once(producer, topic, arrived):
-    messages = []
-    for number in range(300):
-        delay = (None, timedelta(milliseconds=number), timedelta(0))[number % 3]
-        messages.append(Message(topic, b"%d" % number, delay=delay))
-    messages += [Message(topic, b"l%d" % number, delay_level=1) for number in range(50)]
-    results = await producer.send_batch(messages)
-    found = await arrived(350)
-    assert sorted(message.body for message in found) == sorted(m.body for m in messages)
-    ids = {message.unique_id: message.body for message in found}
-    assert [ids[result.unique_id] for result in results] == [m.body for m in messages]
+async def test_batches_of_all_kinds_at_once(both, arrived):
+    async def send(producer, topic):
+        messages = []
+        for number in range(300):
+            delay = (None, timedelta(milliseconds=number), timedelta(0))[number % 3]
+            messages.append(Message(topic, b"%d" % number, delay=delay))
+        messages += [Message(topic, b"l%d" % number, delay_level=1) for number in range(50)]
+        results = await producer.send_batch(messages)
+        found = await arrived(350, topic)
+        assert sorted(message.body for message in found) == sorted(m.body for m in messages)
+        ids = {message.unique_id: message.body for message in found}
+        assert [ids[result.unique_id] for result in results] == [m.body for m in messages]
+
+    await both(send)
 
 
 @pytest.mark.parametrize(
@@ -149,30 +172,33 @@ async def test_delays_that_cannot_be(producer, topic, fields):
         await producer.send_batch([Message(topic, b"a", **fields)])
 
 
-async def test_a_delay_that_cannot_be_harms_no_other_message(producer, topic, arrived):
-    impossible = (
-        {"deliver_at": datetime(2100, 1, 1, tzinfo=Nowhere())},
-        {"delay": timedelta.max},
-        {"delay": timedelta(days=41)},
-        {"deliver_at": datetime.max.replace(tzinfo=UTC)},
-        {"delay_level": 1 << 40},
-    )
-    good = [Message(topic, b"good", delay=timedelta(milliseconds=1)) for _ in range(3)]
-    good.append(Message(topic, b"good", delay_level=1))
-    for fields in impossible:
-        outcomes = await asyncio.gather(
-            *map(producer.send, [good[0], Message(topic, b"bad", **fields), *good[1:]]),
-            return_exceptions=True,
+async def test_a_delay_that_cannot_be_harms_no_other_message(both, arrived):
+    async def send(producer, topic):
+        impossible = (
+            {"deliver_at": datetime(2100, 1, 1, tzinfo=Nowhere())},
+            {"delay": timedelta.max},
+            {"delay": timedelta(days=41)},
+            {"deliver_at": datetime.max.replace(tzinfo=UTC)},
+            {"delay_level": 1 << 40},
         )
-        assert isinstance(outcomes.pop(1), ArianeError), fields
-        assert all(result.unique_id for result in outcomes), fields
-        with pytest.raises(BatchSendError) as raised:
-            await producer.send_batch([good[0], Message(topic, b"bad", **fields), *good[1:]])
-        failed = [isinstance(each, ArianeError) for each in raised.value.outcomes]
-        assert failed == [0, 1, 0, 0, 0], fields
-    # All of a level wait their second together.
-    found = [message.body for message in await arrived(8 * len(impossible))]
-    assert found == [b"good"] * 8 * len(impossible)
+        good = [Message(topic, b"good", delay=timedelta(milliseconds=1)) for _ in range(3)]
+        good.append(Message(topic, b"good", delay_level=1))
+        for fields in impossible:
+            outcomes = await asyncio.gather(
+                *map(producer.send, [good[0], Message(topic, b"bad", **fields), *good[1:]]),
+                return_exceptions=True,
+            )
+            assert isinstance(outcomes.pop(1), ArianeError), fields
+            assert all(result.unique_id for result in outcomes), fields
+            with pytest.raises(BatchSendError) as raised:
+                await producer.send_batch([good[0], Message(topic, b"bad", **fields), *good[1:]])
+            failed = [isinstance(each, ArianeError) for each in raised.value.outcomes]
+            assert failed == [0, 1, 0, 0, 0], fields
+        # All of a level wait their second together.
+        found = [message.body for message in await arrived(8 * len(impossible), topic)]
+        assert found == [b"good"] * 8 * len(impossible)
+
+    await both(send)
 
 
 async def test_too_far_ahead_is_told(producer, topic):
@@ -190,16 +216,19 @@ async def test_the_brokers_limit_counts_too(cluster, topic):
     assert raised.value.reason == "DELIVERY_TIME_TOO_LATE"
 
 
-async def test_a_recalled_message_does_not_come(producer, topic, arrived):
-    soon = timedelta(milliseconds=900)
-    gone, _ = await producer.send_batch(
-        [Message(topic, b"gone", delay=soon), Message(topic, b"kept", delay=soon)]
-    )
-    assert await producer.recall(gone.recall_handle)
-    assert await producer.recall(gone.recall_handle)
-    assert [message.body for message in await arrived(1)] == [b"kept"]
-    await asyncio.sleep(0.2)
-    assert len(await arrived(1)) == 1
+async def test_a_recalled_message_does_not_come(both, arrived):
+    async def recall(producer, topic):
+        soon = timedelta(milliseconds=900)
+        gone, _ = await producer.send_batch(
+            [Message(topic, b"gone", delay=soon), Message(topic, b"kept", delay=soon)]
+        )
+        assert await producer.recall(gone.recall_handle)
+        assert await producer.recall(gone.recall_handle)
+        assert [message.body for message in await arrived(1, topic)] == [b"kept"]
+        await asyncio.sleep(0.2)
+        assert len(await arrived(1, topic)) == 1
+
+    await both(recall)
 
 
 async def test_a_recall_that_comes_too_late_says_so(producer, topic, arrived):

@@ -21,6 +21,7 @@ from ariane_sdk import (
     PullConsumer,
     PullSettings,
     PushConsumer,
+    PushSettings,
     QueueReader,
     Sql,
 )
@@ -101,6 +102,7 @@ async def test_what_does_not_match_counts_as_consumed(cluster, topic):
             subscriptions={topic: Local(lambda message: False)},
             listener=pytest.fail,
             start="earliest",
+            settings=PushSettings(offset_store_interval_s=0.1),
         ),
         asyncio.timeout(90),
     ):

@@ -217,7 +217,7 @@ async def test_messages_stay_invisible_while_their_consumer_runs(cluster, topic,
     await send(cluster, topic, 1)
     async with consumer_of(keep_invisible=True, invisible_s=1) as one, consumer_of() as other:
         (message,) = await one.receive_batch(timeout_s=60)
-        assert await other.receive_batch(timeout_s=3) == []
+        assert await other.receive_batch(timeout_s=2) == []
         await one.nack(message, delay_s=0)
         (again,) = await other.receive_batch(timeout_s=60)
         assert again.receipt.attempts == 2
@@ -339,13 +339,13 @@ async def test_a_member_that_wants_something_else_is_refused(cluster, topic, con
 
 async def test_a_listener_may_take_its_time(cluster, topic, consumer_of):
     """Longer than messages are invisible, and so may those that wait for it."""
-    await send(cluster, topic, 6)
+    await send(cluster, topic, 4)
     tries, done = {}, asyncio.Event()
 
     async def work(message):
         tries[message.body] = tries.get(message.body, 0) + 1
         await asyncio.sleep(1.5)
-        if len(tries) == 6:
+        if len(tries) == 4:
             done.set()
 
     async with consumer_of(invisible_s=1) as consumer, consumer_of() as other:

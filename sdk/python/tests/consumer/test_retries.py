@@ -17,6 +17,7 @@ from ariane_sdk import (
     Message,
     Producer,
     PullConsumer,
+    PullSettings,
     PushConsumer,
     PushSettings,
     QueueReader,
@@ -294,6 +295,11 @@ async def test_in_order_a_hopeless_message_holds_up_the_rest_until_its_tries_are
 async def test_members_with_and_without_retries_agree(place, make_consumer, cluster):
     async with (
         make_consumer(Clerk()),
-        PullConsumer(cluster.name_servers, group=place[1], subscriptions={place[0]: "*"}) as puller,
+        PullConsumer(
+            cluster.name_servers,
+            group=place[1],
+            subscriptions={place[0]: "*"},
+            settings=PullSettings(handover_s=0.1),
+        ) as puller,
     ):
         await puller.wait_assigned()

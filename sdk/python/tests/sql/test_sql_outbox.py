@@ -53,7 +53,7 @@ def lag(sessions, outbox):
 
 
 def relay_of(world, outbox, sessions, **settings):
-    quick = {"poll_s": 0.02, "call_timeout_s": 10.0, "lease_s": 20.0, "repeat_delay_s_max": 0.1}
+    quick = {"poll_s": 0.02, "call_timeout_s": 10.0, "lease_s": 20.0, "repeat_delay_s_max": 0.02}
     return OutboxRelay(outbox, sessions, world.name_servers, **{**quick, **settings})
 
 

@@ -120,7 +120,8 @@ async def test_a_broker_that_knows_first_is_asked_until_the_name_server_knows(wo
 
 
 async def test_messages_of_no_group_are_repeated_until_the_name_server_knows(world, broker, lower):
-    async with Producer(world.name_servers) as producer:
+    settings = ProducerSettings(repeat_delay_s_min=0.01, repeat_delay_s_max=0.05)
+    async with Producer(world.name_servers, settings=settings) as producer:
         await producer.send(Message("orders", b"0"))
         lower(0)
         world.name_server.set_route("orders", {"broker-a": broker.address}, queue_count=8)
