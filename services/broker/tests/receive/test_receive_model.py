@@ -403,7 +403,7 @@ class ReceiveMachine(RuleBasedStateMachine):
         for key, attempts in self.model.attempts.items():
             if attempts > ATTEMPTS_MAX and key not in self.model.settled:
                 queue, offset = key
-                letters = self.settling._dead_letters
+                letters = self.settling.dead_letters
                 run(letters.bury(GROUP, queue, np.array([offset]), reason="ATTEMPTS_EXHAUSTED"))
 
 

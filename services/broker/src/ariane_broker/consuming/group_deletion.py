@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.errors.public_errors import group_in_use
@@ -29,44 +29,25 @@ class DeletedGroup:
     dead_letter_count: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class GroupDeletion:
     """Deletes groups.
 
     The group itself is deleted last: after an interruption the call can be repeated.
+
+    Attributes:
+        save_states: Saves the states of returns, of redriven letters and of messages in hand.
     """
 
-    def __init__(
-        self,
-        groups: GroupChanges,
-        topics: TopicChanges,
-        store: Store,
-        *,
-        clients: ClientTable,
-        returns: ReturnTable,
-        redriven: RedrivenTable,
-        receiving: ReceiveTable,
-        save_states: Callable[[], Awaitable[None]],
-    ) -> None:
-        """Take the parts.
-
-        Args:
-            groups: Deletes the group with its offsets.
-            topics: Deletes its topics.
-            store: The store.
-            clients: Its members.
-            returns: The failed messages that it returned lately.
-            redriven: Its dead letters that were sent back.
-            receiving: The messages that it has in hand.
-            save_states: Saves the state of the last three.
-        """
-        self._groups = groups
-        self._topics = topics
-        self._store = store
-        self._clients = clients
-        self._returns = returns
-        self._redriven = redriven
-        self._receiving = receiving
-        self._save_states = save_states
+    groups: GroupChanges
+    topics: TopicChanges
+    store: Store
+    _: KW_ONLY
+    clients: ClientTable
+    returns: ReturnTable
+    redriven: RedrivenTable
+    receiving: ReceiveTable
+    save_states: Callable[[], Awaitable[None]]
 
     async def delete(self, consumer_group: str, *, keep_dead_letters: bool = False) -> DeletedGroup:
         """Delete a group with its offsets, its retry topic, and its dead letters unless kept.
@@ -75,27 +56,27 @@ class GroupDeletion:
             ServiceError: GROUP_NAME_ILLEGAL, GROUP_NOT_FOUND or GROUP_IN_USE.
         """
         check_user_group(consumer_group)
-        members = self._clients.members(consumer_group)
+        members = self.clients.members(consumer_group)
         if members:
             raise group_in_use(consumer_group, len(members))
-        await self._groups.check_exists(consumer_group)
+        await self.groups.check_exists(consumer_group)
         retries, letters = retry_topic(consumer_group), dead_letter_topic(consumer_group)
         deleted = DeletedGroup(self._count(retries), self._count(letters))
-        await self._topics.delete_for_group(retries)
-        self._returns.forget_group(consumer_group)
+        await self.topics.delete_for_group(retries)
+        self.returns.forget_group(consumer_group)
         if not keep_dead_letters:
-            await self._topics.delete_for_group(letters)
-            self._redriven.forget_topic(letters)
-        self._receiving.forget_group(consumer_group)
+            await self.topics.delete_for_group(letters)
+            self.redriven.forget_topic(letters)
+        self.receiving.forget_group(consumer_group)
         # A new group of this name must not inherit state that the log has of this one.
-        await self._save_states()
-        await self._groups.delete(consumer_group)
+        await self.save_states()
+        await self.groups.delete(consumer_group)
         return deleted
 
     def _count(self, topic: str) -> int:
-        config = self._topics.find(topic)
+        config = self.topics.find(topic)
         queue_count = 0 if config is None else config.read_queue_count
-        store = self._store
+        store = self.store
         # Including messages that a new primary does not let be read yet: these are deleted as well.
         return sum(
             store.queue_end(topic, queue_id) - store.queue_bounds(topic, queue_id)[0]

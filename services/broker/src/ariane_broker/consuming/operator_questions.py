@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -23,26 +24,18 @@ _TELLS_NOTHING: Final = "it tells nothing of itself"
 _MAY_CONSUME: Final = "it may be at the message still"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class OperatorQuestions:
-    """Sends questions of operators to clients, and waits for the answers."""
+    """Sends questions of operators to clients, and waits for the answers.
 
-    def __init__(
-        self,
-        clients: ClientTable,
-        questions: ClientQuestions,
-        *,
-        message_of: Callable[[str], RecordFields],
-    ) -> None:
-        """Take the parts.
+    Attributes:
+        message_of: Returns the message with an id; raises the errors of ``MessageQuery.by_id``.
+    """
 
-        Args:
-            clients: The attached clients.
-            questions: Questions to them.
-            message_of: Returns the message with an id; raises the errors of ``MessageQuery.by_id``.
-        """
-        self._clients = clients
-        self._questions = questions
-        self._message_of = message_of
+    clients: ClientTable
+    questions: ClientQuestions
+    _: KW_ONLY
+    message_of: Callable[[str], RecordFields]
 
     async def state(self, client_id: str, wait_seconds: float, *, with_stacks: bool) -> Any:
         """Ask a client for its state.
@@ -56,10 +49,10 @@ class OperatorQuestions:
             ServiceError: CLIENT_NOT_ATTACHED, FIELD_INVALID, or CLIENT_SILENT without an
                 answer.
         """
-        client = self._clients.find(client_id)
+        client = self.clients.find(client_id)
         if client is None:
             raise client_not_attached(client_id, "")
-        return await self._questions.ask(
+        return await self.questions.ask(
             client,
             partial(ClientStateAsked, with_stacks=with_stacks),
             wait_seconds or STATE_SECONDS_DEFAULT,
@@ -83,16 +76,16 @@ class OperatorQuestions:
                 read the topic, or CLIENT_SILENT without an answer.
             RecordCorrupted: The message is damaged.
         """
-        client = self._clients.find(client_id)
+        client = self.clients.find(client_id)
         if client is None or consumer_group not in client.memberships:
             raise client_not_attached(client_id, f" as a member of group {consumer_group!r}")
-        message = self._message_of(message_id)
+        message = self.message_of(message_id)
         wanted = {each.topic for each in client.memberships[consumer_group].subscriptions}
         if message.topic not in {*wanted, dead_letter_topic(consumer_group)}:
             rule = f"must be of a message that group {consumer_group!r} subscribes to"
             raise field_invalid("message_id", rule, f"one of topic {message.topic!r}")
         record = encode_record(message)
-        return await self._questions.ask(
+        return await self.questions.ask(
             client,
             lambda question_id: ConsumptionAsked(question_id, consumer_group, record),
             wait_seconds or CONSUMPTION_SECONDS_DEFAULT,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 from ariane_broker.clients.client_table import ClientTable
@@ -18,37 +19,25 @@ from ariane_servicekit.errors import field_invalid
 QUEUES_MAX: Final = 65536
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class QueueLocking:
-    """Changes queue locks; the disk and replicas have a new owner before it gets its lock."""
+    """Changes queue locks; the disk and replicas have a new owner before it gets its lock.
 
-    def __init__(
-        self,
-        locks: QueueLocks,
-        clients: ClientTable,
-        topics: TopicTable,
-        saved: SavedState,
-        *,
-        copied: Callable[[], Awaitable[None]],
-    ) -> None:
-        """Take the parts.
+    Attributes:
+        copied: Waits until replicas have the saved state.
+    """
 
-        Args:
-            locks: The locks.
-            clients: The attached clients.
-            topics: The topics.
-            saved: Saves the locks.
-            copied: Waits until replicas have the saved state.
-        """
-        self._locks = locks
-        self._clients = clients
-        self._topics = topics
-        self._saved = saved
-        self._copied = copied
+    locks: QueueLocks
+    clients: ClientTable
+    topics: TopicTable
+    saved: SavedState
+    _: KW_ONLY
+    copied: Callable[[], Awaitable[None]]
 
     @property
     def relied_seconds(self) -> float:
         """How long an owner may rely on a lock without renewing it."""
-        return self._locks.relied_seconds
+        return self.locks.relied_seconds
 
     async def lock(
         self, consumer_group: str, client_id: str, queues: Sequence[QueueKey]
@@ -68,19 +57,19 @@ class QueueLocking:
             raise field_invalid("queues", f"must be at most {QUEUES_MAX}", len(queues))
         self._check_member(consumer_group, client_id)
         for queue in queues:
-            readable_queue(self._topics, *queue, consumer_group)
-        owned, changed = self._locks.lock(
+            readable_queue(self.topics, *queue, consumer_group)
+        owned, changed = self.locks.lock(
             consumer_group,
             client_id,
             queues,
-            is_gone=lambda owner: self._clients.membership(consumer_group, owner) is None,
+            is_gone=lambda owner: self.clients.membership(consumer_group, owner) is None,
         )
         # While others wait, the time that lost owners were silent must survive a restart: save it.
-        if changed or self._locks.ages_due():
-            self._saved.mark_changed()
+        if changed or self.locks.ages_due():
+            self.saved.mark_changed()
         # Also without a change: an earlier call may have been cut short before its save.
-        await self._saved.save()
-        await self._copied()
+        await self.saved.save()
+        await self.copied()
         return owned
 
     async def unlock(
@@ -92,15 +81,15 @@ class QueueLocking:
             ServiceError: GROUP_NAME_ILLEGAL.
         """
         check_user_group(consumer_group)
-        count = self._locks.unlock(consumer_group, client_id, queues)
+        count = self.locks.unlock(consumer_group, client_id, queues)
         if count:
-            self._saved.mark_changed()
-            self._clients.tell_others(consumer_group, client_id)
-            await self._saved.save()
+            self.saved.mark_changed()
+            self.clients.tell_others(consumer_group, client_id)
+            await self.saved.save()
         return count
 
     def _check_member(self, consumer_group: str, client_id: str) -> None:
-        membership = self._clients.membership(consumer_group, client_id)
+        membership = self.clients.membership(consumer_group, client_id)
         if membership is None:
             raise client_not_attached(client_id, f" as a member of group {consumer_group!r}")
         if not membership.ordered:

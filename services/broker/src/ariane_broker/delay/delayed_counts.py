@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import NamedTuple
 
 from ariane_broker.delay.delivery import Delivery
@@ -26,48 +27,42 @@ class PendingLevel(NamedTuple):
     next_due_ms: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class DelayedCounts:
     """Counts delayed messages."""
 
-    def __init__(
-        self,
-        levels: LevelQueues,
-        timer: TimerQueue,
-        delivery: Delivery,
-        *,
-        levels_ms: tuple[int, ...],
-    ) -> None:
-        self._levels = levels
-        self._timer = timer
-        self._delivery = delivery
-        self._levels_ms = levels_ms
+    levels: LevelQueues
+    timer: TimerQueue
+    delivery: Delivery
+    _: KW_ONLY
+    levels_ms: tuple[int, ...]
 
     @property
     def timed_pending_count(self) -> int:
         """Number of messages that wait for a time of their own."""
-        return self._timer.pending_count
+        return self.timer.pending_count
 
     @property
     def delivered_count(self) -> int:
         """Messages delivered since the start."""
-        return self._delivery.delivered_count
+        return self.delivery.delivered_count
 
     @property
     def dropped_count(self) -> int:
         """Messages since the start that could not be delivered."""
-        return self._delivery.dropped_count
+        return self.delivery.dropped_count
 
     @property
     def lateness(self) -> Lateness:
         """How late deliveries were."""
-        return self._delivery.lateness
+        return self.delivery.lateness
 
     def pending_levels(self) -> list[PendingLevel]:
         """The levels with waiting messages."""
         found = []
-        for level in self._levels.levels:
-            count, next_due_ms = self._levels.pending_of(level)
+        for level in self.levels.levels:
+            count, next_due_ms = self.levels.pending_of(level)
             if count and next_due_ms is not None:
-                wait_ms = self._levels_ms[level - 1] if level <= len(self._levels_ms) else 0
+                wait_ms = self.levels_ms[level - 1] if level <= len(self.levels_ms) else 0
                 found.append(PendingLevel(level, wait_ms, count, next_due_ms))
         return found

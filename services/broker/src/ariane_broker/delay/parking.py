@@ -12,6 +12,7 @@ The layout and the names are RocketMQ's; either broker delivers what the other h
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import repeat
 from typing import Final, NamedTuple
 
@@ -47,33 +48,20 @@ class Parked(NamedTuple):
     queue: QueueKey
 
 
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Parking:
     """Turns ordinary records into parked ones.
 
     Attributes:
         levels_ms: How long each delay level waits, level 1 first.
+        delay_ms_max: How far in the future a delivery time may be.
+        check_block: Raises if the block could not be appended; writes nothing.
     """
 
-    def __init__(
-        self,
-        *,
-        levels_ms: tuple[int, ...],
-        delay_ms_max: int,
-        now_ms: Callable[[], int],
-        check_block: Callable[[RecordBlock], object],
-    ) -> None:
-        """Take the rules.
-
-        Args:
-            levels_ms: See the class.
-            delay_ms_max: How far in the future a delivery time may be.
-            now_ms: Milliseconds since the epoch.
-            check_block: Raises if the block could not be appended; writes nothing.
-        """
-        self.levels_ms = levels_ms
-        self._delay_ms_max = delay_ms_max
-        self._now_ms = now_ms
-        self._check_block = check_block
+    levels_ms: tuple[int, ...]
+    delay_ms_max: int
+    now_ms: Callable[[], int]
+    check_block: Callable[[RecordBlock], object]
 
     def park(
         self,
@@ -95,7 +83,7 @@ class Parking:
             ServiceError: FIELD_INVALID or DELIVERY_TIME_TOO_LATE; MESSAGE_ILLEGAL for a producer's
                 record that itself names a destination, or that has no room for one.
         """
-        self._check_block(block)
+        self.check_block(block)
         moved = MovedRecords(decode_columns(block.records, block.sizes), dropped=DELAY_PROPERTIES)
         if not block.forwarded:
             for name in sorted(_RESERVED):
@@ -168,10 +156,10 @@ class Parking:
         chosen = times_ms[rows]
         if int(chosen.min()) < 1:
             raise field_invalid("delivery_times_ms", "must be 1 or more", int(chosen.min()))
-        late = rows[chosen > self._now_ms() + self._delay_ms_max]
+        late = rows[chosen > self.now_ms() + self.delay_ms_max]
         if len(late):
             first = int(late[0])
-            raise delivery_time_too_late(first, int(times_ms[first]), self._delay_ms_max)
+            raise delivery_time_too_late(first, int(times_ms[first]), self.delay_ms_max)
 
 
 def _parked(

@@ -7,7 +7,7 @@ log counts. The note has RocketMQ's shape, so that RocketMQ's broker follows it,
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -29,21 +29,15 @@ _NOTE_BODY: Final = b"recalled"
 """RocketMQ's client refuses messages without a body."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Recall:
     """Takes delayed messages back."""
 
-    def __init__(
-        self,
-        log: BrokerLog,
-        timer: TimerQueue,
-        *,
-        broker_name: str,
-        is_draining: Callable[[], bool],
-    ) -> None:
-        self._log = log
-        self._timer = timer
-        self._broker_name = broker_name
-        self._is_draining = is_draining
+    log: BrokerLog
+    timer: TimerQueue
+    _: KW_ONLY
+    broker_name: str
+    is_draining: Callable[[], bool]
 
     async def recall(self, topic: str, handle: str, born_host: Host) -> str:
         """Take a message back; repeating that changes nothing.
@@ -61,15 +55,15 @@ class Recall:
                 MESSAGE_NOT_FOUND if no such message was parked; RECEIPT_HANDLE_EXPIRED if it was
                 delivered.
         """
-        if self._is_draining():
+        if self.is_draining():
             raise broker_draining()
         named = self._named(topic, handle)
         records = self._records(named)
         messages = [record for record in records if not _is_note(record)]
-        waiting = [record for record in messages if self._timer.is_pending(record.queue_offset)]
+        waiting = [record for record in messages if self.timer.is_pending(record.queue_offset)]
         ends = [self._take_out(record, named, born_host) for record in waiting]
         if ends:
-            await self._log.promised(max(ends))
+            await self.log.promised(max(ends))
         if waiting or len(messages) < len(records):
             return named.unique_id
         if messages:
@@ -83,14 +77,14 @@ class Recall:
             raise field_invalid("recall_handle", str(error)) from error
         if named.topic != topic:
             raise field_invalid("topic", f"must be that of the handle, {named.topic!r}", topic)
-        if named.broker_name != self._broker_name:
-            rule = f"is of broker {named.broker_name!r}, and this is {self._broker_name!r}"
+        if named.broker_name != self.broker_name:
+            rule = f"is of broker {named.broker_name!r}, and this is {self.broker_name!r}"
             raise field_invalid("recall_handle", rule)
         return named
 
     def _records(self, named: RecallHandle) -> list[RecordFields]:
         """All records of a message in the timer topic: the message, its copies, and notes."""
-        records = self._log.store.query_by_key(
+        records = self.log.store.query_by_key(
             TIMER_QUEUE.topic, named.unique_id, max_count=_COPIES_MAX
         )
         said = {
@@ -111,7 +105,7 @@ class Recall:
         properties = {name: record.properties[name] for name in kept if name in record.properties}
         properties[PropertyName.RECALLED_KEY] = f"{named.topic}+{named.unique_id}"
         properties[PropertyName.UNIQUE_ID] = named.unique_id
-        end = int(rows_from(self._log.store, TIMER_QUEUE, record.queue_offset, 1).ends[0])
+        end = int(rows_from(self.log.store, TIMER_QUEUE, record.queue_offset, 1).ends[0])
         note = RecordFields(
             topic=TIMER_QUEUE.topic,
             body=_NOTE_BODY,
@@ -121,8 +115,8 @@ class Recall:
         )
         times_ms = np.array([named.delivery_time_ms], np.int64)
         block = replace(encode_block(TIMER_QUEUE.topic, [note]), delivery_times_ms=times_ms)
-        appended = self._log.append(block, TIMER_QUEUE.queue_id, born_host)
-        self._timer.mark(np.array([record.queue_offset, int(appended.first_queue_offset)]))
+        appended = self.log.append(block, TIMER_QUEUE.queue_id, born_host)
+        self.timer.mark(np.array([record.queue_offset, int(appended.first_queue_offset)]))
         return appended.next_commit_log_offset
 
 

@@ -12,6 +12,7 @@ found itself outside of the in-sync set, or has left it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Protocol
 
 from ariane_storage.errors import StateFileDamaged
@@ -29,20 +30,18 @@ class NoteFile(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class LostEnd:
-    """The note of one store. Blocks; one thread."""
+    """The note of one store. Blocks; one thread.
 
-    def __init__(self, file: NoteFile, boot_id: Callable[[], str], *, flush_mode: str) -> None:
-        """Take the parts.
+    Attributes:
+        boot_id: Returns the id of the machine's present run; empty if unknown.
+    """
 
-        Args:
-            file: Keeps the note.
-            boot_id: The id of the machine's present run; empty if unknown.
-            flush_mode: How this process flushes.
-        """
-        self._file = file
-        self._boot_id = boot_id
-        self._flush_mode = flush_mode
+    file: NoteFile
+    boot_id: Callable[[], str]
+    _: KW_ONLY
+    flush_mode: str
 
     def look(self, *, crashed: bool) -> bool:
         """Whether the log may lack its end; notes it, and the present run of the machine.
@@ -54,16 +53,16 @@ class LostEnd:
             OSError: The disk failed.
         """
         try:
-            before = self._file.load() or {}
+            before = self.file.load() or {}
         except StateFileDamaged:
             before = {"may_lack_end": True}  # Leaving the in-sync set for nothing is harmless.
-        boot_id = self._boot_id()
+        boot_id = self.boot_id()
         was_off = crashed and (not boot_id or boot_id != before.get("boot_id"))
         was_async = before.get("flush_mode") != "sync"
         is_lost = bool(before.get("may_lack_end")) or (was_off and was_async)
         note = self._note(boot_id, may_lack_end=is_lost)
         if note != before:
-            self._file.save(note)
+            self.file.save(note)
         return is_lost
 
     def settle(self) -> None:
@@ -72,11 +71,11 @@ class LostEnd:
         Raises:
             OSError: The disk failed.
         """
-        self._file.save(self._note(self._boot_id(), may_lack_end=False))
+        self.file.save(self._note(self.boot_id(), may_lack_end=False))
 
     def _note(self, boot_id: str, *, may_lack_end: bool) -> dict[str, Any]:
         return {
             "boot_id": boot_id,
-            "flush_mode": self._flush_mode,
+            "flush_mode": self.flush_mode,
             "may_lack_end": may_lack_end,
         }

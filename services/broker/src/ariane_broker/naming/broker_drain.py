@@ -3,38 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from ariane_broker.append.append import AppendRecords
 from ariane_broker.naming.announcement import BrokerAnnouncement
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class BrokerDrain:
-    """Starts and ends draining."""
+    """Starts and ends draining.
 
-    def __init__(
-        self,
-        append_records: AppendRecords,
-        announcement: BrokerAnnouncement,
-        announce: Callable[[], Awaitable[None]],
-    ) -> None:
-        """Take the parts.
+    Attributes:
+        announce: Updates the name servers at once.
+    """
 
-        Args:
-            append_records: Accepts messages.
-            announcement: The broker's announcement.
-            announce: Updates the name servers at once.
-        """
-        self._append_records = append_records
-        self._announcement = announcement
-        self._announce = announce
+    append_records: AppendRecords
+    announcement: BrokerAnnouncement
+    announce: Callable[[], Awaitable[None]]
 
     @property
     def writable(self) -> bool:
         """Whether the broker accepts messages now."""
-        return not self._append_records.draining
+        return not self.append_records.draining
 
     async def set_draining(self, draining: bool) -> None:
         """Start or end draining; routes lead producers to other brokers."""
-        self._append_records.draining = draining
-        self._announcement.writable = not draining
-        await self._announce()
+        self.append_records.draining = draining
+        self.announcement.writable = not draining
+        await self.announce()

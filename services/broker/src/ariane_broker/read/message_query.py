@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 from ariane_broker.errors.public_errors import message_not_found
@@ -43,22 +43,18 @@ class KeyedMessages:
     count_max: int = 0
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class MessageQuery:
-    """Answers queries of people and tools for single messages."""
+    """Answers queries of people and tools for single messages.
 
-    def __init__(
-        self, store: Store, topics: TopicTable, *, own_host: Callable[[], Host | None]
-    ) -> None:
-        """Query a log.
+    Attributes:
+        own_host: Returns the broker's present address, from which clients make message ids.
+    """
 
-        Args:
-            store: The store.
-            topics: The topics of this broker.
-            own_host: This broker's present address, from which clients make message ids.
-        """
-        self._store = store
-        self._topics = topics
-        self._own_host = own_host
+    store: Store
+    topics: TopicTable
+    _: KW_ONLY
+    own_host: Callable[[], Host | None]
 
     def by_id(self, message_id: str, topic: str = "") -> RecordFields:
         """Return the message with an id.
@@ -76,14 +72,14 @@ class MessageQuery:
         except IllegalMessageId:
             raise field_invalid("message_id", "must be 32 or 56 hex digits") from None
         try:
-            message = self._store.message_at(place.commit_log_offset)
+            message = self.store.message_at(place.commit_log_offset)
         except RecordNotFound:
             raise message_not_found(message_id) from None
-        own_hosts = {message.store_host, self._own_host()}
+        own_hosts = {message.store_host, self.own_host()}
         if place.store_host not in own_hosts or topic not in {"", message.topic}:
             # The id is another broker's: the same offset here holds another message.
             raise message_not_found(message_id)
-        readable_topic(self._topics, message.topic)
+        readable_topic(self.topics, message.topic)
         return message
 
     def by_key(
@@ -101,7 +97,7 @@ class MessageQuery:
         Raises:
             ServiceError: TOPIC_NOT_FOUND or FIELD_INVALID.
         """
-        readable_topic(self._topics, wanted.topic)
+        readable_topic(self.topics, wanted.topic)
         if not wanted.key:
             raise field_invalid("term", "must be a key or a unique id")
         count_max = wanted.count_max
@@ -110,7 +106,7 @@ class MessageQuery:
         if wanted.before < 0:
             raise field_invalid("before_commit_log_offset", "must be 0 or more", wanted.before)
         count = count_max or MESSAGES_DEFAULT
-        found = self._store.query_by_key(
+        found = self.store.query_by_key(
             wanted.topic,
             wanted.key,
             begin_ms=wanted.begin_ms,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 import numpy as np
@@ -41,27 +41,19 @@ class KeptQueue:
     size_bytes: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class QueueLookup:
-    """Answers questions about queues."""
+    """Answers questions about queues.
 
-    def __init__(
-        self,
-        store: Store,
-        topics: TopicTable,
-        *,
-        open_log: Callable[[], Callable[[], None]] = lambda: lambda: None,
-    ) -> None:
-        """Take the parts.
+    Attributes:
+        open_log: Called when bounds are asked for; returns a check that is called before each
+            queue. Both raise if the log cannot be read.
+    """
 
-        Args:
-            store: The store.
-            topics: The topics of this broker.
-            open_log: Called when bounds are asked for; returns a check that is called before each
-                queue. Both raise if the log cannot be read.
-        """
-        self._store = store
-        self._topics = topics
-        self._open_log = open_log
+    store: Store
+    topics: TopicTable
+    _: KW_ONLY
+    open_log: Callable[[], Callable[[], None]] = lambda: lambda: None
 
     async def kept_queues(self, topic: str) -> list[KeptQueue]:
         """The kept range of each readable queue, by queue id.
@@ -69,7 +61,7 @@ class QueueLookup:
         Raises:
             ServiceError: TOPIC_NOT_FOUND, TOPIC_RESERVED or TOPIC_NOT_READABLE.
         """
-        check_readable = self._open_log()
+        check_readable = self.open_log()
         config = self._known_topic(topic)
         kept = []
         for queue_id in range(config.read_queue_count):
@@ -93,7 +85,7 @@ class QueueLookup:
 
     def offset_from(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
         """The first queue offset of a queue stored at or after a time, or else the readable end."""
-        return self._store.queue_offset_at_time(
+        return self.store.queue_offset_at_time(
             topic, queue_id, timestamp_ms, boundary=TimeBoundary.LOWER
         )
 
@@ -121,10 +113,10 @@ class QueueLookup:
             ServiceError: As ``readable_topic``.
         """
         consumer_group = topic.removeprefix(RETRY_PREFIX) if topic.startswith(RETRY_PREFIX) else ""
-        return readable_topic(self._topics, topic, consumer_group)
+        return readable_topic(self.topics, topic, consumer_group)
 
     def _kept(self, topic: str, queue_id: int) -> KeptQueue:
-        begin, end = self._store.queue_bounds(topic, queue_id)
+        begin, end = self.store.queue_bounds(topic, queue_id)
         if begin >= end:
             return KeptQueue(queue_id, begin, end, None, 0)
         timestamp_ms, size = self._stored(topic, queue_id, end - 1)
@@ -132,7 +124,7 @@ class QueueLookup:
 
     def _stored(self, topic: str, queue_id: int, queue_offset: int) -> tuple[int | None, int]:
         try:
-            read = self._store.read_queue(topic, queue_id, queue_offset, max_count=1, max_bytes=1)
+            read = self.store.read_queue(topic, queue_id, queue_offset, max_count=1, max_bytes=1)
         except QueueUnderRepair:
             return None, 0
         if not read.count:

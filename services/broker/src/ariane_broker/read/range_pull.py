@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -92,40 +92,25 @@ class RangeChunk:
     property_ends: NDArray[np.int32] | None = None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class PullRange:
-    """Serves range reads."""
+    """Serves range reads.
 
-    def __init__(
-        self,
-        store: Store,
-        topics: TopicTable,
-        held: HeldRequests,
-        statistics: BrokerStatistics,
-        epochs: LogEpochs,
-        *,
-        hides_end: Callable[[], bool] = lambda: False,
-        open_log: Callable[[], Callable[[], None]] = lambda: lambda: None,
-    ) -> None:
-        """Take the parts.
+    Attributes:
+        hides_end: Whether the log has an end that this broker does not hand out yet, although
+            another primary may have.
+        open_log: Called when a range begins; returns a check that is called before each chunk. Both
+            raise if the log cannot be read.
+    """
 
-        Args:
-            store: The store.
-            topics: The topics of this broker.
-            held: Holds readers of a queue under repair.
-            statistics: Counts messages that are read.
-            epochs: The log epochs, which show ranges of a lost log.
-            hides_end: Whether the log has an end that this broker does not hand out yet, although
-                another primary may have.
-            open_log: Called when a range begins; returns a check that is called before each chunk.
-                Both raise if the log cannot be read.
-        """
-        self._store = store
-        self._topics = topics
-        self._held = held
-        self._statistics = statistics
-        self._epochs = epochs
-        self._hides_end = hides_end
-        self._open_log = open_log
+    store: Store
+    topics: TopicTable
+    held: HeldRequests
+    statistics: BrokerStatistics
+    epochs: LogEpochs
+    _: KW_ONLY
+    hides_end: Callable[[], bool] = lambda: False
+    open_log: Callable[[], Callable[[], None]] = lambda: lambda: None
 
     async def read(self, order: RangeOrder, lease: AnswerLease) -> AsyncGenerator[RangeChunk]:
         """Read a range up to its end, or to the readable end at the start of the read.
@@ -141,15 +126,15 @@ class PullRange:
             StorageError: The begin is not kept (any more), or a record is damaged.
         """
         _check(order)
-        check_readable = self._open_log()
+        check_readable = self.open_log()
         wanted = filter_for(order.filter)
-        readable_queue(self._topics, order.topic, order.queue_id)
-        self._epochs.check(QueueKey(order.topic, order.queue_id), order.end, order.log_epoch)
+        readable_queue(self.topics, order.topic, order.queue_id)
+        self.epochs.check(QueueKey(order.topic, order.queue_id), order.end, order.log_epoch)
         key = QueueKey(order.topic, order.queue_id)
-        end = min(order.end, self._store.queue_bounds(*key)[1])
-        while end < order.end and self._hides_end():
+        end = min(order.end, self.store.queue_bounds(*key)[1])
+        while end < order.end and self.hides_end():
             await self._wait_handed_out()
-            end = min(order.end, self._store.queue_bounds(*key)[1])
+            end = min(order.end, self.store.queue_bounds(*key)[1])
         position = order.begin
         chunk_bytes = order.chunk_bytes or CHUNK_BYTES_DEFAULT
         while True:
@@ -158,7 +143,7 @@ class PullRange:
             granted = await lease.take(chunk_bytes)
             check_readable()
             try:
-                read = self._store.read_queue(
+                read = self.store.read_queue(
                     order.topic,
                     order.queue_id,
                     position,
@@ -182,7 +167,7 @@ class PullRange:
             if position > end:
                 records, sizes, position = _cut(records, sizes, end)
             if len(sizes) or position >= end:
-                self._statistics.count_pull(len(sizes), sum(map(len, records)))
+                self.statistics.count_pull(len(sizes), sum(map(len, records)))
                 yield project(records, sizes, position, order.projection)
             else:
                 await asyncio.sleep(0)
@@ -193,7 +178,7 @@ class PullRange:
         Raises:
             ServiceError: SERVICE_DRAINING.
         """
-        if not self._held.open:
+        if not self.held.open:
             raise broker_draining()
         await asyncio.sleep(HIDDEN_STEP_S)
 
@@ -203,12 +188,12 @@ class PullRange:
         Raises:
             ServiceError: SERVICE_DRAINING or HELD_PULLS_EXHAUSTED.
         """
-        watch = self._held.watch([queue])
+        watch = self.held.watch([queue])
         try:
-            await self._held.wait(watch, HOLD_SECONDS_MAX)
+            await self.held.wait(watch, HOLD_SECONDS_MAX)
         finally:
-            self._held.forget(watch)
-        if not self._held.open:
+            self.held.forget(watch)
+        if not self.held.open:
             raise broker_draining()
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -41,36 +42,28 @@ class ReplicaHint(NamedTuple):
     end_queue_offset: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class ReplicaHints:
-    """Chooses the replicas for reads of deep backlogs."""
+    """Chooses the replicas for reads of deep backlogs.
 
-    def __init__(
-        self,
-        store: Store,
-        memory_bytes: int,
-        replicas: Callable[[int], Sequence[str]],
-    ) -> None:
-        """Take the parts.
+    Attributes:
+        memory_bytes: Bytes at the end of the log that are assumed to be in memory.
+        replicas: Returns the replicas that have the log up to a commit-log offset and allow reads.
+    """
 
-        Args:
-            store: The store.
-            memory_bytes: Bytes at the end of the log that are assumed to be in memory.
-            replicas: Returns the replicas that have the log up to a commit-log offset and allow
-                reads.
-        """
-        self._store = store
-        self._memory_bytes = memory_bytes
-        self._replicas = replicas
+    store: Store
+    memory_bytes: int
+    replicas: Callable[[int], Sequence[str]]
 
     def of(self, queue: QueueKey, next_queue_offset: int) -> ReplicaHint | None:
         """The replica from which to read on at a queue offset; None: this broker."""
-        boundary = self._store.max_offset - self._memory_bytes
-        if boundary <= self._store.min_offset:
+        boundary = self.store.max_offset - self.memory_bytes
+        if boundary <= self.store.min_offset:
             return None
-        replicas = self._replicas(boundary)
+        replicas = self.replicas(boundary)
         if not replicas:
             return None
-        end = self._store.queue_offset_behind(*queue, boundary)
+        end = self.store.queue_offset_behind(*queue, boundary)
         if next_queue_offset >= end:
             return None
         return ReplicaHint(replicas[queue.queue_id % len(replicas)], end)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 import numpy as np
@@ -32,32 +33,16 @@ COUNT_MAX: Final = 1024
 _log = get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class DeadLetters:
     """Turns messages of receiving groups into dead letters."""
 
-    def __init__(
-        self,
-        store: Store,
-        log: ReceiveLog,
-        table: ReceiveTable,
-        returns: MessageReturns,
-        *,
-        now_ms: Callable[[], int],
-    ) -> None:
-        """Take the parts.
-
-        Args:
-            store: Where the messages are.
-            log: Receives the events that settle them.
-            table: The windows of all groups.
-            returns: Appends dead letters.
-            now_ms: Milliseconds since the epoch.
-        """
-        self._store = store
-        self._log = log
-        self._table = table
-        self._returns = returns
-        self._now_ms = now_ms
+    store: Store
+    log: ReceiveLog
+    table: ReceiveTable
+    returns: MessageReturns
+    _: KW_ONLY
+    now_ms: Callable[[], int]
 
     def take(self, group: str, queue: QueueKey, offsets: Int64s) -> ReceiveEvent:
         """The event that hides messages from all members until they are dead letters."""
@@ -67,7 +52,7 @@ class DeadLetters:
             queue,
             EventFlag.GIVEN_BACK,
             ranges_of(offsets),
-            until_ms=self._now_ms() + AGAIN_MS,
+            until_ms=self.now_ms() + AGAIN_MS,
         )
 
     async def bury(
@@ -97,7 +82,7 @@ class DeadLetters:
             ServiceError: As ``MessageReturns.take_back``.
             StorageError: Some messages are not settled.
         """
-        window = self._table.window(group, queue)
+        window = self.table.window(group, queue)
         if window is None:
             return 0
         # A message that is named twice becomes one dead letter.
@@ -107,7 +92,7 @@ class DeadLetters:
         places = self._places(queue, offsets)
         if queue.topic == retry_topic(group):
             # The copy's own attempts field counts the tries before it; only local ones are added.
-            await self._returns.handed_out(places)
+            await self.returns.handed_out(places)
             tried = tried - self._said(places)
         buried = 0
         for local in np.unique(tried).tolist():
@@ -126,15 +111,15 @@ class DeadLetters:
             done = np.array([place.queue_offset for place in chosen], np.int64)
             done = np.setdiff1d(done, np.array(refused, np.int64), assume_unique=True)
             buried += len(done)
-            if len(done) and self._table.window(group, queue) is window:
-                self._log.write(
+            if len(done) and self.table.window(group, queue) is window:
+                self.log.write(
                     [ReceiveEvent(EventKind.SETTLE, group, queue, ranges=ranges_of(done))]
                 )
         return buried
 
     async def _take_back(self, failure: Failure, places: list[FailedPlace]) -> list[int]:
         """Make dead letters of messages; return the queue offsets of refused ones."""
-        outcomes = await self._returns.take_back(failure, places)
+        outcomes = await self.returns.take_back(failure, places)
         refused = [
             place.queue_offset
             for place, outcome in zip(places, outcomes, strict=True)
@@ -152,14 +137,14 @@ class DeadLetters:
 
     def _places(self, queue: QueueKey, offsets: Int64s) -> list[FailedPlace]:
         """The places of messages in the log; 0 for messages that retention has deleted."""
-        low, _ = self._store.queue_bounds(*queue)
+        low, _ = self.store.queue_bounds(*queue)
         places: list[FailedPlace] = []
         for first, count in ranges_of(offsets).tolist():
             gone = min(max(0, low - first), count)
             places += [FailedPlace(first + step, 0) for step in range(gone)]
             if gone < count:
                 begin = first + gone
-                entries = self._store.queue_entries(*queue, begin, max_count=count - gone)
+                entries = self.store.queue_entries(*queue, begin, max_count=count - gone)
                 spots = entries["commit_log_offset"].tolist()
                 places += map(FailedPlace, range(begin, begin + len(spots)), spots)
         return places
@@ -169,6 +154,6 @@ class DeadLetters:
 
     def _attempts_at(self, commit_log_offset: int) -> int:
         try:
-            return self._store.message_at(commit_log_offset).attempts
+            return self.store.message_at(commit_log_offset).attempts
         except RecordNotFound:
             return 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -95,38 +95,23 @@ class Settled(NamedTuple):
 _NONE: Final = np.empty(0, np.int64)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Settling:
-    """Settles messages."""
+    """Settles messages.
 
-    def __init__(
-        self,
-        log: ReceiveLog,
-        dead_letters: DeadLetters,
-        *,
-        groups: ConsumerGroups,
-        delay_levels_ms: Sequence[int],
-        now_ms: Callable[[], int],
-        ready: Callable[[str], None],
-        freed: Callable[[str, QueueKey], None],
-    ) -> None:
-        """Take the parts.
+    Attributes:
+        ready: Called with a group that may have more messages to receive.
+        freed: Called with a group and a queue in which messages became free.
+    """
 
-        Args:
-            log: Receives the changes.
-            dead_letters: Makes dead letters.
-            groups: The consumer groups of this broker.
-            delay_levels_ms: How long each delay level waits, level 1 first.
-            now_ms: Milliseconds since the epoch.
-            ready: Called with a group that may have more messages to receive.
-            freed: Called with a group and a queue in which messages became free.
-        """
-        self._log = log
-        self._dead_letters = dead_letters
-        self._groups = groups
-        self._delay_levels_ms = delay_levels_ms
-        self._now_ms = now_ms
-        self._ready = ready
-        self._freed = freed
+    log: ReceiveLog
+    dead_letters: DeadLetters
+    _: KW_ONLY
+    groups: ConsumerGroups
+    delay_levels_ms: Sequence[int]
+    now_ms: Callable[[], int]
+    ready: Callable[[str], None]
+    freed: Callable[[str, QueueKey], None]
 
     async def settle(self, group: str, settlements: Sequence[Settlement]) -> list[Settled]:
         """Settle messages of a group, and wait until the broker may confirm it.
@@ -136,7 +121,7 @@ class Settling:
                 ``DeadLetters.bury``.
             StorageError: Nothing is settled, or some dead letters are not.
         """
-        config = self._groups.get(group)
+        config = self.groups.get(group)
         results: list[Settled] = []
         events: list[ReceiveEvent] = []
         for settlement in settlements:
@@ -144,22 +129,22 @@ class Settling:
             results.append(result)
             events += own
         if events:
-            self._log.write(events)
-            self._ready(group)
+            self.log.write(events)
+            self.ready(group)
             for queue in {event.queue for event in events}:
-                self._freed(group, queue)
+                self.freed(group, queue)
         for settlement, result in zip(settlements, results, strict=True):
             if len(result.dead):
                 await self._bury(group, settlement, result.dead)
         if events:
-            await self._log.promised()
+            await self.log.promised()
         return results
 
     def _plan(
         self, config: GroupConfig, settlement: Settlement
     ) -> tuple[Settled, list[ReceiveEvent]]:
         group, queue = config.consumer_group, settlement.queue
-        window = self._log.window(group, queue)
+        window = self.log.window(group, queue)
         if window is None:
             return Settled(_NONE, expired=True, dead=_NONE), []
         offsets = window.find(settlement.serial, settlement.ranges)
@@ -169,12 +154,12 @@ class Settling:
             return settled, list(_events(EventKind.SETTLE, group, queue, offsets))
         expired = settlement.ranges is not None and len(offsets) < settlement.ranges[:, 1].sum()
         if isinstance(outcome, Hidden):
-            until_ms = self._now_ms() + outcome.span_ms
+            until_ms = self.now_ms() + outcome.span_ms
             events = list(_events(EventKind.HIDE, group, queue, offsets, until_ms=until_ms))
             return Settled(offsets, bool(expired), _NONE, until_ms), events
         if isinstance(outcome, Kept):
             # Visible messages stay visible: their client gave them back, or their time is over.
-            now_ms = self._now_ms()
+            now_ms = self.now_ms()
             offsets = np.setdiff1d(offsets, window.offsets[window.visible(now_ms)])
             until_ms = now_ms + KEPT_MS
             holder = outcome.client_id.encode()
@@ -202,7 +187,7 @@ class Settling:
         if outcome.dead_letter:
             exhausted[:] = True
         dead = offsets[exhausted]
-        events = [self._dead_letters.take(config.consumer_group, queue, dead)] if len(dead) else []
+        events = [self.dead_letters.take(config.consumer_group, queue, dead)] if len(dead) else []
         left, tries = offsets[~exhausted], attempts[~exhausted]
         for tried in np.unique(tries).tolist():
             delay_ms = outcome.delay_ms
@@ -213,7 +198,7 @@ class Settling:
                 config.consumer_group,
                 queue,
                 left[tries == tried],
-                until_ms=self._now_ms() + delay_ms,
+                until_ms=self.now_ms() + delay_ms,
                 flags=EventFlag.GIVEN_BACK,
             )
         return dead, events
@@ -222,14 +207,14 @@ class Settling:
         """The delay before the next attempt by the group's policy."""
         span_ms = wait_ms(config.retry_policy, tried_before)
         if span_ms is None:
-            level = min(FIRST_LEVEL + tried_before, len(self._delay_levels_ms))
-            return self._delay_levels_ms[level - 1]
+            level = min(FIRST_LEVEL + tried_before, len(self.delay_levels_ms))
+            return self.delay_levels_ms[level - 1]
         return span_ms
 
     async def _bury(self, group: str, settlement: Settlement, dead: Int64s) -> None:
         outcome = settlement.outcome
         rejected = isinstance(outcome, Failed) and outcome.dead_letter
-        await self._dead_letters.bury(
+        await self.dead_letters.bury(
             group,
             settlement.queue,
             dead,

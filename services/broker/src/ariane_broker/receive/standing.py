@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 
@@ -39,37 +39,29 @@ class QueueStanding:
         return self.unsettled_count - self.in_flight_count - self.delayed_count
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Standings:
     """Counts the messages of groups by state."""
 
-    def __init__(
-        self,
-        store: Store,
-        table: ReceiveTable,
-        offsets: ConsumerOffsets,
-        *,
-        topics: TopicTable,
-        groups: ConsumerGroups,
-        now_ms: Callable[[], int],
-    ) -> None:
-        self._store = store
-        self._table = table
-        self._offsets = offsets
-        self._topics = topics
-        self._groups = groups
-        self._now_ms = now_ms
+    store: Store
+    table: ReceiveTable
+    offsets: ConsumerOffsets
+    _: KW_ONLY
+    topics: TopicTable
+    groups: ConsumerGroups
+    now_ms: Callable[[], int]
 
     def of_queue(self, group: str, queue: QueueKey) -> QueueStanding | None:
         """The counts of a group in a queue; None before it has received from the queue."""
-        window = self._table.window(group, queue)
+        window = self.table.window(group, queue)
         if window is None:
             return None
-        low, high = self._store.queue_bounds(*queue)
+        low, high = self.store.queue_bounds(*queue)
         # Members that owned the queue may have stored a later offset.
-        stored = self._offsets.find(group, queue) or 0
+        stored = self.offsets.find(group, queue) or 0
         floor = max(window.floor, int(low), min(int(stored), int(high)))
         rows = window.rows[np.searchsorted(window.rows["offset"], floor) :]
-        hidden = rows["until_ms"] > self._now_ms()
+        hidden = rows["until_ms"] > self.now_ms()
         in_flight = int(np.count_nonzero(hidden & (rows["serial"] != 0)))
         delayed = int(np.count_nonzero(hidden)) - in_flight
         unsettled = len(rows) + max(0, int(high) - max(window.end, floor))
@@ -81,9 +73,9 @@ class Standings:
         Raises:
             ServiceError: GROUP_NOT_FOUND, TOPIC_NOT_FOUND.
         """
-        self._groups.get(group)
+        self.groups.get(group)
         if topic:
-            self._topics.get(topic)
-        queues = sorted(self._table.of_group(group))
+            self.topics.get(topic)
+        queues = sorted(self.table.of_group(group))
         found = [self.of_queue(group, queue) for queue in queues if topic in {"", queue.topic}]
         return [standing for standing in found if standing is not None]

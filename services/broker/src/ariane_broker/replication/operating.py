@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Final, Protocol
 
 from ariane_broker.errors.replication import (
@@ -85,54 +85,42 @@ async def order_election(row: SharedRow, broker_id: int, *, unclean: bool) -> Re
     return changed
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class PrimaryOperations:
-    """The calls of operators, as a primary answers them."""
+    """The calls of operators, as a primary answers them.
 
-    def __init__(
-        self,
-        names: tuple[str, str],
-        primary: Primary,
-        row: SharedRow,
-        *,
-        monotonic: Callable[[], float],
-        save_state: Callable[[], Awaitable[None]],
-        on_resigned: Callable[[], None],
-    ) -> None:
-        """Take the parts.
+    Attributes:
+        names: Cluster and broker name.
+        save_state: Saves the state that replicas need before the reign is handed over.
+        on_resigned: Called when the reign was handed over.
+    """
 
-        Args:
-            names: Cluster and broker name.
-            primary: The primary's side.
-            row: The shared row.
-            monotonic: The clock.
-            save_state: Saves the state that replicas need before the reign is handed over.
-            on_resigned: Called when the reign was handed over.
-        """
-        self.names = names
-        self._primary = primary
-        self._row = row
-        self._monotonic = monotonic
-        self._save_state = save_state
-        self._on_resigned = on_resigned
+    names: tuple[str, str]
+    primary: Primary
+    row: SharedRow
+    _: KW_ONLY
+    monotonic: Callable[[], float]
+    save_state: Callable[[], Awaitable[None]]
+    on_resigned: Callable[[], None]
 
     def status(self) -> SetStatus:
         """The status of the set."""
-        primary = self._primary
+        primary = self.primary
         members = primary.copies.members
         return SetStatus(
             primary.reign.broker_id,
             primary.reign.replica_set,
             [members[one] for one in sorted(members)],
             has_lease=primary.reign.holds,
-            now_s=self._monotonic(),
+            now_s=self.monotonic(),
             trouble=self._trouble,
         )
 
     @property
     def _trouble(self) -> str:
-        if self._primary.reign.holds:
+        if self.primary.reign.holds:
             return ""
-        why = f": {ROW_AWAY}" if self._primary.is_row_away else ""
+        why = f": {ROW_AWAY}" if self.primary.is_row_away else ""
         return f"its lease is over, it takes no messages{why}"
 
     async def transfer(self, broker_id: int, *, grace_s: float) -> ReplicaSet:
@@ -141,7 +129,7 @@ class PrimaryOperations:
         Raises:
             ServiceError: REPLICA_NOT_FOUND, REPLICA_NOT_IN_SYNC, REPLICA_SET_CHANGED.
         """
-        primary = self._primary
+        primary = self.primary
         reign = primary.reign
         if broker_id == reign.broker_id:
             return reign.replica_set
@@ -149,11 +137,11 @@ class PrimaryOperations:
             raise replica_not_found(broker_id)
         if broker_id not in reign.replica_set.in_sync:
             raise replica_not_in_sync(broker_id)
-        if not await primary.hand_over(broker_id, grace_s=grace_s, save_state=self._save_state):
+        if not await primary.hand_over(broker_id, grace_s=grace_s, save_state=self.save_state):
             if reign.is_deposed:
                 raise replica_set_changed(reign.replica_set.version)
             raise replica_too_slow(broker_id, grace_s)
-        self._on_resigned()
+        self.on_resigned()
         return reign.replica_set
 
     async def elect(self, broker_id: int, *, unclean: bool) -> ReplicaSet:
@@ -163,10 +151,10 @@ class PrimaryOperations:
             ServiceError: REPLICA_NOT_FOUND, REPLICA_NOT_IN_SYNC, REPLICA_SET_CHANGED, and
                 FIELD_INVALID while this primary lives: its next sign of life would end the order.
         """
-        if self._primary.reign.holds:
+        if self.primary.reign.holds:
             rule = "cannot be elected while there is a primary: hand its role over, or stop it"
             raise field_invalid("broker_id", rule, broker_id)
-        return await order_election(self._row, broker_id, unclean=unclean)
+        return await order_election(self.row, broker_id, unclean=unclean)
 
     async def remove(self, broker_id: int) -> ReplicaSet:
         """Remove a broker; return the row after it.
@@ -174,7 +162,7 @@ class PrimaryOperations:
         Raises:
             ServiceError: REPLICA_NOT_FOUND, FIELD_INVALID, REPLICA_SET_CHANGED.
         """
-        primary = self._primary
+        primary = self.primary
         if broker_id not in primary.reign.replica_set.addresses:
             raise replica_not_found(broker_id)
         copy = primary.copies.members.get(broker_id)
@@ -189,22 +177,17 @@ class PrimaryOperations:
         return primary.reign.replica_set
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class ReplicaOperations:
-    """The calls of operators, as a replica answers them."""
+    """The calls of operators, as a replica answers them.
 
-    def __init__(
-        self, names: tuple[str, str], row: SharedRow, status: Callable[[], SetStatus]
-    ) -> None:
-        """Take the parts.
+    Attributes:
+        names: Cluster and broker name.
+    """
 
-        Args:
-            names: Cluster and broker name.
-            row: The shared row.
-            status: Returns the status of the set.
-        """
-        self.names = names
-        self._row = row
-        self.status = status
+    names: tuple[str, str]
+    row: SharedRow
+    status: Callable[[], SetStatus]
 
     async def transfer(self, broker_id: int, *, grace_s: float) -> ReplicaSet:  # noqa: ARG002
         """Refuse: only the primary can do this.
@@ -216,7 +199,7 @@ class ReplicaOperations:
 
     async def elect(self, broker_id: int, *, unclean: bool) -> ReplicaSet:
         """Order an election; return the row after it."""
-        return await order_election(self._row, broker_id, unclean=unclean)
+        return await order_election(self.row, broker_id, unclean=unclean)
 
     async def remove(self, broker_id: int) -> ReplicaSet:  # noqa: ARG002
         """Refuse: only the primary can do this.

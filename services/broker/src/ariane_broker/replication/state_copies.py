@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -48,12 +49,12 @@ class StatePart(NamedTuple):
     content: bytes
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class StateCopies:
     """The state files of one store. Blocks: waits for the disk."""
 
-    def __init__(self, disk: Disk, folder: Path) -> None:
-        self._disk = disk
-        self._folder = folder
+    disk: Disk
+    folder: Path
 
     def versions(self) -> dict[str, int]:
         """The checksum of each file."""
@@ -61,11 +62,11 @@ class StateCopies:
 
     def parts(self, known: Mapping[str, int]) -> Iterator[StatePart]:
         """Files that differ from those whose checksums are known."""
-        for name in self._disk.names(self._folder):
+        for name in self.disk.names(self.folder):
             if not is_state_file(name):
                 continue
             try:
-                content = self._disk.read(self._folder / name)
+                content = self.disk.read(self.folder / name)
             except FileNotFoundError:
                 continue
             if crc32(content) != known.get(name):
@@ -78,20 +79,20 @@ class StateCopies:
             StateFileDamaged: It is not a state file.
             OSError: The disk failed.
         """
-        path = self._folder / part.name
+        path = self.folder / part.name
         if not is_state_file(part.name):
             raise StateFileDamaged(path, "no name of a state file")
         try:
             state = decode_state(part.content)
         except ValueError as error:
             raise StateFileDamaged(path, f"came as no JSON ({error})") from error
-        StateFile(path, self._disk).save(state)
+        StateFile(path, self.disk).save(state)
 
     def forget_snapshots(self) -> None:
         """Remove all snapshots: their state is read from the log again."""
-        for name in self._disk.names(self._folder):
+        for name in self.disk.names(self.folder):
             if is_state_file(name) and name not in DECIDED:
-                StateFile(self._folder / name, self._disk).remove()
+                StateFile(self.folder / name, self.disk).remove()
 
 
 def is_state_file(name: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -37,21 +38,15 @@ class AppendTerms(NamedTuple):
     born_key: tuple[int, int, int]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class CopyAppend:
     """Appends copies and dead letters within one turn of the loop."""
 
-    def __init__(
-        self,
-        log: BrokerLog,
-        parking: Parking,
-        *,
-        limits: ReturnLimits,
-        now_ms: Callable[[], int],
-    ) -> None:
-        self._log = log
-        self._parking = parking
-        self._limits = limits
-        self._now_ms = now_ms
+    log: BrokerLog
+    parking: Parking
+    _: KW_ONLY
+    limits: ReturnLimits
+    now_ms: Callable[[], int]
 
     def append(
         self,
@@ -81,7 +76,7 @@ class CopyAppend:
         block = self._block(failure, failed, rows, terms, queue.topic)
         born_host = failed.born_host(int(rows[0]))
         if terms.reason:
-            appended, due_ms = self._log.append(block, queue.queue_id, born_host), 0
+            appended, due_ms = self.log.append(block, queue.queue_id, born_host), 0
         else:
             appended, due_ms = self._park(
                 failure, group, terms, block=block, queue=queue, born_host=born_host
@@ -130,20 +125,20 @@ class CopyAppend:
         span_ms, tried = failure.wait_ms, terms.attempts + failure.local_attempts
         if span_ms is None:
             span_ms = wait_ms(group.retry_policy, tried)
-        doubt, levels_ms = self._log.store.clock_doubt, self._parking.levels_ms
+        doubt, levels_ms = self.log.store.clock_doubt, self.parking.levels_ms
         delay = delay_of_try(
             span_ms,
             tried,
-            now_ms=self._now_ms(),
-            delay_ms_max=self._limits.delay_ms_max,
+            now_ms=self.now_ms(),
+            delay_ms_max=self.limits.delay_ms_max,
             levels_ms=levels_ms,
             is_clock_doubted=doubt is not None,
         )
         if isinstance(delay, DeliveryTimes):
             delay = DeliveryTimes(np.repeat(delay.times_ms, block.count))
-        parked = self._parking.park(block, queue, delay)
-        appended = self._log.append(parked.block, parked.queue.queue_id, born_host)
+        parked = self.parking.park(block, queue, delay)
+        appended = self.log.append(parked.block, parked.queue.queue_id, born_host)
         if isinstance(delay, DeliveryTimes):
             return appended, int(delay.times_ms[0])
         ahead_ms = 0 if doubt is None else doubt.ahead_ms
-        return appended, self._now_ms() - ahead_ms + levels_ms[delay.level - 1]
+        return appended, self.now_ms() - ahead_ms + levels_ms[delay.level - 1]

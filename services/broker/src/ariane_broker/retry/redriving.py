@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from itertools import groupby
 from typing import Final
@@ -67,35 +67,21 @@ class _Addressed:
         return self.topic, self.queue_id, self.letter.born_host
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class DeadLetterRedrive:
-    """Sends dead letters back."""
+    """Sends dead letters back.
 
-    def __init__(
-        self,
-        log: BrokerLog,
-        table: RedrivenTable,
-        *,
-        topics: TopicTable,
-        groups: ConsumerGroups,
-        make_topic: Callable[[str], Awaitable[TopicConfig]],
-        is_draining: Callable[[], bool],
-    ) -> None:
-        """Take the parts.
+    Attributes:
+        make_topic: Creates a topic of a group if it is missing.
+    """
 
-        Args:
-            log: The log.
-            table: Knows which letters were sent back.
-            topics: The topics of this broker.
-            groups: Its consumer groups.
-            make_topic: Creates a topic of a group if it is missing.
-            is_draining: Whether the broker takes no more messages.
-        """
-        self._log = log
-        self._table = table
-        self._topics = topics
-        self._groups = groups
-        self._make_topic = make_topic
-        self._is_draining = is_draining
+    log: BrokerLog
+    table: RedrivenTable
+    _: KW_ONLY
+    topics: TopicTable
+    groups: ConsumerGroups
+    make_topic: Callable[[str], Awaitable[TopicConfig]]
+    is_draining: Callable[[], bool]
 
     async def redrive(
         self, consumer_group: str, queue_id: int, queue_offsets: Sequence[int], *, to_group: bool
@@ -116,27 +102,27 @@ class DeadLetterRedrive:
         if not 1 <= len(queue_offsets) <= LETTERS_MAX:
             raise field_invalid("queue_offsets", f"must be 1 to {LETTERS_MAX}", len(queue_offsets))
         queue = QueueKey(dead_letter_topic(consumer_group), queue_id)
-        readable_queue(self._topics, *queue)
+        readable_queue(self.topics, *queue)
         if to_group:
-            self._groups.get(consumer_group)
-            await self._make_topic(retry_topic(consumer_group))
+            self.groups.get(consumer_group)
+            await self.make_topic(retry_topic(consumer_group))
         wanted = np.unique(np.array(queue_offsets, np.int64))
         outcome = Redriven()
-        store = self._log.store
+        store = self.log.store
         low, high = store.queue_bounds(*queue)
         if bool(((wanted >= high) & (wanted < store.queue_end(*queue))).any()):
             # A new primary hands them out once the others in sync have them.
-            await self._log.promised()
+            await self.log.promised()
             low, high = store.queue_bounds(*queue)
         for gone in wanted[(wanted < low) | (wanted >= high)].tolist():
             outcome.failures[gone] = "no such dead letter is kept"
         kept = wanted[(wanted >= low) & (wanted < high)]
         while len(kept):
-            if self._is_draining():
+            if self.is_draining():
                 raise broker_draining()
             kept = self._redrive_slice(queue, kept, outcome, to_group=to_group)
             await asyncio.sleep(0)
-        await self._log.promised()
+        await self.log.promised()
         return outcome
 
     def redriven(self, consumer_group: str, queue_id: int, begin: int, end: int) -> list[int]:
@@ -155,23 +141,23 @@ class DeadLetterRedrive:
             rule = f"must be 1 to {LETTERS_MAX} beyond begin_queue_offset"
             raise field_invalid("end_queue_offset", rule, end)
         queue = QueueKey(dead_letter_topic(consumer_group), queue_id)
-        readable_queue(self._topics, *queue)
+        readable_queue(self.topics, *queue)
         asked = np.arange(begin, end)
-        redriven: list[int] = asked[~self._table.pending(queue, asked)].tolist()
+        redriven: list[int] = asked[~self.table.pending(queue, asked)].tolist()
         return redriven
 
     def _redrive_slice(
         self, queue: QueueKey, wanted: Int64s, outcome: Redriven, *, to_group: bool
     ) -> Int64s:
         """Send the first letters back, in this turn of the loop; returns the rest."""
-        pending = self._table.pending(queue, wanted)
+        pending = self.table.pending(queue, wanted)
         outcome.duplicate_count += int((~pending).sum())
         wanted = wanted[pending]
         if not len(wanted):
             return wanted
         first = int(wanted[0])
         count = min(SLICE_COUNT, int(wanted[-1]) - first + 1)
-        read = self._log.store.read_queue(*queue, first, max_count=count, max_bytes=SLICE_BYTES)
+        read = self.log.store.read_queue(*queue, first, max_count=count, max_bytes=SLICE_BYTES)
         behind = max(int(read.next_queue_offset), first + 1)
         now, left = wanted[wanted < behind], wanted[wanted >= behind]
         letters = _letters(read, now)
@@ -195,7 +181,7 @@ class DeadLetterRedrive:
             origin = letter.properties.get(PropertyName.ORIGIN_QUEUE_ID, "")
             if to_group:
                 topic = retry_topic(letter.topic.removeprefix(dead_letter_topic("")))
-            config = self._topics.find(topic)
+            config = self.topics.find(topic)
             if config is None or not config.writable or (config.system and not to_group):
                 outcome.failures[queue_offset] = f"topic {topic!r} takes nothing"
                 continue
@@ -217,8 +203,8 @@ class DeadLetterRedrive:
             with_mark(redriven_record(each.letter, to_group=to_group), each.letter)
             for each in members
         ]
-        self._log.append(encode_block(target.topic, records), target.queue_id, born_host)
-        self._table.mark(source, queue_offsets)
+        self.log.append(encode_block(target.topic, records), target.queue_id, born_host)
+        self.table.mark(source, queue_offsets)
         outcome.redriven_count += len(members)
 
 

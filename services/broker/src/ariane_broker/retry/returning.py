@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from itertools import groupby
 from typing import Final
@@ -73,41 +73,23 @@ class _Slice:
         return self.terms[self.row_of[place]]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class MessageReturns:
-    """Takes failed messages back."""
+    """Takes failed messages back.
 
-    def __init__(
-        self,
-        log: BrokerLog,
-        copies: CopyAppend,
-        table: ReturnTable,
-        *,
-        topics: TopicTable,
-        groups: ConsumerGroups,
-        limits: ReturnLimits,
-        make_topic: Callable[[str], Awaitable[TopicConfig]],
-        is_draining: Callable[[], bool],
-    ) -> None:
-        """Take the parts.
+    Attributes:
+        make_topic: Creates a topic of a group if it is missing.
+    """
 
-        Args:
-            log: The log of the failed messages, their copies and the dead letters.
-            copies: Appends them.
-            table: The last returns.
-            topics: The topics of this broker.
-            groups: Its consumer groups.
-            limits: The limits of returns.
-            make_topic: Creates a topic of a group if it is missing.
-            is_draining: Whether the broker takes no more messages.
-        """
-        self._log = log
-        self._copies = copies
-        self._table = table
-        self._topics = topics
-        self._groups = groups
-        self._limits = limits
-        self._make_topic = make_topic
-        self._is_draining = is_draining
+    log: BrokerLog
+    copies: CopyAppend
+    table: ReturnTable
+    _: KW_ONLY
+    topics: TopicTable
+    groups: ConsumerGroups
+    limits: ReturnLimits
+    make_topic: Callable[[str], Awaitable[TopicConfig]]
+    is_draining: Callable[[], bool]
 
     async def take_back_at(self, failure: Failure, commit_log_offset: int) -> ReturnOutcome:
         """Take back one failed message whose queue offset is not known.
@@ -116,12 +98,12 @@ class MessageReturns:
             ServiceError: As ``take_back``, or the error of this message.
             StorageError: The message is not taken back.
         """
-        self._groups.get(failure.consumer_group)
+        self.groups.get(failure.consumer_group)
         place = FailedPlace(0, commit_log_offset)
         if self._known(failure, place) is None:
-            readable_topic(self._topics, failure.topic, failure.consumer_group)
+            readable_topic(self.topics, failure.topic, failure.consumer_group)
             try:
-                failed = await self._log.message_at(commit_log_offset)
+                failed = await self.log.message_at(commit_log_offset)
             except RecordNotFound:
                 raise message_not_found(f"@{commit_log_offset}") from None
             if (failed.topic, failed.queue_id) != (failure.topic, failure.queue_id):
@@ -146,15 +128,15 @@ class MessageReturns:
                 SERVICE_DRAINING, FLUSH_UNCONFIRMED.
             StorageError: Some messages are not taken back.
         """
-        work = _Return(failure, self._groups.get(failure.consumer_group))
+        work = _Return(failure, self.groups.get(failure.consumer_group))
         left: Sequence[FailedPlace] = self._not_known(work, sorted(set(places)))
         await self.handed_out(left)
         while True:
-            if self._is_draining():
+            if self.is_draining():
                 raise broker_draining()
             if not (left := self._not_known(work, left)):
                 break
-            readable_topic(self._topics, failure.topic, failure.consumer_group)
+            readable_topic(self.topics, failure.topic, failure.consumer_group)
             left = await self._take_slice(work, left)
             await asyncio.sleep(0)
         await self._promised(work.outcomes.values())
@@ -168,12 +150,12 @@ class MessageReturns:
         Raises:
             ServiceError: FLUSH_UNCONFIRMED.
         """
-        end = self._log.store.max_offset
+        end = self.log.store.max_offset
         offsets = (place.commit_log_offset for place in places)
-        await self._log.confirmed(max((each for each in offsets if each < end), default=-1))
+        await self.log.confirmed(max((each for each in offsets if each < end), default=-1))
 
     def _known(self, failure: Failure, place: FailedPlace) -> ReturnOutcome | None:
-        known = self._table.duplicate_of(
+        known = self.table.duplicate_of(
             failure.consumer_group, place.commit_log_offset, failure.return_id
         )
         return None if known is None else ReturnOutcome(known, duplicate=True)
@@ -220,10 +202,10 @@ class MessageReturns:
         """
         queue = QueueKey(failure.topic, failure.queue_id)
         first, last = places[0].queue_offset, places[-1].queue_offset
-        low, high = self._log.store.queue_bounds(*queue)
+        low, high = self.log.store.queue_bounds(*queue)
         if not low <= first < high:
             return None, first + 1
-        read = self._log.store.read_queue(
+        read = self.log.store.read_queue(
             *queue, first, max_count=last - first + 1, max_bytes=SLICE_BYTES
         )
         end = max(int(read.next_queue_offset), first + 1)
@@ -234,7 +216,7 @@ class MessageReturns:
 
     def _terms(self, work: _Return, failed: FailedColumns) -> list[AppendTerms]:
         """How each record is appended, by its limits or as the client asked."""
-        failure, deaths_max = work.failure, self._limits.deaths_max
+        failure, deaths_max = work.failure, self.limits.deaths_max
         attempts_max = failure.attempts_max or work.group.attempts_max
         exhausted = failed.attempts + failure.local_attempts >= attempts_max
         reason = failure.reason or DeadLetterReason.ATTEMPTS_EXHAUSTED
@@ -253,7 +235,7 @@ class MessageReturns:
 
     async def _take_found(self, work: _Return, part: _Slice, places: Sequence[FailedPlace]) -> None:
         names = {work.topic_for(part.terms_of(place)) for place in places}
-        configs = {name: await self._make_topic(name) for name in sorted(names)}
+        configs = {name: await self.make_topic(name) for name in sorted(names)}
         # Meanwhile another call may have made the same returns.
         places = self._not_known(work, places)
         for terms, members in groupby(sorted(places, key=part.terms_of), key=part.terms_of):
@@ -269,7 +251,7 @@ class MessageReturns:
     ) -> None:
         """Append the messages that share their values, in this turn of the loop."""
         rows = np.array([part.row_of[place] for place in places], np.int64)
-        stored = self._copies.append(
+        stored = self.copies.append(
             work.failure,
             work.group,
             part.failed,
@@ -278,7 +260,7 @@ class MessageReturns:
             queue=queue,
         )
         for place, returned in zip(places, stored, strict=True):
-            self._table.remember(work.failure.consumer_group, place.commit_log_offset, returned)
+            self.table.remember(work.failure.consumer_group, place.commit_log_offset, returned)
             work.outcomes[place] = ReturnOutcome(returned, duplicate=False)
 
     async def _promised(self, outcomes: Iterable[ReturnOutcome | ServiceError]) -> None:
@@ -289,7 +271,7 @@ class MessageReturns:
             if not isinstance(outcome, ServiceError)
         ]
         if offsets:
-            await self._log.promised(min(self._log.store.max_offset, max(offsets) + 1))
+            await self.log.promised(min(self.log.store.max_offset, max(offsets) + 1))
 
 
 def _refusal(error: Exception) -> ServiceError:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final
 
 from grpc import aio
@@ -30,29 +31,22 @@ TO_THE_END: Final = 1 << 61
 """An end of a range at or above this means the end of what can be read."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class ReplicaLogGate:
-    """Decides when the log of a replica can be read. Lives on one loop."""
+    """Decides when the log of a replica can be read. Lives on one loop.
 
-    def __init__(
-        self,
-        primary_address: Callable[[], str],
-        *,
-        is_told: Callable[[], bool],
-        is_agreeing: Callable[[], bool],
-        agreement_count: Callable[[], int],
-    ) -> None:
-        """Take the parts.
+    Attributes:
+        primary_address: Returns the primary's address; empty while there is none.
+        is_told: Whether a primary has reported the confirmed offset.
+        is_agreeing: Whether the log is being cut to agree with a primary's.
+        agreement_count: How often that has begun.
+    """
 
-        Args:
-            primary_address: Returns the primary's address; empty while there is none.
-            is_told: Whether a primary has reported the confirmed offset.
-            is_agreeing: Whether the log is being cut to agree with a primary's.
-            agreement_count: How often that has begun.
-        """
-        self._primary_address = primary_address
-        self._is_told = is_told
-        self._is_agreeing = is_agreeing
-        self._agreement_count = agreement_count
+    primary_address: Callable[[], str]
+    _: KW_ONLY
+    is_told: Callable[[], bool]
+    is_agreeing: Callable[[], bool]
+    agreement_count: Callable[[], int]
 
     def open(self) -> Callable[[], None]:
         """Begin to read.
@@ -64,13 +58,13 @@ class ReplicaLogGate:
         Raises:
             ServiceError: BROKER_NOT_PRIMARY, also later.
         """
-        if self._is_agreeing() or not self._is_told():
-            raise broker_not_primary(self._primary_address())
-        begun = self._agreement_count()
+        if self.is_agreeing() or not self.is_told():
+            raise broker_not_primary(self.primary_address())
+        begun = self.agreement_count()
 
         def check() -> None:
-            if self._agreement_count() != begun:
-                raise broker_not_primary(self._primary_address())
+            if self.agreement_count() != begun:
+                raise broker_not_primary(self.primary_address())
 
         return check
 
@@ -85,14 +79,7 @@ class ReplicaPulls(NotPrimary):
         store: Store,
         gate: ReplicaLogGate,
     ) -> None:
-        """Take the parts.
-
-        Args:
-            primary_address: Returns the primary's address; empty while there is none.
-            servicer: Answers the calls that are not refused.
-            store: The replica's store.
-            gate: Decides when its log can be read.
-        """
+        """``servicer`` answers the calls that are not refused; the address may be empty."""
         super().__init__(primary_address)
         self._where = primary_address
         self._servicer = servicer

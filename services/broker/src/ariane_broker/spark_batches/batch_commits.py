@@ -6,7 +6,7 @@ This module stages and decides; ``batch_publication`` makes committed batches vi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 import numpy as np
@@ -72,44 +72,25 @@ class BatchCommitted:
     record_count: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class BatchCommits:
-    """Stages, commits and aborts batches."""
+    """Stages, commits and aborts batches.
 
-    def __init__(
-        self,
-        log: BrokerLog,
-        table: BatchTable,
-        topics: TopicsForSend,
-        publication: BatchPublication,
-        parking: Parking,
-        *,
-        broker_name: str,
-        now_ms: Callable[[], int],
-        body_bytes_max: int,
-        is_draining: Callable[[], bool],
-    ) -> None:
-        """Take the parts.
+    Attributes:
+        broker_name: Sinks with another home are refused.
+        body_bytes_max: Largest body of a message, and of the records of one call.
+    """
 
-        Args:
-            log: The log.
-            table: The batches of this broker.
-            topics: The topics of this broker.
-            publication: Makes committed batches visible.
-            parking: Checks delivery times.
-            broker_name: Name of this broker; sinks with another home are refused.
-            now_ms: Milliseconds since the epoch.
-            body_bytes_max: Largest body of a message, and of the records of one call.
-            is_draining: Whether the broker refuses messages.
-        """
-        self._log = log
-        self._table = table
-        self._topics = topics
-        self._publication = publication
-        self._parking = parking
-        self._broker_name = broker_name
-        self._now_ms = now_ms
-        self._body_bytes_max = body_bytes_max
-        self._is_draining = is_draining
+    log: BrokerLog
+    table: BatchTable
+    topics: TopicsForSend
+    publication: BatchPublication
+    parking: Parking
+    _: KW_ONLY
+    broker_name: str
+    now_ms: Callable[[], int]
+    body_bytes_max: int
+    is_draining: Callable[[], bool]
 
     async def stage(self, request: StageRequest, born_host: Host) -> int:
         """Stage records of one attempt.
@@ -122,30 +103,30 @@ class BatchCommits:
                 broker is the home of the query, or the errors of an append.
             StorageError: Nothing is staged.
         """
-        if self._is_draining():
+        if self.is_draining():
             raise broker_draining()
         batch, attempt = request.batch, request.attempt
         _check_keys(batch, attempt)
         block = request.staged.block
         await self._check_block(request.staged)
         self._check_open(batch)
-        stages = self._table.stages_of(batch, attempt)
+        stages = self.table.stages_of(batch, attempt)
         staged_count = sum(stage.record_count for stage in stages)
         if request.count_before not in {None, staged_count}:
             self._check_repeat(request, stages, staged_count)
-            await self._log.promised(stages[-1].commit_log_offset + 1)
+            await self.log.promised(stages[-1].commit_log_offset + 1)
             return staged_count
-        record = stage_record(request, self._now_ms())
-        if len(record.body) > self._body_bytes_max:
+        record = stage_record(request, self.now_ms())
+        if len(record.body) > self.body_bytes_max:
             largest = int(np.argmax(block.sizes))
-            raise message_too_large(len(record.body), self._body_bytes_max, largest)
-        appended = self._log.append(encode_block(STAGE_TOPIC, [record]), born_host=born_host)
+            raise message_too_large(len(record.body), self.body_bytes_max, largest)
+        appended = self.log.append(encode_block(STAGE_TOPIC, [record]), born_host=born_host)
         place = int(appended.first_commit_log_offset)
         stage = Stage(
             place, block.count, block.crc32, appended.store_timestamp_ms, len(block.records)
         )
-        self._table.add_stage(batch, attempt, stage)
-        await self._log.promised(appended.next_commit_log_offset)
+        self.table.add_stage(batch, attempt, stage)
+        await self.log.promised(appended.next_commit_log_offset)
         return staged_count + block.count
 
     async def commit(
@@ -163,8 +144,8 @@ class BatchCommits:
         if len({attempt.partition_id for attempt in attempts}) < len(attempts):
             raise field_invalid("attempts", "must name one for each partition")
         # Batches become visible in the order in which they were committed.
-        await self._publication.finish(batch.query_id)
-        if self._table.is_committed(batch):
+        await self.publication.finish(batch.query_id)
+        if self.table.is_committed(batch):
             return await self._standing(batch, contents)
         self._check_home(batch.query_id)
         stages = self._named_stages(batch, attempts)
@@ -173,7 +154,7 @@ class BatchCommits:
             rule = f"must be {count}: so many the attempts have staged"
             raise field_invalid("record_count", rule, contents.record_count)
         offsets = [stage.commit_log_offset for stage in stages]
-        now_ms = self._now_ms()
+        now_ms = self.now_ms()
         record = batch_record(
             BatchEvent.COMMIT,
             batch,
@@ -181,14 +162,14 @@ class BatchCommits:
             contents=contents_rows({batch.batch_id: contents}),
             stages=offsets,
         )
-        appended = self._log.append_records(BATCH_TOPIC, [record])
+        appended = self.log.append_records(BATCH_TOPIC, [record])
         place = int(appended.first_commit_log_offset)
         progress = Progress(batch.batch_id, place, now_ms, {batch.batch_id: contents})
-        self._table.commit(batch, offsets, progress)
+        self.table.commit(batch, offsets, progress)
         # From here on the decision is final: it is confirmed before any message is visible.
-        await self._log.promised(appended.next_commit_log_offset)
-        await self._publication.finish(batch.query_id)
-        await self._log.promised()
+        await self.log.promised(appended.next_commit_log_offset)
+        await self.publication.finish(batch.query_id)
+        await self.log.promised()
         return BatchCommitted(duplicate=False, record_count=count)
 
     async def abort(self, batch: BatchKey) -> bool:
@@ -198,11 +179,11 @@ class BatchCommits:
             StorageError: Nothing is dropped.
         """
         _check_batch(batch)
-        if self._table.is_committed(batch):
+        if self.table.is_committed(batch):
             return True
-        if batch in self._table.staged:
+        if batch in self.table.staged:
             self.drop(batch)
-            await self._log.promised()
+            await self.log.promised()
         return False
 
     def drop(self, batch: BatchKey) -> None:
@@ -211,29 +192,29 @@ class BatchCommits:
         Raises:
             StorageError: Nothing is dropped.
         """
-        record = batch_record(BatchEvent.ABORT, batch, self._now_ms())
-        self._log.append_records(BATCH_TOPIC, [record])
-        self._table.drop(batch)
+        record = batch_record(BatchEvent.ABORT, batch, self.now_ms())
+        self.log.append_records(BATCH_TOPIC, [record])
+        self.table.drop(batch)
 
     def progress_of(self, query_id: str) -> int | None:
         """The last committed batch of a query; None if there is none."""
-        progress = self._table.progress.get(query_id)
+        progress = self.table.progress.get(query_id)
         return None if progress is None else progress.batch_id
 
     async def _standing(self, batch: BatchKey, contents: Contents) -> BatchCommitted:
         """Answer a repeated commit; a batch without records cannot lose any."""
-        before = self._table.contents_of(batch)
+        before = self.table.contents_of(batch)
         if (contents.record_count or before is not None) and contents != before:
             count = None if before is None else before.record_count
             raise batch_differs(*batch, contents.record_count, count)
-        await self._log.promised()
+        await self.log.promised()
         return BatchCommitted(duplicate=True, record_count=contents.record_count)
 
     def _named_stages(self, batch: BatchKey, attempts: Sequence[NamedAttempt]) -> list[Stage]:
         """The stages of the named attempts, in the order of partitions."""
         named: list[Stage] = []
         for attempt in sorted(attempts):
-            stages = self._table.stages_of(batch, AttemptKey(attempt.partition_id, attempt.token))
+            stages = self.table.stages_of(batch, AttemptKey(attempt.partition_id, attempt.token))
             count = sum(stage.record_count for stage in stages)
             checksum = checksum_of(stages) if stages else 0
             if (count, checksum) != (attempt.record_count, attempt.checksum):
@@ -244,14 +225,14 @@ class BatchCommits:
         return named
 
     def _check_open(self, batch: BatchKey) -> None:
-        if self._table.is_committed(batch):
+        if self.table.is_committed(batch):
             raise transaction_decided(_name_of(batch), "COMMIT")
         self._check_home(batch.query_id)
 
     def _check_home(self, query_id: str) -> None:
         """Refuse a batch whose home is another broker, which alone decides about it."""
-        note = self._table.homes.get(query_id)
-        if note is not None and note.home.broker_name != self._broker_name:
+        note = self.table.homes.get(query_id)
+        if note is not None and note.home.broker_name != self.broker_name:
             raise sink_moved(query_id, note.home.broker_name)
 
     @staticmethod
@@ -276,18 +257,18 @@ class BatchCommits:
         if least < 0:
             raise field_invalid("queue_ids", "must be 0 or more", least)
         check_user_topic(block.topic)
-        config = await self._topics.find_or_create(block.topic, most, block)
-        self._topics.check_block(block)
+        config = await self.topics.find_or_create(block.topic, most, block)
+        self.topics.check_block(block)
         if not config.writable:
             raise topic_not_writable(config.topic, int(config.permission))
         if most >= config.write_queue_count:
             raise queue_not_found(config.topic, most, config.write_queue_count)
-        check_sizes(block, self._body_bytes_max)
+        check_sizes(block, self.body_bytes_max)
         check_message_types(block, config)
         self._check_times(staged, config)
         largest = int(np.argmax(block.sizes))
-        if int(block.sizes[largest]) > self._body_bytes_max:
-            raise message_too_large(int(block.sizes[largest]), self._body_bytes_max, largest)
+        if int(block.sizes[largest]) > self.body_bytes_max:
+            raise message_too_large(int(block.sizes[largest]), self.body_bytes_max, largest)
 
     def _check_times(self, staged: StagedBlock, config: TopicConfig) -> None:
         """Refuse delivery times that the topic would refuse at the commit."""
@@ -295,7 +276,7 @@ class BatchCommits:
             raise message_type_mismatch(config.topic, config.message_type.value, "NORMAL")
         if staged.times_ms.any():
             check_takes_delayed(config)
-            self._parking.check_staged(staged.block, staged.times_ms)
+            self.parking.check_staged(staged.block, staged.times_ms)
 
 
 def _check_keys(batch: BatchKey, attempt: AttemptKey) -> None:

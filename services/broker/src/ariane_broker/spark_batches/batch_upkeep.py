@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Final
 
 from ariane_broker.log.broker_log import BrokerLog
@@ -26,35 +26,22 @@ QUERY_IDLE_MS: Final = 90 * 86_400_000
 _log = get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class BatchUpkeep:
-    """Drops abandoned batches, and writes notes again before they are too old."""
+    """Drops abandoned batches, and writes notes again before they are too old.
 
-    def __init__(
-        self,
-        log: BrokerLog,
-        table: BatchTable,
-        commits: BatchCommits,
-        *,
-        now_ms: Callable[[], int],
-        expiry_ms: int,
-        retention_ms: float,
-    ) -> None:
-        """Take the parts.
+    Attributes:
+        expiry_ms: How long staged records wait for their commit.
+        retention_ms: How long the log is kept.
+    """
 
-        Args:
-            log: The log.
-            table: The batches of this broker.
-            commits: Drops batches.
-            now_ms: Milliseconds since the epoch.
-            expiry_ms: How long staged records wait for their commit.
-            retention_ms: How long the log is kept.
-        """
-        self._log = log
-        self._table = table
-        self._commits = commits
-        self._now_ms = now_ms
-        self._expiry_ms = expiry_ms
-        self._retention_ms = retention_ms
+    log: BrokerLog
+    table: BatchTable
+    commits: BatchCommits
+    _: KW_ONLY
+    now_ms: Callable[[], int]
+    expiry_ms: int
+    retention_ms: float
 
     async def turn(self) -> None:
         """Drop abandoned batches, and write records again that become old."""
@@ -66,22 +53,22 @@ class BatchUpkeep:
 
     def _expire(self) -> None:
         """Drop staged batches whose last record is too old."""
-        limit_ms = self._now_ms() - self._expiry_ms
-        for batch, attempts in list(self._table.staged.items()):
+        limit_ms = self.now_ms() - self.expiry_ms
+        for batch, attempts in list(self.table.staged.items()):
             last_ms = max(stages[-1].store_timestamp_ms for stages in attempts.values())
             if last_ms < limit_ms:
-                self._commits.drop(batch)
+                self.commits.drop(batch)
                 _log.warning(
                     "staged_batch_expired", query_id=batch.query_id, batch_id=batch.batch_id
                 )
 
     def _repeat_old_records(self) -> None:
         """Write the progress and the homes of queries again, before retention deletes them."""
-        table = self._table
+        table = self.table
         if not (table.progress or table.homes):
             return
-        old = self._log.store.offset_before(round(self._now_ms() - self._retention_ms / 2))
-        idle_ms = self._now_ms() - QUERY_IDLE_MS
+        old = self.log.store.offset_before(round(self.now_ms() - self.retention_ms / 2))
+        idle_ms = self.now_ms() - QUERY_IDLE_MS
         for query_id in sorted({*table.progress, *table.homes}):
             progress, note = table.progress.get(query_id), table.homes.get(query_id)
             said = [each for each in (progress, note) if each is not None]
@@ -106,5 +93,5 @@ class BatchUpkeep:
 
     def _write(self, event: BatchEvent, query_id: str, batch_id: int, **says: Any) -> int:
         """Append a record of the batch topic; return its commit-log offset."""
-        record = batch_record(event, BatchKey(query_id, batch_id), self._now_ms(), **says)
-        return int(self._log.append_records(BATCH_TOPIC, [record]).first_commit_log_offset)
+        record = batch_record(event, BatchKey(query_id, batch_id), self.now_ms(), **says)
+        return int(self.log.append_records(BATCH_TOPIC, [record]).first_commit_log_offset)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Final
 
 from ariane_broker.errors.transactions import sink_not_found
@@ -69,29 +69,15 @@ class SinkDeleted:
     lost_count: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Sinks:
     """Notes homes of sinks, lists sinks, and deletes them."""
 
-    def __init__(
-        self,
-        log: BrokerLog,
-        table: BatchTable,
-        publication: BatchPublication,
-        *,
-        now_ms: Callable[[], int],
-    ) -> None:
-        """Take the parts.
-
-        Args:
-            log: Where records go.
-            table: The batches of this broker.
-            publication: Makes committed batches visible.
-            now_ms: Milliseconds since the epoch.
-        """
-        self._log = log
-        self._table = table
-        self._publication = publication
-        self._now_ms = now_ms
+    log: BrokerLog
+    table: BatchTable
+    publication: BatchPublication
+    _: KW_ONLY
+    now_ms: Callable[[], int]
 
     def home_of(self, query_id: str) -> SinkHome | None:
         """The noted home of a query; None without a note.
@@ -100,10 +86,10 @@ class Sinks:
             ServiceError: FIELD_INVALID.
         """
         check_query_id(query_id)
-        note = self._table.homes.get(query_id)
+        note = self.table.homes.get(query_id)
         if note is None:
             return None
-        if note.timestamp_ms < self._now_ms() - NOTE_AGE_MS_MAX:
+        if note.timestamp_ms < self.now_ms() - NOTE_AGE_MS_MAX:
             try:
                 self._write(query_id, note.home, note.topic)
             except StoreFull as error:
@@ -122,12 +108,12 @@ class Sinks:
         _check_home(home)
         if len(topic) > NAME_LENGTH_MAX or holds_control_character(topic):
             raise field_invalid("topic", "must be the name of a topic, or empty")
-        standing = self._table.homes.get(query_id)
+        standing = self.table.homes.get(query_id)
         if standing is None or home.rank > standing.home.rank:
             home = self._with_own(query_id, home)
             self._write(query_id, home, topic or (standing.topic if standing else ""))
-        await self._log.promised()
-        return self._table.homes[query_id].home
+        await self.log.promised()
+        return self.table.homes[query_id].home
 
     async def delete(self, query_id: str) -> SinkDeleted:
         """Forget a sink.
@@ -137,21 +123,21 @@ class Sinks:
             StorageError: The sink is unchanged.
         """
         check_query_id(query_id)
-        if query_id not in self._table.query_ids:
+        if query_id not in self.table.query_ids:
             raise sink_not_found(query_id)
         dropped_count = self._report(query_id).staged_record_count
-        lost = self._publication.failed_batches(query_id)
+        lost = self.publication.failed_batches(query_id)
         lost_count = sum(map(self._left_of, lost))
         record = batch_record(
             BatchEvent.FORGET,
             BatchKey(query_id, 0),
-            self._now_ms(),
+            self.now_ms(),
             lost=[batch.batch_id for batch in lost],
         )
-        self._log.append_records(BATCH_TOPIC, [record])
-        self._table.delete_query(query_id, [batch.batch_id for batch in lost])
-        self._publication.forget(lost)
-        await self._log.promised()
+        self.log.append_records(BATCH_TOPIC, [record])
+        self.table.delete_query(query_id, [batch.batch_id for batch in lost])
+        self.publication.forget(lost)
+        await self.log.promised()
         return SinkDeleted(dropped_count, lost_count)
 
     def page(self, query_id: str, page_size: int, page_token: str) -> Page[SinkReport]:
@@ -165,7 +151,7 @@ class Sinks:
         Raises:
             ServiceError: FIELD_INVALID, PAGE_TOKEN_INVALID.
         """
-        names = sorted(self._table.query_ids)
+        names = sorted(self.table.query_ids)
         if query_id:
             names = [name for name in names if name == query_id]
         page = take_page(
@@ -178,7 +164,7 @@ class Sinks:
         return Page([self._report(name) for name in page.entries], page.next_page_token)
 
     def _report(self, query_id: str) -> SinkReport:
-        table = self._table
+        table = self.table
         stages = [
             stage
             for batch, attempts in table.staged.items()
@@ -188,7 +174,7 @@ class Sinks:
         ]
         progress = table.progress.get(query_id)
         contents = progress and progress.contents.get(progress.batch_id)
-        failures = self._publication.failed_batches(query_id)
+        failures = self.publication.failed_batches(query_id)
         return SinkReport(
             query_id=query_id,
             note=table.homes.get(query_id),
@@ -199,18 +185,18 @@ class Sinks:
             staged_bytes=sum(stage.byte_count for stage in stages),
             stage_ms=max((stage.store_timestamp_ms for stage in stages), default=0),
             publishing=any(batch.query_id == query_id for batch in table.publications),
-            failure=self._publication.failure_of(failures[0]) if failures else "",
+            failure=self.publication.failure_of(failures[0]) if failures else "",
         )
 
     def _left_of(self, batch: BatchKey) -> int:
         """Records of a committed batch that are not visible."""
-        contents = self._table.contents_of(batch)
-        published = sum(self._table.publications[batch].counts.values())
+        contents = self.table.contents_of(batch)
+        published = sum(self.table.publications[batch].counts.values())
         return contents.record_count - published if contents else 0
 
     def _with_own(self, query_id: str, home: SinkHome) -> SinkHome:
         """A home with the batches that this broker has committed."""
-        progress = self._table.progress.get(query_id)
+        progress = self.table.progress.get(query_id)
         if progress is None or progress.batch_id <= home.rank[-1]:
             return home
         contents = {**home.contents, **progress.contents}
@@ -219,12 +205,12 @@ class Sinks:
         return replace(home, committed_id=progress.batch_id, contents=kept)
 
     def _write(self, query_id: str, home: SinkHome, topic: str) -> None:
-        now_ms = self._now_ms()
+        now_ms = self.now_ms()
         note = HomeNote(home, topic, now_ms, 0)
         record = batch_record(BatchEvent.HOME, BatchKey(query_id, 0), now_ms, **note_json(note))
-        appended = self._log.append_records(BATCH_TOPIC, [record])
+        appended = self.log.append_records(BATCH_TOPIC, [record])
         place = int(appended.first_commit_log_offset)
-        self._table.note_home(query_id, replace(note, commit_log_offset=place))
+        self.table.note_home(query_id, replace(note, commit_log_offset=place))
 
 
 def _check_home(home: SinkHome) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from ariane_broker.errors.public_errors import queues_unread
@@ -42,18 +43,18 @@ class UnreadQueue(NamedTuple):
         return self.end - self.begin
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class UnreadQueues:
     """Finds queues that consumers do not read, and refuses to make more."""
 
-    def __init__(self, store: Store, topics: TopicTable, offsets: ConsumerOffsets) -> None:
-        self._store = store
-        self._topics = topics
-        self._offsets = offsets
+    store: Store
+    topics: TopicTable
+    offsets: ConsumerOffsets
 
     def all(self) -> Iterator[UnreadQueue]:
         """Unread queues of users' topics that have messages, by topic and queue."""
-        for topic, queue_id in self._store.queues():
-            config = self._topics.find(topic)
+        for topic, queue_id in self.store.queues():
+            config = self.topics.find(topic)
             if config is not None and not config.system and queue_id >= config.read_queue_count:
                 yield from self._kept(QueueKey(topic, queue_id))
 
@@ -81,14 +82,14 @@ class UnreadQueues:
         found = []
         for unread in self.all() if groups else ():
             for group in groups.get(unread.queue.topic, ()):
-                stored = self._offsets.find(group, unread.queue)
+                stored = self.offsets.find(group, unread.queue)
                 begin = ConsumerOffset(unread.begin) if stored is None else stored
                 found.append(GroupOffset(group, unread.queue, begin))
         return [place for place in found if place not in known]
 
     def is_unread(self, queue: QueueKey) -> bool:
         """Whether consumers do not read a queue."""
-        config = self._topics.find(queue.topic)
+        config = self.topics.find(queue.topic)
         return config is not None and queue.queue_id >= config.read_queue_count
 
     def check(self, before: TopicConfig | None, config: TopicConfig) -> None:
@@ -117,11 +118,11 @@ class UnreadQueues:
         """Messages of a queue that some group has not consumed; all if its topic has no group."""
         begin, end = self._kept_range(queue)
         groups = self._groups_of(queue.topic)
-        done = [self._offsets.find(group, queue) or 0 for group in groups]
+        done = [self.offsets.find(group, queue) or 0 for group in groups]
         return max(0, end - max(begin, min(done, default=0)))
 
     def _groups_of(self, topic: str) -> Iterable[str]:
-        return [group for group in self._offsets.groups() if self._offsets.of_group(group, topic)]
+        return [group for group in self.offsets.groups() if self.offsets.of_group(group, topic)]
 
     def _kept(self, queue: QueueKey) -> Iterator[UnreadQueue]:
         begin, end = self._kept_range(queue)
@@ -130,4 +131,4 @@ class UnreadQueues:
 
     def _kept_range(self, queue: QueueKey) -> tuple[int, int]:
         """The kept range of a queue, with the end that a new primary hands out later."""
-        return self._store.queue_bounds(*queue)[0], self._store.queue_end(*queue)
+        return self.store.queue_bounds(*queue)[0], self.store.queue_end(*queue)

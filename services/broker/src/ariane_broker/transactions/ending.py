@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
 from ariane_broker.errors.public_errors import topic_not_found
@@ -120,32 +120,20 @@ class _Ending:
     rollbacks: dict[int, HalfMessage] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class TransactionEnds:
-    """Ends transactions, and parks half messages that no producer ends."""
+    """Ends transactions, and parks half messages that no producer ends.
 
-    def __init__(
-        self,
-        log: BrokerLog,
-        table: TransactionTable,
-        find_topic: Callable[[str], TopicConfig | None],
-        *,
-        now_ms: Callable[[], int],
-        bytes_max: int,
-    ) -> None:
-        """Take the parts.
+    Attributes:
+        bytes_max: Bytes of messages that one turn of the loop may append.
+    """
 
-        Args:
-            log: The log to append to.
-            table: The transactions of this broker.
-            find_topic: Returns a topic by name, or None.
-            now_ms: Milliseconds since the epoch.
-            bytes_max: Bytes of messages that one turn of the loop may append.
-        """
-        self._log = log
-        self._table = table
-        self._find_topic = find_topic
-        self._now_ms = now_ms
-        self._bytes_max = bytes_max
+    log: BrokerLog
+    table: TransactionTable
+    find_topic: Callable[[str], TopicConfig | None]
+    _: KW_ONLY
+    now_ms: Callable[[], int]
+    bytes_max: int
 
     def end(self, requests: Sequence[EndRequest]) -> list[EndOutcome | None]:
         """End transactions, or find out how they ended, without waiting.
@@ -164,7 +152,7 @@ class TransactionEnds:
         Raises:
             StorePoisoned: The disk failed; some may have ended.
         """
-        ending = _Ending([None] * len(requests), self._bytes_max)
+        ending = _Ending([None] * len(requests), self.bytes_max)
         for position, request in enumerate(requests):
             if request.transaction_id in ending.ids:
                 continue  # Its outcome is returned once the end before it is stored.
@@ -191,7 +179,7 @@ class TransactionEnds:
         """
         outcomes = dict(enumerate(ended))
         while left := [position for position, outcome in outcomes.items() if outcome is None]:
-            await self._log.promised()
+            await self.log.promised()
             await asyncio.sleep(0)
             later = self.end([requests[position] for position in left])
             outcomes.update(zip(left, later, strict=True))
@@ -209,14 +197,14 @@ class TransactionEnds:
         half = self.waiting(transaction_id)
         duplicate = half.parked
         if not duplicate:
-            fields = await self._log.message_at(half.commit_log_offset)
+            fields = await self.log.message_at(half.commit_log_offset)
             half = self.waiting(transaction_id)
             duplicate = half.parked
             if not duplicate:
                 copy = parked_copy(fields, check_count)
-                self._log.append_records(CHECKS_EXHAUSTED_TOPIC, [copy])
-                self._table.parked(transaction_id)
-        await self._log.promised()
+                self.log.append_records(CHECKS_EXHAUSTED_TOPIC, [copy])
+                self.table.parked(transaction_id)
+        await self.log.promised()
         return duplicate
 
     def waiting(self, transaction_id: str) -> HalfMessage:
@@ -225,7 +213,7 @@ class TransactionEnds:
         Raises:
             ServiceError: TRANSACTION_DECIDED with the outcome, TRANSACTION_NOT_FOUND.
         """
-        half = self._table.find(transaction_id)
+        half = self.table.find(transaction_id)
         if half is not None:
             return half
         decision = self._find_decision(transaction_id)
@@ -245,21 +233,21 @@ class TransactionEnds:
             raise field_invalid("outcome", "must be commit or rollback")
         if request.unique_id != transaction_id:
             raise transaction_foreign(transaction_id, "unique_id", request.unique_id)
-        half = self._table.find(transaction_id)
+        half = self.table.find(transaction_id)
         if half is None or half.topic != request.topic:
             return self._standing(request.topic, transaction_id, request.outcome)
         if request.producer_group != half.producer_group:
             raise transaction_foreign(transaction_id, "producer_group", request.producer_group)
         if request.demand is not None:
-            self._log.promises.check(request.demand)
+            self.log.promises.check(request.demand)
         if request.outcome is Outcome.ROLLBACK:
             ending.rollbacks[position] = half
             ending.ids.add(transaction_id)
             return None
-        if ending.left_bytes < 0 or half.commit_log_offset >= self._log.store.confirmed_offset:
+        if ending.left_bytes < 0 or half.commit_log_offset >= self.log.store.confirmed_offset:
             return None
-        copy = self._log.store.copy_at(half.commit_log_offset)
-        config = self._find_topic(half.topic)
+        copy = self.log.store.copy_at(half.commit_log_offset)
+        config = self.find_topic(half.topic)
         if config is None:
             raise topic_not_found(half.topic)
         ending.left_bytes -= len(copy.body)
@@ -280,7 +268,7 @@ class TransactionEnds:
             raise transaction_not_found(transaction_id)
         if decision.outcome is not outcome:
             raise transaction_decided(transaction_id, decision.outcome)
-        place, store = decision.commit_log_offset, self._log.store
+        place, store = decision.commit_log_offset, self.log.store
         if store.confirmed_offset <= place < store.max_offset:
             return None
         message = None
@@ -296,7 +284,7 @@ class TransactionEnds:
         topic, queue_id, born_host = home
         try:
             block = copied_block(topic, [each.copy for each in commits])
-            appended = self._log.append(block, queue_id, born_host)
+            appended = self.log.append(block, queue_id, born_host)
         except StorePoisoned:
             raise
         except (StorageError, RecordError) as error:
@@ -309,7 +297,7 @@ class TransactionEnds:
         places = appended.commit_log_offsets.tolist()
         for row, (position, half, copy) in enumerate(commits):
             decision = Decision(half.transaction_id, half.topic, Outcome.COMMIT, places[row])
-            self._table.decided(decision)
+            self.table.decided(decision)
             decided.append((half, decision))
             place = StoredPlace(
                 queue_id=queue_id,
@@ -317,7 +305,7 @@ class TransactionEnds:
                 commit_log_offset=places[row],
                 store_timestamp_ms=appended.store_timestamp_ms,
                 born_host=born_host,
-                store_host=self._log.store.config.store_host,
+                store_host=self.log.store.config.store_host,
                 attempts=copy.attempts,
             )
             ending.ended[position] = Ended(Outcome.COMMIT, place, duplicate=False)
@@ -330,7 +318,7 @@ class TransactionEnds:
         if not ops:
             return
         try:
-            appended = self._log.append(op_block(ops, self._now_ms()))
+            appended = self.log.append(op_block(ops, self.now_ms()))
         except StorePoisoned:
             raise
         except (StorageError, RecordError) as error:
@@ -339,19 +327,19 @@ class TransactionEnds:
                 ending.ended[position] = error
             return
         for half, _ in decided:
-            self._table.settled(half.queue_offset)
+            self.table.settled(half.queue_offset)
         places = appended.commit_log_offsets[len(decided) :].tolist()
         for (position, half), place in zip(ending.rollbacks.items(), places, strict=True):
-            self._table.decided(Decision(half.transaction_id, half.topic, Outcome.ROLLBACK, place))
-            self._table.settled(half.queue_offset)
+            self.table.decided(Decision(half.transaction_id, half.topic, Outcome.ROLLBACK, place))
+            self.table.settled(half.queue_offset)
             ending.ended[position] = Ended(Outcome.ROLLBACK, None, duplicate=False)
 
     def _find_decision(self, transaction_id: str) -> Decision | None:
         """Find a decision in memory, or else in the log."""
-        decision = self._table.decision(transaction_id)
+        decision = self.table.decision(transaction_id)
         if decision is not None or not transaction_id:
             return decision
-        found = self._log.store.query_by_key(OP_TOPIC, transaction_id, max_count=1)
+        found = self.log.store.query_by_key(OP_TOPIC, transaction_id, max_count=1)
         return decision_of_op(found[0]) if found else None
 
 

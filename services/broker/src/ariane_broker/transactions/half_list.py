@@ -32,25 +32,18 @@ class HalfPage:
     now_ms: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class HalfList:
     """Lists half messages."""
 
-    def __init__(self, store: Store, table: TransactionTable, now_ms: Callable[[], int]) -> None:
-        """Take the parts.
-
-        Args:
-            store: The store.
-            table: The transactions of this broker.
-            now_ms: Milliseconds since the epoch, by the clock that stamps records.
-        """
-        self._store = store
-        self._table = table
-        self._now_ms = now_ms
+    store: Store
+    table: TransactionTable
+    now_ms: Callable[[], int]
 
     @property
     def pending_count(self) -> int:
         """How many half messages have no outcome."""
-        return self._table.pending_count
+        return self.table.pending_count
 
     def page(self, begin_queue_offset: int, page_size: int, page_token: str) -> HalfPage:
         """List half messages from a queue offset of the half topic on.
@@ -62,9 +55,9 @@ class HalfList:
         """
         if begin_queue_offset < 0:
             raise field_invalid("begin_queue_offset", "must be 0 or more", begin_queue_offset)
-        _, half_end = self._store.queue_bounds(HALF_TOPIC, SYSTEM_QUEUE_ID)
-        _, op_end = self._store.queue_bounds(OP_TOPIC, SYSTEM_QUEUE_ID)
-        pending = self._table.pending()
+        _, half_end = self.store.queue_bounds(HALF_TOPIC, SYSTEM_QUEUE_ID)
+        _, op_end = self.store.queue_bounds(OP_TOPIC, SYSTEM_QUEUE_ID)
+        pending = self.table.pending()
         first, behind = (
             bisect_left(pending, bound, key=_queue_offset)
             for bound in (begin_queue_offset, half_end)
@@ -76,7 +69,7 @@ class HalfList:
             page_token=page_token,
             scope=f"half-messages:{begin_queue_offset}",
         )
-        return HalfPage(page, half_end, op_end, self._now_ms())
+        return HalfPage(page, half_end, op_end, self.now_ms())
 
 
 def _queue_offset(half: HalfMessage) -> int:

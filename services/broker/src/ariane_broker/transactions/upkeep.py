@@ -7,6 +7,7 @@ from holding the whole log, it is stored anew at the end when it ages.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.transactions.transaction_records import (
@@ -26,50 +27,34 @@ from ariane_storage.errors import StorageError, StoreFull, StorePoisoned
 _log = get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class TransactionUpkeep:
-    """Runs the upkeep now and then."""
+    """Runs the upkeep now and then.
 
-    def __init__(
-        self,
-        log: BrokerLog,
-        table: TransactionTable,
-        *,
-        now_ms: Callable[[], int],
-        believed_ms: Callable[[], int],
-        retention_ms: float,
-        is_pressed: Callable[[], bool],
-        segment_bytes: int,
-    ) -> None:
-        """Take the parts.
+    Attributes:
+        believed_ms: Like ``now_ms``, for ages; it doubts jumps of the clock.
+        retention_ms: How long the log is kept. A half message is stored anew after half of it.
+        is_pressed: Whether young segments must go, too, for lack of space.
+    """
 
-        Args:
-            log: The log to append to.
-            table: The transactions of this broker.
-            now_ms: Milliseconds since the epoch.
-            believed_ms: The same, for ages; it doubts jumps of the clock.
-            retention_ms: How long the log is kept. A half message is stored anew after half of it.
-            is_pressed: Whether young segments must go, too, for lack of space.
-            segment_bytes: Length of a segment of the log.
-        """
-        self._log = log
-        self._table = table
-        self._now_ms = now_ms
-        self._believed_ms = believed_ms
-        self._retention_ms = retention_ms
-        self._is_pressed = is_pressed
-        self._segment_bytes = segment_bytes
+    log: BrokerLog
+    table: TransactionTable
+    _: KW_ONLY
+    now_ms: Callable[[], int]
+    believed_ms: Callable[[], int]
+    retention_ms: float
+    is_pressed: Callable[[], bool]
+    segment_bytes: int
 
     async def turn(self) -> None:
         """Write owed op records, and store ageing half messages anew."""
         self.settle()
-        self._table.forget_before(self._log.store.min_offset)
-        if not self._table.pending_count:
+        self.table.forget_before(self.log.store.min_offset)
+        if not self.table.pending_count:
             return
-        old: int = self._log.store.offset_before(
-            round(self._believed_ms() - self._retention_ms / 2)
-        )
-        if self._is_pressed():
-            old = max(old, self._log.store.max_offset - self._segment_bytes)
+        old: int = self.log.store.offset_before(round(self.believed_ms() - self.retention_ms / 2))
+        if self.is_pressed():
+            old = max(old, self.log.store.max_offset - self.segment_bytes)
         count = self.carry_forward(old)
         if count:
             _log.info("half_messages_carried_forward", count=count)
@@ -80,7 +65,7 @@ class TransactionUpkeep:
         Raises:
             StorePoisoned: The disk failed.
         """
-        for half, decision in self._table.owed():
+        for half, decision in self.table.owed():
             try:
                 self._write_op(half, decision)
             except StoreFull:
@@ -95,13 +80,13 @@ class TransactionUpkeep:
             StorePoisoned: The disk failed.
         """
         count = 0
-        for half in self._table.pending():
+        for half in self.table.pending():
             if half.commit_log_offset >= commit_log_offset:
                 continue
             try:
-                fields = self._log.store.message_at(half.commit_log_offset)
+                fields = self.log.store.message_at(half.commit_log_offset)
                 record = carried_forward(fields, half)
-                appended = self._log.append_records(HALF_TOPIC, [record])
+                appended = self.log.append_records(HALF_TOPIC, [record])
             except StoreFull:
                 break
             except StorePoisoned:
@@ -122,15 +107,15 @@ class TransactionUpkeep:
                 store_timestamp_ms=appended.store_timestamp_ms,
             )
             if anew is not None:
-                self._table.stored(anew)
+                self.table.stored(anew)
                 count += 1
         self.settle()
         return count
 
     def _write_op(self, half: HalfMessage, decision: Decision | None) -> None:
-        now_ms = self._now_ms()
+        now_ms = self.now_ms()
         if decision is None:
-            self._log.append_records(OP_TOPIC, [superseded_record(half.queue_offset, now_ms)])
+            self.log.append_records(OP_TOPIC, [superseded_record(half.queue_offset, now_ms)])
         else:
-            self._log.append(op_block([(half, decision)], now_ms))
-        self._table.settled(half.queue_offset)
+            self.log.append(op_block([(half, decision)], now_ms))
+        self.table.settled(half.queue_offset)

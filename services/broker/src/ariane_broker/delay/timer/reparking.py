@@ -7,6 +7,7 @@ wrong time. The copy names the record that it takes out, so that only one of the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 
@@ -24,12 +25,12 @@ from ariane_storage.log.records.fields import Int64s
 _log = get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Reparking:
     """Parks records of the timer topic again."""
 
-    def __init__(self, log: BrokerLog, now_ms: Callable[[], int]) -> None:
-        self._log = log
-        self._now_ms = now_ms
+    log: BrokerLog
+    now_ms: Callable[[], int]
 
     def repark_early(self, rows: ParkedRows, mark: Callable[[Int64s], None]) -> ParkedRows:
         """Park records again that are not due yet by their own properties.
@@ -37,11 +38,11 @@ class Reparking:
         Returns:
             These records, with their times: some may not be done, see ``repark``.
         """
-        records = read_parked(self._log.store, TIMER_QUEUE, rows)
+        records = read_parked(self.log.store, TIMER_QUEUE, rows)
         if records is None:
             return rows.take(slice(0))
         times_ms = records.times_ms()
-        is_early = times_ms > self._now_ms()
+        is_early = times_ms > self.now_ms()
         rows = rows.take(np.argsort(rows.queue_offsets))
         rows = rows.take(np.isin(rows.queue_offsets, records.queue_offsets[is_early]))
         rows.due_ms[:] = times_ms[is_early]
@@ -66,7 +67,7 @@ class Reparking:
         """
         if not len(rows):
             return 0
-        records = read_parked(self._log.store, TIMER_QUEUE, rows)
+        records = read_parked(self.log.store, TIMER_QUEUE, rows)
         found = rows.queue_offsets[:0] if records is None else records.queue_offsets
         lost = rows.queue_offsets[~np.isin(rows.queue_offsets, found)]
         if len(lost):
@@ -113,5 +114,5 @@ class Reparking:
             delivery_times_ms=times_ms,
         )
         born_host = moved.columns.message(chosen[0]).born_host
-        self._log.append(block, TIMER_QUEUE.queue_id, born_host)
+        self.log.append(block, TIMER_QUEUE.queue_id, born_host)
         mark(records.queue_offsets[places])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets
 from ariane_broker.queue_key import QueueKey
@@ -15,16 +16,14 @@ from ariane_record.names import retry_topic
 from ariane_storage.store import Store
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class OpenWindows:
     """Opens windows."""
 
-    def __init__(
-        self, store: Store, log: ReceiveLog, table: ReceiveTable, offsets: ConsumerOffsets
-    ) -> None:
-        self._store = store
-        self._log = log
-        self._table = table
-        self._offsets = offsets
+    store: Store
+    log: ReceiveLog
+    table: ReceiveTable
+    offsets: ConsumerOffsets
 
     def open(self, order: ReceiveOrder, queue: QueueKey) -> QueueWindow:
         """The window of an order's group in a queue, which agrees with its consumer offset.
@@ -33,11 +32,11 @@ class OpenWindows:
             StorageError: The beginning could not be written.
         """
         group = order.group
-        low, _ = self._store.queue_bounds(*queue)
-        window = self._log.window(group, queue)
+        low, _ = self.store.queue_bounds(*queue)
+        window = self.log.window(group, queue)
         if window is None:
-            self._log.write([self._beginning(group, queue, self._begin(group, queue, low))])
-            window = self._table.of_group(group)[queue]
+            self.log.write([self._beginning(group, queue, self._begin(group, queue, low))])
+            window = self.table.of_group(group)[queue]
         window.raise_floor(low)
         return window
 
@@ -52,28 +51,28 @@ class OpenWindows:
         if not order.start_newest:
             return
         group = order.group
-        unopened = [queue for queue in queues if self._table.window(group, queue) is None]
+        unopened = [queue for queue in queues if self.table.window(group, queue) is None]
         new = {
             topic
             for topic in {queue.topic for queue in unopened} - {retry_topic(group)}
-            if not self._offsets.of_group(group, topic)
+            if not self.offsets.of_group(group, topic)
         }
         events = [
-            self._beginning(group, queue, self._store.queue_bounds(*queue)[1])
+            self._beginning(group, queue, self.store.queue_bounds(*queue)[1])
             for queue in unopened
             if queue.topic in new
         ]
         if events:
-            self._log.write(events)
+            self.log.write(events)
 
     def _begin(self, group: str, queue: QueueKey, low: int) -> int:
         """The offset at which a group begins in a queue. All of a later added queue is wanted."""
-        stored = self._offsets.find(group, queue)
+        stored = self.offsets.find(group, queue)
         if stored is None:
             return low
         # The earlier primary may have handed out messages that are not confirmed here yet.
-        return min(max(stored, low), self._store.queue_end(*queue))
+        return min(max(stored, low), self.store.queue_end(*queue))
 
     def _beginning(self, group: str, queue: QueueKey, begin: int) -> ReceiveEvent:
-        epoch = self._offsets.reset_epoch(group, queue)
+        epoch = self.offsets.reset_epoch(group, queue)
         return ReceiveEvent(EventKind.BEGIN, group, queue, offset=begin, serial=epoch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.clients.membership import ConsumeModel
@@ -18,35 +19,17 @@ from ariane_servicekit import AnswerLease
 from ariane_storage.reading.filter import Filter
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Receiving:
     """Serves receiving clients."""
 
-    def __init__(
-        self,
-        hand_outs: HandOuts,
-        lines: WaitingLines,
-        log: ReceiveLog,
-        *,
-        group_changes: GroupChanges,
-        clients: ClientTable,
-        monotonic: Callable[[], float],
-    ) -> None:
-        """Take the parts.
-
-        Args:
-            hand_outs: Hands out messages.
-            lines: The waiting calls.
-            log: Receives the hand-outs.
-            group_changes: Creates a group at its first order.
-            clients: The attached clients.
-            monotonic: Seconds.
-        """
-        self._hand_outs = hand_outs
-        self._lines = lines
-        self._log = log
-        self._group_changes = group_changes
-        self._clients = clients
-        self._monotonic = monotonic
+    hand_outs: HandOuts
+    lines: WaitingLines
+    log: ReceiveLog
+    _: KW_ONLY
+    group_changes: GroupChanges
+    clients: ClientTable
+    monotonic: Callable[[], float]
 
     async def receive(self, order: ReceiveOrder, lease: AnswerLease) -> list[HandedOut]:
         """Hand out the messages that are ready, or wait for some.
@@ -65,17 +48,17 @@ class Receiving:
             StorageError: Nothing is handed out.
         """
         filters = {topic: filter_for(each) for topic, each in order.filters.items()}
-        self._hand_outs.queues(order)
-        await self._group_changes.admit(order.group)
-        self._clients.check_pull(order.group, order.client_id, order.filters, order.filters)
+        self.hand_outs.queues(order)
+        await self.group_changes.admit(order.group)
+        self.clients.check_pull(order.group, order.client_id, order.filters, order.filters)
         self._check_nobody_owns(order.group)
-        await self._log.secured()
-        deadline = self._monotonic() + order.hold_seconds
-        line = self._lines.line(order.group)
+        await self.log.secured()
+        deadline = self.monotonic() + order.hold_seconds
+        line = self.lines.line(order.group)
         line.serve()  # Calls that wait already are served first.
         while True:
             handed = await self._hand_out(order, filters, lease)
-            remaining = deadline - self._monotonic()
+            remaining = deadline - self.monotonic()
             if handed or remaining <= 0:
                 return handed
             handed, again = await line.wait(order, filters, lease, remaining)
@@ -90,7 +73,7 @@ class Receiving:
             granted = await lease.take(order.size_bytes_max)
             used = 0
             try:
-                handed, unfinished = self._hand_outs.hand_out(order, filters, bytes_max=granted)
+                handed, unfinished = self.hand_outs.hand_out(order, filters, bytes_max=granted)
                 used = sum(out.size_bytes for out in handed)
             finally:
                 lease.settle(granted, used)
@@ -99,6 +82,6 @@ class Receiving:
             await asyncio.sleep(0)
 
     def _check_nobody_owns(self, group: str) -> None:
-        for client in self._clients.members(group):
+        for client in self.clients.members(group):
             if client.memberships[group].model is ConsumeModel.CLUSTERING:
                 raise group_owns_queues(group, client.client_id)
