@@ -16,12 +16,7 @@ class TopicsForSend:
     def __init__(
         self, topics: TopicChanges, *, check_block: Callable[[RecordBlock], object]
     ) -> None:
-        """Take the parts.
-
-        Args:
-            topics: The topics of this broker.
-            check_block: Raises if the block could not be appended; writes nothing.
-        """
+        """``check_block`` raises if the block could not be appended; writes nothing."""
         self._topics = topics
         self._check_block = check_block
 

@@ -29,14 +29,7 @@ class ClientAdmission:
         *,
         make_topic: Callable[[str], Awaitable[object]],
     ) -> None:
-        """Take the parts.
-
-        Args:
-            table: The attached clients.
-            groups: Creates groups for their first members.
-            make_topic: Creates the retry topic of a group, so that its members find it before a
-                message fails.
-        """
+        """``make_topic`` creates a retry topic, so that members find it before a message fails."""
         self._table = table
         self._groups = groups
         self._make_topic = make_topic

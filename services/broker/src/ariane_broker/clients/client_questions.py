@@ -24,11 +24,6 @@ class ClientQuestions:
     """Questions that wait for an answer."""
 
     def __init__(self, *, new_id: Callable[[], str]) -> None:
-        """Start without questions.
-
-        Args:
-            new_id: Makes a unique question id.
-        """
         self._new_id = new_id
         self._open: dict[str, _Open] = {}
 

@@ -63,10 +63,8 @@ class ClientTable:
     ) -> None:
         """Start without clients.
 
-        Args:
-            clock: For the times of heartbeats.
-            flags_conflicts: Whether a group admits members with different subscriptions.
-            on_conflict: Called with each conflict, and whether the newcomer is refused.
+        ``flags_conflicts`` tells whether a group admits members with different subscriptions.
+        ``on_conflict`` is called with each conflict, and whether the newcomer is refused.
         """
         self._clock = clock
         self._flags_conflicts = flags_conflicts

@@ -40,12 +40,6 @@ class SubscriptionConflicts:
     """Records refused members, and finds conflicts between admitted members."""
 
     def __init__(self, *, now_ms: Callable[[], int], monotonic: Callable[[], float]) -> None:
-        """Start without conflicts.
-
-        Args:
-            now_ms: Milliseconds since the epoch, for display.
-            monotonic: Seconds of the monotonic clock.
-        """
         self._now_ms = now_ms
         self._monotonic = monotonic
         self._refused: dict[tuple[str, str, str], tuple[SeenConflict, float]] = {}

@@ -103,21 +103,7 @@ class OffsetChanges:
         mark_changed: Callable[[], None],
         save: Callable[[], Awaitable[None]],
     ) -> None:
-        """Take the parts.
-
-        Args:
-            offsets: The offsets of all groups.
-            store: The store.
-            topics: The topics of this broker.
-            groups: The consumer groups of this broker.
-            group_changes: Makes a group for its first offset.
-            clients: The attached clients.
-            lookup: Finds offsets by time.
-            locks: The owners of queues that are consumed in order.
-            epochs: The log epochs: offsets beyond a lost end of the log have no meaning.
-            mark_changed: Notes a change that must be saved.
-            save: Returns once all noted changes are on the disk.
-        """
+        """``mark_changed`` notes a change; ``save`` returns once all noted ones are on the disk."""
         self._offsets = offsets
         self._store = store
         self._topics = topics

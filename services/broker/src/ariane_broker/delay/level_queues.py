@@ -70,14 +70,7 @@ class LevelQueues:
     def __init__(
         self, store: Store, *, levels_ms: tuple[int, ...], now_ms: Callable[[], int]
     ) -> None:
-        """Start without deliveries.
-
-        Args:
-            store: The store.
-            levels_ms: Delay of each level, level 1 first; other levels may have waiting messages,
-                too.
-            now_ms: Milliseconds since the epoch.
-        """
+        """``levels_ms``: level 1 first; other levels may have waiting messages, too."""
         self._store = store
         self._now_ms = now_ms
         self._levels_ms = levels_ms

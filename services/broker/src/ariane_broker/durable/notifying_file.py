@@ -13,7 +13,7 @@ class NotifyingFile:
     """A file whose saves call back on the loop, before callers that wait for the save continue."""
 
     def __init__(self, file: StateFile, on_saved: Callable[[], None]) -> None:
-        """Take the file; must be called on the loop of the callback."""
+        """Must be called on the loop of the callback."""
         self._file = file
         self._on_saved = on_saved
         self._loop = asyncio.get_running_loop()

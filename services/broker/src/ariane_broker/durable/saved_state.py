@@ -46,13 +46,9 @@ class SavedState:
     ) -> None:
         """Start with nothing to save.
 
-        Args:
-            file: The file.
-            snapshot: Returns the present document; runs on the loop.
-            executor: Runs the writes to the disk.
-            flush_log: Forces the commit log to the disk, in any thread; for documents that refer to
-                messages. The log is flushed before the document is written, so that the document
-                never refers to a message that a power loss removes.
+        ``snapshot`` returns the present document; it runs on the loop. ``flush_log`` forces the
+        commit log to the disk, in any thread, before each write, so that a document that refers to
+        messages never refers to one that a power loss removes.
         """
         self._file = file
         self._flush_log = flush_log

@@ -101,20 +101,11 @@ class ReplicaClient:
         on_taken: Callable[[], None],
         on_state: Callable[[], Awaitable[None]],
     ) -> None:
-        """Take the parts.
+        """``is_sync_flush``: whether bytes are flushed before they are reported as progress.
 
-        Args:
-            identity: This replica.
-            store: The store to fill; nothing else appends to it.
-            taker: Fills its log.
-            state: Its state files.
-            keeper: Threads for work that waits for the disk.
-            flusher: Threads for flushes that the primary waits for.
-            is_sync_flush: Whether bytes are flushed before they are reported as progress.
-            state_interval_s: Seconds between two pulls of state.
-            sleep: Waits for seconds.
-            on_taken: Called when bytes were appended.
-            on_state: Awaited when files of decisions may have changed.
+        ``flusher`` runs flushes that the primary waits for, ``keeper`` other work on the disk.
+        ``on_taken`` is called when bytes were appended; ``on_state`` is awaited when files of
+        decisions may have changed.
         """
         self._identity = identity
         self._store = store

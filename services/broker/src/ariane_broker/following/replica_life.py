@@ -79,21 +79,11 @@ class ReplicaLife:
         on_elected: Callable[[Elected], None],
         read_state: Callable[[], Awaitable[None]],
     ) -> None:
-        """Take the parts.
+        """``make_standing`` takes the replica's address, and whether its log may lack its end.
 
-        Args:
-            environment: The environment of the broker.
-            log: The store, and its loops.
-            make_standing: Makes its standing from its address and whether its log may lack its end.
-            client: Fills the store.
-            stand_in: Its registration with name servers while there is no primary.
-            rpc_services: Its gRPC services.
-            may_lack_end: Returns whether the log may lack its end; its argument is whether the
-                previous process has crashed. Blocks, and keeps the answer over starts.
-            open_row: Opens the shared row; awaited.
-            close_row: Closes the shared row.
-            on_elected: Called with an election that was won; the row then stays open.
-            read_state: Loads the files of topics.
+        ``may_lack_end`` tells that from whether the previous process has crashed; it blocks, and
+        keeps the answer over starts. ``on_elected`` is called with an election that was won; the
+        shared row then stays open.
         """
         self._environment = environment
         self._log = log

@@ -20,12 +20,7 @@ class StandIn:
     """A replica's own registration with the name servers."""
 
     def __init__(self, make_registration: Callable[[int, Address], Registration]) -> None:
-        """Start without a registration.
-
-        Args:
-            make_registration: Makes a registration from the broker id that routes show, and the
-                replica's address.
-        """
+        """``make_registration`` takes the broker id that routes show, and the replica's address."""
         self._make_registration = make_registration
         self._registration: Registration | None = None
         self._starting: asyncio.Task[None] | None = None

@@ -51,21 +51,12 @@ class Standing:
         confirmed: Callable[[], int],
         monotonic: Callable[[], float],
     ) -> None:
-        """Take the parts.
+        """``may_lack_end``: whether the log may have lost records on which the set relies.
 
-        Args:
-            row: The shared row.
-            broker_id: This broker.
-            address: Its address.
-            lease_s: The lease of this broker as a primary, in seconds.
-            may_lack_end: Whether the log may have lost records on which the set relies.
-            settle: Awaited once the set no longer relies on them: the next start need not care.
-            is_new: Whether the log has no epoch yet.
-            begins_anew: Whether it begins the set although its log has epochs.
-            latest_epoch: Returns the newest epoch in the log.
-            log_end: Returns the end of the log.
-            confirmed: Returns the confirmed offset known from primaries.
-            monotonic: The clock.
+        ``settle`` is awaited once the set no longer relies on them: the next start need not care.
+        ``is_new``: whether the log has no epoch yet. ``begins_anew``: whether this broker begins
+        the set although its log has epochs. ``confirmed`` returns the confirmed offset known from
+        primaries.
         """
         self._row = row
         self._broker_id = broker_id

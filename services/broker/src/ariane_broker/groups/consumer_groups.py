@@ -159,11 +159,6 @@ class ConsumerGroups:
     """All consumer groups of this broker, in memory."""
 
     def __init__(self, *, now_ms: Callable[[], int]) -> None:
-        """Start without groups.
-
-        Args:
-            now_ms: Milliseconds since the epoch.
-        """
         self._now_ms = now_ms
         self._groups: dict[str, GroupConfig] = {}
         self._version = DataVersion()

@@ -36,11 +36,6 @@ class ConsumerOffsets:
     """The consumer offsets of all groups, in memory."""
 
     def __init__(self, *, now_ms: Callable[[], int]) -> None:
-        """Start without offsets.
-
-        Args:
-            now_ms: Milliseconds since the epoch.
-        """
         self._now_ms = now_ms
         self._groups: dict[str, dict[QueueKey, ConsumerOffset]] = {}
         self._resets: dict[str, dict[QueueKey, int]] = {}

@@ -39,15 +39,10 @@ class GroupChanges:
         auto_create: bool,
         groups_max: int,
     ) -> None:
-        """Take the parts.
+        """``save`` and ``forget_offsets`` return once the change is durable.
 
-        Args:
-            groups: The groups.
-            save: Saves the file of groups durably.
-            forget_offsets: Removes the offsets of a group, durably.
-            copied: Waits until replicas have all changes; returns at once if they do.
-            auto_create: Whether the first member creates its group.
-            groups_max: How many groups there may be when a new one is created.
+        ``copied`` waits until replicas have all changes. ``auto_create``: whether the first member
+        creates its group.
         """
         self._groups = groups
         self._save = save

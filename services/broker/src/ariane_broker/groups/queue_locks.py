@@ -2,8 +2,8 @@
 
 ::
 
-    lock ──── renew ──── renew ──────────────── dead        the owner froze: it renews no more
-    |<- 20 s ->|<- 20 s ->|<------- 60 s ------->|
+    lock ──── renew ──── renew ──────────────── dead
+    the owner froze: it renews no more |<- 20 s ->|<- 20 s ->|<------- 60 s ------->|
                                                  lock       another member, with a larger epoch
 
 An epoch is never given twice, not even after a restart: the largest one is on the disk before any
@@ -70,13 +70,9 @@ class QueueLocks:
         now_ms: Callable[[], int],
         lease_seconds: float,
     ) -> None:
-        """Start without locks.
+        """Start without locks; a lock holds for ``lease_seconds`` without renewal.
 
-        Args:
-            monotonic: Seconds that never go back; measures leases.
-            now_ms: Milliseconds since the epoch; gives the first epoch in a store that has no
-                file of locks, or has lost it.
-            lease_seconds: How long a lock holds without renewal.
+        ``now_ms`` gives the first epoch in a store that has no file of locks, or has lost it.
         """
         self._monotonic = monotonic
         self.lease_seconds = lease_seconds

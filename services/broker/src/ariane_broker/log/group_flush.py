@@ -40,15 +40,7 @@ class GroupFlush:
         on_flushed: Callable[[], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
-        """Start without waiting requests.
-
-        Args:
-            store: The store whose commit log is flushed.
-            flusher: Runs one flush at a time.
-            timeout_seconds: The longest wait for a flush.
-            on_flushed: Called on the loop after each flush.
-            on_failed: Called on the loop when a flush failed: the broker has to end.
-        """
+        """Start without waiting requests; ``on_failed`` has to end the broker."""
         self._store = store
         self._flusher = flusher
         self._on_flushed = on_flushed

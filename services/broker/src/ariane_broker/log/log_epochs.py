@@ -58,13 +58,10 @@ class LogEpochs:
     def __init__(
         self, store: Store, statistics: BrokerStatistics, *, draw: Callable[[int], int]
     ) -> None:
-        """Start without epochs.
+        """``draw`` returns a random number from 0 up to its argument, exclusive.
 
-        Args:
-            store: The store.
-            statistics: Counts refused positions.
-            draw: A random number from 0 up to its argument, exclusive. Epochs are drawn, not
-                counted: a store that is restored from a backup must not use a number again.
+        Epochs are drawn, not counted: a store that is restored from a backup must not use a number
+        again.
         """
         self.current = 0
         self._store = store

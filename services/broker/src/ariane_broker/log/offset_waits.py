@@ -16,12 +16,7 @@ class OffsetWaits:
     """Callbacks that wait for the log up to an offset. Lives on one event loop."""
 
     def __init__(self, seconds_max: float, error: Callable[[], ServiceError]) -> None:
-        """Start without callbacks.
-
-        Args:
-            seconds_max: The longest wait.
-            error: Makes the error for a callback whose deadline has passed.
-        """
+        """``error`` makes the error for a callback that has waited for ``seconds_max``."""
         self._seconds_max = seconds_max
         self._error = error
         # Offset, deadline by the clock of the event loop, and callback; by deadline.

@@ -67,17 +67,10 @@ class StoreKeeping:
         on_repaired: Callable[[Collection[QueueKey]], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
-        """Take the parts.
+        """``keeper`` is the thread that waits on the disk; the callbacks are called on the loop.
 
-        Args:
-            store: The store.
-            keeper: The thread that waits on the disk.
-            clock: For the time between turns.
-            flush_tick_seconds: How often to ask the store for due flushes.
-            disk_refuse_ratio: Share of the disk in use from which on the store refuses writes.
-            on_flushed: Called on the loop after flushes.
-            on_repaired: Called on the loop with repaired queues.
-            on_failed: Called on the loop when a flush has failed: the broker must end.
+        With ``disk_refuse_ratio`` of the disk in use the store refuses writes. ``on_failed`` has to
+        end the broker.
         """
         self._store = store
         self._keeper = keeper

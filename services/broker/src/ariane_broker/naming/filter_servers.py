@@ -46,14 +46,7 @@ class FilterServers:
         *,
         silence_s: float,
     ) -> None:
-        """Start without FilterServers.
-
-        Args:
-            announcement: The broker's announcement.
-            announce: Updates the name servers at once.
-            clock: Measures silence.
-            silence_s: Seconds of silence after which one is removed.
-        """
+        """Start without FilterServers; one that is silent for ``silence_s`` is removed."""
         self._announcement = announcement
         self._announce = announce
         self._clock = clock

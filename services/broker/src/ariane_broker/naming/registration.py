@@ -240,12 +240,7 @@ class Registration:
     """The broker's registration with all name servers."""
 
     def __init__(self, links: Sequence[NameServerLink], *, wait_seconds: float) -> None:
-        """Take the links.
-
-        Args:
-            links: One for each name server; there may be none.
-            wait_seconds: The longest wait for the answers of name servers.
-        """
+        """``links``: one for each name server; there may be none."""
         self._links = links
         self._wait_seconds = wait_seconds
         self._started = False

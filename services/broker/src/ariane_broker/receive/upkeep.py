@@ -40,18 +40,7 @@ class ReceiveUpkeep:
         held: HeldRequests,
         now_ms: Callable[[], int],
     ) -> None:
-        """Take the parts.
-
-        Args:
-            log: Receives the changes.
-            table: The windows of all groups.
-            lines: The waiting calls.
-            dead_letters: Makes dead letters.
-            groups: The consumer groups of this broker.
-            clients: The attached clients.
-            held: Held pulls of queue owners, which wait for messages that receiving members hold.
-            now_ms: Milliseconds since the epoch.
-        """
+        """``held``: pulls of queue owners, which wait for messages that receiving members hold."""
         self._log = log
         self._table = table
         self._lines = lines

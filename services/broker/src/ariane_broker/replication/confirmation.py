@@ -16,12 +16,7 @@ class Confirmation:
     """
 
     def __init__(self, holds: Callable[[], bool], *, wait_s_max: float) -> None:
-        """Start without callbacks.
-
-        Args:
-            holds: Whether this broker is primary at this moment.
-            wait_s_max: The longest wait.
-        """
+        """``holds`` tells whether this broker is primary at this moment."""
         self._holds = holds
         self.wait_s_max = wait_s_max
         self._waits = OffsetWaits(wait_s_max, replication_unconfirmed)

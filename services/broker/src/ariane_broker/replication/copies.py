@@ -97,13 +97,10 @@ class Copies:
     def __init__(
         self, in_sync: Iterable[int], now_s: float, *, flushed: bool, behind_s_max: float
     ) -> None:
-        """Begin with members that have not reported in this reign.
+        """Begin with members, beside the primary, that have not reported in this reign.
 
-        Args:
-            in_sync: Members of the in-sync set beside the primary.
-            now_s: The monotonic clock.
-            flushed: Whether a copy counts only once it is flushed on the replica.
-            behind_s_max: How long a member may be behind before it is taken out.
+        ``flushed``: whether a copy counts only once it is flushed on the replica. A member that is
+        behind for ``behind_s_max`` is taken out.
         """
         self._flushed = flushed
         self._behind_s_max = behind_s_max

@@ -59,13 +59,10 @@ class LogFeed:
     """
 
     def __init__(self, store: Store, begin: int, *, busy_chunk_count: int | None) -> None:
-        """Begin at an offset.
+        """Begin at a commit-log offset.
 
-        Args:
-            store: The store whose log is sent.
-            begin: Commit-log offset of the first byte to send.
-            busy_chunk_count: With this many chunks on their way the replica is busy, and smaller
-                chunks wait to grow. None: they never wait.
+        With ``busy_chunk_count`` chunks on their way the replica is busy, and smaller chunks wait
+        to grow; with None they never wait.
         """
         self._store = store
         self._busy_chunk_count = busy_chunk_count

@@ -44,12 +44,9 @@ class LogTaker:
     """
 
     def __init__(self, store: Store, forget_snapshots: Callable[[], None]) -> None:
-        """Take the parts.
+        """``forget_snapshots`` removes snapshots of state derived from the log, durably; it blocks.
 
-        Args:
-            store: The replica's store.
-            forget_snapshots: Removes, durably, snapshots of state derived from the log, before the
-                part of the log that they may include is cut off. Blocks.
+        It is called before the part of the log that they may include is cut off.
         """
         self._store = store
         self._forget_snapshots = forget_snapshots

@@ -87,20 +87,12 @@ class Primary:
         known_confirmed: int = 0,
         on_hidden: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Take the parts.
+        """Take the record of replicas, begun with the in-sync set, and an unused confirmation.
 
-        Args:
-            reign: The reign of this broker.
-            store: Its store.
-            copies: The record of replicas, begun with the in-sync set.
-            confirmation: A confirmation without callbacks.
-            monotonic: The clock.
-            is_sync_flush: Whether a copy counts on the disk only.
-            is_replicated: Whether acknowledgements, and so readers, wait for replicas.
-            in_sync_min: How many brokers must be in sync to accept messages, this one included.
-            on_confirmed: Called when more is confirmed.
-            known_confirmed: Everything before this commit-log offset is known to be confirmed.
-            on_hidden: Called with the log's end if this end is not handed out at first. Blocks.
+        ``is_sync_flush``: whether a copy counts on the disk only. ``is_replicated``: whether
+        acknowledgements, and so readers, wait for replicas. ``in_sync_min`` includes this broker.
+        Everything before ``known_confirmed`` is known to be confirmed. ``on_hidden`` is called with
+        the log's end if this end is not handed out at first; it blocks.
         """
         self.reign = reign
         self.copies = copies

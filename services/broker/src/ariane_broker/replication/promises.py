@@ -19,13 +19,7 @@ class ReplicatedPromise(Promise):
         when_confirmed: Callable[[int, OnDone], None],
         has_copies: Callable[[], bool],
     ) -> None:
-        """Take the parts.
-
-        Args:
-            own: The conditions of the primary's own disk.
-            when_confirmed: Calls back once all brokers in sync have the record.
-            has_copies: Whether a replica is in sync.
-        """
+        """``own`` are the conditions of the primary's own disk."""
         super().__init__((*own, Condition(AcknowledgedLevel.REPLICATED, when_confirmed)))
         self._own_level = own[-1].level if own else AcknowledgedLevel.MEMORY
         self._has_copies = has_copies

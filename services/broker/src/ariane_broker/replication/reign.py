@@ -39,16 +39,10 @@ class Reign:
         monotonic: Callable[[], float],
         on_deposed: Callable[[], None],
     ) -> None:
-        """Begin.
+        """Begin with the row as this broker's election made it.
 
-        Args:
-            row: The shared row.
-            elected: The row as this broker's election made it.
-            broker_id: This broker.
-            elected_at_s: When the election was requested, by the monotonic clock.
-            lease_s: Length of the lease in seconds.
-            monotonic: The clock.
-            on_deposed: Called once, when another broker is primary.
+        ``elected_at_s`` is when the election was requested, by the monotonic clock. ``on_deposed``
+        is called once, when another broker is primary.
         """
         self.row = row
         self._lease_s = lease_s

@@ -66,13 +66,7 @@ class ReturnTable(SnapshotState):
         delay_levels_ms: tuple[int, ...] = DELAY_LEVELS_MS,
         return_count_max: int = RETURN_COUNT_MAX,
     ) -> None:
-        """Start without returns.
-
-        Args:
-            now_ms: Milliseconds since the epoch, by a clock whose jumps are doubted.
-            delay_levels_ms: How long each delay level waits, level 1 first.
-            return_count_max: How many returns to remember.
-        """
+        """``now_ms`` is a clock whose jumps are doubted."""
         self._now_ms = now_ms
         self._delay_levels_ms = delay_levels_ms
         self._return_count_max = return_count_max

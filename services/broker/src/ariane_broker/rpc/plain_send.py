@@ -67,18 +67,7 @@ class SendMessages:
         call_bytes_max: int,
         cluster_name: str,
     ) -> None:
-        """Take the parts.
-
-        Args:
-            batch_append: Appends them.
-            topics: The topics of this broker.
-            message_at: The stored message at a commit-log offset.
-            next_unique_id: Makes an id for a message that has none.
-            now_ms: Milliseconds since the epoch.
-            body_bytes_max: Largest body of a message.
-            call_bytes_max: Bytes of all records of a call.
-            cluster_name: The cluster of this broker.
-        """
+        """``call_bytes_max`` bounds all records of a call."""
         self._batch_append = batch_append
         self._topics = topics
         self._message_at = message_at

@@ -17,11 +17,7 @@ class ProducerStreams:
     """The open streams of one method on which producers send."""
 
     def __init__(self, new_worker: Callable[[Host], RequestWorker[Any, Any]]) -> None:
-        """Start without streams.
-
-        Args:
-            new_worker: Makes a worker for the requests of a producer at this address.
-        """
+        """``new_worker`` makes a worker for the requests of a producer at this address."""
         self._new_worker = new_worker
         self._streams = RequestStreams(broker_draining)
 

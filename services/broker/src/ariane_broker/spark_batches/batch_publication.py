@@ -65,15 +65,7 @@ class BatchPublication:
         parking: Parking,
         clock: Clock,
     ) -> None:
-        """Take the parts.
-
-        Args:
-            log: The log, with the stages and the messages.
-            table: The batches of this broker.
-            find_topic: The topic of a name, or None.
-            parking: Makes records that are delivered later.
-            clock: Paces turns without a waiting call.
-        """
+        """``clock`` paces turns without a waiting call."""
         self._log = log
         self._table = table
         self._find_topic = find_topic

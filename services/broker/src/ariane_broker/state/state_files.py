@@ -79,20 +79,10 @@ class BrokerState:
         executor: Executor,
         accept_offset_loss: bool,
     ) -> None:
-        """Take the parts.
+        """All tables are filled from their files.
 
-        Args:
-            files: The files of the state.
-            topics: Filled from its file.
-            offsets: Filled from its file.
-            groups: Filled from its file.
-            locks: Filled from its file.
-            suspicions: Filled from its file.
-            epochs: Filled from its file; the present one begins.
-            statistics: Counts offsets that are set back.
-            end_of_queue: The next queue offset of a queue of the recovered store.
-            executor: Runs the operations on the disk.
-            accept_offset_loss: Whether to start although consumer offsets are lost.
+        ``end_of_queue`` returns the next queue offset of a queue of the recovered store.
+        ``accept_offset_loss``: whether to start although consumer offsets are lost.
         """
         self._files = files
         self._topics = topics

@@ -27,9 +27,8 @@ class SharedTurns(Generic[RequestT, ResultT]):
     ) -> None:
         """Start without requests.
 
-        Args:
-            lock: Held during each turn; other work may need it, too.
-            work: Does the requests, and sets each result; its error is raised for the others.
+        ``lock`` is held during each turn; other work may need it, too. ``work`` does the requests,
+        and sets each result; its error is raised for the others.
         """
         self._lock = lock
         self._work = work

@@ -69,23 +69,14 @@ class TopicChanges:
         wake_queue: Callable[[QueueKey], None],
         auto_create_queue_count: int,
     ) -> None:
-        """Take the parts.
+        """``save`` and ``save_forgotten`` return once the change is durable.
 
-        Args:
-            table: The topics.
-            limits: How many topics and queues may be created.
-            unread: Refuses changes that hide messages in queues that consumers do not read.
-            save: Saves the file of topics durably.
-            announce: Tells name servers and replicas at once; waits for name servers only for a
-                moment.
-            copied: Waits until replicas have all changes; returns at once if they do.
-            delete_queues: Deletes all queues of topics durably, or none; they are gone for readers
-                before it first waits.
-            forget: Forgets the offsets and sequences that groups and producers had in topics; saved
-                soon.
-            save_forgotten: Saves that now.
-            wake_queue: Wakes pulls that wait for a queue.
-            auto_create_queue_count: Queues of a topic that a send creates; 0 if sends may not.
+        ``announce`` tells name servers and replicas at once; it waits for name servers only for a
+        moment. ``copied`` waits until replicas have all changes. ``delete_queues`` deletes all
+        queues of topics durably, or none; they are gone for readers before it first waits.
+        ``forget`` forgets the offsets and sequences that groups and producers had in topics.
+        ``wake_queue`` wakes pulls that wait for a queue. ``auto_create_queue_count``: queues of a
+        topic that a send creates; 0 if sends may not.
         """
         self._table = table
         self._limits = limits

@@ -150,12 +150,6 @@ class TopicTable:
     """All topics of this broker, in memory."""
 
     def __init__(self, *, now_ms: Callable[[], int], default_queue_count: int) -> None:
-        """Start without topics.
-
-        Args:
-            now_ms: Milliseconds since the epoch.
-            default_queue_count: Read and write queues of a topic without counts of its own.
-        """
         self._now_ms = now_ms
         self._default_queue_count = default_queue_count
         self._topics: dict[str, TopicConfig] = {}

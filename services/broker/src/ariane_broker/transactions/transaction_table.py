@@ -58,11 +58,7 @@ class TransactionTable(SnapshotState):
     matters_since_ms: Final = None
 
     def __init__(self, *, decision_count_max: int) -> None:
-        """Start without transactions.
-
-        Args:
-            decision_count_max: How many outcomes are remembered; older ones are in the log.
-        """
+        """Remember this many outcomes; older ones are in the log."""
         self._decision_count_max = decision_count_max
         # By transaction id, oldest first: queue offsets ascend.
         self._pending: dict[str, HalfMessage] = {}

@@ -85,15 +85,8 @@ class VanishedMembers:
     ) -> None:
         """Start without vanished members.
 
-        Args:
-            clients: The attached clients.
-            offsets: The consumer offsets of groups.
-            suspicions: The suspected messages of each group and queue.
-            saved: Saves the suspicions.
-            statistics: Counts vanished members.
-            monotonic: Seconds that never go back.
-            grace_seconds: How long a member may be away.
-            deaths_max: How many deaths a message may cause; 0: deaths are not looked at.
+        A member may be away for ``grace_seconds``. A message may cause ``deaths_max`` deaths; with
+        0, deaths are not looked at.
         """
         self._clients = clients
         self._offsets = offsets

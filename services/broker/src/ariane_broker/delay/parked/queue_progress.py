@@ -32,12 +32,7 @@ class QueueProgress:
     """
 
     def __init__(self, begin: int = 0, marks: NDArray[np.bool_] | None = None) -> None:
-        """Start from a known state.
-
-        Args:
-            begin: All records below are delivered.
-            marks: Whether each queue offset from there on is delivered.
-        """
+        """All records below ``begin`` are delivered; ``marks`` tell of those from there on."""
         self.begin = begin
         self._marks = np.zeros(0, np.bool_) if marks is None else marks
         self._settle()

@@ -47,16 +47,10 @@ class AgedRecords:
         age_ms: int,
         is_pressed: Callable[[], bool],
     ) -> None:
-        """Take the parts.
+        """Records of ``age_ms``, by the believed time, are parked again.
 
-        Args:
-            store: Tells which records are old.
-            timer: Tells which of them wait.
-            reparking: Parks them again.
-            clock: For the time between turns.
-            believed_ms: Milliseconds since the epoch, for ages; doubts jumps of the clock.
-            age_ms: The age from which on records are parked again.
-            is_pressed: Whether even young segments must go, for lack of space.
+        ``believed_ms`` doubts jumps of the clock. ``is_pressed`` tells whether even young segments
+        must go, for lack of space.
         """
         self._store = store
         self._timer = timer

@@ -79,14 +79,7 @@ class TimerQueue(SnapshotState):
         now_ms: Callable[[], int],
         window_count_max: int = WINDOW_COUNT_MAX,
     ) -> None:
-        """Start without deliveries.
-
-        Args:
-            store: The store.
-            handover: What RocketMQ keeps of this queue.
-            now_ms: Milliseconds since the epoch.
-            window_count_max: Records that are kept in memory, more or less.
-        """
+        """Start without deliveries; about ``window_count_max`` records are kept in memory."""
         self._store = store
         self._handover = handover
         # The note of RocketMQ that we know: one of ours, or one that was taken over.

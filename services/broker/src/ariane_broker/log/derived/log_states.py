@@ -122,14 +122,7 @@ class LogStates:
     """Restores all state machines at the start, and saves them when they have changed."""
 
     def __init__(self, store: Store, executor: Executor, root: Path, disk: Disk) -> None:
-        """Start without states.
-
-        Args:
-            store: The store.
-            executor: Runs what blocks.
-            root: The folder of the store.
-            disk: Where the snapshots are kept.
-        """
+        """Start without states; ``root`` is the folder of the store, ``disk`` has the snapshots."""
         self._store = store
         self._executor = executor
         self._root = root

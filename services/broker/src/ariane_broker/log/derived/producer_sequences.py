@@ -124,10 +124,8 @@ class ProducerSequences(SnapshotState):
     def __init__(self, *, now_ms: Callable[[], int], expiry_ms: int, stream_count_max: int) -> None:
         """Know of no producer.
 
-        Args:
-            now_ms: Milliseconds since the epoch, by the clock that stamps records.
-            expiry_ms: How long a stream is remembered after its last batch.
-            stream_count_max: How many are remembered.
+        ``now_ms`` is the clock that stamps records. A stream is remembered for ``expiry_ms`` after
+        its last batch.
         """
         self._now_ms = now_ms
         self._expiry_ms = expiry_ms

@@ -53,19 +53,7 @@ class HandOuts:
         now_ms: Callable[[], int],
         draw: Callable[[int], int],
     ) -> None:
-        """Take the parts.
-
-        Args:
-            store: Where the messages are.
-            log: Receives the hand-outs.
-            table: The windows of all groups.
-            topics: The topics of this broker.
-            groups: Its consumer groups.
-            offsets: The groups' consumer offsets.
-            statistics: Counts the messages handed out.
-            now_ms: Milliseconds since the epoch.
-            draw: A random number from 0 up to its argument, exclusive.
-        """
+        """``draw`` returns a random number from 0 up to its argument, exclusive."""
         self._store = store
         self._log = log
         self._table = table

@@ -26,15 +26,7 @@ class ReceiveLog:
         now_ms: Callable[[], int],
         draw_bytes: Callable[[int], bytes],
     ) -> None:
-        """Take the parts.
-
-        Args:
-            log: The log.
-            table: The windows of all groups.
-            offsets: The groups' consumer offsets.
-            now_ms: Milliseconds since the epoch.
-            draw_bytes: Returns this many random bytes that cannot be guessed.
-        """
+        """``draw_bytes`` returns this many random bytes that cannot be guessed."""
         self._log = log
         self._table = table
         self._offsets = offsets

@@ -53,12 +53,6 @@ class ReceiveTable(SnapshotState):
     matters_since_ms: Final = None
 
     def __init__(self, offsets: ConsumerOffsets, mark_changed: Callable[[], None]) -> None:
-        """Start without windows.
-
-        Args:
-            offsets: The consumer offsets of all groups.
-            mark_changed: Marks them to be saved.
-        """
         self._offsets = offsets
         self._mark_changed = mark_changed
         self._windows: dict[str, dict[QueueKey, QueueWindow]] = {}

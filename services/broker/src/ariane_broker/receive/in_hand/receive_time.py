@@ -32,14 +32,6 @@ class ReceiveTime:
         now_ms: Callable[[], int],
         monotonic: Callable[[], float],
     ) -> None:
-        """Take the clocks.
-
-        Args:
-            log: Receives the event that moves all times.
-            table: The windows of all groups.
-            now_ms: Milliseconds since the epoch.
-            monotonic: Seconds.
-        """
         self._log = log
         self._table = table
         self._now_ms = now_ms

@@ -43,16 +43,6 @@ class SendServicer(SendServiceServicer):
         broker_name: str,
         store_host: Callable[[], Host],
     ) -> None:
-        """Take the parts.
-
-        Args:
-            append_records: For packed batches.
-            append_streams: For packed batches on streams.
-            send_messages: For plain messages.
-            recall: Takes delayed messages back.
-            broker_name: The broker's name for answers.
-            store_host: The address for message ids, once the store is open.
-        """
         self._append_records = append_records
         self._append_streams = append_streams
         self._send_messages = send_messages
