@@ -29,11 +29,6 @@ class Cancellations:
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        """Start without cancellations.
-
-        Args:
-            monotonic: Seconds of the monotonic clock.
-        """
         self.count = 0
         self._monotonic = monotonic
         self._window_end_s = 0.0

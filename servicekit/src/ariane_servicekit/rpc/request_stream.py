@@ -91,12 +91,10 @@ class RequestStreams:
         in_work_max: int = IN_WORK_MAX,
         first_request_s: float = FIRST_REQUEST_S,
     ) -> None:
-        """Start without streams.
+        """Start without streams; ``in_work_max`` requests of one stream are in work at a time.
 
-        Args:
-            refusal_after_close: The error that ends streams when the service closes.
-            in_work_max: Requests of one stream in work at a time.
-            first_request_s: Seconds within which the first request of a stream must arrive.
+        ``refusal_after_close`` makes the error that ends streams when the service closes. The first
+        request of a stream must arrive within ``first_request_s``.
         """
         self._first_request_s = first_request_s
         self._refusal_after_close = refusal_after_close

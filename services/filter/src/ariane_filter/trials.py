@@ -48,7 +48,7 @@ class FilterTrials:
         uploads: str,
         monotonic: Callable[[], float],
     ) -> None:
-        """Take the parts. ``uploads``: "off", "wasm" or "any", as in the settings."""
+        """``uploads``: "off", "wasm" or "any", as in the settings."""
         self._link = link
         self._launch = launch
         self._limits = limits

@@ -65,12 +65,7 @@ class RedriveLedger:
     """The ledger in one folder; for one redrive at a time."""
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
-        """Read nothing yet.
-
-        Args:
-            spark: The session.
-            folder: Path or URL; need not exist.
-        """
+        """``folder`` is a path or URL; it need not exist."""
         self._spark = spark
         self._folder = folder.rstrip("/")
         jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - the only way to Hadoop's file systems.

@@ -56,13 +56,7 @@ class LifeWatch:
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Watch nothing yet.
-
-        Args:
-            silence_s: The longest silence of a sender before it is probed.
-            monotonic: Seconds since some moment.
-            sleep: Waits for a number of seconds.
-        """
+        """A sender is probed after ``silence_s``."""
         self._silence_s = silence_s
         self._monotonic = monotonic
         self._sleep = sleep

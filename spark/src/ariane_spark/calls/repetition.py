@@ -27,12 +27,6 @@ class Repetition:
     def __init__(
         self, policy: RequestPolicy, *, sleep: Callable[[float], None] = time.sleep
     ) -> None:
-        """Take the policy.
-
-        Args:
-            policy: The policy of the query's options.
-            sleep: Waits for a number of seconds.
-        """
         self._policy = policy
         self._sleep = sleep
 

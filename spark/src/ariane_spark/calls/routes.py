@@ -138,14 +138,7 @@ class Routes:
         timeout_s: float,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Take the addresses; nothing is asked yet.
-
-        Args:
-            endpoints: Name servers, ``host:port``, separated by commas.
-            channels: The channels of this process.
-            timeout_s: The timeout of one name server.
-            monotonic: Seconds since some moment.
-        """
+        """``timeout_s`` is that of one name server."""
         self._name_servers = endpoints.split(",")
         self._kept = KeptAnswers(endpoints)
         # Tasks start at the same time; they should not all ask the same name server first.

@@ -59,17 +59,9 @@ class StagedAttempt:
         compression: BodyCompression = NO_COMPRESSION,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        """Stage nothing yet.
+        """Stage nothing yet; ``name`` is that of the task, for errors of rows.
 
-        Args:
-            calls: The calls to the cluster.
-            batch: The batch.
-            home: The broker.
-            partition_id: Spark's partition.
-            name: The name of the task, for errors of rows.
-            block_bytes_max: Bytes of records in one call; a larger record is alone.
-            compression: How bodies are compressed.
-            now_ms: Milliseconds since the epoch, for messages.
+        The records of one call have ``block_bytes_max``; a larger record is alone.
         """
         self._calls = calls
         self._batch = batch

@@ -14,12 +14,7 @@ class Patience:
     """Waits for enough messages, up to a time."""
 
     def __init__(self, limits: TriggerLimits, monotonic: Callable[[], float]) -> None:
-        """Begin to wait.
-
-        Args:
-            limits: The number of messages to wait for, and the longest wait.
-            monotonic: Seconds since some moment.
-        """
+        """``limits``: the number of messages to wait for, and the longest wait."""
         self._limits = limits
         self._monotonic = monotonic
         self.begin_anew()

@@ -49,13 +49,6 @@ class RangeReader:
         *,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Read nothing yet.
-
-        Args:
-            source: The source of the messages.
-            options: The options for reading, repeats and losses.
-            sleep: Waits for a number of seconds.
-        """
         self._source = source
         self._options = options
         self._repetition = Repetition(options.requests, sleep=sleep)

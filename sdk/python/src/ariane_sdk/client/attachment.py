@@ -64,21 +64,11 @@ class Attachment:
         on_turn: Callable[[], None] = lambda: None,
         answers: OperatorAnswers,
     ) -> None:
-        """Attach, and stay attached.
+        """Attach with these memberships, and stay attached.
 
-        Args:
-            broker_name: The broker.
-            address: Its address, "host:port".
-            connections: Has the channels.
-            client_id: The client.
-            membership: Its membership of a consumer group, if it has one.
-            producer_groups: Groups whose transactions it can be asked about.
-            clock: Paces heartbeats and repeats.
-            on_notice: Called with notices of the broker.
-            on_fatal: Called when the broker will never admit this client.
-            on_turn: Called when the stream ended, failed to open, or was opened anew: the broker
-                may be gone, or may have a new address.
-            answers: Answers questions of operators.
+        ``on_fatal`` is called when the broker will never admit this client. ``on_turn`` is called
+        when the stream ended, failed to open, or was opened anew: the broker may be gone, or may
+        have a new address.
         """
         self.broker_name = broker_name
         self.address = address

@@ -24,12 +24,7 @@ class ListenerCalls:
     """Calls a listener on the event loop or in threads."""
 
     def __init__(self, listener: Listener, *, threads: int) -> None:
-        """Choose how the listener is called.
-
-        Args:
-            listener: A coroutine function runs on the loop; any other function in threads.
-            threads: Number of threads.
-        """
+        """A coroutine function runs on the loop; any other function in this many threads."""
         self._pool: ThreadPoolExecutor | None = None
         self._call: Deliver
         if is_coroutine_function(listener):

@@ -61,15 +61,7 @@ class MessageTrace:
         clock: Clock,
         timeout_s: float,
     ) -> None:
-        """Begin to gather steps.
-
-        Args:
-            session: Returns the client's session, once there is one.
-            group: The producer's or consumer's group.
-            client_id: The client.
-            clock: Gives the time of steps.
-            timeout_s: How long a write may take.
-        """
+        """``session`` returns the client's session, once there is one."""
         self._session = session
         self._group = group
         self._client_id = client_id

@@ -43,14 +43,9 @@ class OperatorAnswers:
         consume: Consume | None = None,
         consume_refusal: str = "only push consumers consume on request",
     ) -> None:
-        """Take the parts.
+        """``facts`` are those of the client beside its versions.
 
-        Args:
-            facts: Facts of the client beside its versions.
-            queues: Its queues.
-            stacks_allowed: Whether stacks may be part of answers.
-            consume: Consumes a message on request; None if that is refused.
-            consume_refusal: The reason of the refusal, in words.
+        ``consume`` consumes a message on request; None if that is refused, for ``consume_refusal``.
         """
         self._facts = facts
         self._queues = queues

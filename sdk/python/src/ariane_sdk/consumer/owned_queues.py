@@ -67,17 +67,10 @@ class OwnedQueues:
         on_fatal: Callable[[CallError], None],
         damaged_bodies: DamagedBodies,
     ) -> None:
-        """Own nothing yet.
+        """Own nothing yet; ``locks`` is None unless queues are consumed in order.
 
-        Args:
-            session: Knows routes, and asks brokers.
-            plan: What the consumer is to be.
-            keeping: Keeps offsets.
-            locks: The locks of queues that are consumed in order; nothing without order.
-            make_owned: Makes what a queue is handed out by.
-            on_lost: Told that a queue was dropped which may fall to this consumer again.
-            on_fatal: Told that the group does not let this consumer in any longer.
-            damaged_bodies: Gives up messages that columns cannot hold.
+        ``on_lost`` is told that a queue was dropped which may fall to this consumer again,
+        ``on_fatal`` that the group does not let this consumer in any longer.
         """
         self._routes = session.routes
         self._calls = session.calls

@@ -34,13 +34,7 @@ class LivingStream(Generic[Answer]):
         *,
         silence_s: float,
     ) -> None:
-        """Start without reading.
-
-        Args:
-            call: The call.
-            ask: A small call to the same service, with a deadline.
-            silence_s: The longest silence before that call.
-        """
+        """``ask`` makes a small call to the same service, with a deadline, after ``silence_s``."""
         self._call = call
         self._answers: AsyncIterator[Answer] = aiter(call)
         self._ask = ask

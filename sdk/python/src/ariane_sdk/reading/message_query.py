@@ -43,7 +43,6 @@ class MessageQueries:
     """Asks brokers for single messages."""
 
     def __init__(self, connections: Connections, *, timeout_s: float) -> None:
-        """Take the connections, and the seconds that one call may take."""
         self._connections = connections
         self._timeout_s = timeout_s
 

@@ -46,13 +46,10 @@ class RangeChunks:
         silence_s: float,
         replicas: bool = False,
     ) -> None:
-        """Take the settings.
+        """``running`` returns the connections; it raises when the client is not running.
 
-        Args:
-            running: Returns the connections; raises when the client is not running.
-            clock: Times the repeats.
-            silence_s: How long to wait for a chunk before probing whether the broker is live.
-            replicas: Whether to read from replicas while the primary does not answer.
+        After ``silence_s`` without a chunk it is probed whether the broker is live. ``replicas``:
+        whether to read from replicas while the primary does not answer.
         """
         self._running = running
         self._clock = clock

@@ -95,7 +95,7 @@ class NameServers:
         random: Random,
         timeout_s: float,
     ) -> None:
-        """Take the addresses; this connects to nothing yet."""
+        """Connect to nothing yet."""
         self._addresses = tuple(addresses)
         self._connections = connections
         self._timeout_s = timeout_s

@@ -81,11 +81,8 @@ class RouteDoubts:
     ) -> None:
         """Doubt nothing.
 
-        Args:
-            look: Queries the route of a topic, and has ``compare`` called with the result; raises
-                nothing.
-            clock: Paces the queries.
-            random: Spreads them.
+        ``look`` queries the route of a topic, and has ``compare`` called with the result; it raises
+        nothing. ``random`` spreads the queries.
         """
         self._look = look
         self._clock = clock

@@ -29,10 +29,8 @@ class Answers:
     def __init__(self, brokers: Sequence[LiveBroker], *, seconds_max: float | None = None) -> None:
         """Ask no broker yet.
 
-        Args:
-            brokers: The brokers to ask.
-            seconds_max: How long each may take for one question, which may be several calls; a
-                slower broker counts as silent. None: no limit.
+        ``seconds_max`` is how long each may take for one question, which may be several calls; a
+        slower broker counts as silent. None: no limit.
         """
         self.brokers = brokers
         self.silent: dict[str, CallError] = {}

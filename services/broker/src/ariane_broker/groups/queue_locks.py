@@ -2,8 +2,8 @@
 
 ::
 
-    lock ──── renew ──── renew ──────────────── dead
-    the owner froze: it renews no more |<- 20 s ->|<- 20 s ->|<------- 60 s ------->|
+    lock ──── renew ──── renew ──────────────── dead        the owner froze: it renews no more
+    |<- 20 s ->|<- 20 s ->|<------- 60 s ------->|
                                                  lock       another member, with a larger epoch
 
 An epoch is never given twice, not even after a restart: the largest one is on the disk before any

@@ -35,7 +35,6 @@ class RunningFilters:
         workers_max: int,
         idle_s: float,
     ) -> None:
-        """Take the parts; no filter runs yet."""
         self._catalogue = catalogue
         self._clock = clock
         self._launch = launch

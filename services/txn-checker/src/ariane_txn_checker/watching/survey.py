@@ -53,16 +53,7 @@ class Survey:
         *,
         show_new: Callable[[], None],
     ) -> None:
-        """Take the parts.
-
-        Args:
-            brokers: The known brokers.
-            lease: The lease under which to write.
-            database: The database.
-            times: The times.
-            clock: For the time between two looks for old rows.
-            show_new: Called when transactions may have become due.
-        """
+        """``show_new`` is called when transactions may have become due."""
         self._brokers = brokers
         self._lease = lease
         self._database = database

@@ -38,11 +38,7 @@ class DamagedBodies:
     """
 
     def __init__(self, returns: MessageReturns | None) -> None:
-        """Start without damage.
-
-        Args:
-            returns: Sends messages back; None if the consumer's group has no dead letters.
-        """
+        """``returns`` is None if the consumer's group has no dead letters."""
         self._returns = returns
         self._return_id = "" if returns is None else returns.new_return_id()
 

@@ -79,15 +79,7 @@ class HandOut:
         care: DeliveryCare,
         is_released: Callable[[], bool],
     ) -> None:
-        """Take the parts.
-
-        Args:
-            queue: The queue.
-            window: Its unfinished messages.
-            deliver: Calls the listener.
-            care: The means against messages that kill consumers.
-            is_released: Whether the queue is being given up.
-        """
+        """``is_released`` tells whether the queue is being given up."""
         self._queue = queue
         self._window = window
         self._deliver = deliver

@@ -64,17 +64,10 @@ class MessageReturns:
         clock: Clock,
         random: Random,
     ) -> None:
-        """Take the parts.
+        """``connections`` returns the channels, once the consumer runs.
 
-        Args:
-            connections: Returns the channels, once the consumer runs.
-            group: The consumer group.
-            broker_of: The broker of a queue.
-            call_timeout_s: How long one call may take.
-            repeat_delay_s: Delay before a call is repeated; longer each time.
-            attempts_max: How often a message is tried again; 0 leaves that to the group.
-            clock: Paces repeats.
-            random: Draws return ids.
+        The delay of repeats begins with ``repeat_delay_s``. A message is tried ``attempts_max``
+        times; 0 leaves that to the group.
         """
         self._connections = connections
         self._group = group

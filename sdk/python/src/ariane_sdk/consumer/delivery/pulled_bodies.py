@@ -30,11 +30,7 @@ class PulledBodies:
     """
 
     def __init__(self, runs: Sequence[BodyRun], bodies: memoryview) -> None:
-        """Take the parts of an answer.
-
-        Args:
-            runs: The runs of messages with bodies of one length, at least one.
-            bodies: The bodies, back to back: a view of the answer.
+        """Take the runs of an answer, at least one, and a view of its bodies, back to back.
 
         Raises:
             RecordCorrupted: The parts do not fit together.

@@ -34,14 +34,7 @@ class RequestedConsumption:
     """Hands messages that operators ask for to the listener of one consumer."""
 
     def __init__(self, deliver: Deliver, gate: DeliveryGate, *, group: str, clock: Clock) -> None:
-        """Take the parts.
-
-        Args:
-            deliver: Calls the listener.
-            gate: Keeps the message apart from one that must be alone in work.
-            group: The consumer group.
-            clock: Measures the listener's time.
-        """
+        """``gate`` keeps the message apart from one that must be alone in work."""
         self._deliver = deliver
         self._gate = gate
         self._group = group

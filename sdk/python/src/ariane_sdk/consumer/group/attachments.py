@@ -42,18 +42,9 @@ class Attachments:
         on_turn: Callable[[], None],
         answers: OperatorAnswers,
     ) -> None:
-        """Start without attachments.
+        """``on_fatal`` is called when the group will never admit this member.
 
-        Args:
-            membership: The membership to report to brokers.
-            connections: Has the channels.
-            client_id: The consumer.
-            clock: Paces heartbeats and repeats.
-            call_timeout_s: How long one call may take.
-            on_notice: Called with notices of brokers.
-            on_fatal: Called when the group will never admit this member.
-            on_turn: Called when a broker may be gone, or may have a new address.
-            answers: Answers questions of operators.
+        ``on_turn`` is called when a broker may be gone, or may have a new address.
         """
         self.membership = membership
         self._connections = connections

@@ -94,15 +94,11 @@ class QueueLocks:
         on_lost: Callable[[MessageQueue], None],
         clock: Clock,
     ) -> None:
-        """Start without locks.
+        """Start without locks; only those of queues that are used are renewed.
 
-        Args:
-            calls: Calls brokers.
-            broker_of: The present broker of a queue; raises ``CallError`` if it is unknown.
-            is_used: Whether a queue is consumed, taken over or being given up. Other locks are not
-                renewed.
-            on_lost: Called with a queue that must not be consumed any longer.
-            clock: Measures how long locks are relied on, and paces renewals.
+        A queue is used that is consumed, taken over or being given up. ``broker_of`` raises
+        ``CallError`` if the broker is unknown. ``on_lost`` is called with a queue that must not be
+        consumed any longer.
         """
         self._calls = calls
         self._broker_of = broker_of

@@ -91,14 +91,7 @@ class BrokerOffsets:
         client_id: str,
         lock_epoch_of: Callable[[MessageQueue], int | None] = lambda _: None,
     ) -> None:
-        """Take the parts.
-
-        Args:
-            calls: Calls the brokers.
-            group: The consumer group.
-            client_id: The consumer.
-            lock_epoch_of: Returns the epoch of a queue's lock; None without a lock.
-        """
+        """``lock_epoch_of`` returns the epoch of a queue's lock; None without a lock."""
         self._calls = calls
         self._group = group
         self._client_id = client_id

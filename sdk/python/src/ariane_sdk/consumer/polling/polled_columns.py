@@ -29,16 +29,7 @@ class PolledColumns(PolledQueue):
         on_room: Callable[[], None],
         on_arrival: Callable[[PolledQueue], None],
     ) -> None:
-        """Own a queue from now on.
-
-        Args:
-            queue: As ``PolledQueue``.
-            begin_offset: As ``PolledQueue``.
-            names: The columns of the batches.
-            settings: As ``PolledQueue``.
-            on_room: As ``PolledQueue``.
-            on_arrival: As ``PolledQueue``.
-        """
+        """As ``PolledQueue``; ``names`` are the columns of the batches."""
         self._names = names
         super().__init__(
             queue, begin_offset, settings=settings, on_room=on_room, on_arrival=on_arrival

@@ -43,14 +43,10 @@ class PolledQueue:
         on_room: Callable[[], None],
         on_arrival: Callable[[PolledQueue], None],
     ) -> None:
-        """Own a queue from now on.
+        """Own a queue whose first message to be handed out has this offset.
 
-        Args:
-            queue: The queue.
-            begin_offset: The first queue offset to be handed out.
-            settings: How the consumer behaves.
-            on_room: Called when the queue may be pulled again.
-            on_arrival: Called when there are messages to poll.
+        ``on_room`` is called when the queue may be pulled again, ``on_arrival`` when there are
+        messages to poll.
         """
         self.queue = queue
         self.window = self._window_at(begin_offset)

@@ -116,16 +116,12 @@ class FilterServerSource:
         broker_answers: Callable[[], Awaitable[object]],
         on_fatal: Callable[[CallError], None],
     ) -> None:
-        """Start with the FilterServer of the given number.
+        """Start with the FilterServer of the given number, which may be any.
 
-        Args:
-            broker_name: The broker.
-            addresses: Returns the addresses of the FilterServers in the current route.
-            first: Any number; chooses the FilterServer that is asked first.
-            wait_s: How long all FilterServers may be absent before the consumer ends.
-            clock: Measures the absence.
-            broker_answers: Asks the broker itself; raises ``CallError`` if it does not answer.
-            on_fatal: Called with the reason when the consumer cannot go on.
+        ``addresses`` returns those in the current route. After ``wait_s`` without any FilterServer
+        the consumer ends. ``broker_answers`` asks the broker itself; it raises ``CallError`` if the
+        broker does not answer. ``on_fatal`` is called with the reason when the consumer cannot go
+        on.
         """
         self.peer = f"the FilterServer of broker {broker_name}"
         self._broker_name = broker_name

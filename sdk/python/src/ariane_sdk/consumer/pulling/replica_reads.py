@@ -70,14 +70,7 @@ class ReplicaReads:
         take_in: TakeIn,
         on_over: Callable[[], None],
     ) -> None:
-        """Start without queues.
-
-        Args:
-            connections: The client's connections.
-            plan: What the consumer is to be; its filters may change.
-            take_in: Puts records into the window of their queue.
-            on_over: Called when a queue can be pulled from the primary again.
-        """
+        """``on_over`` is called when a queue can be pulled from the primary again."""
         self._connections = connections
         self._filters = plan.filters
         self._settings = plan.settings

@@ -81,17 +81,12 @@ class Asking:
     ) -> None:
         """Take the parts; no broker is asked yet.
 
-        Args:
-            receive: Asks a broker.
-            brokers: Returns the brokers that have queues of the topics now, by address.
-            order: The order for each broker.
-            fetched: Messages left by an earlier request, which are returned first; messages that
-                are not taken stay there in the end.
-            clock: Paces.
-            timeout_s: Ends after this time without a message; None: never, and the application is
-                expected to want each next batch.
-            doubt: Called when a broker does not answer, or has become a replica.
-            keeps: Whether brokers renew the invisible time of messages by themselves.
+        ``brokers`` returns those that have queues of the topics now, by address. Messages of
+        ``fetched`` are returned first; messages that are not taken stay there in the end.
+        ``timeout_s`` is the time without a message after which this ends; None: never, and the
+        application is expected to want each next batch. ``doubt`` is called when a broker does not
+        answer, or has become a replica. ``keeps`` tells whether brokers renew the invisible time of
+        messages by themselves.
         """
         self._receive = receive
         self._brokers = brokers

@@ -54,14 +54,7 @@ class Keeping:
     def __init__(
         self, calls: ReceiveCalls, client_id: str, *, invisible_s: float, clock: Clock
     ) -> None:
-        """Take the parts.
-
-        Args:
-            calls: Calls brokers.
-            client_id: The consumer.
-            invisible_s: The invisible time of its messages, without renewal.
-            clock: Paces.
-        """
+        """``invisible_s`` is the invisible time without renewal."""
         self._calls = calls
         self._client_id = client_id
         self._wait_s = min(WAIT_S_MAX, invisible_s / SHARE)

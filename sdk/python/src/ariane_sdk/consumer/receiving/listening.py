@@ -49,14 +49,7 @@ class Listening:
     def __init__(
         self, listener: Listener, settler: Settler, *, concurrency: int, clock: Clock
     ) -> None:
-        """Start without messages.
-
-        Args:
-            listener: Called with one message at a time.
-            settler: Settles messages.
-            concurrency: The most messages in work at a time.
-            clock: Paces repeats.
-        """
+        """Start without messages; ``concurrency`` of them are in work at a time."""
         self._calls = ListenerCalls(listener, threads=concurrency)
         self._settler = settler
         self._clock = clock

@@ -35,15 +35,7 @@ class ReceivingMember:
         clock: Clock,
         answers: OperatorAnswers,
     ) -> None:
-        """Start without attachments.
-
-        Args:
-            session: Has the connections and routes.
-            order: The topics and filters, group and client id.
-            call_timeout_s: How long one call may take, beyond its hold time.
-            clock: Paces.
-            answers: Answers questions of operators.
-        """
+        """``call_timeout_s`` is how long one call may take, beyond its hold time."""
         self._routes = session.routes
         self._order = order
         self._topics = [subscription.topic for subscription in order.subscriptions]

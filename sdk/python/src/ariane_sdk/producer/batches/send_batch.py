@@ -116,14 +116,10 @@ class SendBatch:
         sequenced: bool,
         delay_kind: int = AT_ONCE,
     ) -> None:
-        """Open a batch.
+        """Open a batch; ``queue`` is its first choice, and its only one without ``choose_other``.
 
-        Args:
-            queue: The first choice of a queue.
-            choose_other: Chooses another queue; None for a pinned batch.
-            body_bytes_max: Largest body in bytes; an empty batch has room for one such body.
-            sequenced: Whether the batch gets sequence numbers before it is sent.
-            delay_kind: The kind of delay of all messages (``checks.delay``).
+        An empty batch has room for one body of ``body_bytes_max``. ``sequenced``: whether the batch
+        gets sequence numbers before it is sent. ``delay_kind``: the kind of delay of all messages.
         """
         self.topic = queue.topic
         self.queue = queue

@@ -144,13 +144,10 @@ class TopicLane:
         sticky_first: int,
         latencies: BrokerLatencies | None = None,
     ) -> None:
-        """Start without a route.
+        """Start without a route; unique ids have ``id_digits``.
 
-        Args:
-            topic: The topic.
-            id_digits: Length of the unique ids of messages.
-            sticky_first: Where the round through the queues begins; any number.
-            latencies: Latencies of brokers, if slow brokers are to be skipped.
+        The round through the queues begins with ``sticky_first``, which may be any number. With
+        ``latencies`` slow brokers are skipped.
         """
         self.topic = topic
         self.choose_queue: ChooseQueue = self._choose_queue

@@ -130,13 +130,9 @@ class BrokerSender:
     ) -> None:
         """Start with nothing to send.
 
-        Args:
-            broker_name: The broker's name.
-            send_call: Sends a call, and gives it back when it is over.
-            take_apart: Turns a bundle into batches, when it must not be sent as one.
-            settings: How many calls may be in flight, and how large they are. With two calls or
-                more, small calls overlap as well as large ones.
-            clock: Tells when a batch may be repeated.
+        ``send_call`` sends a call, and gives it back when it is over. ``take_apart`` turns a bundle
+        into batches, when it must not be sent as one. With two calls in flight or more, small calls
+        overlap as well as large ones.
         """
         self.broker_name = broker_name
         self._send_call = send_call

@@ -52,13 +52,9 @@ class Unsettled:
         timeout_s: float,
         size_bytes_max: int,
     ) -> None:
-        """Start empty.
+        """Start empty; without ``sequences`` batches have no sequence numbers.
 
-        Args:
-            sequences: Hold the sequence numbers of batches; None if batches have none.
-            clock: Tells when the time of a batch is up.
-            timeout_s: How long a batch may take.
-            size_bytes_max: Size from which on senders must wait.
+        A batch may take ``timeout_s``. Senders must wait from ``size_bytes_max`` on.
         """
         self._sequences = sequences
         self._clock = clock

@@ -84,11 +84,7 @@ class Refusals:
     """
 
     def __init__(self, attempts_max: int | None) -> None:
-        """Start without refusals.
-
-        Args:
-            attempts_max: Refusals after which a message is given up; None: never.
-        """
+        """After ``attempts_max`` refusals a message is given up; None: never."""
         self._attempts_max = attempts_max
         self._counts: dict[int, int] = {}
         self._suspects: set[int] = set()

@@ -95,13 +95,7 @@ class OutboxRows:
     """The rows of one outbox, for relays. Each method is a part of one transaction."""
 
     def __init__(self, outbox: str, *, lease_s: float, now: Callable[[], datetime]) -> None:
-        """Take the parts.
-
-        Args:
-            outbox: Its name.
-            lease_s: How long a lease lasts without renewal.
-            now: Returns the time in UTC.
-        """
+        """A lease lasts ``lease_s`` without renewal; ``now`` returns the time in UTC."""
         self._outbox = outbox
         self._lease = timedelta(seconds=lease_s)
         self._now = now

@@ -29,14 +29,7 @@ class OutboxTroubles:
     def __init__(
         self, clock: Clock, pulse: RelayPulse, *, delay_s_min: float, delay_s_max: float
     ) -> None:
-        """Start without failures.
-
-        Args:
-            clock: Measures delays.
-            pulse: Records failures.
-            delay_s_min: Delay after the first failure; it doubles each time.
-            delay_s_max: The longest delay.
-        """
+        """The delay after the first failure is ``delay_s_min``; it doubles each time."""
         self._clock = clock
         self._pulse = pulse
         self._delay_s_min = delay_s_min
