@@ -1,6 +1,7 @@
 """Every type that a public signature names has a public name; read from the source."""
 
 import ast
+import dataclasses
 import importlib
 import inspect
 from pathlib import Path
@@ -99,6 +100,18 @@ def test_every_type_of_a_public_signature_has_a_public_name(module):
     for name in public:
         missing |= named_in_signatures(getattr(module, name))
     assert {name: where for name, where in missing.items() if name not in known} == {}
+
+
+def test_settings_and_values_of_several_kinds_have_a_public_name_in_common():
+    bases = {
+        base.__name__
+        for public in (getattr(ariane_sdk, name) for name in ariane_sdk.__all__)
+        if inspect.isclass(public)
+        for base in public.__bases__
+        if dataclasses.is_dataclass(base)
+    }
+    assert "ConsumerSettings" in bases
+    assert bases <= {*ariane_sdk.__all__, *MADE_FOR_APPLICATIONS}
 
 
 def test_the_walk_finds_types_in_parameters_results_and_fields():

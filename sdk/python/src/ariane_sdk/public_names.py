@@ -69,7 +69,12 @@ _HOMES: Final = {
     "ariane_sdk.routing.name_servers": ("NameServerAddresses",),
     "ariane_sdk.routing.route": ("BrokerRoute", "Route"),
     "ariane_sdk.runtime.clock": ("Clock",),
-    "ariane_sdk.settings": ("ProducerSettings", "PullSettings", "PushSettings"),
+    "ariane_sdk.settings": (
+        "ConsumerSettings",
+        "ProducerSettings",
+        "PullSettings",
+        "PushSettings",
+    ),
 }
 _NAMES: Final = LateNames("ariane_sdk", _HOMES)
 found = _NAMES.found

@@ -51,7 +51,7 @@ from ariane_sdk.routing.live_broker import LiveBroker
 from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.routing.route import BrokerRoute, Route
 from ariane_sdk.runtime.clock import Clock
-from ariane_sdk.settings import ProducerSettings, PullSettings, PushSettings
+from ariane_sdk.settings import ConsumerSettings, ProducerSettings, PullSettings, PushSettings
 from ariane_sdk.sync._cluster_client import ClusterClient
 from ariane_sdk.sync._dead_letters import DeadLetters
 from ariane_sdk.sync._producer import Producer
@@ -74,6 +74,7 @@ __all__ = [
     "Configured",
     "ConflictSide",
     "ConsistentHash",
+    "ConsumerSettings",
     "DeadLetter",
     "DeadLetterChunk",
     "DeadLetterFilter",
