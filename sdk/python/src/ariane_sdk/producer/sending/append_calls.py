@@ -14,6 +14,7 @@ from ariane_record.layout import ByteBuffer
 from ariane_sdk.errors import CallError, DeadlinePassed, ServiceUnavailable
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.status import error_from_status
+from ariane_sdk.producer.batches.bundle import Bundle
 from ariane_sdk.producer.batches.bundle_wire import joined_parts, table_results
 from ariane_sdk.producer.batches.send_batch import SendBatch
 from ariane_sdk.producer.batches.sent_in import trace_parents_of
@@ -71,7 +72,8 @@ class AppendCalls:
     def send(self, call: AppendCall) -> None:
         """Send a call; in any case each of its batches gets an outcome or is sent again."""
         try:
-            sent = self._send_batches(call) if call.bundle is None else self._send_bundle(call)
+            bundle = call.bundle
+            sent = self._send_batches(call) if bundle is None else self._send_bundle(call, bundle)
         except Exception as error:  # noqa: BLE001 - waiting senders need every error.
             self._lose(call, error)
             sent = False
@@ -86,11 +88,8 @@ class AppendCalls:
             task.cancel()
         await asyncio.gather(*self._finishing, return_exceptions=True)
 
-    def _send_bundle(self, call: AppendCall) -> bool:
+    def _send_bundle(self, call: AppendCall, bundle: Bundle) -> bool:
         """Send a bundle; if it cannot be sent as one, its batches go on alone."""
-        bundle = call.bundle
-        if bundle is None:
-            raise AssertionError("it has no bundle")
         call.begun_s = self._clock.monotonic_s()
         address = self._address(call.broker_name, (queue.topic for queue in bundle.queues))
         if not bundle.count or not address or bundle.deadline_s <= call.begun_s:
