@@ -29,6 +29,7 @@ CONNECTOR = "The connector is data source and sink"
 SPARK_ROOMS = "Rooms of the connector"
 SDK_ROOMS = "Rooms of the SDK"
 PRODUCER_ROOMS = "In a producer batches"
+CONSUMER_ROOMS = "Rooms of a consumer"
 SDK_FACE = "Whoever builds on the SDK"
 BROKER_ROOMS = "Rooms of the broker"
 PROTOBUF = "In the broker rpc alone speaks protobuf"
@@ -78,7 +79,9 @@ BAD_IMPORTS = [
     (SPARK_ROOMS, "ariane_spark.options", "ariane_spark.calls"),
     (SDK_ROOMS, "ariane_sdk.producer", "ariane_sdk.consumer"),
     (SDK_ROOMS, "ariane_sdk.net", "ariane_sdk.client"),
+    (SDK_ROOMS, "ariane_sdk.checks", "ariane_sdk.net"),
     (PRODUCER_ROOMS, "ariane_sdk.producer.sending", "ariane_sdk.producer.intake"),
+    (CONSUMER_ROOMS, "ariane_sdk.consumer.delivery", "ariane_sdk.consumer.pulling"),
     (SDK_FACE, "ariane_spark", "ariane_sdk.net"),
     (SDK_FACE, "ariane_admin", "ariane_sdk.checks.limits"),
     (LOG, "ariane_storage.log", "ariane_storage.queues"),
