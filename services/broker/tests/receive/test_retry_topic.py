@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from ariane.broker.v1 import group_service_pb2 as group_pb
 from services.broker.tests.receive.receive_calls import Receiver, attempts, bodies
-from services.broker.tests.test_retry_calls import arrived, messages_of, return_call
+from services.broker.tests.retry.test_retry_calls import arrived, messages_of, return_call
 
 
 async def test_what_owners_returned_comes_to_receivers_and_attempts_count_on(clock, broker):

@@ -15,7 +15,7 @@ from ariane.broker.v1 import broker_service_pb2 as broker_pb
 from ariane.broker.v1 import retry_service_pb2 as retry_pb
 from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
 from services.broker.tests.receive.receive_calls import Receiver, bodies
-from services.broker.tests.test_redrive_calls import dead_letters, redrive_call
+from services.broker.tests.retry.test_redrive_calls import dead_letters, redrive_call
 
 DAY_MS = 86_400_000
 

@@ -13,7 +13,7 @@ from ariane_broker.log.broker_log import BrokerLog
 from ariane_record.names import dead_letter_topic
 from ariane_storage import Store
 from services.broker.tests.receive.receive_calls import Receiver, bodies
-from services.broker.tests.test_redrive_calls import dead_letters, messages_of, redrive_call
+from services.broker.tests.retry.test_redrive_calls import dead_letters, messages_of, redrive_call
 
 GROUP, TOPIC = "billing", "orders"
 
