@@ -1,7 +1,7 @@
 """The composition of the broker; no other module composes its parts.
 
-A broker is twelve rooms, named after their folders; each is built by one function from those before
-it::
+A broker is thirteen rooms, named after their folders; each is built by one function from those
+before it::
 
     log           the store, callers that wait for its disk, calls that are held until records
                   arrive
@@ -11,6 +11,7 @@ it::
     delay         messages that are delivered later
     append        messages in
     transactions  half messages, and their outcomes
+    spark_batches what Spark writes: staged, then committed and published
     retry         failed messages: their next attempts, and dead letters
     receive       messages out, for an invisible time, to consumers that own no queues
     read          messages out
@@ -40,6 +41,7 @@ from ariane_broker.replication.room import Elected
 from ariane_broker.retry.room import RetryRoom, retry_room
 from ariane_broker.rpc.room import RpcRoom, rpc_room
 from ariane_broker.settings import BrokerSettings
+from ariane_broker.spark_batches.room import SparkBatchesRoom, spark_batches_room
 from ariane_broker.state.room import StateRoom, state_room
 from ariane_broker.topics.system_topics import system_topics
 from ariane_broker.transactions.room import TransactionsRoom, transactions_room
@@ -70,6 +72,7 @@ class _Rooms(NamedTuple):
     delay: DelayRoom
     append: AppendRoom
     transactions: TransactionsRoom
+    spark_batches: SparkBatchesRoom
     retry: RetryRoom
     receive: ReceiveRoom
     rpc: RpcRoom
@@ -130,7 +133,7 @@ def compose_from(
             rooms.transactions.upkeep,
             rooms.retry.deaths,
             rooms.receive.upkeep,
-            *rooms.transactions.batch_loops,
+            *rooms.spark_batches.loops,
             *_replica_routes(environment, rooms.log, rooms.naming),
         ),
         primary=rooms.log.primary,
@@ -159,7 +162,8 @@ def _rooms(environment: Environment, elected: Elected | None) -> _Rooms:
     clients = clients_room(environment, state, log, naming)
     delay = delay_room(environment, state, log)
     append = append_room(environment, log, naming, clients, delay)
-    transactions = transactions_room(environment, state, log, clients, append, delay=delay)
+    transactions = transactions_room(environment, state, log, clients, append)
+    spark_batches = spark_batches_room(environment, state, log, delay, append)
     retry = retry_room(environment, state, log, clients, delay=delay, append=append)
     receive = receive_room(environment, state, log, clients, retry)
 
@@ -173,10 +177,23 @@ def _rooms(environment: Environment, elected: Elected | None) -> _Rooms:
         append=append,
         read=read_room(environment, state, log, naming, clients),
         transactions=transactions,
+        spark_batches=spark_batches,
         retry=retry,
         receive=receive,
     )
-    return _Rooms(log, state, naming, clients, delay, append, transactions, retry, receive, rpc)
+    return _Rooms(
+        log,
+        state,
+        naming,
+        clients,
+        delay,
+        append,
+        transactions,
+        spark_batches,
+        retry,
+        receive,
+        rpc,
+    )
 
 
 def _housekeeping(

@@ -47,6 +47,7 @@ from ariane_broker.rpc.servicers.sink_servicer import SinkServicer
 from ariane_broker.rpc.servicers.topic_servicer import TopicServicer
 from ariane_broker.rpc.servicers.transaction_servicer import TransactionServicer
 from ariane_broker.rpc.transaction_worker import TransactionWorker, WorkerParts
+from ariane_broker.spark_batches.room import SparkBatchesRoom
 from ariane_broker.state.room import StateRoom
 from ariane_broker.transactions.room import TransactionsRoom
 from ariane_record.single.message_id import UniqueIdGenerator
@@ -74,6 +75,7 @@ def rpc_room(
     append: AppendRoom,
     read: ReadRoom,
     transactions: TransactionsRoom,
+    spark_batches: SparkBatchesRoom,
     retry: RetryRoom,
     receive: ReceiveRoom,
 ) -> RpcRoom:
@@ -118,11 +120,13 @@ def rpc_room(
             broker_name=broker_name,
             store_host=lambda: log.store.config.store_host,
         ),
-        "SinkService": SinkServicer(transactions.sinks),
+        "SinkService": SinkServicer(spark_batches.sinks),
         "TopicService": TopicServicer(
             state.topics, clients.topic_changes, clients.lookup, clients.unread
         ),
-        "TransactionService": _transaction_servicer(transactions, transaction_streams),
+        "TransactionService": _transaction_servicer(
+            transactions, spark_batches, transaction_streams
+        ),
     }
     if log.primary is not None:
         servicers |= _replication(environment, state, log, log.primary)
@@ -131,14 +135,14 @@ def rpc_room(
 
 
 def _transaction_servicer(
-    transactions: TransactionsRoom, streams: ProducerStreams
+    transactions: TransactionsRoom, spark_batches: SparkBatchesRoom, streams: ProducerStreams
 ) -> TransactionServicer:
     return TransactionServicer(
         transactions.ends,
         streams,
         transactions.checks,
         transactions.list,
-        transactions.batch_commits,
+        spark_batches.commits,
     )
 
 

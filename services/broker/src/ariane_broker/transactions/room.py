@@ -10,15 +10,8 @@ from typing import Final
 from ariane_broker.append.plain_message import call_bytes_of
 from ariane_broker.append.room import AppendRoom
 from ariane_broker.clients.room import ClientsRoom
-from ariane_broker.delay.parking import Parking
-from ariane_broker.delay.room import DelayRoom
 from ariane_broker.environment import Environment
 from ariane_broker.log.room import LogRoom
-from ariane_broker.spark_batches.batch_commits import BatchCommits
-from ariane_broker.spark_batches.batch_publication import BatchPublication
-from ariane_broker.spark_batches.batch_table import BatchTable
-from ariane_broker.spark_batches.batch_upkeep import BatchUpkeep
-from ariane_broker.spark_batches.sinks import Sinks
 from ariane_broker.state.room import StateRoom
 from ariane_broker.transactions.checking import TransactionChecks
 from ariane_broker.transactions.ending import TransactionEnds
@@ -41,9 +34,6 @@ class TransactionsRoom:
     checks: TransactionChecks
     list: HalfList
     upkeep: Loop
-    batch_commits: BatchCommits
-    sinks: Sinks
-    batch_loops: tuple[Loop, Loop]
 
 
 def transactions_room(
@@ -52,8 +42,6 @@ def transactions_room(
     log: LogRoom,
     clients: ClientsRoom,
     append: AppendRoom,
-    *,
-    delay: DelayRoom,
 ) -> TransactionsRoom:
     """Build the transaction room."""
     settings, clock, store = environment.settings, environment.clock, log.store
@@ -85,52 +73,10 @@ def transactions_room(
         is_pressed=lambda: log.keeping.disk_used_ratio >= settings.disk_force_ratio,
         segment_bytes=settings.segment_bytes,
     )
-    commits, sinks, loops = _batches(environment, state, log, append, delay.parking)
     return TransactionsRoom(
         halves=halves,
         ends=ends,
         checks=TransactionChecks(broker_log, ends, clients.table),
         list=HalfList(store, table, clock.now_ms),
         upkeep=Loop("transactions", upkeep.turn, interval_s=UPKEEP_SECONDS, clock=clock),
-        batch_commits=commits,
-        sinks=sinks,
-        batch_loops=loops,
     )
-
-
-def _batches(
-    environment: Environment,
-    state: StateRoom,
-    log: LogRoom,
-    append: AppendRoom,
-    parking: Parking,
-) -> tuple[BatchCommits, Sinks, tuple[Loop, Loop]]:
-    """Build the batch transactions."""
-    settings, clock, store = environment.settings, environment.clock, log.store
-    broker_log = log.broker_log
-    table = BatchTable()
-    log.log_states.keep(table, "config/batchTransactions.json")
-    log.keeping.keep_needed(lambda: table.needed_from)
-    publication = BatchPublication(broker_log, table, state.topics.find, parking, clock)
-    commits = BatchCommits(
-        broker_log,
-        table,
-        append.topics_for_send,
-        publication,
-        parking,
-        broker_name=settings.broker_name,
-        now_ms=clock.now_ms,
-        body_bytes_max=settings.message_bytes_max,
-        is_draining=lambda: append.append_records.draining,
-    )
-    upkeep = BatchUpkeep(
-        broker_log,
-        table,
-        commits,
-        now_ms=store.believed_ms,
-        expiry_ms=round(settings.batch_expiry_s * 1000),
-        retention_ms=settings.retention_hours * 3_600_000,
-    )
-    loop = Loop("batches", upkeep.turn, interval_s=UPKEEP_SECONDS, clock=clock)
-    sinks = Sinks(broker_log, table, publication, now_ms=clock.now_ms)
-    return commits, sinks, (publication.loop, loop)
