@@ -79,7 +79,7 @@ class Asking:
         doubt: Callable[[], None],
         keeps: bool = False,
     ) -> None:
-        """Take the parts; no broker is asked yet.
+        """No broker is asked yet.
 
         ``brokers`` returns those that have queues of the topics now, by address. Messages of
         ``fetched`` are returned first; messages that are not taken stay there in the end.

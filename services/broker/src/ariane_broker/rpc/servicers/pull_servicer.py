@@ -57,7 +57,7 @@ class PullServicer(PullServiceServicer):
         answers: AnswerBudget,
         broker_name: str,
     ) -> None:
-        """Take the parts; ``answers`` is the memory budget of answers."""
+        """``answers`` is the memory budget of answers."""
         self._pull_records = pull_records
         self._held = held
         self._pull_range = pull_range

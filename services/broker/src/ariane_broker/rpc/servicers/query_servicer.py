@@ -27,7 +27,7 @@ class QueryServicer(QueryServiceServicer):
     """Translates queries."""
 
     def __init__(self, query: MessageQuery, *, answers: AnswerBudget, broker_name: str) -> None:
-        """Take the parts; ``answers`` is the memory budget of answers."""
+        """``answers`` is the memory budget of answers."""
         self._query = query
         self._answers = answers
         self._broker_name = broker_name

@@ -43,7 +43,7 @@ class ReceiveServicer(ReceiveServiceServicer):
     """Translates receiving."""
 
     def __init__(self, room: ReceiveRoom, *, answers: AnswerBudget, broker_name: str) -> None:
-        """Take the parts; ``answers`` is the memory budget of answers."""
+        """``answers`` is the memory budget of answers."""
         self._room = room
         self._answers = answers
         self._broker_name = broker_name
