@@ -101,11 +101,6 @@ class FilterTrials:
     ) -> list[Verdict]:
         """The verdicts of a module on stored messages.
 
-        Args:
-            module: The module.
-            subject: Its name, for errors.
-            ranges: The messages.
-
         Raises:
             ServiceError: FIELD_INVALID, FILTER_FAILED, FILTER_MODULE_INVALID, BODY_DAMAGED.
             AioRpcError: The broker did not return the messages.

@@ -48,12 +48,7 @@ class KeptAnswers:
             _log.info("answers of name servers are not kept: %s", error)
 
     def find(self, request: Message, kind: type[_AnswerT]) -> _AnswerT | None:
-        """The last answer to a request in any process of this application; or None.
-
-        Args:
-            request: The request.
-            kind: The class of the answer.
-        """
+        """The last answer to a request in any process of this application; or None."""
         if self._folder is None:
             return None
         answer: Any = kind()

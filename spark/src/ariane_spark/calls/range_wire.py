@@ -43,9 +43,6 @@ class WireChunk(NamedTuple):
 def wire_chunk(answer: bytes) -> WireChunk:
     """Decode a ``PullRangeResponse``.
 
-    Args:
-        answer: The answer as received.
-
     Raises:
         DecodeError: It is not such a message.
     """

@@ -80,12 +80,7 @@ def check_queues(
 
 
 def queues_before(store: ClosedStore, gone: Damage) -> Iterator[Finding]:
-    """Messages that were lost with segments at the begin of the log, as queues still show them.
-
-    Args:
-        store: The store.
-        gone: The missing segments.
-    """
+    """Messages that were lost with segments at the begin of the log, as queues still show them."""
     for queue in store.queues:
         begin = queue.first_at_or_above(gone.begin)
         end = queue.first_at_or_above(gone.end)

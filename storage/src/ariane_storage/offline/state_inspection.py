@@ -21,11 +21,7 @@ _FOLDER: Final = "a folder in the place of a file: restore the file, or remove t
 
 
 def check_state(store: ClosedStore) -> Iterator[Finding]:
-    """Faults of the checkpoint and of all state files, including the broker's.
-
-    Args:
-        store: The store.
-    """
+    """Faults of the checkpoint and of all state files, including the broker's."""
     disk, files = store.disk, store.files
     is_ours = load_layout(disk, files) is not None
     if is_ours and CheckpointFile(disk, files.checkpoint).is_damaged():

@@ -29,12 +29,7 @@ def file_marks(root: Path) -> FileMarks:
 
 
 def written_files(before: FileMarks, after: FileMarks) -> Iterator[tuple[str, str]]:
-    """The paths of changed files with the kind of change; derived files are only counted.
-
-    Args:
-        before: All marks before.
-        after: All marks after.
-    """
+    """The paths of changed files with the kind of change; derived files are only counted."""
     counts: Counter[tuple[str, str]] = Counter()
     for path in sorted(before.keys() | after.keys()):
         if before.get(path) == after.get(path):

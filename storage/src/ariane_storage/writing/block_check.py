@@ -165,12 +165,7 @@ def _check_some_bodies(block: RecordBlock, checked: CheckedBlock) -> None:
 
 
 def spot_checks(count: int, crc: int) -> range:
-    """The records whose bodies are compared: some, spread over all, chosen by the checksum.
-
-    Args:
-        count: The number of records.
-        crc: The checksum of all.
-    """
+    """The records whose bodies are compared: some, spread over all, chosen by the checksum."""
     step = max(1, count // SPOT_CHECKS)
     return range(crc % step, count, step)
 

@@ -103,12 +103,7 @@ class Telemetry:
         return cls(tracers, meters, client_id=client_id)
 
     def send(self, message: Message, take: Take) -> asyncio.Future[SendResult]:
-        """Send one message in a span that ends with its outcome.
-
-        Args:
-            message: The message.
-            take: Sends it.
-        """
+        """Send one message in a span that ends with its outcome."""
         started_s = perf_counter()
         attributes = self._of_send(message.topic)
         attributes[semconv.BODY_SIZE] = len(message.body)

@@ -203,11 +203,6 @@ class OwnedQueues:
     async def tell(self, queue: MessageQueue, consumer_offset: int, in_work: InWork) -> None:
         """Report the messages in work to the broker of a queue.
 
-        Args:
-            queue: The queue.
-            consumer_offset: The smallest unfinished queue offset.
-            in_work: The messages in work.
-
         Raises:
             CallError: The report failed; or the queue is lost, and dropped.
         """

@@ -194,12 +194,7 @@ _CODES_BY_NUMBER: Final = {code.value[0]: code for code in StatusCode}
 
 
 def error_from_rpc(error: AioRpcError, *, peer: str) -> CallError:
-    """Translate the error of a call.
-
-    Args:
-        error: The error that gRPC raised.
-        peer: The callee, for the text.
-    """
+    """Translate the error of a call."""
     trailing = error.trailing_metadata()
     for key, value in trailing or ():
         if key == _DETAILS_KEY:

@@ -21,12 +21,6 @@ def body_damaged(queue: MessageQueue, queue_offset: int, cause: str) -> BodyDama
 
 
 def some_rows(columns: RecordColumns, begin: int, end: int) -> memoryview:
-    """The bytes of neighbouring records.
-
-    Args:
-        columns: The records.
-        begin: The first row.
-        end: The row after the last.
-    """
+    """The bytes of neighbouring records."""
     starts = [*columns.starts.tolist(), int(columns.sizes.sum())]
     return memoryview(columns.records)[starts[begin] : starts[end]]

@@ -82,10 +82,6 @@ class MessageQueries:
     ) -> AsyncIterator[ReceivedMessage]:
         """The messages of many brokers, newest first.
 
-        Args:
-            brokers: The brokers of the topic.
-            request: The query.
-
         Raises:
             CallError: A call to a broker failed.
         """

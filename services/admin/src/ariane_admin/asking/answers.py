@@ -90,10 +90,6 @@ class Answers:
     def leave_out(self, broker_name: str, error: CallError) -> None:
         """Mark a broker as silent that answered first and failed while it was read.
 
-        Args:
-            broker_name: The broker.
-            error: The error.
-
         Raises:
             CallError: No other broker is left.
         """

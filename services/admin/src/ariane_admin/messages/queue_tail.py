@@ -50,11 +50,6 @@ async def follow(
     """Yield the messages of a topic, in order within each queue, and wait for more.
 
     After the first messages, it waits for brokers and name servers that are away.
-
-    Args:
-        reader: A running reader.
-        topic: The topic.
-        begin: Where to begin.
     """
     next_offsets = await _next_offsets(reader, topic, begin)
     async with aclosing(

@@ -30,13 +30,7 @@ class Lateness:
         self.message_count = 0
 
     def delivered(self, due_ms: Int64s, parked_ms: Int64s, now_ms: int) -> None:
-        """Count delivered messages.
-
-        Args:
-            due_ms: When each was due.
-            parked_ms: When each was parked.
-            now_ms: The time of delivery.
-        """
+        """Count delivered messages."""
         timed = due_ms >= TIME_MS_MIN
         late_ms = np.maximum(0, now_ms - np.maximum(due_ms, parked_ms)[timed])
         if len(late_ms):

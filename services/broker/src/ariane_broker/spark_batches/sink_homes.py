@@ -73,11 +73,6 @@ def note_json(note: HomeNote) -> dict[str, Any]:
 
 
 def note_from(says: Mapping[str, Any], commit_log_offset: int) -> HomeNote:
-    """Restore a note.
-
-    Args:
-        says: The JSON.
-        commit_log_offset: Offset of its record.
-    """
+    """Restore a note."""
     home = SinkHome(says["home"], says["moves"], says["committed"], contents_from(says["contents"]))
     return HomeNote(home, says["topic"], says["timestamp"], commit_log_offset)

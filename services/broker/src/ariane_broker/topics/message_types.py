@@ -146,12 +146,7 @@ def check_message_types(block: RecordBlock, config: TopicConfig) -> None:
 
 
 def records_with(columns: RecordColumns, name: str) -> NDArray[np.bool_]:
-    """Which records have a property that is not empty: bool[count].
-
-    Args:
-        columns: The records.
-        name: Of the property.
-    """
+    """Which records have a property that is not empty: bool[count]."""
     octets = np.frombuffer(columns.records, np.uint8)
     wanted = name.encode()
     begins = np.flatnonzero(octets == _NAME_END) - len(wanted)

@@ -32,11 +32,7 @@ class TopicLimits:
     group_topics_max: int
 
     def room_beside(self, standing: Iterable[TopicConfig]) -> TopicRoom:
-        """How many topics and queues may still be created.
-
-        Args:
-            standing: All topics of the broker.
-        """
+        """How many topics and queues may still be created."""
         topics = queues = group_topics = 0
         for config in standing:
             if not config.system:

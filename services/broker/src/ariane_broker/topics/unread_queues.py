@@ -68,9 +68,6 @@ class UnreadQueues:
     def places(self, places: Collection[GroupOffset]) -> list[GroupOffset]:
         """Positions of groups in the unread queues of topics in which they have offsets.
 
-        Args:
-            places: All offsets to consider.
-
         Returns:
             The stored offset of each, or the oldest kept one; of those that are not among the given
             places.

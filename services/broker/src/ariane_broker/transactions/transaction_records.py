@@ -159,12 +159,7 @@ def half_message_of(
 
 
 def half_message_with(properties: Mapping[str, str], half: HalfMessage) -> HalfMessage:
-    """Complete a half message from its properties.
-
-    Args:
-        properties: The properties of the message.
-        half: The half message without them.
-    """
+    """Complete a half message from its properties."""
     if _FURTHER_PROPERTIES.isdisjoint(properties):
         return half
     immunity_s = _number(properties.get(IMMUNITY_PROPERTY, ""))

@@ -129,10 +129,6 @@ class FilteredPulls:
     ) -> AsyncGenerator[StreamPullsResponse]:
         """Pulls one after another; each has one answer, whether it may follow or not.
 
-        Args:
-            requests: The consumer's requests.
-            peer: The caller's connection.
-
         Raises:
             ServiceError: As ``records``; ends the stream.
         """

@@ -271,12 +271,7 @@ def encode_plain_runs(
 
 
 def record_blocks(topics: Iterable[PlainTopic], blocks: PlainBlocks) -> Iterator[RecordBlock]:
-    """Encoded blocks as single blocks.
-
-    Args:
-        topics: The topic of each.
-        blocks: The blocks.
-    """
+    """Encoded blocks as single blocks."""
     key_counts = np.ones(max(blocks.counts), np.uint8)
     ends = list(accumulate(blocks.counts))
     for topic, records, begin, end in zip(

@@ -45,10 +45,6 @@ class DamagedBodies:
     async def give_up(self, queue: MessageQueue, damage: BodiesDamaged) -> bool:
         """Turn damaged messages into dead letters.
 
-        Args:
-            queue: Their queue.
-            damage: The damaged messages.
-
         Returns:
             Whether the queue may go on behind them.
         """

@@ -88,12 +88,7 @@ call when it may be pulled again."""
 
 
 def state_of(owned: OwnedQueue, now_s: float) -> ClientQueueState:
-    """How far a queue is, and what of it is unfinished.
-
-    Args:
-        owned: The queue.
-        now_s: The loop's time.
-    """
+    """How far a queue is, and what of it is unfinished."""
     queue, window = owned.queue, owned.window
     state = ClientQueueState(
         topic=queue.topic,

@@ -60,9 +60,6 @@ class PullStream:
     async def answer(self, timeout_s: float) -> PullAnswer:
         """Return the next answer to the oldest pull that is not over.
 
-        Args:
-            timeout_s: How long to wait.
-
         Raises:
             CallError: The stream has failed, or no answer came in time.
         """

@@ -63,11 +63,7 @@ class PulledRecords(NamedTuple):
         return len(self.records)
 
     def without(self, rows: Collection[int]) -> PulledRecords:
-        """Return a copy without some records.
-
-        Args:
-            rows: The places of these records.
-        """
+        """Return a copy without some records."""
         sizes = np.frombuffer(self.head.record_sizes, "<i4")
         kept = np.ones(len(sizes), np.bool_)
         kept[list(rows)] = False
@@ -92,9 +88,6 @@ class PullAnswer(NamedTuple):
 
 def pull_answer(answer: bytes) -> PullAnswer:
     """Decode a ``StreamPullsResponse``.
-
-    Args:
-        answer: The encoded response.
 
     Raises:
         DecodeError: The bytes are no such response.

@@ -32,12 +32,7 @@ from ariane_sdk.runtime.log import logger
 def projection_of(
     owned_queues: Iterable[OwnedQueue], filters: Mapping[str, MessageFilter]
 ) -> PullProjection.ValueType:
-    """Return which parts of each message a pull of these queues needs.
-
-    Args:
-        owned_queues: The queues.
-        filters: The filter of each topic.
-    """
+    """Return which parts of each message a pull of these queues needs."""
     for owned in owned_queues:
         window, message_filter = owned.window, filters.get(owned.queue.topic)
         if not isinstance(window, ColumnWindow) or not window.bodies_suffice:
@@ -140,10 +135,6 @@ def move_into_range(owned: OwnedQueue, head: QueueRecords) -> None:
 
     Below the range, retention has deleted the next messages: go on at the oldest that is kept.
     Above it, the broker has lost messages that were consumed already: all that follow are new.
-
-    Args:
-        owned: The queue.
-        head: The broker's answer for it.
     """
     asked = owned.window.next_pull_offset
     oldest, end = head.min_queue_offset, head.max_queue_offset

@@ -35,9 +35,6 @@ class QueueAnswer(NamedTuple):
 def receive_answer(answer: bytes) -> list[QueueAnswer]:
     """Decode a ``ReceiveRecordsResponse``.
 
-    Args:
-        answer: Its bytes.
-
     Raises:
         DecodeError: The bytes are no such response.
     """

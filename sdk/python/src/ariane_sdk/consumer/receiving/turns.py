@@ -24,9 +24,6 @@ def turn_at(address: str) -> asyncio.Semaphore:
 
     Shared by all consumers on the running loop. Held calls do not use it: the time of their answer
     is unknown.
-
-    Args:
-        address: The broker.
     """
     turns = _of_loops.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
     turn = turns.get(address)

@@ -43,11 +43,6 @@ def reply_to(
 ) -> SystemMessage:
     """Build the message that answers a request.
 
-    Args:
-        request: The request as received.
-        body: The answer.
-        properties: The application's own pairs.
-
     Raises:
         IllegalArgument: The message is no request.
         MessageIllegal: The pairs include properties of the system.

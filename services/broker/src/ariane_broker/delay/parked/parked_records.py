@@ -84,11 +84,6 @@ class ParkedRecords(NamedTuple):
 def read_parked(store: Store, queue: QueueKey, rows: ParkedRows) -> ParkedRecords | None:
     """Read the records of some entries, without damaged or missing ones; None if none is left.
 
-    Args:
-        store: The store.
-        queue: The queue of the entries.
-        rows: The entries.
-
     Raises:
         QueueUnderRepair: An entry points to a wrong place; all entries of the queue are in doubt.
     """

@@ -281,11 +281,6 @@ _LOG_BYTES: Final = length_tag(LogChunk.LOG_BYTES_FIELD_NUMBER)
 
 
 def chunk_response(chunk: LogChunk, log_bytes: ByteBuffer) -> bytes:
-    """Encode a response with a chunk.
-
-    Args:
-        chunk: The chunk without its bytes.
-        log_bytes: Its bytes.
-    """
+    """Encode a response with a chunk and its bytes, which the chunk does not have yet."""
     rest = chunk.SerializeToString() + length_prefix(_LOG_BYTES, len(log_bytes))
     return b"".join((length_prefix(_CHUNK, len(rest) + len(log_bytes)), rest, log_bytes))

@@ -259,21 +259,12 @@ def _int32_column(column: bytes, name: str) -> NDArray[np.int32]:
 
 
 def append_response(outcomes: Sequence[BatchOutcome]) -> bytes:
-    """The answer to a call: an ``AppendRecordsResponse``, encoded.
-
-    Args:
-        outcomes: The outcome of each batch.
-    """
+    """The answer to a call: an ``AppendRecordsResponse``, encoded."""
     return _answered(AppendRecordsResponse(), outcomes)
 
 
 def stream_response(request_number: int, outcomes: Sequence[BatchOutcome]) -> bytes:
-    """The answer to a request of a stream: a ``StreamAppendsResponse``, encoded.
-
-    Args:
-        request_number: Number of the request.
-        outcomes: The outcome of each batch.
-    """
+    """The answer to a request of a stream: a ``StreamAppendsResponse``, encoded."""
     return _answered(StreamAppendsResponse(request_number=request_number), outcomes)
 
 

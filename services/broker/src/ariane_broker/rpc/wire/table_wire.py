@@ -37,10 +37,6 @@ _as_sequence: Final[Callable[[tuple[int, int, int]], ProducerSequence]] = partia
 def table_batches(table: AppendTable, records: ByteBuffer) -> list[Batch] | TableBatches:
     """The batches of a table.
 
-    Args:
-        table: Their columns.
-        records: Their records.
-
     Returns:
         All of them; single refused batches if the columns do not fit together.
     """
