@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import os
 import signal
 import sys
 from collections import Counter
@@ -15,8 +16,8 @@ from sqlalchemy.orm import sessionmaker
 from ariane_sdk import ClusterClient, Message, QueueReader
 from ariane_sdk.sql import METADATA, Outbox, OutboxRelay, create_tables
 
-RELAY = """
-import asyncio, sys
+RELAYS = """
+import asyncio, os, signal, sys
 from sqlalchemy import create_engine
 from sqlalchemy.orm import sessionmaker
 from ariane_sdk.sql import Outbox, OutboxRelay
@@ -29,11 +30,14 @@ async def main():
         lease_s=1.0, call_timeout_s=0.5, poll_s=0.02, batch_rows_max=7, repeat_delay_s_max=0.2,
     )
     async with relay:
-        print("ready", flush=True)
+        print(os.getpid(), flush=True)
         await asyncio.Event().wait()
 
-sys.stdin.readline()
-asyncio.run(main())
+# Importing takes a relay longest: this process does it for all, and forks one for each line.
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+while sys.stdin.readline():
+    if not os.fork():
+        asyncio.run(main())
 """
 GROUPS = 6
 _numbers = itertools.count()
@@ -54,38 +58,38 @@ def engine(request, tmp_path):
     engine.dispose()
 
 
-@asynccontextmanager
-async def relay_processes(engine, cluster, count):
-    """Processes that have imported everything, or are about to: importing takes them longest."""
+@pytest.fixture
+async def relaying(engine, cluster):
+    """Have a process of its own relay; its process id."""
     url = engine.url.render_as_string(hide_password=False)
-    command = (sys.executable, "-c", RELAY, url, cluster.name_servers)
+    command = (sys.executable, "-c", RELAYS, url, cluster.name_servers)
     pipe = asyncio.subprocess.PIPE
-    starts = (
-        asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe) for _ in range(count)
-    )
-    processes = await asyncio.gather(*starts)
-    try:
-        yield iter(processes)
-    finally:
-        for process in processes:
-            await end(process)
+    parent = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
+
+    @asynccontextmanager
+    async def relaying():
+        parent.stdin.write(b"\n")
+        async with asyncio.timeout(90):
+            process_id = int(await parent.stdout.readline())
+        try:
+            yield process_id
+        finally:
+            await end(process_id)
+
+    yield relaying
+    parent.kill()
+    await parent.wait()
 
 
-@asynccontextmanager
-async def relaying(process):
-    """Have one of them relay."""
-    process.stdin.write(b"\n")
-    assert await process.stdout.readline() == b"ready\n"
-    try:
-        yield process
-    finally:
-        await end(process)
-
-
-async def end(process):
-    if process.returncode is None:
-        process.kill()
-    await process.wait()
+async def end(process_id):
+    """Kill a process that is nobody's child here; harmless when it has ended."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                os.kill(process_id, signal.SIGKILL)
+            except ProcessLookupError:
+                return
+            await asyncio.sleep(0.01)
 
 
 class Shop:
@@ -151,35 +155,30 @@ async def shop(cluster, engine):
 @pytest.mark.parametrize(
     "engine", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
 )
-async def test_killed_relays_lose_nothing_and_store_nothing_twice(cluster, engine, shop):
+async def test_killed_relays_lose_nothing_and_store_nothing_twice(cluster, relaying, shop):
     random = Random(11)
-    async with relay_processes(engine, cluster, 6) as processes:
-        async with relaying(next(processes)):
-            for _ in range(3):
-                async with relaying(next(processes)) as other:
-                    await shop.write_on(random.uniform(0.2, 0.6))
-                    other.kill()
-        assert shop.written > 100
-        # All are dead now; what the last ones had written down goes on with these two.
-        async with relaying(next(processes)), relaying(next(processes)):
-            shop.write(20)
-            await shop.wait_sent()
+    async with relaying():
+        for _ in range(3):
+            async with relaying():
+                await shop.write_on(random.uniform(0.2, 0.6))
+    assert shop.written > 100
+    # All are dead now; what the last ones had written down goes on with these two.
+    async with relaying(), relaying():
+        shop.write(20)
+        await shop.wait_sent()
     await shop.check(cluster)
 
 
 # Not SQLite: who is frozen in a transaction holds the whole file there, relay or not.
 @pytest.mark.parametrize("engine", ["postgresql"], indirect=True)
-async def test_a_frozen_relay_comes_back_and_stores_nothing_twice(cluster, engine, shop):
-    async with (
-        relay_processes(engine, cluster, 2) as processes,
-        relaying(next(processes)) as frozen,
-    ):
+async def test_a_frozen_relay_comes_back_and_stores_nothing_twice(cluster, relaying, shop):
+    async with relaying() as frozen:
         await shop.write_on(0.3)
-        frozen.send_signal(signal.SIGSTOP)
-        async with relaying(next(processes)):
+        os.kill(frozen, signal.SIGSTOP)
+        async with relaying():
             await shop.write_on(0.3)
             await shop.wait_sent()
-            frozen.send_signal(signal.SIGCONT)
+            os.kill(frozen, signal.SIGCONT)
             await shop.write_on(0.5)
             await shop.wait_sent()
     await shop.check(cluster)
