@@ -85,7 +85,8 @@ async def test_a_refusal_for_good_is_told(ariane_name_servers, ariane_topic, ari
 
 
 async def test_a_delay_runs_into_a_deadline(ariane_name_servers, ariane_topic, ariane_faults):
-    async with Producer(ariane_name_servers) as producer:
+    settings = ProducerSettings(call_timeout_s=1.0, send_timeout_s=60.0)
+    async with Producer(ariane_name_servers, settings=settings) as producer:
         await producer.send(Message(ariane_topic, b"in time"))
         ariane_faults.delay("AppendRecords", 30)
         with pytest.raises(SendError) as caught:

@@ -173,6 +173,8 @@ async def test_nobody_answers_and_an_operator_decides(start):
 
     resumed = await checker.resume("a-1")
     assert (resumed.state, resumed.check_count) == (WAITING, 0)
+    # A new one makes the checker look at once; by itself it would do so after two seconds.
+    await checker.store("a-2")
     await checker.wait_state("a-1", PARKED)
     decided = await checker.decide("a-1", COMMIT)
     assert (decided.state, decided.outcome) == (DECIDED, COMMIT)

@@ -9,6 +9,7 @@ from ariane_servicekit.running.processes import LocalCluster
 from ariane_testkit.small_store import SMALL_STORE
 
 IMPATIENT = ProducerSettings(send_timeout_s=1.0)
+KEEN = ProducerSettings(repeat_delay_s_max=0.1)
 
 
 async def test_groups_wait_for_their_broker(tmp_path):
@@ -26,7 +27,7 @@ async def test_groups_wait_for_their_broker(tmp_path):
         here.brokers[1].terminate()
         await here.brokers[1].wait()
         await cluster.create_topic("trades", queue_count=2, fifo=True, exists_ok=True)
-        async with Producer(here.name_servers) as producer:
+        async with Producer(here.name_servers, settings=KEEN) as producer:
             assert (await cluster.route("trades")).group_queues == route.group_queues
             sending = asyncio.create_task(producer.send_batch(messages()))
             # Whoever belongs to the broker that lives does not wait for the other.
