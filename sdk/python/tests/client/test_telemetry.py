@@ -211,7 +211,7 @@ async def test_from_the_sender_to_the_listener(cluster, seen, plain):
         listener=hear if plain else listen,
         ordered=True,
         start="earliest",
-        settings=seen.consumer,
+        settings=replace(seen.consumer, suspend_s=0.02),
     ):
         await asyncio.wait_for(done.wait(), 60)
     spans = seen.spans()

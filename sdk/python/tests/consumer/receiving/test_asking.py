@@ -13,6 +13,7 @@ from ariane.broker.v1.receive_service_pb2 import (
     ReceiveRecordsResponse,
 )
 from ariane_record import RecordFields, encode_record
+from ariane_sdk.consumer.receiving import asking as _asking
 from ariane_sdk.consumer.receiving.asking import Asking
 from ariane_sdk.consumer.receiving.fetched import Fetched
 from ariane_sdk.consumer.receiving.receive_calls import Answer
@@ -142,7 +143,8 @@ class BusyBroker(Broker):
             self.waiting -= not hold_s
 
 
-async def test_consumers_of_one_process_have_full_answers_in_turn():
+async def test_consumers_of_one_process_have_full_answers_in_turn(monkeypatch):
+    monkeypatch.setattr(_asking, "ENDING_S", 0.01)
     members, got = 16, []
     broker = BusyBroker(members * BATCH)
 
@@ -298,7 +300,8 @@ async def test_a_broker_that_was_taken_over_is_asked_where_it_is_now(timeout_s):
 
 
 @pytest.mark.parametrize("was_kept", [False, True])
-async def test_who_waits_for_the_next_batch_has_nothing_of_the_last_one_kept(was_kept):
+async def test_who_waits_for_the_next_batch_has_nothing_of_the_last_one_kept(was_kept, monkeypatch):
+    monkeypatch.setattr(_asking, "ENDING_S", 0.01)
     broker, fetched = Broker(BATCH - 1), Fetched()
     answer = await broker.receive(None, None, 0)
     broker.holds.clear()
