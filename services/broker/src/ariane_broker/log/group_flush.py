@@ -40,7 +40,7 @@ class GroupFlush:
         on_flushed: Callable[[], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
-        """Start without waiting requests; ``on_failed`` has to end the broker."""
+        """The callbacks are called on the loop; ``on_failed`` has to end the broker."""
         self._store = store
         self._flusher = flusher
         self._on_flushed = on_flushed
