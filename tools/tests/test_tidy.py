@@ -15,7 +15,7 @@ def rules_broken(rule, sources) -> list[tuple[str, int]]:
     return [(finding.path, finding.line) for finding in rule(sources)]
 
 
-@pytest.mark.parametrize(("count", "broken"), [(600, False), (601, True)])
+@pytest.mark.parametrize(("count", "broken"), [(500, False), (501, True)])
 def test_long_file(repository, count, broken):
     sources = repository({"tools/a.py": "x = 1\n" * count})
     assert bool(rules_broken(python_rules.long_files, sources)) is broken
