@@ -4,10 +4,12 @@ from random import Random
 import grpc
 import pytest
 
+from ariane.namesrv.v1.route_service_pb2 import GetRouteResponse
+from ariane_record.names import TEMPLATE_TOPIC
 from ariane_sdk import MessageQueue, errors
 from ariane_sdk.client.session import Session
 from ariane_sdk.routing import routes as _routes
-from ariane_sdk.routing.name_servers import parse_addresses
+from ariane_sdk.routing.name_servers import QUERIES_AT_ONCE, parse_addresses
 from ariane_sdk.routing.route import BrokerRoute, Route
 from ariane_sdk.runtime.clock import SystemClock
 
@@ -221,6 +223,92 @@ async def test_routes_are_refreshed_a_few_at_a_time(world, make_session, monkeyp
     await session.close()
     assert sorted(refreshed[: len(topics)]) == sorted(topics)
     assert most == _routes.REFRESHES_AT_ONCE
+
+
+async def test_routes_of_many_topics_are_asked_for_by_and_by(world, make_session, monkeypatch):
+    session = make_session(world.name_servers)
+    topics = [f"topic-{number}" for number in range(2 * QUERIES_AT_ONCE)]
+    asking, most = 0, 0
+
+    async def ask(call, *, is_enough):
+        nonlocal asking, most
+        asking += 1
+        most = max(most, asking)
+        await asyncio.sleep(0.001)
+        asking -= 1
+        return [GetRouteResponse()]
+
+    monkeypatch.setattr(session.name_servers, "_ask", ask)
+
+    await asyncio.gather(*map(session.routes.get, topics))
+
+    assert most == QUERIES_AT_ONCE
+    await session.close()
+
+
+async def test_the_template_waits_for_no_other_route_and_no_query_for_ever(
+    world, make_session, monkeypatch
+):
+    world.name_server.set_route(TEMPLATE_TOPIC, {"broker-a": "127.0.0.1:1"})
+    session = make_session(world.name_servers)
+    for _ in range(QUERIES_AT_ONCE):
+        await session.name_servers._turns.acquire()
+    monkeypatch.setattr(session.name_servers, "_timeout_s", 0.0)
+
+    with pytest.raises(errors.NameServersUnreachable, match="256 earlier queries"):
+        await session.routes.get("orders")
+
+    monkeypatch.setattr(session.name_servers, "_timeout_s", 60.0)
+    assert await session.name_servers.get_route(TEMPLATE_TOPIC)
+    await session.close()
+
+
+async def test_new_topics_share_the_query_of_the_template(world, make_session):
+    world.name_server.set_route(TEMPLATE_TOPIC, {"broker-a": "127.0.0.1:1"})
+    session = make_session(world.name_servers)
+
+    await asyncio.gather(*(session.routes.get_for_send(f"new-{number}") for number in range(20)))
+
+    assert world.name_server.asked.count(TEMPLATE_TOPIC) < 20
+    await session.close()
+
+
+async def test_many_new_topics_are_looked_for_more_rarely(world, make_session, monkeypatch):
+    slept = []
+
+    async def sleep(delay_s):
+        slept.append(delay_s)
+        await asyncio.Event().wait()
+
+    session = make_session(world.name_servers)
+    monkeypatch.setattr(session.routes._clock, "sleep", sleep)
+    for number in range(1000):
+        session.routes.watch(f"new-{number}")
+        session.routes.confirm(f"new-{number}")
+    await asyncio.sleep(0)
+
+    assert min(slept) == 2.0
+    await session.close()
+
+
+async def test_kept_routes_are_told_once_and_a_few_by_name(
+    world, make_session, monkeypatch, caplog
+):
+    session = make_session(world.name_servers)
+    topics = [f"topic-{number}" for number in range(20)]
+    for topic in topics:
+        world.name_server.set_route(topic, {"broker-a": "127.0.0.1:1"})
+        await session.routes.get(topic)
+        del world.name_server.routes[topic]
+
+    for topic in topics * 2:
+        await session.routes.refresh(topic)
+
+    assert len(caplog.records) == _routes.KEPT_TOLD_MAX
+    world.name_server.set_route(topics[0], {"broker-a": "127.0.0.1:1"})
+    await session.routes.refresh(topics[0])
+    assert len(session.routes._kept) == len(topics) - 1
+    await session.close()
 
 
 def names_of(route):

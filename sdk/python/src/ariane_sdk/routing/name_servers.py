@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import reduce
 from random import Random
@@ -17,6 +19,7 @@ from ariane.namesrv.v1.route_service_pb2 import (
     ListBrokersRequest,
     ListTopicsRequest,
 )
+from ariane_record.names import TEMPLATE_TOPIC
 from ariane_sdk.errors import (
     CallError,
     DeadlinePassed,
@@ -35,6 +38,10 @@ from ariane_sdk.routing.route_wire import route_from_wire
 if TYPE_CHECKING:
     from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceAsyncStub
 
+
+QUERIES_AT_ONCE: Final = 256
+"""Of one client. A name server refuses more than 1024 calls of a connection at once, and would
+answer so many too late; a client may want the routes of thousands of topics at the same time."""
 
 PORT_MAX: Final = 0xFFFF
 _PORT_DIGITS: Final = 6
@@ -100,6 +107,7 @@ class NameServers:
         self._connections = connections
         self._timeout_s = timeout_s
         self._current = random.randrange(len(self._addresses))
+        self._turns = asyncio.Semaphore(QUERIES_AT_ONCE)
 
     async def get_route(self, topic: str) -> Route:
         """Query the route of a topic.
@@ -115,9 +123,11 @@ class NameServers:
             NameServersUnreachable: No name server answered.
         """
         request = GetRouteRequest(topic=topic)
-        answers = await self._ask(
-            lambda stub: stub.GetRoute(request, timeout=self._timeout_s), is_enough=_tells_all
-        )
+        # All topics that sends will create wait for the template.
+        async with self._turn(at_once=topic == TEMPLATE_TOPIC):
+            answers = await self._ask(
+                lambda stub: stub.GetRoute(request, timeout=self._timeout_s), is_enough=_tells_all
+            )
         routes = [
             route_from_wire(answer.route, complete=not answer.warming_up) for answer in answers
         ]
@@ -163,6 +173,25 @@ class NameServers:
             return page.brokers, page.next_page_token
 
         return await collect_pages(fetch)
+
+    @asynccontextmanager
+    async def _turn(self, *, at_once: bool) -> AsyncIterator[None]:
+        """Wait while the client has many queries in flight, but no longer than for an answer."""
+        if at_once:
+            yield
+            return
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._turns.acquire()
+        except TimeoutError:
+            raise NameServersUnreachable(
+                f"{QUERIES_AT_ONCE} earlier queries of this client have no answer yet",
+                retriable=True,
+            ) from None
+        try:
+            yield
+        finally:
+            self._turns.release()
 
     async def _ask(
         self,

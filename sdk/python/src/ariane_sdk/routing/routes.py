@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import islice
@@ -34,11 +35,17 @@ WATCH_INTERVAL_S: Final = 1.0
 WATCH_AGE_PART: Final = 1 / 60
 """After the first minute, the interval is this part of the time that has passed."""
 
+LOOKS_PER_S_MAX: Final = 500
+"""How many queries a client makes for all its new topics together."""
+
 YOUNG_LOOK_S: Final = 1.0
 """The delay before a new route is queried again; it doubles each time."""
 
 REFRESH_GAP_S_MIN: Final = 0.2
 """Routing errors come in groups: one refresh of a topic in this time serves them all."""
+
+KEPT_TOLD_MAX: Final = 10
+"""So many topics whose routes no name server has any longer are named in warnings, each once."""
 
 RECONSIDER_S_MAX: Final = 0.25
 """How long ``reconsider`` waits for a query: many times the duration of an answer."""
@@ -62,6 +69,7 @@ class Routes:
         self._confirmed_s: dict[str, float] = {}
         self._fetches: dict[str, asyncio.Task[Route]] = {}
         self._begun_s: dict[str, float] = {}
+        self._kept: set[str] = set()
         self._watches: dict[str, asyncio.Task[None]] = {}
         self._confirmations: dict[str, asyncio.Task[None]] = {}
         self._doubts = RouteDoubts(self._look, clock, random)
@@ -133,7 +141,7 @@ class Routes:
             if "queue_order" in unknown.metadata:
                 raise
             try:
-                template = await self._name_servers.get_route(TEMPLATE_TOPIC)
+                template = await self._fetch(TEMPLATE_TOPIC)
             except RouteNotFound:
                 raise unknown from None
             route = template.as_template(topic, provisional=exists_perhaps(unknown))
@@ -213,7 +221,10 @@ class Routes:
                 raise
             # Brokers decide: a name server that has just started knows no topics, and brokers
             # refuse a deleted topic themselves.
-            logger.warning("the route of %s is kept as it was: %s", topic, error)
+            told = topic in self._kept or len(self._kept) >= KEPT_TOLD_MAX
+            self._kept.add(topic)
+            level = logging.INFO if told else logging.WARNING
+            logger.log(level, "the route of %s is kept as it was: %s", topic, error)
             return known
 
     async def settle_groups(self, topic: str) -> Route:
@@ -261,6 +272,7 @@ class Routes:
         finally:
             self._asked_s[topic] = self._clock.monotonic_s()
         self._confirmed_s[topic] = self._asked_s[topic]
+        self._kept.discard(topic)
         known = self.known.get(topic)
         guessed = topic in self._guessed
         self._guessed.discard(topic)
@@ -289,14 +301,15 @@ class Routes:
     async def _look_while_young(self, topic: str) -> None:
         delay_s = YOUNG_LOOK_S
         while delay_s < REFRESH_INTERVAL_S:
-            await self._clock.sleep(delay_s)
+            await self._clock.sleep(max(delay_s, len(self._confirmations) / LOOKS_PER_S_MAX))
             await self._look(topic)
             delay_s *= 2
 
     async def _look_for(self, topic: str) -> None:
         begun_s = self._clock.monotonic_s()
         while True:
-            await self._clock.sleep(watch_delay_s(self._clock.monotonic_s() - begun_s))
+            delay_s = watch_delay_s(self._clock.monotonic_s() - begun_s)
+            await self._clock.sleep(max(delay_s, len(self._watches) / LOOKS_PER_S_MAX))
             try:
                 await self._fetch(topic)
             except CallError as error:
