@@ -255,7 +255,7 @@ async def test_the_template_waits_for_no_other_route_and_no_query_for_ever(
         await session.name_servers._turns.acquire()
     monkeypatch.setattr(session.name_servers, "_timeout_s", 0.0)
 
-    with pytest.raises(errors.NameServersUnreachable, match="256 earlier queries"):
+    with pytest.raises(errors.NameServersUnreachable, match=f"{QUERIES_AT_ONCE} earlier queries"):
         await session.routes.get("orders")
 
     monkeypatch.setattr(session.name_servers, "_timeout_s", 60.0)

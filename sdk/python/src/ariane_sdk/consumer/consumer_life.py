@@ -414,14 +414,11 @@ class ConsumerLife:
             self.owned.change_to(everything, handover_s=0.0)
             self._assigned.set()
             return bool(routes)
-        shares = await asyncio.gather(*map(self._group_view.share_of, routes))
-        wanted: set[MessageQueue] = set()
-        shared = False
-        for share in shares:
-            if share is None:
-                return False
-            wanted.update(share.queues)
-            shared = shared or share.member_count > 1
+        shares = await self._group_view.shares(routes)
+        if shares is None:
+            return False
+        wanted = {queue for share in shares for queue in share.queues}
+        shared = any(share.member_count > 1 for share in shares)
         if getattr(self.plan.strategy, "needs_owners", False):
             self._attachments.change(membership_of(self.plan, wanted))
         handover_s = self.plan.settings.handover_s if shared else 0.0

@@ -39,9 +39,12 @@ if TYPE_CHECKING:
     from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceAsyncStub
 
 
-QUERIES_AT_ONCE: Final = 256
-"""Of one client. A name server refuses more than 1024 calls of a connection at once, and would
-answer so many too late; a client may want the routes of thousands of topics at the same time."""
+QUERIES_AT_ONCE: Final = 64
+"""Of one client, which may want the routes of thousands of topics at the same time: a name server
+refuses more than 1024 calls of a connection, and would answer so many too late."""
+
+TURN_CALLS: Final = 3
+"""The others wait for their turn, at most for the time of so many calls."""
 
 PORT_MAX: Final = 0xFFFF
 _PORT_DIGITS: Final = 6
@@ -176,12 +179,12 @@ class NameServers:
 
     @asynccontextmanager
     async def _turn(self, *, at_once: bool) -> AsyncIterator[None]:
-        """Wait while the client has many queries in flight, but no longer than for an answer."""
+        """Wait while the client has many queries in flight."""
         if at_once:
             yield
             return
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(TURN_CALLS * self._timeout_s):
                 await self._turns.acquire()
         except TimeoutError:
             raise NameServersUnreachable(

@@ -5,25 +5,28 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from ariane.broker.v1.client_service_pb2 import (
     CONSUME_MODEL_BROADCASTING,
     CONSUME_MODEL_CLUSTERING,
-    GroupMember,
     Membership,
     OwnedQueues,
 )
-from ariane_sdk.client.broker_calls import BrokerCalls
+from ariane_sdk.client.broker_calls import BrokerCalls, read_address
 from ariane_sdk.consumer.group.allocation import GroupFacts, InformedStrategy
 from ariane_sdk.consumer.group.consumer_plan import ConsumerPlan
 from ariane_sdk.errors import ArianeError, CallError
 from ariane_sdk.message_queue import MessageQueue
-from ariane_sdk.routing.route import Route
+from ariane_sdk.routing.route import BrokerRoute, Route
 
 BROKERS_ASKED_MAX: Final = 3
 """Brokers of a topic that are asked for members: every member is attached to all brokers of the
 topic, but a broker that has just restarted knows only some members."""
+
+
+MembersByTopic: TypeAlias = dict[str, dict[str, Membership]]
+"""Memberships by client id, by each topic that they subscribe to."""
 
 
 class Share(NamedTuple):
@@ -67,17 +70,30 @@ class GroupView:
         self._client_id = plan.client_id
         self._strategy = plan.strategy
 
-    async def share_of(self, route: Route) -> Share | None:
-        """This member's part of a topic; None while brokers do not know it as a member yet.
+    async def shares(self, routes: Sequence[Route]) -> list[Share] | None:
+        """This member's part of each topic; None while brokers do not know it as a member yet.
+
+        Each broker is asked once, whatever the number of topics: its answer has the subscriptions
+        of all members.
 
         Raises:
-            CallError: No broker of the topic returned its members.
+            CallError: No broker of a topic returned its members.
         """
-        # Of this member, too, only the facts that brokers have: the other members divide by them.
-        members = await self._members(route)
+        asked = {read_address(broker): broker for route in routes for broker in _asked(route)}
+        answers = dict(
+            zip(asked, await asyncio.gather(*map(self._answer, asked.values())), strict=True)
+        )
+        shares: list[Share] = []
+        for route in routes:
+            # Of this member, too, only the facts that brokers have: others divide by them.
+            members = _members(route, answers)
+            if self._client_id not in members:
+                return None
+            shares.append(self._share_of(route, members))
+        return shares
+
+    def _share_of(self, route: Route, members: Mapping[str, Membership]) -> Share:
         client_ids = sorted(members)
-        if self._client_id not in members:
-            return None
         if isinstance(self._strategy, InformedStrategy):
             facts = facts_of(route, members)
             queues = self._strategy.allocate_among(self._client_id, facts)
@@ -85,32 +101,42 @@ class GroupView:
             queues = self._strategy.allocate(self._client_id, route.read_queues, client_ids)
         return Share(queues, len(client_ids))
 
-    async def _members(self, route: Route) -> dict[str, Membership]:
-        """The members that subscribe to the topic, by client id."""
-        brokers = [broker for broker in route.brokers if broker.read_address]
-        answers = await asyncio.gather(
-            *(
-                self._calls.group_members(broker, self._group)
-                for broker in brokers[:BROKERS_ASKED_MAX]
-            ),
-            return_exceptions=True,
-        )
-        members: dict[str, Membership] = {}
-        error: BaseException = CallError(
-            f"no broker of topic {route.topic!r} is known to live", retriable=True
-        )
-        failure_count = 0
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                if not isinstance(answer, ArianeError):
-                    raise answer
-                error = answer
-                failure_count += 1
-            else:
-                members |= {m.client_id: m.membership for m in answer if _wants(m, route.topic)}
-        if failure_count == len(answers):
-            raise error
-        return members
+    async def _answer(self, broker: BrokerRoute) -> MembersByTopic | ArianeError:
+        """The members that a broker knows, or why it returned none."""
+        try:
+            members = await self._calls.group_members(broker, self._group)
+        except ArianeError as error:
+            return error
+        by_topic: MembersByTopic = defaultdict(dict)
+        for member in members:
+            for subscription in member.membership.subscriptions:
+                by_topic[subscription.topic][member.client_id] = member.membership
+        return by_topic
+
+
+def _asked(route: Route) -> list[BrokerRoute]:
+    return [broker for broker in route.brokers if broker.read_address][:BROKERS_ASKED_MAX]
+
+
+def _members(
+    route: Route, answers: Mapping[str, MembersByTopic | ArianeError]
+) -> dict[str, Membership]:
+    """The members that subscribe to a topic, by client id."""
+    members: dict[str, Membership] = {}
+    error: ArianeError = CallError(
+        f"no broker of topic {route.topic!r} is known to live", retriable=True
+    )
+    failed = True
+    for broker in _asked(route):
+        answer = answers[read_address(broker)]
+        if isinstance(answer, ArianeError):
+            error = answer
+        else:
+            failed = False
+            members |= answer.get(route.topic, {})
+    if failed:
+        raise error
+    return members
 
 
 def facts_of(route: Route, members: Mapping[str, Membership]) -> GroupFacts:
@@ -133,8 +159,3 @@ def facts_of(route: Route, members: Mapping[str, Membership]) -> GroupFacts:
         member_zones={client_id: m.zone for client_id, m in members.items() if m.zone},
         owners=owners,
     )
-
-
-def _wants(member: GroupMember, topic: str) -> bool:
-    membership = member.membership
-    return any(subscription.topic == topic for subscription in membership.subscriptions)
