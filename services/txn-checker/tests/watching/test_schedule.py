@@ -76,7 +76,7 @@ async def test_an_answer_ends_it(checker, broker, clock, asked, inquiries, outco
     assert (found.state, found.outcome) == (State.DECIDED, outcome)
     assert found.decider == "producer-of-payments"
     assert (running.counts.checks, running.counts.decided) == (1, 1)
-    await clock.elapse(300)
+    await clock.elapse(130)
     assert broker.halves["T1"].ask_count == 1
 
 
@@ -101,7 +101,7 @@ async def test_what_its_producer_settles_is_learned_without_a_question(
     await clock.elapse(3)
     found = inquiries.transaction("T1")
     assert (found.state, found.outcome, found.check_count) == (State.DECIDED, Outcome.ROLLBACK, 1)
-    await clock.elapse(600)
+    await clock.elapse(130)
     assert len(seconds["T1"]) == 1
 
 
@@ -143,7 +143,7 @@ async def test_the_silent_keep_nobody_waiting(checker, broker, clock, asked):
     checker(concurrency=4, group_concurrency=2)
     await clock.elapse(10)
     assert 6 <= seconds["lively"][0] <= 9
-    await clock.elapse(600)
+    await clock.elapse(60)
     assert all(half.ask_count >= 1 for name, half in broker.halves.items() if name != "lively")
 
 
