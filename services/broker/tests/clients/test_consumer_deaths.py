@@ -144,7 +144,7 @@ async def prepared(running):
     return prepared
 
 
-async def test_three_steps_find_the_message(prepared):
+async def test_three_steps_find_the_message(prepared, clock):
     async with prepared() as broker:
         member = await join(broker)
         await member.pull()
@@ -161,6 +161,7 @@ async def test_three_steps_find_the_message(prepared):
         assert (await place_of(broker)).in_doubt
         place = await settled(broker)
         assert (place.queue_offset, place.watched_end) == (4, 6)
+        clock.advance(1)
         (copy,) = await until(lambda: letters_in(broker, retry_topic(GROUP)))
         assert (copy.body, copy.attempts) == (b"3", 1)
         assert copy.properties["CONSUMER_DEATHS"] == "1"
@@ -219,12 +220,13 @@ async def test_what_was_suspected_of_a_member_that_comes_back_is_forgotten(prepa
         await member.leave()
 
 
-async def test_who_asks_for_something_lives(prepared):
+async def test_who_asks_for_something_lives(prepared, clock):
     async with prepared(consumer_grace_s=1.0) as broker:
         async with one_that_dies_alone(broker) as member:
             pass
         for _ in range(15):
-            await asyncio.sleep(0.1)
+            clock.advance(0.1)
+            await asyncio.sleep(0.01)
             await member.tell(1)
         assert (await place_of(broker)).in_doubt
 
@@ -263,7 +265,7 @@ async def test_one_who_is_done_with_what_it_had_alone_died_of_something_else(pre
 
 
 @pytest.mark.parametrize("attempts_max", [16, 1])
-async def test_so_many_deaths_make_a_dead_letter(prepared, attempts_max):
+async def test_so_many_deaths_make_a_dead_letter(prepared, clock, attempts_max):
     async with prepared(consumer_deaths_max=3) as broker:
         group = group_pb.ConsumerGroupChange(consumer_group=GROUP, attempts_max=attempts_max)
         await broker.groups.UpdateConsumerGroup(group_pb.UpdateConsumerGroupRequest(group=group))
@@ -272,6 +274,7 @@ async def test_so_many_deaths_make_a_dead_letter(prepared, attempts_max):
         await settled(broker)
         deaths = min(3, attempts_max + 1)
         for death in range(2, deaths + 1):
+            clock.advance(1)
             copies = await until(lambda: letters_in(broker, retry_topic(GROUP)))
             while len(copies) < death - 1:
                 await asyncio.sleep(0.01)

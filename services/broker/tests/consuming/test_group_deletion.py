@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
+from ariane.broker.v1 import broker_service_pb2 as broker_pb
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import group_service_pb2 as group_pb
 from ariane.broker.v1 import retry_service_pb2 as retry_pb
@@ -139,7 +140,7 @@ async def test_a_group_with_members_stays(prepared, refused):
     call.cancel()
 
 
-async def test_what_waits_for_its_next_try_is_dropped(running):
+async def test_what_waits_for_its_next_try_is_dropped(running, clock):
     async with running(delay_levels="1s " * 17 + "1s") as broker:
         await broker.create_topic(TOPIC)
         await broker.store(TOPIC, [b"failed"])
@@ -148,6 +149,12 @@ async def test_what_waits_for_its_next_try_is_dropped(running):
         (failed,) = await messages_of(broker, TOPIC)
         await take_back(broker, failed)
         await delete(broker)
-        await asyncio.sleep(1.5)
+        clock.advance(1)
+        request = broker_pb.GetBrokerStateRequest()
+        async with asyncio.timeout(60):
+            while not (  # noqa: ASYNC110 - nobody tells
+                await broker.broker.GetBrokerState(request)
+            ).delayed_messages.dropped_count:
+                await asyncio.sleep(0.01)
         assert RETRY not in await topics(broker)
         await broker.store(TOPIC, [b"more"])

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from structlog.testing import capture_logs
 
 from ariane.broker.v1 import pull_service_pb2 as pull_pb
+from ariane_broker.settings import BrokerSettings
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.names import DELAY_TOPIC, TIMER_TOPIC
 from ariane_storage.queues.consume_queue_entry import ENTRY_BYTES
@@ -16,6 +18,17 @@ from ariane_storage.queues.consume_queue_entry import ENTRY_BYTES
 COUNT = 60
 FLIGHTS = [b"flight %d" % number for number in range(COUNT)]
 DELAYS = [b"delay %d" % number for number in range(COUNT)]
+
+
+@pytest.fixture(autouse=True)
+def written_soon(monkeypatch):
+    """Entries are in the files soon; a broker writes them every second."""
+    store_config = BrokerSettings.store_config
+    monkeypatch.setattr(
+        BrokerSettings,
+        "store_config",
+        lambda settings: replace(store_config(settings), derived_interval_ms=20),
+    )
 
 
 async def written_out(paths):

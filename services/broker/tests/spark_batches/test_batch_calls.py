@@ -382,7 +382,7 @@ async def come(broker, count):
 async def test_what_is_for_later_comes_at_its_time_as_it_was_staged(orders):
     begin = now_ms()
     bodies = [b"%d" % number for number in range(6)]
-    due = [0, begin + 700, 1, begin + 400, begin + 1000, 0]
+    due = [0, begin + 400, 1, begin + 200, begin + 600, 0]
     attempt = await stage(orders, bodies, times_ms=due)
     committed = await commit_call(orders, attempt)
     assert (committed.duplicate, committed.record_count) == (False, 6)
@@ -447,7 +447,7 @@ async def test_a_topic_takes_what_it_is_for_of_batches_too(broker, refused, kind
 async def test_what_waits_of_a_batch_survives_a_crash(running, crashed):
     async with running() as broker:
         await broker.create_topic("orders", 2)
-        due = now_ms() + 1500
+        due = now_ms() + 700
         attempt = await stage(broker, [b"0", b"1", b"2"], times_ms=[due, 0, due])
         await commit_call(broker, attempt)
         async with crashed() as survivor:
