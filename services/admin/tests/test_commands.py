@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from ariane_admin.cli import main
 from ariane_admin.commands.dev import dev as dev_command
 from ariane_admin.terminal.exits import ExitStatus
+from ariane_sdk import Producer, ProducerSettings
 
 BIN = Path(sys.executable).parent
 
@@ -51,8 +53,11 @@ def test_the_cluster_shows_its_brokers(ariane, cluster):
     ]
 
 
-def test_what_too_few_brokers_can_keep_is_refused_by_its_reason(ariane, lines):
+def test_what_too_few_brokers_can_keep_is_refused_by_its_reason(ariane, lines, monkeypatch):
     ariane("topic", "create", "safe")
+    # Refused by both brokers, it would be sent again and again until its ten seconds are over.
+    once = ProducerSettings(repeat_delay_s_min=60, repeat_delay_s_max=60)
+    monkeypatch.setattr("ariane_admin.commands.produce.Producer", partial(Producer, settings=once))
     err = ariane("produce", "safe", lines("one"), "--in-sync-min", "3", status=ExitStatus.REFUSED)
     assert err.endswith("; it was not stored (0 messages were sent) [TOO_FEW_IN_SYNC]\n")
     assert ".;" not in err

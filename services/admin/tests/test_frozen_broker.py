@@ -8,6 +8,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -194,8 +195,9 @@ def test_what_became_of_a_drain_of_a_frozen_broker_is_told(two):
     try:
         freeze(two)
         try:
-            drained = run(two, "broker drain broker-b --yes")
-            restored = run(two, "broker restore broker-b")
+            with ThreadPoolExecutor(2) as threads:
+                asked = "broker drain broker-b --yes", "broker restore broker-b"
+                drained, restored = threads.map(partial(run, two), asked)
         finally:
             thaw(two)
         wiped = {
@@ -214,9 +216,10 @@ def test_what_became_of_a_drain_of_a_frozen_broker_is_told(two):
 def test_a_dead_letter_at_its_place_needs_no_other_broker(two):
     freeze(two)
     try:
-        shown = run(two, "dead-letter show shipping broker-a/0/0")
-        hidden = run(two, "dead-letter show shipping broker-b/0/0")
-        unknown = run(two, "dead-letter show shipping broker-c/0/0")
+        with ThreadPoolExecutor(3) as threads:
+            places = ("broker-a/0/0", "broker-b/0/0", "broker-c/0/0")
+            ended = threads.map(lambda place: run(two, "dead-letter show shipping", place), places)
+            shown, hidden, unknown = ended
     finally:
         thaw(two)
     assert shown.returncode == ExitStatus.DONE, shown.stderr

@@ -88,7 +88,9 @@ async def test_the_life_of_a_message_is_told(cluster, admin, producer, traces_of
     assert "a" * 32 in page.text
 
 
-async def test_what_a_receiving_listener_gets_is_told(cluster, producer, traces_of):
+async def test_what_a_receiving_listener_gets_is_told(cluster, ariane, producer, traces_of):
+    again_soon = ("group", "retry", "adm-traced-takers", "--waits", "50ms")
+    await asyncio.to_thread(ariane, *again_soon)
     sent = await producer.send(Message("adm-traced", b"x"))
     heard, done = [], asyncio.Event()
 
