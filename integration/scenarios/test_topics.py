@@ -8,10 +8,20 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from ariane_sdk import ClusterClient, Message, Producer, ProducerSettings, PushConsumer, QueueReader
+from ariane_sdk import (
+    ClusterClient,
+    Message,
+    Producer,
+    ProducerSettings,
+    PushConsumer,
+    PushSettings,
+    QueueReader,
+)
 from ariane_sdk.errors import ArianeError, RouteNotFound, SendError, TopicRefused
 from ariane_servicekit.running.processes import LocalCluster
 from ariane_testkit.small_store import SMALL_STORE
+
+BRISK = PushSettings(rebalance_gap_s_min=0.05, handover_s=0.05, offset_store_interval_s=0.2)
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +51,7 @@ class Traffic:
             subscriptions={topic: "*"},
             listener=self._listen,
             start="earliest",
+            settings=BRISK,
         )
         self.topic = topic
         self.acknowledged = []
@@ -233,7 +244,7 @@ async def test_a_topic_is_deleted_while_it_is_in_use(local_cluster, ariane, unti
         local_cluster("--no-auto-create-topics") as cluster,
         ClusterClient(cluster.name_servers) as client,
     ):
-        await check_that_no_send_creates_one(cluster)
+        unmade = asyncio.create_task(check_that_no_send_creates_one(cluster))
         await ariane(cluster, "topic", "create", "orders", "--queues", "4")
         traffic = Traffic(cluster.name_servers, "orders")
         queues = tmp_path / "broker-a" / "consumequeue" / "orders"
@@ -261,6 +272,7 @@ async def test_a_topic_is_deleted_while_it_is_in_use(local_cluster, ariane, unti
                 lambda: _true(sum(traffic.received.values()) > received_before + 50), seconds=60
             )
             assert len(traffic.failures) < failed_before + 5000
+        await unmade
         assert cluster.brokers[0].running
 
 

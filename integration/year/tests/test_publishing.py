@@ -1,5 +1,6 @@
 """The year publishes what the demo makes of flights."""
 
+from itertools import islice
 from unittest.mock import create_autospec
 
 from ariane_sdk.sync import Producer
@@ -13,7 +14,8 @@ def test_all_events_of_a_day_are_published_in_their_order():
     from flight_demo.stages import Stage  # noqa: PLC0415
     from flight_year.publishing import publish_columns  # noqa: PLC0415
 
-    flights = Selection(days=1).choose(read_flights(package_folder()))
+    # The file begins with the first days.
+    flights = Selection(days=1).choose(islice(read_flights(package_folder()), 2000))
     packed = in_event_time_order(flights)
     events = list(iter_events(flights, packed))
     producer, stage = create_autospec(Producer), create_autospec(Stage)
