@@ -238,6 +238,11 @@ def test_a_micro_batch_that_is_repeated_is_written_once(
         in_order = [int(row.body) for row in sorted(of_group, key=lambda row: row.queueOffset)]
         assert in_order == sorted(in_order)
 
+    # Another checkpoint is another stream.
+    shutil.rmtree(tmp_path / "checkpoint")
+    copy(target, how)
+    assert numbers_of(target) == sorted([*range(600), *range(600)])
+
 
 def test_a_stream_that_fails_in_a_task_goes_on(copy, new_topic, numbers_of, tmp_path):
     @f.udf("binary", useArrow=False)
@@ -256,16 +261,6 @@ def test_a_stream_that_fails_in_a_task_goes_on(copy, new_topic, numbers_of, tmp_
 
     assert (tmp_path / "stumbled").exists()
     assert numbers_of(target) == list(range(600))
-
-
-def test_another_checkpoint_is_another_stream(copy, new_topic, numbers_of, tmp_path):
-    target = new_topic()
-    copy(target)
-    shutil.rmtree(tmp_path / "checkpoint")
-
-    copy(target)
-
-    assert numbers_of(target) == sorted([*range(600), *range(600)])
 
 
 @pytest.mark.slow
@@ -367,6 +362,7 @@ def test_what_cannot_be_obeyed_is_refused_before_anything_is_staged(spark, write
     assert text in str(refusal.value)
 
 
+@pytest.mark.slow
 def test_names_of_streams_and_of_single_writes_are_not_mixed_up(spark, topic, write, copy):
     frame = spark.createDataFrame([("x",)], "body string")
 
@@ -376,6 +372,7 @@ def test_names_of_streams_and_of_single_writes_are_not_mixed_up(spark, topic, wr
         copy(topic, writeId="w")
 
 
+@pytest.mark.slow
 def test_a_broker_without_the_topic_is_named(spark, write):
     frame = spark.createDataFrame([("x", "nowhere")], "body string, topic string")
 

@@ -157,7 +157,7 @@ def copied(local_cluster, streaming, new_topic, tmp_path):
     def copy(source):
         target = new_topic()
         query = (
-            streaming(source, startingOffsets="earliest", maxOffsetsPerTrigger="200")
+            streaming(source, startingOffsets="earliest", maxOffsetsPerTrigger="300")
             .load()
             .select("body", "tag", "messageGroup")
             .writeStream.foreachBatch(foreach_batch_writer(local_cluster.name_servers, target))

@@ -10,6 +10,7 @@ import pytest
 from ariane.broker.v1.sink_service_pb2 import NoteSinkHomeRequest, SinkHome
 from ariane.broker.v1.sink_service_pb2_grpc import SinkServiceStub
 from ariane_sdk.errors import (
+    ArianeError,
     BatchDiffers,
     CallError,
     RouteNotFound,
@@ -77,6 +78,19 @@ def test_sinks_whose_rows_name_topics_have_a_home_too(calls):
 def test_a_sink_without_a_topic_to_write_to(calls):
     with pytest.raises(RouteNotFound):
         calls.home_of(Sink(str(uuid4()), "nowhere"))
+
+
+def test_rows_for_a_topic_that_is_not_there_name_it(calls, ddl):
+    plan = RowPlan.of(ddl("body string, topic string"), None)
+    batch = SinkBatch(Sink(str(uuid4()), None), 0)
+    home = calls.home_of(batch.sink)
+    staged = StagedAttempt(calls, batch, home, 0, name="test", block_bytes_max=1024)
+    [part] = plan.tables(
+        pa.record_batch({"body": ["x"], "topic": ["nowhere"]}), IdentitySeed("test"), 0
+    )
+
+    with pytest.raises(ArianeError, match="nowhere"):
+        staged.add(part)
 
 
 def test_a_home_that_is_away_is_waited_for(calls, sink):

@@ -120,14 +120,14 @@ def test_a_broker_that_sends_no_more_and_answers_nothing_else_is_given_up(
 def test_a_broker_that_is_slow_and_answers_is_waited_for(broker, client, refusal):
     broker.bounds.set()
     broker.refusal = refusal
-    broker.before = dict.fromkeys((1, 3), lambda: time.sleep(5 * SILENCE_S))
+    broker.before = dict.fromkeys((1, 3), lambda: time.sleep(3 * SILENCE_S))
 
     assert offsets(client, 4) == [0, 1, 2, 3]
     assert broker.asked.is_set()
 
 
 def test_a_task_that_takes_long_over_a_chunk_is_not_the_brokers_fault(broker, client):
-    assert offsets(client, 4, lambda: time.sleep(3 * SILENCE_S)) == [0, 1, 2, 3]
+    assert offsets(client, 3, lambda: time.sleep(2 * SILENCE_S)) == [0, 1, 2]
     assert not broker.asked.is_set()
 
 

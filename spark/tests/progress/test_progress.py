@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import time
 from dataclasses import dataclass
 
 import pytest
@@ -142,6 +143,7 @@ def test_spark_tells_of_every_micro_batch(spark, streaming, topic, producer, tmp
         assert query.awaitTermination(60)
         while kept[-1:] != ["count"]:
             assert "closed" not in kept
+            time.sleep(0.01)
 
     *batches, ended, closed = kept
     assert [(b.query, b.row_count, b.lag) for b in batches if b.row_count] == [

@@ -8,10 +8,11 @@ from ariane_sdk import errors as sdk_errors
 from ariane_sdk.errors import ServiceUnavailable
 from ariane_spark.calls.batch_transactions import Attempt
 from ariane_spark.calls.sink_batches import Sink, SinkBatch
-from ariane_spark.errors import BatchDiffers, CommitRefused
+from ariane_spark.errors import BatchDiffers, CommitRefused, OptionIllegal
 from ariane_spark.options.options import WriteOptions
 from ariane_spark.records.contents import Contents
 from ariane_spark.records.rows import RowPlan
+from ariane_spark.sink.batch_writer import batch_writer, stream_writer
 from ariane_spark.sink.exactly_once import ExactlyOnceWrite, StageReceipt
 
 SINK = Sink("query/orders", "orders")
@@ -149,3 +150,14 @@ def test_a_write_that_was_named_at_random_is_aborted_without_receipts(broker, wr
     assert broker.aborts == [
         ("broker-a", SinkBatch(Sink("write/drawn/orders", "orders", fresh=True), 0))
     ]
+
+
+def test_names_of_streams_and_of_single_writes_are_not_mixed_up(ddl):
+    schema = ddl("body string")
+    given = {"endpoints": "n:1", "topic": "orders", "deliveryGuarantee": "exactly-once"}
+    single = batch_writer({**given, "sinkId": "s"}, schema, overwrite=False)
+
+    with pytest.raises(OptionIllegal, match="a single write is named by 'writeId'"):
+        single.write(iter([]))  # As in a task.
+    with pytest.raises(OptionIllegal, match="streams are told apart by 'sinkId'"):
+        stream_writer({**given, "writeId": "w"}, schema, overwrite=False)

@@ -24,10 +24,10 @@ COUNT = 40
 PART = QueueRange(MessageQueue("orders", "broker-a", 0), 0, COUNT)
 
 
-@pytest.fixture
-def loaded_cluster(tmp_path):
+@pytest.fixture(scope="module")
+def loaded_cluster(tmp_path_factory):
     """A broker with more messages than gRPC reads ahead."""
-    with LocalCluster(tmp_path, extra_broker_args=SMALL_STORE) as cluster:
+    with LocalCluster(tmp_path_factory.mktemp("loaded"), extra_broker_args=SMALL_STORE) as cluster:
         with ClusterClient(cluster.name_servers) as client:
             client.create_topic("orders", queue_count=1)
         with Producer(cluster.name_servers) as producer:
