@@ -16,8 +16,11 @@ from ariane_testkit.small_store import SMALL_STORE
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory):
-    """One JVM for the whole run: two tasks at a time, each tried up to four times."""
+def spark(local_cluster, tmp_path_factory):  # noqa: ARG001 - it ends before the cluster.
+    """One JVM for the whole run: two tasks at a time, each tried up to four times.
+
+    Brokers that end before it wait ten seconds for the streams of its workers.
+    """
     folder = tmp_path_factory.mktemp("spark")
     (folder / "tmp").mkdir()
     spark = session(
@@ -27,6 +30,7 @@ def spark(tmp_path_factory):
             "spark.local.dir": str(folder / "local"),
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.sql.shuffle.partitions": "2",
+            "spark.python.daemon.module": "ariane_testkit.warm_workers",
             # Tests are over before optimised code would pay.
             "spark.driver.extraJavaOptions": (
                 "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
