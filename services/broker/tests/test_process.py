@@ -114,7 +114,10 @@ async def test_all_lines_of_the_log_are_json_whatever_grpc_has_to_say(start):
 
     async with await asyncio.start_server(leave, "127.0.0.1", 0) as name_server:
         port = name_server.sockets[0].getsockname()[1]
-        child = await start("--listen", "127.0.0.1:0", "--name-servers", f"127.0.0.1:{port}")
+        child = await start(
+            *("--listen", "127.0.0.1:0", "--name-servers", f"127.0.0.1:{port}"),
+            *("--name-server-wait-s", "0"),
+        )
         await ready(child)
         async with asyncio.timeout(60):
             await again.wait()
