@@ -30,7 +30,6 @@ def spark(local_cluster, tmp_path_factory):  # noqa: ARG001 - it ends before the
             "spark.local.dir": str(folder / "local"),
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.sql.shuffle.partitions": "2",
-            "spark.python.daemon.module": "ariane_testkit.warm_workers",
             # Tests are over before optimised code would pay.
             "spark.driver.extraJavaOptions": (
                 "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
