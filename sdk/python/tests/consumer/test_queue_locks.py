@@ -36,6 +36,7 @@ class Calls:
         self.takes_s = 0.0
         self.reliable_s = 40.0
         self.given_back = {}
+        self.returns = []
         self.asked = []
 
     async def lock(self, broker, queues):
@@ -49,6 +50,8 @@ class Calls:
         }, self.reliable_s
 
     async def unlock(self, broker, epochs):
+        self.returns.append(list(epochs))
+        await asyncio.sleep(0)
         if self.error is not None:
             raise self.error
         self.given_back |= epochs
@@ -283,3 +286,17 @@ async def test_nothing_is_left_when_a_consumer_stops(locks, calls):
     await locks.give_back_all()
     assert calls.given_back == dict.fromkeys(QUEUES, 7)
     assert not any(map(locks.holds, QUEUES))
+
+
+@pytest.mark.parametrize("error", [None, errors.DeadlinePassed("no answer in time")])
+async def test_locks_given_back_one_by_one_go_together(locks, calls, error):
+    await locks.acquire(BROKER, QUEUES)
+    calls.error = error
+
+    await asyncio.gather(*(locks.give_back([queue]) for queue in QUEUES))
+
+    assert len(calls.returns) < len(QUEUES)
+    calls.error = None
+    if error is not None:
+        await locks.return_by_and_by()
+    assert calls.given_back == dict.fromkeys(QUEUES, 7)

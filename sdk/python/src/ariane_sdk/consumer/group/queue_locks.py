@@ -110,6 +110,7 @@ class QueueLocks:
         self._reliable_s: dict[str, float] = {}
         self._hurried = asyncio.Event()
         self._owed: dict[MessageQueue, int] = {}
+        self._given: set[MessageQueue] = set()
         self._owing = asyncio.Event()
         self._turns: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
@@ -151,12 +152,15 @@ class QueueLocks:
         """Release queues: at once, or as soon as their brokers are reachable."""
         given = {queue: self._held.pop(queue).epoch for queue in queues if queue in self._held}
         self._owe(given)
-        await self._return(given)
+        self._given.update(given)
+        # A member that joins takes hundreds of queues at once, each given back by its own task:
+        # those that wait for their turn go together, in one call.
+        await self._return(given, among=self._given)
 
     async def give_back_all(self) -> None:
         """Release all locks; at an unreachable broker they expire by themselves."""
         await self.give_back(list(self._held))
-        await self._return(self._owed)
+        await self._return(self._owed, among=set(self._owed))
 
     def lose(self, queue: MessageQueue) -> None:
         """Drop a lock. Mostly another member has it; in case it is still ours, it is owed."""
@@ -174,7 +178,7 @@ class QueueLocks:
         """One round: wait until locks are owed, wait a while, and release them."""
         await self._owing.wait()
         await self._clock.sleep(RETURN_RETRY_S)
-        await self._return(self._owed)
+        await self._return(self._owed, among=set(self._owed))
         if not self._owed:
             self._owing.clear()
 
@@ -281,11 +285,16 @@ class QueueLocks:
         if self._owed:
             self._owing.set()
 
-    async def _return(self, queues: Iterable[MessageQueue]) -> None:
-        """Release owed locks; locks of unreachable brokers stay owed."""
-        await asyncio.gather(
-            *(self._return_at(name, set(queues)) for name in _broker_names(queues))
-        )
+    async def _return(
+        self, queues: Iterable[MessageQueue], *, among: Collection[MessageQueue]
+    ) -> None:
+        """Release owed locks; locks of unreachable brokers stay owed.
+
+        Args:
+            queues: What to release.
+            among: These and others that may go with them, as of when it is their turn.
+        """
+        await asyncio.gather(*(self._return_at(name, among) for name in _broker_names(queues)))
 
     async def _return_at(self, broker_name: str, queues: Collection[MessageQueue]) -> None:
         async with self._turns[broker_name]:
@@ -295,6 +304,7 @@ class QueueLocks:
                 for queue, epoch in self._owed.items()
                 if queue in queues and queue.broker_name == broker_name
             }
+            self._given.difference_update(epochs)
             if not epochs:
                 return
             try:
