@@ -428,9 +428,10 @@ def fragile_cluster(fragile_processes):
     running = fragile_processes
     (name_server,), (broker,) = running.name_server_processes, running.brokers
     if not name_server.running:
+        # By itself it would be some seconds until a name server that is new knows the broker.
+        broker.kill()
+        running.call_blocking(broker.wait)
         running.call_blocking(name_server.start)
-        # By itself it would be some seconds until this name server knows it.
-        running.call_blocking(broker.stop)
     if not broker.running:
         running.call_blocking(broker.start)
     return SimpleNamespace(
