@@ -185,7 +185,9 @@ async def test_who_comes_after_a_dead_relay_sends_the_same_bytes_under_the_same_
     dead = relay_of(world, outbox, sessions, call_timeout_s=30.0, lease_s=60.0)
     await dead.start()
     await broker.wait_called(1)
-    for task in (dead._claims, *dead._shares.values()):
+    dead._closing.set()
+    await dead._claims  # Not cancelled: its thread would keep a connection for a while.
+    for task in dead._shares.values():
         task.cancel()  # No goodbye: the batch is written down, and so is its lease.
     write(sessions, outbox, b"3", group="g")
     later = datetime.now(UTC) + timedelta(seconds=61)
