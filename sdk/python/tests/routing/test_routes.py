@@ -196,7 +196,7 @@ async def test_routes_in_use_are_refreshed_by_and_by(world, make_session, monkey
 
 async def test_routes_are_refreshed_a_few_at_a_time(world, make_session, monkeypatch):
     session = make_session(world.name_servers)
-    topics = [f"topic-{number}" for number in range(2 * _routes.REFRESHES_AT_ONCE + 1)]
+    topics = [f"topic-{number}" for number in range(2 * _routes.BACKGROUND_QUERIES_AT_ONCE + 1)]
     for topic in topics:
         world.name_server.set_route(topic, {"broker-a": "127.0.0.1:1"})
         await session.routes.get(topic)
@@ -222,7 +222,7 @@ async def test_routes_are_refreshed_a_few_at_a_time(world, make_session, monkeyp
         await all_done.wait()
     await session.close()
     assert sorted(refreshed[: len(topics)]) == sorted(topics)
-    assert most == _routes.REFRESHES_AT_ONCE
+    assert most == _routes.BACKGROUND_QUERIES_AT_ONCE
 
 
 async def test_routes_of_many_topics_are_asked_for_by_and_by(world, make_session, monkeypatch):
@@ -246,20 +246,45 @@ async def test_routes_of_many_topics_are_asked_for_by_and_by(world, make_session
     await session.close()
 
 
-async def test_the_template_waits_for_no_other_route_and_no_query_for_ever(
-    world, make_session, monkeypatch
-):
-    world.name_server.set_route(TEMPLATE_TOPIC, {"broker-a": "127.0.0.1:1"})
+async def test_a_query_waits_for_its_turn_and_the_template_for_none(world, make_session):
+    for topic in ("orders", TEMPLATE_TOPIC):
+        world.name_server.set_route(topic, {"broker-a": "127.0.0.1:1"})
     session = make_session(world.name_servers)
     for _ in range(QUERIES_AT_ONCE):
         await session.name_servers._turns.acquire()
-    monkeypatch.setattr(session.name_servers, "_timeout_s", 0.0)
+    waiting = asyncio.create_task(session.routes.get("orders"))
 
-    with pytest.raises(errors.NameServersUnreachable, match=f"{QUERIES_AT_ONCE} earlier queries"):
-        await session.routes.get("orders")
-
-    monkeypatch.setattr(session.name_servers, "_timeout_s", 60.0)
     assert await session.name_servers.get_route(TEMPLATE_TOPIC)
+    assert world.name_server.asked == [TEMPLATE_TOPIC]
+    assert not waiting.done()
+    session.name_servers._turns.release()
+    assert names_of(await waiting) == ["broker-a"]
+    await session.close()
+
+
+async def test_queries_that_callers_wait_for_pass_those_of_the_background(
+    world, make_session, monkeypatch
+):
+    session = make_session(world.name_servers)
+    begun, asked, go_on = [], asyncio.Event(), asyncio.Event()
+
+    async def get_route(topic):
+        begun.append(topic)
+        if topic == "orders":
+            asked.set()
+        await go_on.wait()
+        raise errors.RouteNotFound("none")
+
+    monkeypatch.setattr(session.name_servers, "get_route", get_route)
+    looks = [asyncio.create_task(session.routes._look(f"new-{n}")) for n in range(QUERIES_AT_ONCE)]
+    await asyncio.sleep(0.01)
+    waiting = asyncio.create_task(session.routes.get("orders"))
+    async with asyncio.timeout(60):
+        await asked.wait()
+
+    assert len(begun) == _routes.BACKGROUND_QUERIES_AT_ONCE + 1
+    go_on.set()
+    await asyncio.gather(*looks, waiting, return_exceptions=True)
     await session.close()
 
 
@@ -269,7 +294,9 @@ async def test_new_topics_share_the_query_of_the_template(world, make_session):
 
     await asyncio.gather(*(session.routes.get_for_send(f"new-{number}") for number in range(20)))
 
-    assert world.name_server.asked.count(TEMPLATE_TOPIC) < 20
+    # Those whose own query ends later ask once more.
+    assert world.name_server.asked.count(TEMPLATE_TOPIC) <= 3
+    assert TEMPLATE_TOPIC not in session.routes.known
     await session.close()
 
 
@@ -308,6 +335,30 @@ async def test_kept_routes_are_told_once_and_a_few_by_name(
     world.name_server.set_route(topics[0], {"broker-a": "127.0.0.1:1"})
     await session.routes.refresh(topics[0])
     assert len(session.routes._kept) == len(topics) - 1
+    await session.close()
+
+
+async def test_name_servers_that_do_not_answer_are_told_once_each_time(
+    world, make_session, monkeypatch, caplog
+):
+    session = make_session(world.name_servers)
+    topics = [f"topic-{number}" for number in range(20)]
+    for topic in topics:
+        world.name_server.set_route(topic, {"broker-a": "127.0.0.1:1"})
+        await session.routes.get(topic)
+    monkeypatch.setattr(_routes, "REFRESH_GAP_S_MIN", 0.0)
+
+    async def silence(_):
+        raise errors.NameServersUnreachable("no name server answered")
+
+    for _ in range(2):
+        with monkeypatch.context() as context:
+            context.setattr(session.name_servers, "get_route", silence)
+            for topic in topics:
+                await session.routes.refresh(topic)
+        await session.routes.refresh(topics[0])
+
+    assert [record.levelname for record in caplog.records].count("WARNING") == 2
     await session.close()
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import reduce
 from random import Random
@@ -41,10 +41,8 @@ if TYPE_CHECKING:
 
 QUERIES_AT_ONCE: Final = 64
 """Of one client, which may want the routes of thousands of topics at the same time: a name server
-refuses more than 1024 calls of a connection, and would answer so many too late."""
-
-TURN_CALLS: Final = 3
-"""The others wait for their turn, at most for the time of so many calls."""
+refuses more than 1024 calls of a connection, and would answer so many too late. The others wait for
+their turn, which comes, since each call has a timeout."""
 
 PORT_MAX: Final = 0xFFFF
 _PORT_DIGITS: Final = 6
@@ -127,7 +125,7 @@ class NameServers:
         """
         request = GetRouteRequest(topic=topic)
         # All topics that sends will create wait for the template.
-        async with self._turn(at_once=topic == TEMPLATE_TOPIC):
+        async with nullcontext() if topic == TEMPLATE_TOPIC else self._turns:
             answers = await self._ask(
                 lambda stub: stub.GetRoute(request, timeout=self._timeout_s), is_enough=_tells_all
             )
@@ -176,25 +174,6 @@ class NameServers:
             return page.brokers, page.next_page_token
 
         return await collect_pages(fetch)
-
-    @asynccontextmanager
-    async def _turn(self, *, at_once: bool) -> AsyncIterator[None]:
-        """Wait while the client has many queries in flight."""
-        if at_once:
-            yield
-            return
-        try:
-            async with asyncio.timeout(TURN_CALLS * self._timeout_s):
-                await self._turns.acquire()
-        except TimeoutError:
-            raise NameServersUnreachable(
-                f"{QUERIES_AT_ONCE} earlier queries of this client have no answer yet",
-                retriable=True,
-            ) from None
-        try:
-            yield
-        finally:
-            self._turns.release()
 
     async def _ask(
         self,

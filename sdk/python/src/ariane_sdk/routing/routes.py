@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from itertools import islice
 from random import Random
 from typing import Final
 
@@ -23,8 +22,9 @@ from ariane_sdk.runtime.tasks import loop_for_ever, start_task
 REFRESH_INTERVAL_S: Final = 30.0
 """How often the routes in use are asked for again."""
 
-REFRESHES_AT_ONCE: Final = 64
-"""How many of them at the same time: a client of a thousand topics must not flood a name server."""
+BACKGROUND_QUERIES_AT_ONCE: Final = 32
+"""How many queries of a client that no caller waits for are in flight: half of all, so that the
+others find a turn."""
 
 WATCH_INTERVAL_S_MIN: Final = 0.1
 """The delay of the first query for a route that does not exist yet."""
@@ -36,7 +36,7 @@ WATCH_AGE_PART: Final = 1 / 60
 """After the first minute, the interval is this part of the time that has passed."""
 
 LOOKS_PER_S_MAX: Final = 500
-"""How many queries a client makes for all its new topics together."""
+"""How many queries a client makes in the mean for all its new topics together."""
 
 YOUNG_LOOK_S: Final = 1.0
 """The delay before a new route is queried again; it doubles each time."""
@@ -69,7 +69,9 @@ class Routes:
         self._confirmed_s: dict[str, float] = {}
         self._fetches: dict[str, asyncio.Task[Route]] = {}
         self._begun_s: dict[str, float] = {}
+        self._background = asyncio.Semaphore(BACKGROUND_QUERIES_AT_ONCE)
         self._kept: set[str] = set()
+        self._silence_told = False
         self._watches: dict[str, asyncio.Task[None]] = {}
         self._confirmations: dict[str, asyncio.Task[None]] = {}
         self._doubts = RouteDoubts(self._look, clock, random)
@@ -221,11 +223,18 @@ class Routes:
                 raise
             # Brokers decide: a name server that has just started knows no topics, and brokers
             # refuse a deleted topic themselves.
+            self._tell_kept(topic, error)
+            return known
+
+    def _tell_kept(self, topic: str, error: CallError) -> None:
+        """Log that a route is kept: once a topic, and once while no name server answers."""
+        if isinstance(error, RouteNotFound):
             told = topic in self._kept or len(self._kept) >= KEPT_TOLD_MAX
             self._kept.add(topic)
-            level = logging.INFO if told else logging.WARNING
-            logger.log(level, "the route of %s is kept as it was: %s", topic, error)
-            return known
+        else:
+            told, self._silence_told = self._silence_told, True
+        level = logging.INFO if told else logging.WARNING
+        logger.log(level, "the route of %s is kept as it was: %s", topic, error)
 
     async def settle_groups(self, topic: str) -> Route:
         """Ask for the order of queues of a topic with a known route.
@@ -246,7 +255,8 @@ class Routes:
 
     async def _look(self, topic: str) -> None:
         try:
-            await self._fetch(topic)
+            async with self._background:
+                await self._fetch(topic)
         except CallError as error:
             logger.info("the route of %s is not known: %s", topic, error)
 
@@ -269,8 +279,15 @@ class Routes:
     async def _ask(self, topic: str) -> Route:
         try:
             route = await self._name_servers.get_route(topic)
+        except RouteNotFound:
+            self._silence_told = False
+            raise
         finally:
             self._asked_s[topic] = self._clock.monotonic_s()
+        self._silence_told = False
+        if topic == TEMPLATE_TOPIC:
+            # It stands for topics that are yet to be created, and is no topic in use.
+            return route
         self._confirmed_s[topic] = self._asked_s[topic]
         self._kept.discard(topic)
         known = self.known.get(topic)
@@ -311,7 +328,8 @@ class Routes:
             delay_s = watch_delay_s(self._clock.monotonic_s() - begun_s)
             await self._clock.sleep(max(delay_s, len(self._watches) / LOOKS_PER_S_MAX))
             try:
-                await self._fetch(topic)
+                async with self._background:
+                    await self._fetch(topic)
             except CallError as error:
                 logger.debug("topic %s has no route yet: %s", topic, error)
             else:
@@ -321,9 +339,11 @@ class Routes:
 
     async def _refresh_all(self) -> None:
         await self._clock.sleep(REFRESH_INTERVAL_S)
-        topics = iter(list(self.known))
-        while some := list(islice(topics, REFRESHES_AT_ONCE)):
-            await asyncio.gather(*map(self.refresh, some))
+        await asyncio.gather(*map(self._refresh_in_turn, list(self.known)))
+
+    async def _refresh_in_turn(self, topic: str) -> None:
+        async with self._background:
+            await self.refresh(topic)
 
 
 def watch_delay_s(waited_s: float) -> float:
