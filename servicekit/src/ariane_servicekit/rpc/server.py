@@ -31,6 +31,8 @@ _PING_STRIKES_MAX: Final = 2
 
 _STREAMS_BESIDE: Final = 100
 
+_PENDING_CALLS_MAX: Final = 4096
+
 
 @dataclass(frozen=True, slots=True)
 class RpcService:
@@ -104,7 +106,6 @@ class _OneQueue:
 
 def server_options(settings: ServiceSettings) -> list[tuple[str, int]]:
     """Return gRPC's options for a server of ours."""
-    waiting_max = settings.concurrent_calls_max + _STREAMS_BESIDE
     return [
         # gRPC shares a port between processes by default: a second broker would start silently
         # and take half of the connections.
@@ -122,13 +123,14 @@ def server_options(settings: ServiceSettings) -> list[tuple[str, int]]:
             connection_share(settings.concurrent_calls_max) + _STREAMS_BESIDE,
         ),
         # gRPC would count a call until Python has released it, and refuse streams of clients that
-        # keep to the number: with "Stream removed", an error without a reason.
+        # keep to the number: with "Stream removed", an error without a reason. Streams that are
+        # reset before they are accepted count below.
         ("grpc.http.overload_protection", 0),
         # gRPC cancels calls at random while more than the first number wait to be accepted, and all
         # beyond the second; by default 1,000 and 3,000, which a connection or two may reach.
         # Admission refuses with an error that tells the reason.
-        ("grpc.server.max_pending_requests", waiting_max),
-        ("grpc.server.max_pending_requests_hard_limit", 2 * waiting_max),
+        ("grpc.server.max_pending_requests", _PENDING_CALLS_MAX),
+        ("grpc.server.max_pending_requests_hard_limit", 2 * _PENDING_CALLS_MAX),
         ("grpc.keepalive_permit_without_calls", 1),
         (
             "grpc.http2.min_ping_interval_without_data_ms",
