@@ -60,6 +60,18 @@ async def test_a_topic_whose_brokers_do_not_answer_keeps_everything_as_it_is():
         await view_of(ScriptedBrokers({})).shares([Route("dead", ())])
 
 
+async def test_a_broker_that_has_just_restarted_hides_no_member_that_others_know():
+    brokers = {name: BrokerRoute("c", name, {0: f"{name}:1"}, 4, 4) for name in "abcd"}
+    route = Route("topic-0", tuple(brokers.values()))
+    all_members = [member(client_id, [route]) for client_id in ("one", "three", "two")]
+    scripted = ScriptedBrokers({"a:1": all_members[:1], "b:1": all_members, "c:1": []})
+
+    (share,) = await view_of(scripted).shares([route])
+
+    assert sorted(scripted.asked) == ["a:1", "b:1", "c:1"]
+    assert (share.member_count, len(share.queues)) == (3, 6)
+
+
 async def test_a_member_waits_until_brokers_know_it():
     brokers = ScriptedBrokers({"a:1": [member("one", ROUTES[1:]), member("two", ROUTES)]})
 

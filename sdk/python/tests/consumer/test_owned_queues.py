@@ -13,8 +13,10 @@ from ariane_sdk.consumer.delivery.damaged_bodies import DamagedBodies
 from ariane_sdk.consumer.delivery.window import QueueWindow
 from ariane_sdk.consumer.group.queue_locks import QueueLocks
 from ariane_sdk.consumer.owned_queues import OwnedQueues
+from ariane_sdk.routing.routes import broker_named
 
 Q0, Q1, Q2 = (MessageQueue("orders", "broker-a", queue_id) for queue_id in range(3))
+GONE = MessageQueue("gone", "broker-a", 0)
 
 
 class QuickClock:
@@ -34,7 +36,7 @@ class Keeping:
     """Keeps offsets; ``loads`` are held up while ``gate`` is closed."""
 
     def __init__(self):
-        self.offsets = dict.fromkeys((Q0, Q1, Q2), QueuePosition(5))
+        self.offsets = dict.fromkeys((Q0, Q1, Q2, GONE), QueuePosition(5))
         self.gate = asyncio.Event()
         self.gate.set()
         self.asked = []
@@ -122,10 +124,17 @@ async def make_owned():
     made = []
 
     def make(locks=None):
-        broker = SimpleNamespace(broker_name="broker-a", read_address="")
+        broker = SimpleNamespace(broker_name="broker-a", read_address="127.0.0.1:1")
         place = SimpleNamespace(works=[], lost=0, keeping=Keeping(), broker=broker)
         route = SimpleNamespace(read_queues=(Q0, Q1, Q2), broker=lambda _name: place.broker)
-        routes = SimpleNamespace(cached=lambda _topic: route, doubt=lambda _topic: None)
+        lost = SimpleNamespace(read_queues=(), broker=lambda _name: None)
+        known = {"gone": lost, "orders": route}
+        place.routes = SimpleNamespace(
+            known=known,
+            cached=known.get,
+            latest_first=lambda topics: [known[topic] for topic in topics],
+            doubt=lambda _topic: None,
+        )
 
         def make_work(queue, begin_offset, _on_room):
             place.works.append(Work(queue, begin_offset))
@@ -143,7 +152,7 @@ async def make_owned():
             clock=QuickClock(),
         )
         place.owned = OwnedQueues(
-            SimpleNamespace(connections=None, routes=routes, calls=None),
+            SimpleNamespace(connections=None, routes=place.routes, calls=None),
             plan,
             keeping=place.keeping,
             locks=locks,
@@ -264,8 +273,8 @@ async def test_a_renewal_keeps_the_locks_of_queues_in_work(make_owned):
     calls = LockCalls()
     locks = QueueLocks(
         calls,
-        broker_of=lambda queue: place.owned.broker_of(queue),  # noqa: PLW0108 - there is none yet.
-        is_used=lambda queue: place.owned.uses(queue),  # noqa: PLW0108 - the same.
+        broker_named=lambda name: broker_named(place.routes, name),
+        is_used=lambda queue: place.owned.uses(queue),  # noqa: PLW0108 - there is none yet.
         on_lost=lambda queue: place.owned.drop(queue),  # noqa: PLW0108 - the same.
         clock=QuickClock(),
     )
@@ -286,8 +295,8 @@ async def test_the_lock_of_a_queue_whose_broker_leaves_the_routes_is_given_back_
     calls = LockCalls()
     locks = QueueLocks(
         calls,
-        broker_of=lambda queue: place.owned.broker_of(queue),  # noqa: PLW0108 - there is none yet.
-        is_used=lambda queue: place.owned.uses(queue),  # noqa: PLW0108 - the same.
+        broker_named=lambda name: broker_named(place.routes, name),
+        is_used=lambda queue: place.owned.uses(queue),  # noqa: PLW0108 - there is none yet.
         on_lost=lambda queue: place.owned.drop(queue),  # noqa: PLW0108 - the same.
         clock=QuickClock(),
     )
@@ -340,3 +349,19 @@ async def test_what_the_broker_does_not_tell_is_asked_for_again(make_owned):
         await place.owned.wait_acquired()
 
     assert place.owned.queues == {Q0, Q1}
+
+
+async def test_a_topic_that_has_lost_the_broker_does_not_hold_up_the_queues_of_others(make_owned):
+    place = make_owned()
+    place.owned.change_to({GONE, Q0}, handover_s=0)
+    async with asyncio.timeout(60):
+        await place.owned.wait_acquired()
+    for work in place.works:
+        work.begin_offset = 6
+
+    await place.owned.store(durable=False)
+
+    assert place.keeping.offsets == {
+        **dict.fromkeys((GONE, Q0), QueuePosition(6)),
+        **dict.fromkeys((Q1, Q2), QueuePosition(5)),
+    }

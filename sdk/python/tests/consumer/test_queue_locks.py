@@ -1,16 +1,22 @@
 """The client's side of queue locks, against a scripted broker and a clock that is moved by hand."""
 
 import asyncio
+from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from ariane_sdk import MessageQueue, errors
 from ariane_sdk.consumer.group.queue_locks import QueueLocks
-from ariane_sdk.routing.route import BrokerRoute
+from ariane_sdk.routing.route import BrokerRoute, Route
+from ariane_sdk.routing.routes import Routes, broker_named
 
 QUEUES = [MessageQueue("orders", "broker-a", number) for number in range(3)]
 OTHER = MessageQueue("orders", "broker-b", 0)
+GONE = MessageQueue("gone", "broker-a", 0)
 BROKER = BrokerRoute("c", "broker-a", {0: "127.0.0.1:1"}, 3, 3)
+OTHER_BROKER = replace(BROKER, broker_name="broker-b")
+ROUTES = {"gone": Route("gone", ()), "orders": Route("orders", (BROKER, OTHER_BROKER))}
 
 
 class Clock:
@@ -31,7 +37,7 @@ class Calls:
 
     def __init__(self, clock):
         self.clock = clock
-        self.epochs = dict.fromkeys(QUEUES, 7)
+        self.epochs = dict.fromkeys([GONE, *QUEUES], 7)
         self.error = None
         self.takes_s = 0.0
         self.reliable_s = 40.0
@@ -40,7 +46,7 @@ class Calls:
         self.asked = []
 
     async def lock(self, broker, queues):
-        assert broker is BROKER
+        assert {queue.broker_name for queue in queues} == {broker.broker_name}
         self.asked.append(list(queues))
         self.clock.now_s += self.takes_s
         if self.error is not None:
@@ -75,26 +81,22 @@ def lost():
 class Place:
     """Where queues are, as far as the client knows, and which of them it uses."""
 
-    def __init__(self):
-        self.broker = BROKER
-        self.used = {*QUEUES, OTHER}
-
-    def broker_of(self, _queue):
-        if self.broker is None:
-            raise errors.ServiceUnavailable("in no route", retriable=True)
-        return self.broker
+    def __init__(self, clock):
+        self.routes = Routes(None, clock, None)
+        self.routes.known.update(ROUTES)
+        self.used = {GONE, *QUEUES, OTHER}
 
 
 @pytest.fixture
-def place():
-    return Place()
+def place(clock):
+    return Place(clock)
 
 
 @pytest.fixture
 def locks(clock, calls, lost, place):
     return QueueLocks(
         calls,
-        broker_of=place.broker_of,
+        broker_named=partial(broker_named, place.routes),
         is_used=lambda queue: queue in place.used,
         on_lost=lost.append,
         clock=clock,
@@ -150,7 +152,7 @@ async def test_a_shorter_lease_that_is_given_during_the_wait_is_renewed_in_time(
         assert (await sleepers.get())[0] == 1020.0
         clock.now_s += 8.0
         calls.reliable_s = 24.0
-        await locks.acquire(BROKER, [OTHER])
+        await locks.acquire(OTHER_BROKER, [OTHER])
         clock.now_s, woken = await sleepers.get()
         assert clock.now_s == 1012.0
         woken.set()
@@ -221,17 +223,17 @@ async def test_what_could_not_be_given_back_is_not_renewed_and_given_back_later(
     await locks.acquire(BROKER, QUEUES)
     calls.error = errors.ServiceUnavailable("away", retriable=True)
     if why == "in no route":
-        place.broker = None
+        place.routes.known["orders"] = Route("orders", ())
     await locks.give_back(QUEUES[:2])
     calls.error = None
     await locks.renew()
     assert calls.given_back == {}
-    assert calls.asked[1:] == ([[QUEUES[2]]] if place.broker else [])
+    assert calls.asked[1:] == ([[QUEUES[2]]] if why == "no answer" else [])
 
-    if place.broker is None:
+    if why == "in no route":
         await locks.return_by_and_by()
         assert calls.given_back == {}
-        place.broker = BROKER
+        place.routes.known.update(ROUTES)
     await locks.return_by_and_by()
     assert calls.given_back == {QUEUES[0]: 7, QUEUES[1]: 7}
 
@@ -289,14 +291,28 @@ async def test_nothing_is_left_when_a_consumer_stops(locks, calls):
 
 
 @pytest.mark.parametrize("error", [None, errors.DeadlinePassed("no answer in time")])
-async def test_locks_given_back_one_by_one_go_together(locks, calls, error):
-    await locks.acquire(BROKER, QUEUES)
+@pytest.mark.parametrize("queues", [QUEUES, [GONE, *QUEUES]], ids=["one topic", "one lost"])
+async def test_locks_given_back_one_by_one_go_together(locks, calls, queues, error):
+    await locks.acquire(BROKER, queues)
     calls.error = error
 
-    await asyncio.gather(*(locks.give_back([queue]) for queue in QUEUES))
+    await asyncio.gather(*(locks.give_back([queue]) for queue in queues))
 
-    assert len(calls.returns) < len(QUEUES)
+    assert calls.returns == [queues]
     calls.error = None
     if error is not None:
         await locks.return_by_and_by()
-    assert calls.given_back == dict.fromkeys(QUEUES, 7)
+    assert calls.given_back == dict.fromkeys(queues, 7)
+
+
+async def test_a_topic_that_has_lost_the_broker_does_not_hold_up_the_locks_of_others(
+    locks, calls, lost
+):
+    await locks.acquire(BROKER, [GONE, *QUEUES])
+    assert await locks.renew()
+    assert calls.asked[1:] == [[GONE, *QUEUES]]
+    assert lost == []
+    locks.lose(GONE)
+    locks.lose(QUEUES[0])
+    await locks.return_by_and_by()
+    assert calls.given_back == {GONE: 7, QUEUES[0]: 7}

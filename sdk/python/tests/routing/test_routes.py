@@ -487,4 +487,7 @@ async def test_a_route_that_no_name_server_has_any_longer_comes_behind_others(wo
 
     assert [route.topic for route in routes] == ["orders", "retries"]
     assert [route.brokers[0].read_address for route in routes] == ["127.0.0.1:2", "127.0.0.1:1"]
+    assert _routes.broker_named(session.routes, "broker-a").read_address == "127.0.0.1:2"
+    with pytest.raises(errors.ServiceUnavailable, match="broker-b is in no route now"):
+        _routes.broker_named(session.routes, "broker-b")
     await session.close()

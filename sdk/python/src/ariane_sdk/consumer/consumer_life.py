@@ -33,7 +33,7 @@ from ariane_sdk.errors import (
 )
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.routing.route import Route
-from ariane_sdk.routing.routes import broker_of
+from ariane_sdk.routing.routes import broker_named, broker_of
 from ariane_sdk.runtime.fork import ForkGuard
 from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import loop_for_ever, start_task
@@ -131,7 +131,7 @@ class ConsumerLife:
         self._group_view = GroupView(session.calls, plan)
         self.locks = QueueLocks(
             QueueLockCalls(session.connections, plan),
-            broker_of=partial(broker_of, session.routes),
+            broker_named=partial(broker_named, session.routes),
             is_used=self._uses,
             on_lost=self._drop,
             clock=plan.clock,

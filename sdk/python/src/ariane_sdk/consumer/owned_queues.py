@@ -41,7 +41,7 @@ from ariane_sdk.consumer.pulling.pull_loops import PullLoops
 from ariane_sdk.errors import ArianeError, CallError, ConsumerOffsetRefused
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.routing.route import BrokerRoute
-from ariane_sdk.routing.routes import broker_of
+from ariane_sdk.routing.routes import broker_named, broker_of
 from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import loop_for_ever, start_task
 
@@ -282,7 +282,7 @@ class OwnedQueues:
         self, offsets: Mapping[MessageQueue, QueuePosition], durable: bool
     ) -> dict[MessageQueue, CallError]:
         """Store offsets of queues of one broker; return the errors of refused ones."""
-        broker = self.broker_of(next(iter(offsets)))
+        broker = broker_named(self._routes, next(iter(offsets)).broker_name)
         refused = await self._keeping.store(broker, offsets, durable=durable)
         for queue, error in refused.items():
             if error.reason in LOST_REASONS:
@@ -342,7 +342,7 @@ class OwnedQueues:
         """
         if not queues:
             return ()
-        broker = self.broker_of(queues[0])
+        broker = broker_named(self._routes, queues[0].broker_name)
         forgotten = self._forget_count
         if self._locks is not None:
             queues = await self._locks.acquire(broker, queues)

@@ -375,6 +375,22 @@ def broker_of(routes: Routes, queue: MessageQueue) -> BrokerRoute:
     return broker
 
 
+def broker_named(routes: Routes, broker_name: str) -> BrokerRoute:
+    """A broker, for a call about queues of several topics, by the latest route that has it.
+
+    A topic that was moved away from the broker, or whose route is kept though no name server has it
+    any longer, must not hold up the others.
+
+    Raises:
+        ServiceUnavailable: No known route has an address of the broker.
+    """
+    for route in routes.latest_first(routes.known):
+        broker = route.broker(broker_name)
+        if broker is not None and broker.read_address:
+            return broker
+    raise ServiceUnavailable(f"broker {broker_name} is in no route now", retriable=True)
+
+
 async def find_broker(routes: Routes, queue: MessageQueue) -> BrokerRoute:
     """The broker of a queue; asks name servers if no known route has it.
 

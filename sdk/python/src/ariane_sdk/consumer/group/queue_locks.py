@@ -89,19 +89,19 @@ class QueueLocks:
         self,
         calls: LockCalls,
         *,
-        broker_of: Callable[[MessageQueue], BrokerRoute],
+        broker_named: Callable[[str], BrokerRoute],
         is_used: Callable[[MessageQueue], bool],
         on_lost: Callable[[MessageQueue], None],
         clock: Clock,
     ) -> None:
         """Start without locks; only those of queues that are used are renewed.
 
-        A queue is used that is consumed, taken over or being given up. ``broker_of`` raises
-        ``CallError`` if the broker is unknown. ``on_lost`` is called with a queue that must not be
-        consumed any longer.
+        A queue is used that is consumed, taken over or being given up. ``broker_named``
+        raises ``CallError`` if the broker is unknown. ``on_lost`` is called with a queue that must
+        not be consumed any longer.
         """
         self._calls = calls
-        self._broker_of = broker_of
+        self._broker_named = broker_named
         self._is_used = is_used
         self._on_lost = on_lost
         self._clock = clock
@@ -233,7 +233,8 @@ class QueueLocks:
             queues = list(before)
             asked_s = self._clock.monotonic_s()
             try:
-                epochs, reliable_s = await self._calls.lock(self._broker_of(queues[0]), queues)
+                broker = self._broker_named(broker_name)
+                epochs, reliable_s = await self._calls.lock(broker, queues)
             except CallError as error:
                 logger.info("locks of broker %s not renewed: %s", broker_name, error)
                 return False
@@ -308,7 +309,7 @@ class QueueLocks:
             if not epochs:
                 return
             try:
-                await self._calls.unlock(self._broker_of(next(iter(epochs))), epochs)
+                await self._calls.unlock(self._broker_named(broker_name), epochs)
             except CallError as error:
                 logger.info("locks of broker %s are given back later: %s", broker_name, error)
                 return
