@@ -63,6 +63,10 @@ class Routes:
     def cached(self, topic):
         return self._route if topic == TOPIC else None
 
+    @property
+    def known(self):
+        return {TOPIC: self._route}
+
     def latest_first(self, topics):
         return [self._route] if TOPIC in topics else []
 

@@ -8,6 +8,7 @@ from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import group_service_pb2 as group_pb
 from ariane.broker.v1 import offset_service_pb2 as offset_pb
 from ariane.broker.v1 import pull_service_pb2 as pull_pb
+from ariane.broker.v1 import topic_service_pb2 as topic_pb
 from ariane.common.v1 import subscription_pb2 as subscription_pb
 
 
@@ -79,9 +80,25 @@ async def test_only_ordered_members_own_queues(brisk, refused):
     assert (await refused(lock(brisk, "a", 0))).reason == "CLIENT_NOT_ATTACHED"
     plain.cancel()
     call = await attach(brisk, "b", membership(group="group", ordered=True))
-    assert (await refused(lock(brisk, "b", 2))).reason == "QUEUE_NOT_FOUND"
-    assert (await refused(lock(brisk, "b", -1))).reason == "QUEUE_NOT_FOUND"
     assert set(await lock(brisk, "b", 0, 1)) == {0, 1}
+    call.cancel()
+
+
+async def test_queues_that_are_not_there_cost_no_other_its_lock(brisk):
+    await brisk.create_topic("gone", 2)
+    call = await attach(brisk, "a", membership(ordered=True))
+    request = client_pb.LockQueuesRequest(
+        consumer_group="group",
+        client_id="a",
+        queues=[{"topic": topic, "queue_id": 0} for topic in ("gone", "orders")],
+    )
+    assert {queue.topic for queue in (await brisk.clients.LockQueues(request)).queues} == {
+        "gone",
+        "orders",
+    }
+    await brisk.topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic="gone"))
+    assert [queue.topic for queue in (await brisk.clients.LockQueues(request)).queues] == ["orders"]
+    assert set(await lock(brisk, "a", -1, 0, 1, 2)) == {0, 1}
     call.cancel()
 
 

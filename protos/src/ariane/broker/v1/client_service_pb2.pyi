@@ -1070,7 +1070,9 @@ class LockQueuesResponse(_message.Message):
     LEASE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def queues(self) -> _containers.RepeatedCompositeFieldContainer[Global___LockedQueue]:
-        """The queues that the member owns now; others are owned by somebody else."""
+        """The queues that the member owns now; others are owned by somebody else, are not there or may
+        not be read.
+        """
 
     @_builtins.property
     def lease(self) -> _duration_pb2.Duration:

@@ -144,7 +144,7 @@ class ClientServiceServicer(object):
     def LockQueues(self, request, context):
         """Locks queues for one member of a group that consumes in order. Repeating renews. A lock that is
         not renewed is dead after its lease, and what its owner stores then is refused.
-        Errors: CLIENT_NOT_ATTACHED, FIELD_INVALID, QUEUE_NOT_FOUND.
+        Errors: CLIENT_NOT_ATTACHED, FIELD_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -72,7 +72,7 @@ class ClientServiceStub:
     LockQueues: _grpc.UnaryUnaryMultiCallable[_client_service_pb2.LockQueuesRequest, _client_service_pb2.LockQueuesResponse]
     """Locks queues for one member of a group that consumes in order. Repeating renews. A lock that is
     not renewed is dead after its lease, and what its owner stores then is refused.
-    Errors: CLIENT_NOT_ATTACHED, FIELD_INVALID, QUEUE_NOT_FOUND.
+    Errors: CLIENT_NOT_ATTACHED, FIELD_INVALID.
     """
     UnlockQueues: _grpc.UnaryUnaryMultiCallable[_client_service_pb2.UnlockQueuesRequest, _client_service_pb2.UnlockQueuesResponse]
     """Gives locks back. Repeating is harmless."""
@@ -121,7 +121,7 @@ class ClientServiceAsyncStub(ClientServiceStub):
     LockQueues: _aio.UnaryUnaryMultiCallable[_client_service_pb2.LockQueuesRequest, _client_service_pb2.LockQueuesResponse]  # type: ignore[assignment]
     """Locks queues for one member of a group that consumes in order. Repeating renews. A lock that is
     not renewed is dead after its lease, and what its owner stores then is refused.
-    Errors: CLIENT_NOT_ATTACHED, FIELD_INVALID, QUEUE_NOT_FOUND.
+    Errors: CLIENT_NOT_ATTACHED, FIELD_INVALID.
     """
     UnlockQueues: _aio.UnaryUnaryMultiCallable[_client_service_pb2.UnlockQueuesRequest, _client_service_pb2.UnlockQueuesResponse]  # type: ignore[assignment]
     """Gives locks back. Repeating is harmless."""
@@ -209,7 +209,7 @@ class ClientServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_client_service_pb2.LockQueuesResponse, _abc.Awaitable[_client_service_pb2.LockQueuesResponse]]:
         """Locks queues for one member of a group that consumes in order. Repeating renews. A lock that is
         not renewed is dead after its lease, and what its owner stores then is refused.
-        Errors: CLIENT_NOT_ATTACHED, FIELD_INVALID, QUEUE_NOT_FOUND.
+        Errors: CLIENT_NOT_ATTACHED, FIELD_INVALID.
         """
 
     @_abc_1.abstractmethod

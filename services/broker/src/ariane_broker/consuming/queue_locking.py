@@ -14,9 +14,11 @@ from ariane_broker.groups.queue_locks import QueueLocks
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.topics.readable_topics import readable_queue
 from ariane_broker.topics.topic_table import TopicTable
-from ariane_servicekit.errors import field_invalid
+from ariane_servicekit.errors import ServiceError, field_invalid
 
 QUEUES_MAX: Final = 65536
+
+_UNREADABLE: Final = frozenset({"QUEUE_NOT_FOUND", "TOPIC_NOT_FOUND", "TOPIC_NOT_READABLE"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,23 +47,22 @@ class QueueLocking:
         """Lock free queues, and renew the caller's own locks.
 
         Returns:
-            The epochs of the queues that the caller owns now.
+            The epochs of the queues that the caller owns now. Queues that are not there or not
+            readable are left out: a deleted topic must not cost a group the locks of its others.
 
         Raises:
-            ServiceError: GROUP_NAME_ILLEGAL, FIELD_INVALID, CLIENT_NOT_ATTACHED, TOPIC_NOT_FOUND,
-                TOPIC_NOT_READABLE or QUEUE_NOT_FOUND: then nothing has changed.
+            ServiceError: GROUP_NAME_ILLEGAL, FIELD_INVALID, CLIENT_NOT_ATTACHED, TOPIC_NAME_ILLEGAL
+                or TOPIC_RESERVED: then nothing has changed.
                 BROKER_NOT_PRIMARY or REPLICATION_UNCONFIRMED: a failover may undo the change.
         """
         check_user_group(consumer_group)
         if len(queues) > QUEUES_MAX:
             raise field_invalid("queues", f"must be at most {QUEUES_MAX}", len(queues))
         self._check_member(consumer_group, client_id)
-        for queue in queues:
-            readable_queue(self.topics, *queue, consumer_group)
         owned, changed = self.locks.lock(
             consumer_group,
             client_id,
-            queues,
+            [queue for queue in queues if self._is_readable(queue, consumer_group)],
             is_gone=lambda owner: self.clients.membership(consumer_group, owner) is None,
         )
         # While others wait, the time that lost owners were silent must survive a restart: save it.
@@ -87,6 +88,15 @@ class QueueLocking:
             self.clients.tell_others(consumer_group, client_id)
             await self.saved.save()
         return count
+
+    def _is_readable(self, queue: QueueKey, consumer_group: str) -> bool:
+        try:
+            readable_queue(self.topics, *queue, consumer_group)
+        except ServiceError as error:
+            if error.row.name not in _UNREADABLE:
+                raise
+            return False
+        return True
 
     def _check_member(self, consumer_group: str, client_id: str) -> None:
         membership = self.clients.membership(consumer_group, client_id)
