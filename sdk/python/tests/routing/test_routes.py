@@ -194,12 +194,18 @@ async def test_routes_in_use_are_refreshed_by_and_by(world, make_session, monkey
     await session.close()
 
 
-async def test_routes_are_refreshed_a_few_at_a_time(world, make_session, monkeypatch):
-    session = make_session(world.name_servers)
-    topics = [f"topic-{number}" for number in range(2 * _routes.BACKGROUND_QUERIES_AT_ONCE + 1)]
+async def known_topics(world, session, count):
+    """So many topics with a route that the session knows."""
+    topics = [f"topic-{number}" for number in range(count)]
     for topic in topics:
         world.name_server.set_route(topic, {"broker-a": "127.0.0.1:1"})
         await session.routes.get(topic)
+    return topics
+
+
+async def test_routes_are_refreshed_a_few_at_a_time(world, make_session, monkeypatch):
+    session = make_session(world.name_servers)
+    topics = await known_topics(world, session, 2 * _routes.BACKGROUND_QUERIES_AT_ONCE + 1)
     asking, most = 0, 0
 
     async def get_route(topic):
@@ -322,10 +328,8 @@ async def test_kept_routes_are_told_once_and_a_few_by_name(
     world, make_session, monkeypatch, caplog
 ):
     session = make_session(world.name_servers)
-    topics = [f"topic-{number}" for number in range(20)]
+    topics = await known_topics(world, session, 20)
     for topic in topics:
-        world.name_server.set_route(topic, {"broker-a": "127.0.0.1:1"})
-        await session.routes.get(topic)
         del world.name_server.routes[topic]
 
     for topic in topics * 2:
@@ -342,10 +346,7 @@ async def test_name_servers_that_do_not_answer_are_told_once_each_time(
     world, make_session, monkeypatch, caplog
 ):
     session = make_session(world.name_servers)
-    topics = [f"topic-{number}" for number in range(20)]
-    for topic in topics:
-        world.name_server.set_route(topic, {"broker-a": "127.0.0.1:1"})
-        await session.routes.get(topic)
+    topics = await known_topics(world, session, 20)
     monkeypatch.setattr(_routes, "REFRESH_GAP_S_MIN", 0.0)
 
     async def silence(_):
