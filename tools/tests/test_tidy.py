@@ -99,6 +99,13 @@ def test_the_named_places_may_touch_the_world(repository):
     assert not rules_broken(world_rules.world_calls, repository({place: "open('x')"}))
 
 
+def test_what_python_salts_in_each_process_stays_in_it(repository):
+    kept = "class A:\n    def __hash__(self):\n        return hash(self.key)\n"
+    lent = "keys = map(hash, texts)\nkey = hash(text)\n"
+    sources = repository({CORE: kept + lent, "integration/run.py": lent})
+    assert rules_broken(world_rules.salted_hashes, sources) == [(CORE, 4), (CORE, 5)]
+
+
 # Written in two parts, so that this file does not break what it tests.
 @pytest.mark.parametrize(
     ("rule", "text"),

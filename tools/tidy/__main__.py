@@ -25,6 +25,7 @@ RULES: Final[tuple[Rule, ...]] = (
     python_rules.logic_in_init,
     python_rules.vague_names,
     world_rules.world_calls,
+    world_rules.salted_hashes,
     text_rules.forbidden_text,
     text_rules.wide_protos,
     layout_rules.unknown_folders,

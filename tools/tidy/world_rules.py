@@ -111,6 +111,28 @@ def world_calls(sources: Sources) -> Iterator[Finding]:
                     yield Finding(name, node.lineno, "world-call", f"{called}(): {instead}")
 
 
+def salted_hashes(sources: Sources) -> Iterator[Finding]:
+    """No ``hash`` in a core: Python salts it in each process, so it may not leave this one."""
+    for name in sources.python:
+        if not any(fnmatch(name, core) for core in CORES):
+            continue
+        nodes = sources.nodes(name)
+        stays = {
+            inner
+            for node in nodes
+            if isinstance(node, ast.FunctionDef) and node.name == "__hash__"
+            for inner in ast.walk(node)
+        }
+        for node in nodes:
+            if isinstance(node, ast.Name) and node.id == "hash" and node not in stays:
+                yield Finding(
+                    name,
+                    node.lineno,
+                    "salted-hash",
+                    "hash differs in the next process: use java_string_hash or zlib.crc32",
+                )
+
+
 def _is_world(name: str) -> bool:
     return any(fnmatch(name, pattern) for pattern in WORLD)
 

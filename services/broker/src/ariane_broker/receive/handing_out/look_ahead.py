@@ -24,6 +24,7 @@ from ariane_broker.receive.in_hand.queue_window import (
     rows_of,
 )
 from ariane_record import PropertyName
+from ariane_record.checksums.java_hash import java_string_hashes
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.priority import priority_of
 from ariane_storage.log.records.fields import Int64s
@@ -169,10 +170,10 @@ def _take_in(window: QueueWindow, found: FoundRecords) -> None:
     pairs = properties.pair_of_each_row(PropertyName.MESSAGE_GROUP)
     has_group = pairs >= 0
     keys = np.full(len(pairs), KEY_NONE, np.int64)
-    texts = properties.texts(pairs[has_group])
-    # Groups with the same hash only wait for one another.
-    hashes = np.fromiter(map(hash, texts), np.int64, len(texts))
-    keys[has_group] = np.where(hashes > 0, hashes, ~hashes | 1)
+    hashes = java_string_hashes(properties.texts(pairs[has_group]))
+    # Keys are saved, so they must be the same in every process. Groups with the same hash only
+    # wait for one another. Every key is positive: the others mean something else.
+    keys[has_group] = hashes.view(np.uint32).astype(np.int64) + 1
     window.rows["order_key"][at] = keys
     pairs = properties.pair_of_each_row(PropertyName.PRIORITY)
     has_priority = pairs >= 0
