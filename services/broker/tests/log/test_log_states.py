@@ -194,3 +194,49 @@ async def test_the_log_keeps_what_came_after_the_oldest_snapshot(store, file, ex
     # Whose state did not change needs nothing of what came since.
     await states.save()
     assert states.needed_from == store.max_offset
+
+
+async def test_a_state_that_rests_is_not_shown_what_it_was_shown_before(store, executor, file):
+    append(store)
+    resting, other = SeenOffsets("resting"), SeenOffsets("other")
+    states = await restored(store, executor, file, resting, other)
+    offsets = append(store).tolist()
+    await states.save()
+    later = append(store).tolist()
+
+    resting, other = SeenOffsets("resting"), SeenOffsets("other")
+    resting.offsets = None
+    states = await restored(store, executor, file, resting, other)
+    assert resting.offsets[-7:] == other.offsets[-7:] == later
+    assert not set(resting.offsets) & set(offsets)
+
+
+@pytest.mark.parametrize("wrong", [{}, {"commitLogOffset": 1 << 40, "snapshots": {"one.json": 0}}])
+async def test_without_a_common_place_each_state_begins_at_its_own(store, executor, file, wrong):
+    one = SeenOffsets("one")
+    states = await restored(store, executor, file, one)
+    offsets = append(store).tolist()
+    await states.save()
+    file("config/logStates").save(wrong)
+
+    one = SeenOffsets("one")
+    await restored(store, executor, file, one)
+    assert one.offsets == offsets
+
+
+async def test_the_common_place_is_not_that_of_an_older_generation(store, executor, file):
+    one = SeenOffsets("one")
+    states = await restored(store, executor, file, one)
+    older = file("one").load()
+    offsets = append(store).tolist()
+    one.offsets = offsets
+    one.change_count += 1
+    await states.save()
+    append(store)
+    await states.save()
+    file("one").save(older)
+
+    one = SeenOffsets("one")
+    await restored(store, executor, file, one)
+    assert one.offsets[:7] == offsets
+    assert len(one.offsets) == 14

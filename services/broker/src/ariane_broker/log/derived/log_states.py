@@ -11,6 +11,15 @@ it::
 All states share one walk; each takes part from the place of its snapshot. A snapshot is saved only
 when the log is on the disk up to that place, so it never includes a record that power loss takes
 away. Without a valid snapshot, the walk begins at the oldest record that still matters.
+
+A state that did not change keeps its snapshot, which holds for later places, too. One small file
+says up to which place, so that a start reads only what was written since the last turn of saving,
+however long a state has rested::
+
+    config/logStates.json    {"commitLogOffset": end, "snapshots": {"config/delay.json": begin, ...}}
+
+It counts for a snapshot whose own offset it names, and for no older generation. It is written after
+the snapshots; copies of it and of them may be of different turns.
 """
 
 from __future__ import annotations
@@ -20,7 +29,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from ariane_broker.queue_key import QueueKey
 from ariane_servicekit import get_logger
@@ -29,6 +38,8 @@ from ariane_storage.errors import StateFileDamaged, StorePoisoned
 from ariane_storage.log.scan import Stretch
 from ariane_storage.state_file import StateFile
 from ariane_storage.store import Store
+
+COMMON_FILE_NAME: Final = "config/logStates.json"
 
 _log = get_logger(__name__)
 
@@ -110,12 +121,14 @@ class KeptState:
         file: The file of its snapshots.
         file_name: That file's name for people.
         saved_change_count: Change count of the last saved snapshot; -1 before the first.
+        saved_end: Commit-log offset of the last saved snapshot.
     """
 
     state: LogState
     file: StateFile
     file_name: str
     saved_change_count: int = field(default=-1, init=False)
+    saved_end: int = field(default=0, init=False)
 
 
 class LogStates:
@@ -128,13 +141,14 @@ class LogStates:
         self._root = root
         self._disk = disk
         self._kept: list[KeptState] = []
+        self._common = StateFile(root / COMMON_FILE_NAME, disk)
         self._restored = False
         self._saved_end: int | None = None
         self._lock = asyncio.Lock()
 
     @property
     def needed_from(self) -> int | None:
-        """Commit-log offset of the oldest snapshot: retention must keep the log after it."""
+        """Commit-log offset from which a start would read: retention must keep the log after it."""
         return self._saved_end
 
     def keep(self, state: LogState, file_name: str) -> None:
@@ -171,35 +185,31 @@ class LogStates:
         return self._store.queue_end(*queue)
 
     async def save(self) -> None:
-        """Save a snapshot of each state that changed.
+        """Save a snapshot of each state that changed, and up to where the others hold.
 
         Raises:
             OSError: The disk failed; the earlier snapshots remain.
         """
         async with self._lock:
-            if not self._restored:
-                return
+            end = self._store.max_offset
             changed = [
                 kept for kept in self._kept if kept.state.change_count != kept.saved_change_count
             ]
-            if not changed:
-                # No record since its own snapshot concerns this state.
-                self._saved_end = self._store.max_offset
+            if not self._restored or not (changed or end != self._saved_end):
                 return
             counts = [kept.state.change_count for kept in changed]
-            end = self._store.max_offset
             documents = [kept.state.document(end) for kept in changed]
             loop = asyncio.get_running_loop()
-            if await loop.run_in_executor(self._executor, self._save, changed, documents):
+            if await loop.run_in_executor(self._executor, self._save, changed, documents, end):
                 for kept, count in zip(changed, counts, strict=True):
                     kept.saved_change_count = count
-                # No record since their own snapshots concerns the others.
                 self._saved_end = end
 
     def _restore(self) -> None:
         """Load snapshots and read the log. Blocks."""
         store = self._store
-        begins = [self._load(kept) for kept in self._kept]
+        held_to = self._load_common()
+        begins = [self._load(kept, held_to) for kept in self._kept]
         self._saved_end = min(begins, default=None)
         first, end = min(begins, default=store.max_offset), store.max_offset
         for stretch in store.stretches(first):
@@ -215,11 +225,11 @@ class LogStates:
             max_commit_log_offset=int(end),
         )
 
-    def _load(self, kept: KeptState) -> int:
+    def _load(self, kept: KeptState, held_to: Callable[[KeptState, int], int]) -> int:
         """Load one state; returns the commit-log offset from which to read the log."""
         begin = self._load_snapshot(kept)
         if begin is not None:
-            return begin
+            return held_to(kept, begin)
         since_ms = kept.state.matters_since_ms
         return self._store.min_offset if since_ms is None else self._store.offset_before(since_ms)
 
@@ -242,7 +252,25 @@ class LogStates:
         _log.warning("state_finding", finding=finding)
         return None
 
-    def _save(self, changed: Sequence[KeptState], documents: Sequence[dict[str, Any]]) -> bool:
+    def _load_common(self) -> Callable[[KeptState, int], int]:
+        """Returns a function: up to where a snapshot of a certain offset holds."""
+        try:
+            document = self._common.load() or {"commitLogOffset": 0, "snapshots": {}}
+            end, named = int(document["commitLogOffset"]), dict(document["snapshots"])
+        except (StateFileDamaged, KeyError, TypeError, ValueError) as error:
+            _log.warning("state_finding", finding=f"{error}; more of the log is read")
+            end, named = 0, {}
+        if end > self._store.max_offset:
+            named = {}
+
+        def held_to(kept: KeptState, begin: int) -> int:
+            return max(begin, end) if named.get(kept.file_name) == begin else begin
+
+        return held_to
+
+    def _save(
+        self, changed: Sequence[KeptState], documents: Sequence[dict[str, Any]], end: int
+    ) -> bool:
         """Write snapshots once the log is flushed; returns whether they were saved. Blocks."""
         try:
             self._store.flush()
@@ -250,4 +278,7 @@ class LogStates:
             return False  # The flush has reported its failure; the next start reads the log.
         for kept, document in zip(changed, documents, strict=True):
             kept.file.save(document)
+            kept.saved_end = end
+        snapshots = {kept.file_name: kept.saved_end for kept in self._kept}
+        self._common.save({"commitLogOffset": end, "snapshots": snapshots})
         return True
