@@ -314,8 +314,8 @@ class BrokerSettings(ServiceSettings):
     producer_save_s: float = Field(
         10,
         gt=0,
-        description="Seconds between snapshots of the state of idempotent producers. After a "
-        "crash, the log is read from the last snapshot on.",
+        description="Seconds between snapshots of states that follow from the log, such as that of "
+        "idempotent producers. After a crash, the log is read from the last snapshot on.",
     )
 
     delay_levels: str = Field(

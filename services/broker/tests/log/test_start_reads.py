@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -32,7 +31,7 @@ class LogReads:
         patch.setattr(OsOpenFile, "gather", counted_gather)
 
     def counted(self, file, content):
-        path = Path(os.readlink(f"/proc/self/fd/{file._descriptor}"))
+        path = Path(f"/proc/self/fd/{file._descriptor}").readlink()
         if path.parent.name == "commitlog":
             self.count_bytes += len(content)
         return content
@@ -60,6 +59,10 @@ async def test_a_start_after_a_clean_stop_reads_none_of_the_log(running, log_rea
             assert len(await broker.bodies("orders", 0, 1999)) == 1
 
 
+def saved_end(common):
+    return json.loads(common.read_text())["commitLogOffset"]
+
+
 async def test_after_a_kill_states_read_what_was_written_since_the_last_save(
     running, copy_store, tmp_path
 ):
@@ -68,7 +71,7 @@ async def test_after_a_kill_states_read_what_was_written_since_the_last_save(
         await fill(broker)
         end = (await broker.store("orders", BODIES[:1])).first_commit_log_offset
         async with asyncio.timeout(60):
-            while json.loads(common.read_text())["commitLogOffset"] <= end:
+            while saved_end(common) <= end:  # noqa: ASYNC110 - a disk tells nobody.
                 await asyncio.sleep(0.01)
         copy_store()
     shutil.rmtree(tmp_path / "store")

@@ -16,7 +16,7 @@ A state that did not change keeps its snapshot, which holds for later places, to
 says up to which place, so that a start reads only what was written since the last turn of saving,
 however long a state has rested::
 
-    config/logStates.json    {"commitLogOffset": end, "snapshots": {"config/delay.json": begin, ...}}
+    config/logStates.json    {"commitLogOffset": end, "snapshots": {"config/x.json": begin, ...}}
 
 It counts for a snapshot whose own offset it names, and for no older generation. It is written after
 the snapshots; copies of it and of them may be of different turns.
