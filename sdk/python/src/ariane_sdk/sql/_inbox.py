@@ -30,6 +30,7 @@ from sqlalchemy.sql.dml import ReturningInsert
 from ariane_sdk.errors import IllegalArgument
 from ariane_sdk.runtime.clock import utc_now
 from ariane_sdk.sql._consumer_name import checked_consumer
+from ariane_sdk.sql._plain_session import refuse_asynchronous
 from ariane_sdk.sql._seen_keys import SeenKeys
 from ariane_sdk.sql._tables import INBOX, KEY_LENGTH_MAX
 
@@ -115,8 +116,9 @@ class Inbox:
 
         Raises:
             IllegalArgument: A key is not a text, is empty or too long, or the database is neither
-                PostgreSQL nor SQLite.
+                PostgreSQL nor SQLite, or the session is asynchronous.
         """
+        refuse_asynchronous(session, "inbox.take_async(session, ...)")
         by_key = {self._checked_key(message): message for message in reversed(messages)}
         if self._seen_keys is not None:
             for key in self._seen_keys.known(self._consumer, list(by_key)):
@@ -150,6 +152,7 @@ class Inbox:
         Returns:
             The number of forgotten keys.
         """
+        refuse_asynchronous(session, "inbox.purge_async(session, ...)")
         old = (
             select(INBOX.c.message_key)
             .where(INBOX.c.consumer == self._consumer, INBOX.c.taken_at < before)
@@ -176,6 +179,7 @@ class Inbox:
         Returns:
             The number of forgotten keys.
         """
+        refuse_asynchronous(session, "inbox.replay_async(session, ...)")
         return self._forget(session, sorted(set(keys)))
 
     async def replay_async(self, session: AsyncSession, keys: Iterable[str]) -> int:

@@ -25,6 +25,7 @@ from ariane_sdk.errors import IllegalArgument
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.runtime.clock import utc_now
 from ariane_sdk.sql._consumer_name import checked_consumer
+from ariane_sdk.sql._plain_session import refuse_asynchronous
 from ariane_sdk.sql._tables import INBOX_OFFSET
 
 
@@ -86,8 +87,10 @@ class OffsetInbox:
             The fresh messages, in order.
 
         Raises:
-            IllegalArgument: Messages of several queues or out of order; an unknown database.
+            IllegalArgument: Messages of several queues or out of order; an unknown database; an
+                asynchronous session.
         """
+        refuse_asynchronous(session, "inbox.take_async(session, ...)")
         if not messages:
             return []
         queue = messages[0].message_queue
@@ -111,6 +114,7 @@ class OffsetInbox:
 
     def next_offset(self, session: Session, queue: MessageQueue) -> int | None:
         """The first queue offset without effect; None for a new queue."""
+        refuse_asynchronous(session, "session.run_sync(inbox.next_offset, queue)")
         return session.scalars(
             select(_TABLE.c.next_queue_offset).where(*self._at(queue))
         ).one_or_none()
@@ -120,6 +124,7 @@ class OffsetInbox:
 
         The consumer's own offset is reset separately.
         """
+        refuse_asynchronous(session, "session.run_sync(inbox.replay, queue, queue_offset)")
         if queue_offset is None:
             session.execute(delete(_TABLE).where(*self._at(queue)))
             return

@@ -29,6 +29,7 @@ from sqlalchemy.sql.dml import ReturningInsert
 from ariane_sdk.errors import IllegalArgument, TransactionDecided
 from ariane_sdk.producer.transactions.transaction import TransactionCheck, TransactionOutcome
 from ariane_sdk.runtime.clock import utc_now
+from ariane_sdk.sql._plain_session import refuse_asynchronous
 from ariane_sdk.sql._tables import TRANSACTION_OUTCOME
 
 LOCK_TIMEOUT_MS: Final = 2000
@@ -61,8 +62,12 @@ class _OutcomeRows:
         Raises:
             TransactionDecided: A check came first: the message will never be visible, so the
                 session must roll back.
-            IllegalArgument: The database is neither PostgreSQL nor SQLite.
+            IllegalArgument: The database is neither PostgreSQL nor SQLite, or the session is
+                asynchronous.
         """
+        refuse_asynchronous(
+            session, "outcomes.record_async(session, ...)  # of AsyncTransactionOutcomes"
+        )
         outcome = self._first_outcome(
             session, transaction.transaction_id, TransactionOutcome.COMMIT
         )
@@ -82,6 +87,9 @@ class _OutcomeRows:
             session: A session; the caller commits.
             before: Outcomes stored before this time are deleted.
         """
+        refuse_asynchronous(
+            session, "outcomes.purge_async(session, ...)  # of AsyncTransactionOutcomes"
+        )
         table = TRANSACTION_OUTCOME
         gone = delete(table).where(table.c.decided_at < before).returning(table.c.transaction_id)
         return len(session.scalars(gone).all())
@@ -155,7 +163,16 @@ class TransactionOutcomes(_OutcomeRows):
         Args:
             sessions: Makes sessions for checks.
             now: Returns the time in UTC; for tests.
+
+        Raises:
+            IllegalArgument: The sessions are asynchronous.
         """
+        given: object = sessions
+        if isinstance(given, async_sessionmaker):
+            raise IllegalArgument(
+                "TransactionOutcomes takes a sessionmaker; for an async_sessionmaker there is"
+                " AsyncTransactionOutcomes"
+            )
         super().__init__(now)
         self._sessions = sessions
 
@@ -192,7 +209,16 @@ class AsyncTransactionOutcomes(_OutcomeRows):
         Args:
             sessions: Makes sessions for checks.
             now: Returns the time in UTC; for tests.
+
+        Raises:
+            IllegalArgument: The sessions are not asynchronous.
         """
+        given: object = sessions
+        if isinstance(given, sessionmaker):
+            raise IllegalArgument(
+                "AsyncTransactionOutcomes takes an async_sessionmaker; for a sessionmaker there is"
+                " TransactionOutcomes"
+            )
         super().__init__(now)
         self._sessions = sessions
 

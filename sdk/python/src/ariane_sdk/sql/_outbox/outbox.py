@@ -49,6 +49,7 @@ from ariane_sdk.sql._outbox.parked import (
     requeue,
 )
 from ariane_sdk.sql._outbox.tables import OUTBOX, OUTBOX_LENGTH_MAX, OUTBOX_PARTITION
+from ariane_sdk.sql._plain_session import refuse_asynchronous
 
 PARTITIONS: Final = 8
 PARTITIONS_MAX: Final = 256
@@ -125,6 +126,7 @@ class Outbox:
             session: A session.
             name: Its name.
         """
+        refuse_asynchronous(session, "session.run_sync(Outbox.as_kept, name)")
         highest = [
             session.scalar(select(func.max(table.c.partition)).where(table.c.outbox == name))
             for table in (OUTBOX, OUTBOX_PARTITION)
@@ -143,7 +145,9 @@ class Outbox:
 
         Raises:
             MessageIllegal: A message breaks a rule; nothing was written.
+            IllegalArgument: The session is asynchronous; nothing was written.
         """
+        refuse_asynchronous(session, "outbox.add_async(session, ...)")
         rows = [self._row(message) for message in messages]
         if rows:
             session.execute(insert(OUTBOX), rows)
@@ -155,6 +159,7 @@ class Outbox:
 
     def lag(self, session: Session) -> OutboxLag:
         """The backlog of the relays; for a gauge, or a check of health."""
+        refuse_asynchronous(session, "outbox.lag_async(session)")
         count, oldest = session.execute(
             select(func.count(), func.min(OUTBOX.c.written_at)).where(
                 OUTBOX.c.outbox == self.name, OUTBOX.c.sent_at.is_(None), ~is_parked(self.name)
@@ -173,6 +178,7 @@ class Outbox:
 
     def parked_count(self, session: Session) -> int:
         """The number of parked messages; for a gauge, or a check of health."""
+        refuse_asynchronous(session, "session.run_sync(outbox.parked_count)")
         return count_parked(session, self.name)
 
     def parked(
@@ -186,6 +192,7 @@ class Outbox:
             after_row_id: Last row id of the page before.
             count_max: The most messages to return.
         """
+        refuse_asynchronous(session, "outbox.parked_async(session)")
         return list_parked(
             session, self.name, topic=topic, after_row_id=after_row_id, count_max=count_max
         )
@@ -213,6 +220,7 @@ class Outbox:
         Returns:
             The number of messages.
         """
+        refuse_asynchronous(session, "outbox.requeue_async(session, ...)")
         return requeue(session, self.name, row_ids=row_ids, topic=topic)
 
     async def requeue_async(
@@ -234,6 +242,7 @@ class Outbox:
         Returns:
             The number of deleted messages.
         """
+        refuse_asynchronous(session, "outbox.purge_async(session, ...)")
         old = (
             select(OUTBOX.c.row_id)
             .where(OUTBOX.c.outbox == self.name, OUTBOX.c.sent_at < before)
