@@ -100,6 +100,7 @@ def _reading(
         epochs=epochs,
         answers=AnswerBudget(settings.answer_bytes_max),
         broker_name=settings.broker_name,
+        now_ms=environment.store_clock.now_ms,
     )
     return _Reading(topics, ReplicaPulls(primary_address, servicer, store, gate), read_state)
 

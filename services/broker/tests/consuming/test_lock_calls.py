@@ -127,6 +127,19 @@ async def test_what_a_dead_owner_does_is_refused(brisk, reason_of):
         call.cancel()
 
 
+async def test_who_has_no_lock_may_begin_for_who_has_it(brisk):
+    """All members begin in all queues of a topic that is new to their group."""
+    await brisk.store("orders", [b"a", b"b"])
+    await attach(brisk, "a", membership(ordered=True))
+    assert await lock(brisk, "a", 0)
+    wanted = offset_pb.QueueConsumerOffset(
+        topic="orders", queue_offset=1, rule=offset_pb.STORE_RULE_BEGIN
+    )
+    request = offset_pb.StoreConsumerOffsetsRequest(consumer_group="group", offsets=[wanted])
+    assert not (await brisk.offsets.StoreConsumerOffsets(request)).refused
+    assert await brisk.known_offset("group", "orders") == 1
+
+
 async def test_a_held_pull_gives_nothing_to_who_lost_the_lock_meanwhile(brisk, reason_of):
     calls = [await attach(brisk, name, membership(ordered=True)) for name in "ab"]
     first = (await lock(brisk, "a", 0))[0]

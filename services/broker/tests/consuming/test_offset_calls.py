@@ -234,3 +234,26 @@ async def test_the_backlog_counts_what_is_kept(broker):
     request = offset_pb.ListConsumerLagsRequest(consumer_group="group")
     (lag,) = (await broker.offsets.ListConsumerLags(request)).lags
     assert (lag.consumer_offset, lag.max_queue_offset, lag.message_count) == (1, 3, 2)
+
+
+async def test_a_beginning_counts_only_where_there_is_no_offset(broker):
+    await broker.create_topic("orders", 2)
+    await broker.store("orders", [b"a", b"b", b"c"])
+    await broker.store_offset("group", "orders", 0, 1)
+
+    async def begin(queue_id, offset):
+        wanted = offset_pb.QueueConsumerOffset(
+            topic="orders",
+            queue_id=queue_id,
+            queue_offset=offset,
+            rule=offset_pb.STORE_RULE_BEGIN,
+        )
+        request = offset_pb.StoreConsumerOffsetsRequest(consumer_group="group", offsets=[wanted])
+        return list((await broker.offsets.StoreConsumerOffsets(request)).refused)
+
+    (refusal,) = await begin(1, 9)
+    assert refusal.queue_id == 1
+    for queue_id, offset in ((0, 3), (0, 0), (1, 0)):
+        assert await begin(queue_id, offset) == []
+    assert await broker.known_offset("group", "orders", 0) == 1
+    assert await broker.known_offset("group", "orders", 1) == 0

@@ -27,7 +27,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from google.rpc import status_pb2 as google_dot_rpc_dot_status__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%ariane/broker/v1/offset_service.proto\x12\x10\x61riane.broker.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\"1\n\x0eQueueReference\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\"\xba\x02\n\x13QueueConsumerOffset\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x19\n\x0cqueue_offset\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x17\n\nlock_epoch\x18\x04 \x01(\x03H\x01\x88\x01\x01\x12\x18\n\x0breset_epoch\x18\x05 \x01(\x03H\x02\x88\x01\x01\x12\x18\n\x0bin_work_end\x18\x06 \x01(\x03H\x03\x88\x01\x01\x12\r\n\x05\x61lone\x18\x07 \x01(\x08\x12\x13\n\x0bwatched_end\x18\x08 \x01(\x03\x12\x11\n\talone_end\x18\t \x01(\x03\x12\x10\n\x08in_doubt\x18\n \x01(\x08\x12\x11\n\tlog_epoch\x18\x0b \x01(\x06\x42\x0f\n\r_queue_offsetB\r\n\x0b_lock_epochB\x0e\n\x0c_reset_epochB\x0e\n\x0c_in_work_end\"e\n\x19GetConsumerOffsetsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x30\n\x06queues\x18\x02 \x03(\x0b\x32 .ariane.broker.v1.QueueReference\"T\n\x1aGetConsumerOffsetsResponse\x12\x36\n\x07offsets\x18\x01 \x03(\x0b\x32%.ariane.broker.v1.QueueConsumerOffset\"\x91\x01\n\x1bStoreConsumerOffsetsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\x12\x36\n\x07offsets\x18\x03 \x03(\x0b\x32%.ariane.broker.v1.QueueConsumerOffset\x12\x0f\n\x07\x64urable\x18\x04 \x01(\x08\"P\n\x1cStoreConsumerOffsetsResponse\x12\x30\n\x07refused\x18\x01 \x03(\x0b\x32\x1f.ariane.broker.v1.RefusedOffset\"S\n\rRefusedOffset\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12!\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x12.google.rpc.Status\"\xd5\x01\n\x1bResetConsumerOffsetsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x12\n\x08\x65\x61rliest\x18\x03 \x01(\x08H\x00\x12*\n\x04time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x12.\n\x05table\x18\x05 \x01(\x0b\x32\x1d.ariane.broker.v1.OffsetTableH\x00\x12\x15\n\rvalidate_only\x18\x06 \x01(\x08\x42\x08\n\x06target\"\x8a\x01\n\x0bOffsetTable\x12\x46\n\rqueue_offsets\x18\x01 \x03(\x0b\x32/.ariane.broker.v1.OffsetTable.QueueOffsetsEntry\x1a\x33\n\x11QueueOffsetsEntry\x12\x0b\n\x03key\x18\x01 \x01(\x05\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"l\n\x1cResetConsumerOffsetsResponse\x12\x36\n\x07offsets\x18\x01 \x03(\x0b\x32%.ariane.broker.v1.QueueConsumerOffset\x12\x14\n\x0cmember_count\x18\x02 \x01(\x05\"c\n\x1b\x43loneConsumerOffsetsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x1d\n\x15target_consumer_group\x18\x02 \x01(\t\x12\r\n\x05topic\x18\x03 \x01(\t\"l\n\x1c\x43loneConsumerOffsetsResponse\x12\x36\n\x07offsets\x18\x01 \x03(\x0b\x32%.ariane.broker.v1.QueueConsumerOffset\x12\x14\n\x0cmember_count\x18\x02 \x01(\x05\"g\n\x17ListConsumerLagsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"`\n\x18ListConsumerLagsResponse\x12+\n\x04lags\x18\x01 \x03(\x0b\x32\x1d.ariane.broker.v1.ConsumerLag\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xc8\x02\n\x0b\x43onsumerLag\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x10\n\x08queue_id\x18\x03 \x01(\x05\x12\x17\n\x0f\x63onsumer_offset\x18\x04 \x01(\x03\x12\x18\n\x10max_queue_offset\x18\x05 \x01(\x03\x12\x15\n\rmessage_count\x18\x06 \x01(\x03\x12\x35\n\x11oldest_store_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x17\n\x0fsuspected_count\x18\x08 \x01(\x03\x12\x13\n\x0b\x64\x65\x61th_count\x18\t \x01(\x05\x12\x0e\n\x06unread\x18\n \x01(\x08\x12\x17\n\x0fin_flight_count\x18\x0b \x01(\x03\x12\x15\n\rdelayed_count\x18\x0c \x01(\x03\x12\x11\n\treceiving\x18\r \x01(\x08\x32\x82\x05\n\rOffsetService\x12y\n\x12GetConsumerOffsets\x12+.ariane.broker.v1.GetConsumerOffsetsRequest\x1a,.ariane.broker.v1.GetConsumerOffsetsResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x03\x12\x7f\n\x14StoreConsumerOffsets\x12-.ariane.broker.v1.StoreConsumerOffsetsRequest\x1a..ariane.broker.v1.StoreConsumerOffsetsResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x03\x12\x7f\n\x14ResetConsumerOffsets\x12-.ariane.broker.v1.ResetConsumerOffsetsRequest\x1a..ariane.broker.v1.ResetConsumerOffsetsResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x03\x12\x7f\n\x14\x43loneConsumerOffsets\x12-.ariane.broker.v1.CloneConsumerOffsetsRequest\x1a..ariane.broker.v1.CloneConsumerOffsetsResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x03\x12s\n\x10ListConsumerLags\x12).ariane.broker.v1.ListConsumerLagsRequest\x1a*.ariane.broker.v1.ListConsumerLagsResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x03\x42\x41\n\x13mq.ariane.broker.v1P\x01Z(ariane.mq/go/arianepb/broker/v1;brokerv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%ariane/broker/v1/offset_service.proto\x12\x10\x61riane.broker.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\"1\n\x0eQueueReference\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\"\xe5\x02\n\x13QueueConsumerOffset\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x19\n\x0cqueue_offset\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12\x17\n\nlock_epoch\x18\x04 \x01(\x03H\x01\x88\x01\x01\x12\x18\n\x0breset_epoch\x18\x05 \x01(\x03H\x02\x88\x01\x01\x12\x18\n\x0bin_work_end\x18\x06 \x01(\x03H\x03\x88\x01\x01\x12\r\n\x05\x61lone\x18\x07 \x01(\x08\x12\x13\n\x0bwatched_end\x18\x08 \x01(\x03\x12\x11\n\talone_end\x18\t \x01(\x03\x12\x10\n\x08in_doubt\x18\n \x01(\x08\x12\x11\n\tlog_epoch\x18\x0b \x01(\x06\x12)\n\x04rule\x18\x0c \x01(\x0e\x32\x1b.ariane.broker.v1.StoreRuleB\x0f\n\r_queue_offsetB\r\n\x0b_lock_epochB\x0e\n\x0c_reset_epochB\x0e\n\x0c_in_work_end\"e\n\x19GetConsumerOffsetsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x30\n\x06queues\x18\x02 \x03(\x0b\x32 .ariane.broker.v1.QueueReference\"T\n\x1aGetConsumerOffsetsResponse\x12\x36\n\x07offsets\x18\x01 \x03(\x0b\x32%.ariane.broker.v1.QueueConsumerOffset\"\x91\x01\n\x1bStoreConsumerOffsetsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\x12\x36\n\x07offsets\x18\x03 \x03(\x0b\x32%.ariane.broker.v1.QueueConsumerOffset\x12\x0f\n\x07\x64urable\x18\x04 \x01(\x08\"P\n\x1cStoreConsumerOffsetsResponse\x12\x30\n\x07refused\x18\x01 \x03(\x0b\x32\x1f.ariane.broker.v1.RefusedOffset\"S\n\rRefusedOffset\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12!\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x12.google.rpc.Status\"\xd5\x01\n\x1bResetConsumerOffsetsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x12\n\x08\x65\x61rliest\x18\x03 \x01(\x08H\x00\x12*\n\x04time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x00\x12.\n\x05table\x18\x05 \x01(\x0b\x32\x1d.ariane.broker.v1.OffsetTableH\x00\x12\x15\n\rvalidate_only\x18\x06 \x01(\x08\x42\x08\n\x06target\"\x8a\x01\n\x0bOffsetTable\x12\x46\n\rqueue_offsets\x18\x01 \x03(\x0b\x32/.ariane.broker.v1.OffsetTable.QueueOffsetsEntry\x1a\x33\n\x11QueueOffsetsEntry\x12\x0b\n\x03key\x18\x01 \x01(\x05\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"l\n\x1cResetConsumerOffsetsResponse\x12\x36\n\x07offsets\x18\x01 \x03(\x0b\x32%.ariane.broker.v1.QueueConsumerOffset\x12\x14\n\x0cmember_count\x18\x02 \x01(\x05\"c\n\x1b\x43loneConsumerOffsetsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x1d\n\x15target_consumer_group\x18\x02 \x01(\t\x12\r\n\x05topic\x18\x03 \x01(\t\"l\n\x1c\x43loneConsumerOffsetsResponse\x12\x36\n\x07offsets\x18\x01 \x03(\x0b\x32%.ariane.broker.v1.QueueConsumerOffset\x12\x14\n\x0cmember_count\x18\x02 \x01(\x05\"g\n\x17ListConsumerLagsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"`\n\x18ListConsumerLagsResponse\x12+\n\x04lags\x18\x01 \x03(\x0b\x32\x1d.ariane.broker.v1.ConsumerLag\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xc8\x02\n\x0b\x43onsumerLag\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x10\n\x08queue_id\x18\x03 \x01(\x05\x12\x17\n\x0f\x63onsumer_offset\x18\x04 \x01(\x03\x12\x18\n\x10max_queue_offset\x18\x05 \x01(\x03\x12\x15\n\rmessage_count\x18\x06 \x01(\x03\x12\x35\n\x11oldest_store_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x17\n\x0fsuspected_count\x18\x08 \x01(\x03\x12\x13\n\x0b\x64\x65\x61th_count\x18\t \x01(\x05\x12\x0e\n\x06unread\x18\n \x01(\x08\x12\x17\n\x0fin_flight_count\x18\x0b \x01(\x03\x12\x15\n\rdelayed_count\x18\x0c \x01(\x03\x12\x11\n\treceiving\x18\r \x01(\x08*=\n\tStoreRule\x12\x1a\n\x16STORE_RULE_UNSPECIFIED\x10\x00\x12\x14\n\x10STORE_RULE_BEGIN\x10\x01\x32\x82\x05\n\rOffsetService\x12y\n\x12GetConsumerOffsets\x12+.ariane.broker.v1.GetConsumerOffsetsRequest\x1a,.ariane.broker.v1.GetConsumerOffsetsResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x03\x12\x7f\n\x14StoreConsumerOffsets\x12-.ariane.broker.v1.StoreConsumerOffsetsRequest\x1a..ariane.broker.v1.StoreConsumerOffsetsResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x03\x12\x7f\n\x14ResetConsumerOffsets\x12-.ariane.broker.v1.ResetConsumerOffsetsRequest\x1a..ariane.broker.v1.ResetConsumerOffsetsResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x03\x12\x7f\n\x14\x43loneConsumerOffsets\x12-.ariane.broker.v1.CloneConsumerOffsetsRequest\x1a..ariane.broker.v1.CloneConsumerOffsetsResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x03\x12s\n\x10ListConsumerLags\x12).ariane.broker.v1.ListConsumerLagsRequest\x1a*.ariane.broker.v1.ListConsumerLagsResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x03\x42\x41\n\x13mq.ariane.broker.v1P\x01Z(ariane.mq/go/arianepb/broker/v1;brokerv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -47,38 +47,40 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_OFFSETSERVICE'].methods_by_name['CloneConsumerOffsets']._serialized_options = b'\312\363\030\004\010\005\020\003'
   _globals['_OFFSETSERVICE'].methods_by_name['ListConsumerLags']._loaded_options = None
   _globals['_OFFSETSERVICE'].methods_by_name['ListConsumerLags']._serialized_options = b'\312\363\030\004\010\010\020\003'
+  _globals['_STORERULE']._serialized_start=2275
+  _globals['_STORERULE']._serialized_end=2336
   _globals['_QUEUEREFERENCE']._serialized_start=148
   _globals['_QUEUEREFERENCE']._serialized_end=197
   _globals['_QUEUECONSUMEROFFSET']._serialized_start=200
-  _globals['_QUEUECONSUMEROFFSET']._serialized_end=514
-  _globals['_GETCONSUMEROFFSETSREQUEST']._serialized_start=516
-  _globals['_GETCONSUMEROFFSETSREQUEST']._serialized_end=617
-  _globals['_GETCONSUMEROFFSETSRESPONSE']._serialized_start=619
-  _globals['_GETCONSUMEROFFSETSRESPONSE']._serialized_end=703
-  _globals['_STORECONSUMEROFFSETSREQUEST']._serialized_start=706
-  _globals['_STORECONSUMEROFFSETSREQUEST']._serialized_end=851
-  _globals['_STORECONSUMEROFFSETSRESPONSE']._serialized_start=853
-  _globals['_STORECONSUMEROFFSETSRESPONSE']._serialized_end=933
-  _globals['_REFUSEDOFFSET']._serialized_start=935
-  _globals['_REFUSEDOFFSET']._serialized_end=1018
-  _globals['_RESETCONSUMEROFFSETSREQUEST']._serialized_start=1021
-  _globals['_RESETCONSUMEROFFSETSREQUEST']._serialized_end=1234
-  _globals['_OFFSETTABLE']._serialized_start=1237
-  _globals['_OFFSETTABLE']._serialized_end=1375
-  _globals['_OFFSETTABLE_QUEUEOFFSETSENTRY']._serialized_start=1324
-  _globals['_OFFSETTABLE_QUEUEOFFSETSENTRY']._serialized_end=1375
-  _globals['_RESETCONSUMEROFFSETSRESPONSE']._serialized_start=1377
-  _globals['_RESETCONSUMEROFFSETSRESPONSE']._serialized_end=1485
-  _globals['_CLONECONSUMEROFFSETSREQUEST']._serialized_start=1487
-  _globals['_CLONECONSUMEROFFSETSREQUEST']._serialized_end=1586
-  _globals['_CLONECONSUMEROFFSETSRESPONSE']._serialized_start=1588
-  _globals['_CLONECONSUMEROFFSETSRESPONSE']._serialized_end=1696
-  _globals['_LISTCONSUMERLAGSREQUEST']._serialized_start=1698
-  _globals['_LISTCONSUMERLAGSREQUEST']._serialized_end=1801
-  _globals['_LISTCONSUMERLAGSRESPONSE']._serialized_start=1803
-  _globals['_LISTCONSUMERLAGSRESPONSE']._serialized_end=1899
-  _globals['_CONSUMERLAG']._serialized_start=1902
-  _globals['_CONSUMERLAG']._serialized_end=2230
-  _globals['_OFFSETSERVICE']._serialized_start=2233
-  _globals['_OFFSETSERVICE']._serialized_end=2875
+  _globals['_QUEUECONSUMEROFFSET']._serialized_end=557
+  _globals['_GETCONSUMEROFFSETSREQUEST']._serialized_start=559
+  _globals['_GETCONSUMEROFFSETSREQUEST']._serialized_end=660
+  _globals['_GETCONSUMEROFFSETSRESPONSE']._serialized_start=662
+  _globals['_GETCONSUMEROFFSETSRESPONSE']._serialized_end=746
+  _globals['_STORECONSUMEROFFSETSREQUEST']._serialized_start=749
+  _globals['_STORECONSUMEROFFSETSREQUEST']._serialized_end=894
+  _globals['_STORECONSUMEROFFSETSRESPONSE']._serialized_start=896
+  _globals['_STORECONSUMEROFFSETSRESPONSE']._serialized_end=976
+  _globals['_REFUSEDOFFSET']._serialized_start=978
+  _globals['_REFUSEDOFFSET']._serialized_end=1061
+  _globals['_RESETCONSUMEROFFSETSREQUEST']._serialized_start=1064
+  _globals['_RESETCONSUMEROFFSETSREQUEST']._serialized_end=1277
+  _globals['_OFFSETTABLE']._serialized_start=1280
+  _globals['_OFFSETTABLE']._serialized_end=1418
+  _globals['_OFFSETTABLE_QUEUEOFFSETSENTRY']._serialized_start=1367
+  _globals['_OFFSETTABLE_QUEUEOFFSETSENTRY']._serialized_end=1418
+  _globals['_RESETCONSUMEROFFSETSRESPONSE']._serialized_start=1420
+  _globals['_RESETCONSUMEROFFSETSRESPONSE']._serialized_end=1528
+  _globals['_CLONECONSUMEROFFSETSREQUEST']._serialized_start=1530
+  _globals['_CLONECONSUMEROFFSETSREQUEST']._serialized_end=1629
+  _globals['_CLONECONSUMEROFFSETSRESPONSE']._serialized_start=1631
+  _globals['_CLONECONSUMEROFFSETSRESPONSE']._serialized_end=1739
+  _globals['_LISTCONSUMERLAGSREQUEST']._serialized_start=1741
+  _globals['_LISTCONSUMERLAGSREQUEST']._serialized_end=1844
+  _globals['_LISTCONSUMERLAGSRESPONSE']._serialized_start=1846
+  _globals['_LISTCONSUMERLAGSRESPONSE']._serialized_end=1942
+  _globals['_CONSUMERLAG']._serialized_start=1945
+  _globals['_CONSUMERLAG']._serialized_end=2273
+  _globals['_OFFSETSERVICE']._serialized_start=2339
+  _globals['_OFFSETSERVICE']._serialized_end=2981
 # @@protoc_insertion_point(module_scope)

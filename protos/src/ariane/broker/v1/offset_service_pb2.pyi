@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.rpc import status_pb2 as _status_pb2
 import builtins as _builtins
 import sys
@@ -19,6 +20,30 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _StoreRule:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _StoreRuleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StoreRule.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    STORE_RULE_UNSPECIFIED: _StoreRule.ValueType  # 0
+    """Replaces it."""
+    STORE_RULE_BEGIN: _StoreRule.ValueType  # 1
+    """Leaves it as it is: only a group that has none in the queue begins there. Needs no lock. So all
+    members that find a group new to a topic begin it in all queues, and agree on where it begins.
+    """
+
+class StoreRule(_StoreRule, metaclass=_StoreRuleEnumTypeWrapper):
+    """What storing an offset does to the one that the group has."""
+
+STORE_RULE_UNSPECIFIED: StoreRule.ValueType  # 0
+"""Replaces it."""
+STORE_RULE_BEGIN: StoreRule.ValueType  # 1
+"""Leaves it as it is: only a group that has none in the queue begins there. Needs no lock. So all
+members that find a group new to a topic begin it in all queues, and agree on where it begins.
+"""
+Global___StoreRule: _TypeAlias = StoreRule  # noqa: Y015
 
 @_typing.final
 class QueueReference(_message.Message):
@@ -63,6 +88,7 @@ class QueueConsumerOffset(_message.Message):
     ALONE_END_FIELD_NUMBER: _builtins.int
     IN_DOUBT_FIELD_NUMBER: _builtins.int
     LOG_EPOCH_FIELD_NUMBER: _builtins.int
+    RULE_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic."""
     queue_id: _builtins.int
@@ -102,6 +128,8 @@ class QueueConsumerOffset(_message.Message):
     """The log epoch that the offset was learnt in, as in PullService; in answers always. In a store
     0: not checked.
     """
+    rule: Global___StoreRule.ValueType
+    """In a store: what becomes of the offset that the group has."""
     def __init__(
         self,
         *,
@@ -116,10 +144,11 @@ class QueueConsumerOffset(_message.Message):
         alone_end: _builtins.int = ...,
         in_doubt: _builtins.bool = ...,
         log_epoch: _builtins.int = ...,
+        rule: Global___StoreRule.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_in_work_end", b"_in_work_end", "_lock_epoch", b"_lock_epoch", "_queue_offset", b"_queue_offset", "_reset_epoch", b"_reset_epoch", "in_work_end", b"in_work_end", "lock_epoch", b"lock_epoch", "queue_offset", b"queue_offset", "reset_epoch", b"reset_epoch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_in_work_end", b"_in_work_end", "_lock_epoch", b"_lock_epoch", "_queue_offset", b"_queue_offset", "_reset_epoch", b"_reset_epoch", "alone", b"alone", "alone_end", b"alone_end", "in_doubt", b"in_doubt", "in_work_end", b"in_work_end", "lock_epoch", b"lock_epoch", "log_epoch", b"log_epoch", "queue_id", b"queue_id", "queue_offset", b"queue_offset", "reset_epoch", b"reset_epoch", "topic", b"topic", "watched_end", b"watched_end"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_in_work_end", b"_in_work_end", "_lock_epoch", b"_lock_epoch", "_queue_offset", b"_queue_offset", "_reset_epoch", b"_reset_epoch", "alone", b"alone", "alone_end", b"alone_end", "in_doubt", b"in_doubt", "in_work_end", b"in_work_end", "lock_epoch", b"lock_epoch", "log_epoch", b"log_epoch", "queue_id", b"queue_id", "queue_offset", b"queue_offset", "reset_epoch", b"reset_epoch", "rule", b"rule", "topic", b"topic", "watched_end", b"watched_end"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__in_work_end: _TypeAlias = _typing.Literal["in_work_end"]  # noqa: Y015
     _WhichOneofArgType__in_work_end: _TypeAlias = _typing.Literal["_in_work_end", b"_in_work_end"]  # noqa: Y015

@@ -782,18 +782,26 @@ class ListQueueBoundsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     QUEUES_FIELD_NUMBER: _builtins.int
+    BROKER_TIME_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def queues(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueBounds]:
         """One entry for each readable queue, by queue id. Not paged: bounded by the queue count."""
+
+    @_builtins.property
+    def broker_time(self) -> _timestamp_pb2.Timestamp:
+        """The time by which this process stores messages: a caller that wants those since a moment in its
+        own past measures how long ago that was, and need not trust its own clock.
+        """
 
     def __init__(
         self,
         *,
         queues: _abc.Iterable[Global___QueueBounds] | None = ...,
+        broker_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["broker_time", b"broker_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["queues", b"queues"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_time", b"broker_time", "queues", b"queues"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

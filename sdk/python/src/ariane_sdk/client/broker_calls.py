@@ -19,11 +19,13 @@ from ariane.broker.v1.client_service_pb2 import (
 )
 from ariane.broker.v1.group_service_pb2 import ListConsumerGroupsRequest
 from ariane.broker.v1.offset_service_pb2 import (
+    STORE_RULE_UNSPECIFIED,
     GetConsumerOffsetsRequest,
     ListConsumerLagsRequest,
     QueueConsumerOffset,
     QueueReference,
     StoreConsumerOffsetsRequest,
+    StoreRule,
 )
 from ariane.broker.v1.pull_service_pb2 import FindQueueOffsetsRequest, ListQueueBoundsRequest
 from ariane_sdk.client.caution import NO_CAUTION, Caution, InWork
@@ -33,7 +35,7 @@ from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.pages import PAGE_SIZE_MAX, collect_pages
 from ariane_sdk.net.status import error_from_rpc, error_from_status
-from ariane_sdk.net.timestamps import timestamp_from
+from ariane_sdk.net.timestamps import moment_from, timestamp_from
 from ariane_sdk.routing.route import BrokerRoute
 
 Answer = TypeVar("Answer")
@@ -122,16 +124,28 @@ class BrokerCalls:
         Raises:
             CallError: The process refused or did not answer.
         """
-        response = await answer_of(
+        return [
+            (MessageQueue(topic, broker.broker_name, bounds.queue_id), bounds)
+            for bounds in (await self._bounds(address, broker, topic)).queues
+        ]
+
+    async def broker_time(self, broker: BrokerRoute, topic: str) -> datetime:
+        """The time by which a broker stores messages; ``topic`` is one that it has.
+
+        Raises:
+            CallError: The broker refused or did not answer.
+        """
+        return moment_from((await self._bounds(read_address(broker), broker, topic)).broker_time)
+
+    async def _bounds(
+        self, address: str, broker: BrokerRoute, topic: str
+    ) -> pull_service_pb2.ListQueueBoundsResponse:
+        return await answer_of(
             self._connections.pull(address).ListQueueBounds(
                 ListQueueBoundsRequest(topic=topic), timeout=self._timeout_s
             ),
             f"broker {broker.broker_name} at {address}",
         )
-        return [
-            (MessageQueue(topic, broker.broker_name, bounds.queue_id), bounds)
-            for bounds in response.queues
-        ]
 
     async def queue_offsets_at(
         self,
@@ -215,6 +229,7 @@ class BrokerCalls:
         durable: bool = False,
         epochs: Mapping[MessageQueue, OffsetEpochs] = MappingProxyType({}),
         in_work: InWork | None = None,
+        rule: StoreRule.ValueType = STORE_RULE_UNSPECIFIED,
     ) -> dict[MessageQueue, CallError]:
         """Store consumer offsets of a group for queues of a broker.
 
@@ -226,6 +241,7 @@ class BrokerCalls:
             durable: Whether to return only once they are on the broker's disk.
             epochs: Epochs that fence them, by queue.
             in_work: The messages in work in each; None leaves the broker's record as it is.
+            rule: What becomes of the offsets that the group has.
 
         Returns:
             The errors of refused offsets; empty if all were stored.
@@ -246,6 +262,7 @@ class BrokerCalls:
                     log_epoch=epochs.get(queue, NO_EPOCHS).log_epoch,
                     in_work_end=None if in_work is None else in_work.end,
                     alone=in_work is not None and in_work.alone,
+                    rule=rule,
                 )
                 for queue, queue_offset in offsets.items()
             ],

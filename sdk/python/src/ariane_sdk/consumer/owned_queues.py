@@ -34,8 +34,8 @@ from ariane_sdk.consumer.delivery.damaged_bodies import DamagedBodies
 from ariane_sdk.consumer.delivery.owned_queue import MakeOwned, OwnedQueue, state_of
 from ariane_sdk.consumer.group.consumer_plan import ConsumerPlan
 from ariane_sdk.consumer.group.queue_locks import QueueLocks
+from ariane_sdk.consumer.offsets.group_start import GroupStart
 from ariane_sdk.consumer.offsets.offset_keeping import OffsetKeeping
-from ariane_sdk.consumer.offsets.start_position import GroupStart, begin_offsets
 from ariane_sdk.consumer.pulling.pull_loop import LOST_REASONS
 from ariane_sdk.consumer.pulling.pull_loops import PullLoops
 from ariane_sdk.errors import ArianeError, CallError, ConsumerOffsetRefused
@@ -73,11 +73,17 @@ class OwnedQueues:
         ``on_fatal`` that the group does not let this consumer in any longer.
         """
         self._routes = session.routes
-        self._calls = session.calls
         self._group = plan.group
         self._filters = plan.filters
-        self._starts = GroupStart(plan.group, plan.start, born_ms=plan.clock.now_ms())
         self._keeping = keeping
+        self._starts = GroupStart(
+            session.calls,
+            keeping,
+            session.routes.cached,
+            group=plan.group,
+            start=plan.start,
+            clock=plan.clock,
+        )
         self._locks = locks
         self._make_owned = make_owned
         self._on_lost = on_lost
@@ -151,7 +157,7 @@ class OwnedQueues:
             wanted: The queues to own.
             handover_s: How long earlier owners may keep queues.
         """
-        self._starts.note_topics(self._filters.keys(), self._routes.cached)
+        self._starts.note_topics(self._filters.keys())
         self._wanted = set(wanted)
         for queue in self._owned.keys() - self._wanted:
             self._give_up(queue, store=True)
@@ -346,12 +352,7 @@ class OwnedQueues:
         forgotten = self._forget_count
         if self._locks is not None:
             queues = await self._locks.acquire(broker, queues)
-        start = {queue: self._starts.of(queue) for queue in queues}
-        offsets, stored = await begin_offsets(self._calls, self._keeping, broker, queues, start)
-        first = {queue: offsets[queue] for queue in offsets if queue not in stored}
-        if first:
-            # "latest" means from now on, also for a successor of this process.
-            await self._keeping.store(broker, first)
+        offsets, unknown = await self._starts.begin(broker, queues)
         if forgotten != self._forget_count:
             return ()  # These offsets may be those from before a reset.
         for queue, begin in offsets.items():
@@ -361,7 +362,7 @@ class OwnedQueues:
             locked = self._locks is None or self._locks.holds(queue)
             if locked and queue in self._wanted and queue not in self._owned:
                 self._own(queue, begin)
-        return set(queues) - offsets.keys()
+        return unknown
 
     def _own(self, queue: MessageQueue, begin: QueuePosition) -> None:
         on_room = partial(self._pull_loops.look_again_at, queue)

@@ -104,7 +104,8 @@ class PullConsumer:
             subscriptions: By topic, "*" for all messages, tags joined by "||", ``Sql``, ``Local``
                 or ``Uploaded``. Without any, queues are assigned by ``assign``, and the consumer is
                 not a member of the group.
-            start: Where the group begins in a queue that it has never consumed.
+            start: Where the group begins in a topic that it has never consumed; in a queue that is
+                added later, it begins with the first message.
             auto_commit: Whether polling again means that the previously polled messages are done.
             model: "clustering" or "broadcasting", as for a push consumer.
             strategy: How members share queues; averaging if not given.

@@ -99,7 +99,8 @@ class PushConsumer:
                 or ``Uploaded``.
             listener: Gets the messages. A coroutine function runs on the loop, a plain function in
                 threads.
-            start: Where the group begins in a queue that it has never consumed.
+            start: Where the group begins in a topic that it has never consumed; in a queue that is
+                added later, it begins with the first message.
             batch_size: The most messages for one call of the listener.
             model: "clustering": each message to one member, offsets in the brokers. "broadcasting":
                 each message to every member, offsets in a file of this client.

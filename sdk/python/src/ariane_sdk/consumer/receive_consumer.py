@@ -9,11 +9,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from ariane.broker.v1.receive_service_pb2 import (
-    RECEIVE_START_NEWEST,
-    RECEIVE_START_OLDEST,
-    ReceiveOrder,
-)
+from ariane.broker.v1.receive_service_pb2 import ReceiveOrder
 from ariane_record.encoding.kept_memory import expect_large_blocks
 from ariane_sdk.checks.limits import check_timeout, checked_group
 from ariane_sdk.checks.queue_arguments import checked_count
@@ -94,8 +90,8 @@ class ReceiveConsumer(StatelessClient):
             group: The consumer group.
             subscriptions: By topic, "*" for all messages, tags joined by "||", or ``Sql``.
             invisible_s: How long other members do not see the messages of this one, 1 s to 12 h.
-            from_oldest: Whether a new group begins with the oldest message that is kept; otherwise,
-                with new messages.
+            from_oldest: Whether a group begins with the oldest message that is kept in a topic that
+                is new to it; otherwise, with new messages.
             by_priority: Whether messages of higher priority come first.
             keep_invisible: Whether brokers keep messages invisible while this consumer runs, for 12
                 h at most, and for a minute after they last heard of it. This ends for a message
@@ -141,10 +137,10 @@ class ReceiveConsumer(StatelessClient):
             client_id=self._client_id,
             subscriptions=[filters[topic].to_wire(topic) for topic in sorted(filters)],
             invisible_duration=duration_of(invisible_s),
-            start=RECEIVE_START_OLDEST if from_oldest else RECEIVE_START_NEWEST,
             by_priority=by_priority,
             size_bytes_max=ANSWER_BYTES_MAX,
         )
+        self._from_oldest = from_oldest
         self._keeps = keep_invisible
         self._idle = IdleReturn(self.give_back, invisible_s)
         self._joined: ReceivingMember | None = None
@@ -382,6 +378,7 @@ class ReceiveConsumer(StatelessClient):
             self._joined = ReceivingMember(
                 session,
                 self._order,
+                from_oldest=self._from_oldest,
                 call_timeout_s=self._call_timeout_s,
                 clock=self._clock,
                 answers=OperatorAnswers(facts=self._facts, stacks_allowed=self._stacks_on_request),

@@ -32,6 +32,7 @@ class OffsetToStore:
         lock_epoch: Epoch of its lock of the queue; None without a lock.
         reset_epoch: Reset epoch of the offset that it began at; None if unknown.
         log_epoch: Epoch of the log when the offset was read; 0 if unknown.
+        begins: Whether it counts only for a group that has no offset in the queue.
     """
 
     queue: QueueKey
@@ -39,6 +40,7 @@ class OffsetToStore:
     lock_epoch: int | None = None
     reset_epoch: int | None = None
     log_epoch: int = 0
+    begins: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,12 +268,20 @@ class OffsetChanges:
     def _put(self, consumer_group: str, client_id: str, wanted: OffsetToStore) -> None:
         queue = wanted.queue
         readable_queue(self._topics, *queue, consumer_group)
+        if wanted.begins:
+            if self._offsets.find(consumer_group, queue) is None:
+                self._store_checked(consumer_group, wanted)
+            return
         refusal = self._locks.refusal(consumer_group, client_id, queue, wanted.lock_epoch)
         if refusal is not None:
             raise refusal
         epoch = self._offsets.reset_epoch(consumer_group, queue)
         if wanted.reset_epoch is not None and wanted.reset_epoch < epoch:
             raise consumer_offset_reset(*queue, epoch)
+        self._store_checked(consumer_group, wanted)
+
+    def _store_checked(self, consumer_group: str, wanted: OffsetToStore) -> None:
+        queue = wanted.queue
         self._epochs.check(queue, wanted.consumer_offset, wanted.log_epoch)
         # A slow consumer's offset may be below the oldest stored one; none may be beyond the end.
         self._check_range(queue, wanted.consumer_offset, offset_min=0)

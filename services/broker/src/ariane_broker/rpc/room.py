@@ -106,9 +106,7 @@ def rpc_room(
             clients.unread,
             receive.standings,
         ),
-        "PullService": _pull_servicer(
-            state, log, clients, read, answers=answers, broker_name=broker_name
-        ),
+        "PullService": _pull_servicer(environment, state, log, clients, read, answers=answers),
         "QueryService": QueryServicer(read.query, answers=answers, broker_name=broker_name),
         "ReceiveService": ReceiveServicer(receive, answers=answers, broker_name=broker_name),
         "RetryService": RetryServicer(retry.returns, retry.redrive),
@@ -147,13 +145,13 @@ def _transaction_servicer(
 
 
 def _pull_servicer(
+    environment: Environment,
     state: StateRoom,
     log: LogRoom,
     clients: ClientsRoom,
     read: ReadRoom,
     *,
     answers: AnswerBudget,
-    broker_name: str,
 ) -> PullServicer:
     return PullServicer(
         read.pull_records,
@@ -162,7 +160,8 @@ def _pull_servicer(
         clients.lookup,
         epochs=state.epochs,
         answers=answers,
-        broker_name=broker_name,
+        broker_name=environment.settings.broker_name,
+        now_ms=environment.store_clock.now_ms,
     )
 
 

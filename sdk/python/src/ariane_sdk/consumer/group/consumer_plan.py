@@ -77,7 +77,7 @@ class ConsumerPlan:
         group: The consumer group.
         filters: The filter of each topic; a consumer whose queues are assigned by hand adds
             topics.
-        start: The beginning in a queue that the group has never consumed.
+        start: The beginning in a topic that the group has never consumed.
         model: Each message to one member, or to every member.
         strategy: How members share queues.
         settings: How the consumer behaves.

@@ -123,6 +123,22 @@ class OffsetFile:
         await asyncio.shield(self._write(offsets))
         return {}
 
+    async def has_any(
+        self,
+        broker: BrokerRoute,  # noqa: ARG002 - as the protocol has it; the file has all brokers.
+        queues: Sequence[MessageQueue],
+    ) -> bool:
+        """Whether the file has an offset in any of the queues."""
+        return any(queue in self._offsets for queue in queues)
+
+    async def begin(
+        self, broker: BrokerRoute, offsets: Mapping[MessageQueue, QueuePosition]
+    ) -> None:
+        """Replace the file by one that has these offsets where it had none."""
+        fresh = {queue: at for queue, at in offsets.items() if queue not in self._offsets}
+        if fresh:
+            await self.store(broker, fresh)
+
     def caution_of(self, queue: MessageQueue) -> Caution:  # noqa: ARG002 - as for any keeping.
         """No advice: brokers do not track broadcasting consumers."""
         return NO_CAUTION

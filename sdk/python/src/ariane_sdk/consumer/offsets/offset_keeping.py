@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from ariane.broker.v1.offset_service_pb2 import STORE_RULE_BEGIN
 from ariane_sdk.client.broker_calls import BrokerCalls, OffsetEpochs
 from ariane_sdk.client.caution import NO_CAUTION, Caution, InWork
 from ariane_sdk.client.queue_position import QueuePosition
@@ -42,6 +43,24 @@ class OffsetKeeping(Protocol):
 
         Returns:
             The errors of refused ones; empty if all are stored.
+
+        Raises:
+            CallError: Possibly none is stored.
+        """
+        ...
+
+    async def has_any(self, broker: BrokerRoute, queues: Sequence[MessageQueue]) -> bool:
+        """Whether there is an offset in any of some queues of a broker.
+
+        Raises:
+            CallError: That is not known now.
+        """
+        ...
+
+    async def begin(
+        self, broker: BrokerRoute, offsets: Mapping[MessageQueue, QueuePosition]
+    ) -> None:
+        """Store offsets in queues of a broker that have none; leave the others as they are.
 
         Raises:
             CallError: Possibly none is stored.
@@ -121,6 +140,26 @@ class BrokerOffsets:
     ) -> dict[MessageQueue, CallError]:
         """Let the broker store offsets."""
         return await self._store(broker, offsets, durable=durable)
+
+    async def has_any(self, broker: BrokerRoute, queues: Sequence[MessageQueue]) -> bool:
+        """Whether the broker has an offset in any of the queues."""
+        # Not by ``load``: epochs of queues in work must stay as they were when work began.
+        return bool(await self._calls.stored_offsets(broker, self._group, queues))
+
+    async def begin(
+        self, broker: BrokerRoute, offsets: Mapping[MessageQueue, QueuePosition]
+    ) -> None:
+        """Let the broker store offsets where the group has none."""
+        await self._calls.store_offsets(
+            broker,
+            self._group,
+            {queue: position.queue_offset for queue, position in offsets.items()},
+            epochs={
+                queue: OffsetEpochs(log_epoch=position.log_epoch)
+                for queue, position in offsets.items()
+            },
+            rule=STORE_RULE_BEGIN,
+        )
 
     def caution_of(self, queue: MessageQueue) -> Caution:
         """The broker's advice for a queue."""

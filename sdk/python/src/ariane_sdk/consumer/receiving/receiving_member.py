@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ariane.broker.v1.client_service_pb2 import CONSUME_MODEL_RECEIVING, Membership
 from ariane.broker.v1.receive_service_pb2 import ReceiveOrder
 from ariane_sdk.client.operator_answers import OperatorAnswers
 from ariane_sdk.client.session import Session
 from ariane_sdk.consumer.group.attachments import Attachments
-from ariane_sdk.consumer.receiving.asking import Asking
+from ariane_sdk.consumer.offsets.group_start import BEGIN_S, GroupStart
+from ariane_sdk.consumer.offsets.offset_keeping import BrokerOffsets
+from ariane_sdk.consumer.receiving.asking import Asking, Receive
 from ariane_sdk.consumer.receiving.fetched import Fetched
 from ariane_sdk.consumer.receiving.keeping import Keeping
 from ariane_sdk.consumer.receiving.primaries import Primaries
-from ariane_sdk.consumer.receiving.receive_calls import ReceiveCalls
+from ariane_sdk.consumer.receiving.receive_calls import Answer, ReceiveCalls
 from ariane_sdk.errors import CallError
 from ariane_sdk.net.timestamps import duration_s
 from ariane_sdk.routing.route import BrokerRoute
@@ -31,11 +35,16 @@ class ReceivingMember:
         session: Session,
         order: ReceiveOrder,
         *,
+        from_oldest: bool,
         call_timeout_s: float,
         clock: Clock,
         answers: OperatorAnswers,
     ) -> None:
-        """``call_timeout_s`` is how long one call may take, beyond its hold time."""
+        """Receive nothing yet.
+
+        ``from_oldest`` tells where the group begins in a topic that is new to it.
+        ``call_timeout_s`` is how long one call may take, beyond its hold time.
+        """
         self._routes = session.routes
         self._order = order
         self._topics = [subscription.topic for subscription in order.subscriptions]
@@ -49,6 +58,20 @@ class ReceivingMember:
             timeout_s=call_timeout_s,
             clock=clock,
         )
+        self._begun: set[str] = set()
+        """The brokers at which the group has begun; only asked where new messages are wanted."""
+        self._starts: GroupStart | None = None
+        if not from_oldest:
+            # A broker alone cannot tell a group that is new from one that consumes elsewhere.
+            group = order.consumer_group
+            self._starts = GroupStart(
+                session.calls,
+                BrokerOffsets(session.calls, group=group, client_id=order.client_id),
+                session.routes.cached,
+                group=group,
+                start="latest",
+                clock=clock,
+            )
         invisible_s = duration_s(order.invisible_duration)
         self.keeping = Keeping(self.calls, order.client_id, invisible_s=invisible_s, clock=clock)
         self._attachments = Attachments(
@@ -82,7 +105,7 @@ class ReceivingMember:
         order.CopyFrom(self._order)
         order.message_count_max = count_max
         return Asking(
-            self.keeping.receive if keeps else self.calls.receive,
+            partial(self._receive, self.keeping.receive if keeps else self.calls.receive),
             self._attached_brokers if keeps else self._brokers,
             order,
             fetched,
@@ -97,6 +120,27 @@ class ReceivingMember:
         await self.keeping.close()
         await self._attachments.close()
 
+    async def _receive(
+        self, receive: Receive, broker: BrokerRoute, order: ReceiveOrder, hold_s: float
+    ) -> Answer:
+        """Receive from a broker at which the group has begun."""
+        if self._starts is not None and broker.broker_name not in self._begun:
+            await self._begin(self._starts, broker)
+            self._begun.add(broker.broker_name)
+        return await receive(broker, order, hold_s)
+
+    async def _begin(self, starts: GroupStart, broker: BrokerRoute) -> None:
+        routes = self._routes.latest_first(self._topics)
+        name = broker.broker_name
+        left = {queue for route in routes for queue in route.read_queues}
+        left = {queue for queue in left if queue.broker_name == name}
+        while True:
+            offsets, unknown = await starts.begin(broker, sorted(left))
+            left -= offsets.keys() | unknown
+            if not left:
+                return
+            await self._clock.sleep(BEGIN_S)
+
     async def _brokers(self) -> dict[str, BrokerRoute]:
         """The brokers of the topics in the present routes, by address.
 
@@ -108,6 +152,8 @@ class ReceivingMember:
         for topic in self._topics:
             await self._routes.get(topic)
         routes = self._routes.latest_first(self._topics)
+        if self._starts is not None:
+            self._starts.note_topics(set(self._topics))
         self._attachments.follow(routes)
         return {
             each.read_address: each

@@ -86,6 +86,7 @@ class OffsetServicer(OffsetServiceServicer):
                     given.lock_epoch if given.HasField("lock_epoch") else None,
                     given.reset_epoch if given.HasField("reset_epoch") else None,
                     given.log_epoch,
+                    begins=given.rule == offset_pb.STORE_RULE_BEGIN,
                 )
             )
         refused = await self._changes.store(

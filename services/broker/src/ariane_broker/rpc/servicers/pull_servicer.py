@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any, Final, cast
 
@@ -56,8 +56,9 @@ class PullServicer(PullServiceServicer):
         epochs: LogEpochs,
         answers: AnswerBudget,
         broker_name: str,
+        now_ms: Callable[[], int],
     ) -> None:
-        """``answers`` is the memory budget of answers."""
+        """``answers`` is the memory budget of answers; ``now_ms`` is the store's clock."""
         self._pull_records = pull_records
         self._held = held
         self._pull_range = pull_range
@@ -65,6 +66,7 @@ class PullServicer(PullServiceServicer):
         self._epochs = epochs
         self._answers = answers
         self._broker_name = broker_name
+        self._now_ms = now_ms
 
     async def PullRecords(
         self, request: pull_pb.PullRecordsRequest, context: aio.ServicerContext[Any, Any]
@@ -161,7 +163,8 @@ class PullServicer(PullServiceServicer):
                     log_epoch=self._epochs.current,
                 )
                 for queue in kept
-            ]
+            ],
+            broker_time=time_of(self._now_ms()),
         )
 
     async def FindQueueOffsets(

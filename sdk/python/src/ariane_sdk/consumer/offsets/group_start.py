@@ -1,0 +1,216 @@
+"""Where a group begins in queues in which it has no offset.
+
+::
+
+    the group has an offset in ...
+    the queue                 there
+    the topic, at any broker  at the first message: the queue was added while the group was away
+    neither                   at the start position, in all queues of the topic at once
+
+All members that find a topic new to the group begin it in all queues, and a broker takes only the
+first beginning of each queue. So members that start together agree, and a queue without an offset
+is a new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
+from collections.abc import Set as AbstractSet
+from datetime import timedelta
+from typing import Final
+
+from ariane.broker.v1.pull_service_pb2 import TIME_BOUNDARY_LOWER
+from ariane_record.names import retry_topic
+from ariane_sdk.client.broker_calls import BrokerCalls
+from ariane_sdk.client.queue_position import QueuePosition
+from ariane_sdk.consumer.offsets.offset_keeping import OffsetKeeping
+from ariane_sdk.consumer.offsets.start_position import StartPosition, start_offsets
+from ariane_sdk.errors import CallError
+from ariane_sdk.message_queue import MessageQueue
+from ariane_sdk.routing.route import BrokerRoute, Route
+from ariane_sdk.runtime.clock import Clock
+from ariane_sdk.runtime.log import logger
+
+BEGIN_S: Final = 1.0
+"""How long another member may take to begin at all brokers of a topic. Only after that is a queue
+without an offset taken for a new one."""
+
+
+class GroupStart:
+    """The beginnings of one group, as one of its consumers decides them. Lives on one loop."""
+
+    def __init__(
+        self,
+        calls: BrokerCalls,
+        keeping: OffsetKeeping,
+        cached_route: Callable[[str], Route | None],
+        *,
+        group: str,
+        start: StartPosition,
+        clock: Clock,
+    ) -> None:
+        """``start`` is for topics that are new to the group; "latest" means from now on."""
+        self._calls = calls
+        self._keeping = keeping
+        self._cached_route = cached_route
+        self._returning = retry_topic(group)
+        self._start = start
+        self._clock = clock
+        self._born_s = clock.monotonic_s()
+        self._first_queues: dict[str, Collection[MessageQueue]] = {}
+        self._consumed_s: dict[str, float] = {}
+        """When each topic was first seen to have offsets of the group."""
+        self._opened: dict[str, Collection[MessageQueue]] = {}
+        """The queues of topics that were new to the group, and in which this consumer began it."""
+        self._turns: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    def note_topics(self, topics: AbstractSet[str]) -> None:
+        """Note the queues of topics that are new to this consumer."""
+        for topic in topics - self._first_queues.keys():
+            # All queues of a topic that does not exist yet are new later.
+            self._first_queues[topic] = frozenset(self._queues(topic))
+
+    async def begin(
+        self, broker: BrokerRoute, queues: Sequence[MessageQueue]
+    ) -> tuple[dict[MessageQueue, QueuePosition], set[MessageQueue]]:
+        """The offsets to begin at in queues of one broker; new ones are stored before.
+
+        A stored offset of the group always counts. Unknown offsets are read from the broker, never
+        guessed.
+
+        Returns:
+            The queue offsets, and queues that the broker does not know. A queue that is in neither
+            is to be asked for again.
+
+        Raises:
+            CallError: A broker of a topic refused or did not answer.
+        """
+        offsets = await self._keeping.load(broker, queues)
+        for queue in offsets:
+            self._see_consumed(queue.topic)
+        missing: dict[str, set[MessageQueue]] = defaultdict(set)
+        for queue in queues:
+            if queue not in offsets:
+                missing[queue.topic].add(queue)
+        unknown: set[MessageQueue] = set()
+        for topic, fresh in missing.items():
+            async with self._turns[topic]:
+                unknown |= fresh & await self._begin(broker, topic, fresh)
+        if missing:
+            left = [queue for queue in queues if queue not in offsets and queue not in unknown]
+            offsets |= await self._keeping.load(broker, left)
+        return offsets, unknown
+
+    async def _begin(
+        self, broker: BrokerRoute, topic: str, fresh: AbstractSet[MessageQueue]
+    ) -> set[MessageQueue]:
+        """Begin in queues without an offset, or leave them for later; return unknown ones."""
+        if topic == self._returning or self._start == "earliest":
+            # Messages of the retry topic were the group's before, so all of them count.
+            return await self._begin_at(broker, dict.fromkeys(fresh, "earliest"))
+        if topic in self._opened:
+            # The broker could not be asked then; or all queues were made anew.
+            starts = {q: self._start_in(q, late=True) for q in fresh}
+            return await self._begin_at(broker, starts)
+        if not await self._is_consumed(topic):
+            return await self._open(broker, topic, fresh)
+        if self._clock.monotonic_s() - self._see_consumed(topic) < BEGIN_S:
+            return set()
+        return await self._begin_at(broker, dict.fromkeys(fresh, "earliest"))
+
+    async def _is_consumed(self, topic: str) -> bool:
+        """Whether the group has an offset in any queue of a topic, or had one."""
+        if topic in self._consumed_s:
+            return True
+        route = self._cached_route(topic)
+        by_broker = () if route is None else _by_broker(route)
+        known = await asyncio.gather(*(self._keeping.has_any(*each) for each in by_broker))
+        return any(known)
+
+    def _see_consumed(self, topic: str) -> float:
+        return self._consumed_s.setdefault(topic, self._clock.monotonic_s())
+
+    async def _open(
+        self, broker: BrokerRoute, topic: str, fresh: Collection[MessageQueue]
+    ) -> set[MessageQueue]:
+        """Begin in all queues of a topic that is new to the group."""
+        route = self._cached_route(topic)
+        others = [] if route is None else _by_broker(route)
+        begins = [
+            self._begin_at(other, {queue: self._start_in(queue, late=False) for queue in queues})
+            for other, queues in others
+            if other.broker_name != broker.broker_name
+        ]
+        own = {*fresh, *(q for q in self._queues(topic) if q.broker_name == broker.broker_name)}
+        starts = {queue: self._start_in(queue, late=False) for queue in own}
+        self._opened[topic] = frozenset({*self._queues(topic), *fresh})
+        unknown, *failures = await asyncio.gather(
+            self._begin_at(broker, starts), *begins, return_exceptions=True
+        )
+        for failure in failures:
+            if isinstance(failure, CallError):
+                logger.warning("the group begins later in queues of %s: %s", topic, failure)
+            elif isinstance(failure, BaseException):
+                raise failure
+        if isinstance(unknown, BaseException):
+            raise unknown
+        return unknown
+
+    def _start_in(self, queue: MessageQueue, *, late: bool) -> StartPosition | None:
+        """The beginning in a queue of a topic that is new to the group; None: since this one began.
+
+        A queue that was added since is wanted from its first message.
+        """
+        if late and queue not in self._opened[queue.topic]:
+            return "earliest"
+        if self._start == "latest" and (
+            late or queue not in self._first_queues.get(queue.topic, ())
+        ):
+            return None
+        return self._start
+
+    async def _begin_at(
+        self, broker: BrokerRoute, starts: dict[MessageQueue, StartPosition | None]
+    ) -> set[MessageQueue]:
+        """Let the group begin at start positions in queues of one broker; return unknown ones.
+
+        Raises:
+            CallError: The broker refused or did not answer.
+        """
+        begins: dict[MessageQueue, QueuePosition] = {}
+        for topic, start in {(queue.topic, start) for queue, start in starts.items()}:
+            found = await self._find(broker, topic, start)
+            begins |= {
+                queue: found[queue]
+                for queue, wanted in starts.items()
+                if queue in found and (queue.topic, wanted) == (topic, start)
+            }
+        if begins:
+            await self._keeping.begin(broker, begins)
+        return starts.keys() - begins.keys()
+
+    async def _find(
+        self, broker: BrokerRoute, topic: str, start: StartPosition | None
+    ) -> dict[MessageQueue, QueuePosition]:
+        if start is not None:
+            return await start_offsets(self._calls, broker, topic, start)
+        # By the broker's clock: the client's may differ. The answer is younger than its time.
+        broker_time = await self._calls.broker_time(broker, topic)
+        age = timedelta(seconds=self._clock.monotonic_s() - self._born_s)
+        since = broker_time - age
+        return await self._calls.queue_offsets_at(broker, topic, since, TIME_BOUNDARY_LOWER)
+
+    def _queues(self, topic: str) -> Collection[MessageQueue]:
+        route = self._cached_route(topic)
+        return () if route is None else route.read_queues
+
+
+def _by_broker(route: Route) -> list[tuple[BrokerRoute, list[MessageQueue]]]:
+    queues: dict[str, list[MessageQueue]] = defaultdict(list)
+    for queue in route.read_queues:
+        queues[queue.broker_name].append(queue)
+    return [
+        (each, queues[each.broker_name]) for each in route.brokers if each.broker_name in queues
+    ]
