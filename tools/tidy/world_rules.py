@@ -25,6 +25,7 @@ CORES: Final = (
 WORLD: Final = {
     "*/__main__.py": "reads arguments and environment, once",
     "*/app.py": "the parts list: gives the real clock, disk and chance to those that take them",
+    "services/broker/src/ariane_broker/replica_app.py": "the parts list of a replica",
     "*/room.py": "the parts list of a room",
     "services/broker/src/ariane_broker/naming/store_host.py": "asks for its own address, once",
     "storage/src/ariane_storage/disk/clock.py": "the real clock",

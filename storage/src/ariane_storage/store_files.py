@@ -12,6 +12,7 @@
       deleted-topics.json        records of deleted topics        (kept by deletions)
       quarantine.json            damaged ranges of the log        (found by recovery and reads)
       epochFileCheckpoint        the epochs of the log            (kept by replication)
+      replica-set.json           the set that the log belongs to  (kept by replication)
       machine.json               the last boot of the machine     (kept by replication)
       clock-doubt.json           a clock that jumped ahead        (kept by retention)
       layout.json                sizes of all these files
@@ -87,6 +88,11 @@ class StoreFiles:
     def epochs(self) -> Path:
         """The epochs of the log. RocketMQ's name."""
         return self.root / "epochFileCheckpoint"
+
+    @property
+    def replica_set(self) -> Path:
+        """The id of the set that the log belongs to."""
+        return self.root / "replica-set.json"
 
     @property
     def machine(self) -> Path:

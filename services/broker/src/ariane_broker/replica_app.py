@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ from ariane_broker.following.lost_end import LostEnd
 from ariane_broker.following.replica_client import ReplicaClient, ReplicaIdentity
 from ariane_broker.following.replica_life import ReplicaLife
 from ariane_broker.following.stand_in import StandIn
-from ariane_broker.following.standing import Standing
+from ariane_broker.following.standing import OwnLog, Standing
 from ariane_broker.log.log_epochs import LogEpochs
 from ariane_broker.log.room import LogRoom, log_room
 from ariane_broker.naming.room import standing_in
@@ -207,13 +208,18 @@ def _standings(
             settle=settle,
             is_new=not store.copying.epochs,
             begins_anew=settings.accept_set_loss,
-            latest_epoch=lambda: max((start.epoch for start in store.copying.epochs), default=0),
-            log_end=lambda: store.max_offset,
-            confirmed=lambda: store.confirmed_offset,
+            log=lambda: _own_log(store),
+            draw_set_id=lambda: secrets.token_hex(8),
             monotonic=environment.clock.monotonic,
         )
 
     return make
+
+
+def _own_log(store: Store) -> OwnLog:
+    copying = store.copying
+    epoch = max((start.epoch for start in copying.epochs), default=0)
+    return OwnLog(copying.set_id, epoch, store.max_offset, store.confirmed_offset)
 
 
 async def _open(database: Database) -> None:

@@ -18,7 +18,7 @@ import random
 import pytest
 
 from ariane_broker.following.lost_end import LostEnd
-from ariane_broker.following.standing import Standing
+from ariane_broker.following.standing import OwnLog, Standing
 from ariane_broker.replication.copies import Copies
 from ariane_broker.replication.reign import Reign
 from ariane_broker.replication.shared_row import RowUnreachable
@@ -137,11 +137,14 @@ class Node:
             settle=settle,
             is_new=False,
             begins_anew=False,
-            confirmed=lambda: 0,
-            latest_epoch=lambda: self.starts[-1].epoch if self.starts else 0,
-            log_end=lambda: len(self.log),
+            log=self.own_log,
+            draw_set_id=lambda: "s",
             monotonic=self.monotonic,
         )
+
+    def own_log(self):
+        epoch = self.starts[-1].epoch if self.starts else 0
+        return OwnLog("s", epoch, len(self.log), confirmed=0)
 
     def become_primary(self, elected):
         self.standing = None

@@ -32,14 +32,23 @@ def fill(store, name, blocks=4):
         store.append_block(block_of("flights", [f"{name}{number}".encode() * 50] * 3), 0)
 
 
-def welcome_of(primary, replica):
+def welcome_of(primary, replica, begin=None):
     copying = primary.copying
-    begin = common_end(
-        copying.epochs, primary.max_offset, replica.copying.epochs, replica.max_offset
-    )
+    if begin is None:
+        begin = common_end(
+            copying.epochs, primary.max_offset, replica.copying.epochs, replica.max_offset
+        )
     if replica.max_offset == replica.min_offset:
         begin = primary.min_offset
-    return Welcome(copying.epochs[-1].epoch, copying.epochs, begin, primary.max_offset, 5.0)
+    return Welcome(
+        copying.epochs[-1].epoch,
+        copying.epochs,
+        begin,
+        primary.max_offset,
+        silence_s=5.0,
+        set_id=copying.set_id,
+        junction=copying.junction(begin),
+    )
 
 
 def follow(primary, replica, forgotten):
@@ -111,8 +120,35 @@ def test_a_log_of_strangers_is_not_followed(opened):
     fill(one, "a")
     fill(other, "x")
     with pytest.raises(CannotFollow, match="empty this store"):
-        LogTaker(other, lambda: None).agree(Welcome(1, one.copying.epochs, 0, one.max_offset, 5.0))
+        LogTaker(other, lambda: None).agree(welcome_of(one, other, begin=0))
     assert other.max_offset > 0
+
+
+@pytest.mark.parametrize("words", ["belongs to the replica set", "the bytes before it differ"])
+def test_a_log_of_another_set_with_the_same_epochs_is_not_cut(opened, words):
+    one, other = opened(), opened()
+    is_told = "set" in words
+    for store, name in ((one, "a"), (other, "x")):
+        store.copying.join_set(name if is_told else "s")
+        store.copying.begin_epoch(1)
+        fill(store, name)
+    fill(other, "longer")
+    end = other.max_offset
+    with pytest.raises(CannotFollow, match=words):
+        LogTaker(other, lambda: None).agree(welcome_of(one, other))
+    assert other.max_offset == end
+    assert other.queue_bounds("flights", 0) == (0, 24)
+
+
+def test_an_empty_log_joins_the_set_of_its_primary_for_good(opened):
+    one, other = opened(), opened()
+    one.copying.join_set("s")
+    one.copying.begin_epoch(1)
+    fill(one, "a")
+    follow(one, other, [])
+    assert other.copying.set_id == "s"
+    with pytest.raises(ValueError, match="belongs to the set s"):
+        other.copying.join_set("t")
 
 
 def test_no_more_is_on_its_way_than_a_window(tmp_path):

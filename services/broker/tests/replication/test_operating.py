@@ -17,7 +17,7 @@ async def nothing():
 
 async def test_an_election_is_ordered_only_where_there_is_no_primary(rows):
     row, _ = rows
-    begun = ReplicaSet().begun(0, "a")
+    begun = ReplicaSet().begun(0, "a", set_id="s")
     for one in (begun, begun.at(1, "b")):
         await row.change(one)
     reign = SimpleNamespace(holds=True)

@@ -21,7 +21,7 @@ from ariane_storage.testing import block_of, small_config
 class TestPrimary:
     async def test_it_gives_signs_of_life_while_its_store_is_still_recovered(self, rows, tmp_path):
         one, other = rows
-        begun = ReplicaSet().begun(0, "a")
+        begun = ReplicaSet().begun(0, "a", set_id="s")
         await one.change(begun)
         elected = begun.elected(0, 1)
         await one.change(elected)
@@ -62,7 +62,7 @@ class TestPrimary:
     async def test_who_lacks_what_primaries_before_confirmed_is_not_taken_in(self, rows, tmp_path):
         """Also while nobody has told yet how far those in sync are."""
         one, _ = rows
-        begun = ReplicaSet().begun(0, "a")
+        begun = ReplicaSet().begun(0, "a", set_id="s")
         first = begun.elected(0, 1)
         both = first.with_in_sync(frozenset({0, 1}))
         second = both.elected(1, 2)
@@ -92,7 +92,7 @@ class TestPrimary:
                 on_confirmed=lambda: None,
             )
             primary.begin()
-            hello = Hello(2, [], 0, 0, store.config.segment_bytes, 2, "c")
+            hello = Hello(2, [], 0, 0, store.config.segment_bytes, 2, "c", "")
             feed, copy = primary.follow(hello)
             await primary.turn()
             assert reign.replica_set.in_sync == {0, 1}
@@ -187,7 +187,7 @@ class TestWhatIsHandedOut:
         """Also where the row knows nothing of that one: it may come from an old copy."""
         primary, store, _ = begun({2}, known=False)
         epochs = [EpochStart(newest, 0)]
-        hello = Hello(2, epochs, 0, 20, store.config.segment_bytes, known, "c")
+        hello = Hello(2, epochs, 0, 20, store.config.segment_bytes, known, "c", "")
         with pytest.raises(ServiceError) as caught:
             primary.follow(hello)
         assert caught.value.row.name == "EPOCH_FENCED"
@@ -338,7 +338,7 @@ class TestWaiting:
         assert caught.value.row.name == reason
 
     def followed(self, primary):
-        return primary.follow(Hello(1, [], 0, 0, small_config().segment_bytes, 1, "b"))
+        return primary.follow(Hello(1, [], 0, 0, small_config().segment_bytes, 1, "b", ""))
 
     @pytest.mark.parametrize("what", ["progress", "in sync", "close"])
     async def test_who_waits_for_copies_looks_again_at_once(self, primary, what):

@@ -48,7 +48,7 @@ async def life():
         on_elected=None,
         read_state=nothing,
     )
-    row = ReplicaSet().begun(0, "h:0").at(1, "h:1").elected(0, 1)
+    row = ReplicaSet().begun(0, "h:0", set_id="s").at(1, "h:1").elected(0, 1)
     life._standing = SimpleNamespace(
         turn=nothing, replica_set=row, may_follow=False, has_primary=True, trouble=""
     )

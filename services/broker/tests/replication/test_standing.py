@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ariane_broker.following.standing import Standing
+from ariane_broker.following.standing import OwnLog, Standing
 from ariane_broker.replication.replica_set import ReplicaSet
 
 
@@ -16,7 +16,8 @@ class TestStanding:
         async def settle():
             self.settled.append(True)
 
-        def standing(broker_id, *, epoch=0, address=None, **what):
+        def standing(broker_id, *, epoch=0, address=None, set_id="s", **what):
+            log = OwnLog(set_id if epoch else "", epoch, end=900, confirmed=0)
             what = {
                 "may_lack_end": False,
                 "is_new": not epoch,
@@ -29,9 +30,8 @@ class TestStanding:
                 broker_id,
                 address or f"h:{broker_id}",
                 settle=settle,
-                confirmed=lambda: 0,
-                latest_epoch=lambda: epoch,
-                log_end=lambda: 900,
+                log=lambda: log,
+                draw_set_id=lambda: "drawn",
                 monotonic=lambda: self.now,
                 **what,
             )
@@ -72,7 +72,7 @@ class TestStanding:
         assert elected.replica_set.epoch == 1
 
     async def in_sync(self, row, broker_ids, *, lease_s=0.0):
-        begun = ReplicaSet().begun(0, "h:0")
+        begun = ReplicaSet().begun(0, "h:0", set_id="s")
         both = begun.at(1, "h:1")
         elected = both.elected(0, 1, lease_s=lease_s)
         for one in (begun, both, elected):
@@ -205,3 +205,24 @@ class TestStanding:
         ordered = (await rows[1].read()).wanting(0, unclean=True)
         await rows[1].change(ordered)
         assert (await replaced.turn()).replica_set.epoch == 2
+
+    @pytest.mark.parametrize("broker_id", [0, 1])
+    async def test_a_store_of_another_set_takes_no_part(self, rows, standing, broker_id):
+        """Its epochs and offsets look the same: every set begins with epoch 1 at offset 0."""
+        await self.in_sync(rows[0], {0, 1})
+        before = await rows[0].read()
+        stranger = standing(broker_id, epoch=1, set_id="other", address="h:7")
+        for self.now in (10.0, 100.0, 200.0):
+            assert await stranger.turn() is None
+            assert not stranger.may_follow
+            assert "belongs to the replica set other, not to s" in stranger.trouble
+        assert await rows[0].read() == before
+
+    async def test_a_set_that_begins_anew_keeps_its_id(self, rows, standing):
+        """Other brokers with its log come back to it."""
+        await standing(1, epoch=3, begins_anew=True).turn()
+        assert (await rows[0].read()).set_id == "s"
+        back = standing(0, epoch=3)
+        await back.turn()
+        await back.turn()
+        assert back.may_follow

@@ -8,17 +8,33 @@ primary does not have.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
+from ariane_record.checksums.checksum import crc32
 from ariane_storage.copying.raw_appender import RawAppended, RawAppender
 from ariane_storage.copying.truncation import Truncation, truncate
 from ariane_storage.errors import CommitLogOffsetOutOfRange, LogPositionMismatch
 from ariane_storage.keeping.keeper import Keeper
 from ariane_storage.log.epoch_history import EpochHistory, EpochStart
 from ariane_storage.parts import StoreParts
+from ariane_storage.state_file import StateFile
 
 READ_BYTES_MAX: Final = 1 << 20
 """Bytes of one read, by default."""
+
+JUNCTION_BYTES_MAX: Final = 1 << 16
+
+
+class Junction(NamedTuple):
+    """The last bytes that two copies have in common, as one of them has them.
+
+    Attributes:
+        size_bytes: Their number; 0 where the copy keeps none.
+        crc: Their CRC-32.
+    """
+
+    size_bytes: int
+    crc: int
 
 
 class LogCopy:
@@ -30,6 +46,42 @@ class LogCopy:
         self._appender = RawAppender(parts)
         self._history = EpochHistory(parts.disk, parts.files.epochs)
         self._history.load(parts.log.write_offset)
+        self._set_file = StateFile(parts.files.replica_set, parts.disk)
+        self._set_id: str = (self._set_file.load() or {}).get("set_id", "")
+
+    # The set.
+
+    @property
+    def set_id(self) -> str:
+        """The id of the set that this log belongs to; empty before it belongs to one."""
+        return self._set_id
+
+    def join_set(self, set_id: str) -> None:
+        """Make this log, durably, one of a set. Blocks; repeating is harmless.
+
+        Raises:
+            ValueError: It belongs to another set.
+            StorePoisoned: The disk failed.
+        """
+        if set_id == self._set_id:
+            return
+        if self._set_id:
+            raise ValueError(f"the log belongs to the set {self._set_id}")
+        self._parts.guard.run(lambda: self._set_file.save({"set_id": set_id}))
+        self._set_id = set_id
+
+    def junction(self, commit_log_offset: int) -> Junction:
+        """The checksum of the bytes right before an offset, all of one segment.
+
+        Raises:
+            BytesUnreadable: The disk cannot read them.
+        """
+        log = self._parts.log
+        segment = log.segment_at(commit_log_offset - 1)
+        if segment is None or commit_log_offset > log.write_offset:
+            return Junction(0, 0)
+        size = min(JUNCTION_BYTES_MAX, commit_log_offset - segment.start)
+        return Junction(size, crc32(segment.read(commit_log_offset - segment.start - size, size)))
 
     # Epochs.
 

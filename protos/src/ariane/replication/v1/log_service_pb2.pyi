@@ -66,6 +66,7 @@ class ReplicaHello(_message.Message):
     MAX_COMMIT_LOG_OFFSET_FIELD_NUMBER: _builtins.int
     SEGMENT_BYTES_FIELD_NUMBER: _builtins.int
     KNOWN_EPOCH_FIELD_NUMBER: _builtins.int
+    SET_ID_FIELD_NUMBER: _builtins.int
     cluster_name: _builtins.str
     """The replica's cluster."""
     broker_name: _builtins.str
@@ -84,6 +85,10 @@ class ReplicaHello(_message.Message):
     """The newest epoch that it has heard of; a primary of an older one refuses it and looks at the
     shared row.
     """
+    set_id: _builtins.str
+    """The set that its log belongs to, as in ReplicaSet; empty before it has followed a primary. The
+    primary of another set refuses it: its epochs say nothing of this log.
+    """
     @_builtins.property
     def epochs(self) -> _containers.RepeatedCompositeFieldContainer[_replica_pb2.EpochStart]:
         """The epochs in its log, oldest first; all of them, not paged: a log sees few."""
@@ -99,10 +104,11 @@ class ReplicaHello(_message.Message):
         max_commit_log_offset: _builtins.int = ...,
         segment_bytes: _builtins.int = ...,
         known_epoch: _builtins.int = ...,
+        set_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "broker_name", b"broker_name", "cluster_name", b"cluster_name", "epochs", b"epochs", "known_epoch", b"known_epoch", "max_commit_log_offset", b"max_commit_log_offset", "min_commit_log_offset", b"min_commit_log_offset", "segment_bytes", b"segment_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "broker_name", b"broker_name", "cluster_name", b"cluster_name", "epochs", b"epochs", "known_epoch", b"known_epoch", "max_commit_log_offset", b"max_commit_log_offset", "min_commit_log_offset", b"min_commit_log_offset", "segment_bytes", b"segment_bytes", "set_id", b"set_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -195,6 +201,9 @@ class PrimaryWelcome(_message.Message):
     MAX_COMMIT_LOG_OFFSET_FIELD_NUMBER: _builtins.int
     SILENCE_MAX_FIELD_NUMBER: _builtins.int
     WINDOW_BYTES_FIELD_NUMBER: _builtins.int
+    SET_ID_FIELD_NUMBER: _builtins.int
+    JUNCTION_BYTES_FIELD_NUMBER: _builtins.int
+    JUNCTION_CRC32_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     """The primary's epoch."""
     begin_commit_log_offset: _builtins.int
@@ -208,6 +217,16 @@ class PrimaryWelcome(_message.Message):
     """The primary's end, exclusive."""
     window_bytes: _builtins.int
     """How many bytes the primary sends beyond what the replica has received before it waits."""
+    set_id: _builtins.str
+    """The set that the primary's log belongs to; a replica of another one ends the stream."""
+    junction_bytes: _builtins.int
+    """How many bytes right before `begin_commit_log_offset` the next field covers; 0 when the primary
+    keeps none there.
+    """
+    junction_crc32: _builtins.int
+    """CRC-32 (zlib polynomial) of these bytes: a bit pattern, hence fixed32. A replica whose bytes
+    there have another one ends the stream instead of cutting.
+    """
     @_builtins.property
     def epochs(self) -> _containers.RepeatedCompositeFieldContainer[_replica_pb2.EpochStart]:
         """The epochs in the primary's log, oldest first, so that the replica can check the next field."""
@@ -226,10 +245,13 @@ class PrimaryWelcome(_message.Message):
         max_commit_log_offset: _builtins.int = ...,
         silence_max: _duration_pb2.Duration | None = ...,
         window_bytes: _builtins.int = ...,
+        set_id: _builtins.str = ...,
+        junction_bytes: _builtins.int = ...,
+        junction_crc32: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["silence_max", b"silence_max"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_commit_log_offset", b"begin_commit_log_offset", "epoch", b"epoch", "epochs", b"epochs", "max_commit_log_offset", b"max_commit_log_offset", "min_commit_log_offset", b"min_commit_log_offset", "silence_max", b"silence_max", "window_bytes", b"window_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_commit_log_offset", b"begin_commit_log_offset", "epoch", b"epoch", "epochs", b"epochs", "junction_bytes", b"junction_bytes", "junction_crc32", b"junction_crc32", "max_commit_log_offset", b"max_commit_log_offset", "min_commit_log_offset", b"min_commit_log_offset", "set_id", b"set_id", "silence_max", b"silence_max", "window_bytes", b"window_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -84,6 +84,7 @@ class ReplicaSet(_message.Message):
     ADDRESSES_FIELD_NUMBER: _builtins.int
     WANTED_BROKER_ID_FIELD_NUMBER: _builtins.int
     UNCLEAN_FIELD_NUMBER: _builtins.int
+    SET_ID_FIELD_NUMBER: _builtins.int
     cluster_name: _builtins.str
     """The cluster."""
     broker_name: _builtins.str
@@ -98,6 +99,8 @@ class ReplicaSet(_message.Message):
     """Who shall be primary next, as its predecessor or an operator wants. Absent: anybody in sync."""
     unclean: _builtins.bool
     """Whether the wanted one may be elected although it is not in sync."""
+    set_id: _builtins.str
+    """The id that all logs of the set carry, drawn when the set began."""
     @_builtins.property
     def in_sync_broker_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Broker ids that hold everything up to the confirmed offset, the primary among them; only these
@@ -120,10 +123,11 @@ class ReplicaSet(_message.Message):
         addresses: _abc.Mapping[_builtins.int, _builtins.str] | None = ...,
         wanted_broker_id: _builtins.int | None = ...,
         unclean: _builtins.bool = ...,
+        set_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_primary_broker_id", b"_primary_broker_id", "_wanted_broker_id", b"_wanted_broker_id", "primary_broker_id", b"primary_broker_id", "wanted_broker_id", b"wanted_broker_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_primary_broker_id", b"_primary_broker_id", "_wanted_broker_id", b"_wanted_broker_id", "addresses", b"addresses", "broker_name", b"broker_name", "cluster_name", b"cluster_name", "epoch", b"epoch", "in_sync_broker_ids", b"in_sync_broker_ids", "primary_broker_id", b"primary_broker_id", "unclean", b"unclean", "version", b"version", "wanted_broker_id", b"wanted_broker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_primary_broker_id", b"_primary_broker_id", "_wanted_broker_id", b"_wanted_broker_id", "addresses", b"addresses", "broker_name", b"broker_name", "cluster_name", b"cluster_name", "epoch", b"epoch", "in_sync_broker_ids", b"in_sync_broker_ids", "primary_broker_id", b"primary_broker_id", "set_id", b"set_id", "unclean", b"unclean", "version", b"version", "wanted_broker_id", b"wanted_broker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__primary_broker_id: _TypeAlias = _typing.Literal["primary_broker_id"]  # noqa: Y015
     _WhichOneofArgType__primary_broker_id: _TypeAlias = _typing.Literal["_primary_broker_id", b"_primary_broker_id"]  # noqa: Y015

@@ -29,6 +29,7 @@ from ariane_broker.replication.state_copies import (
 )
 from ariane_record.checksums.checksum import crc32
 from ariane_servicekit import get_logger
+from ariane_storage.copying.log_copy import Junction
 from ariane_storage.errors import StorageError
 from ariane_storage.log.epoch_history import EpochStart
 from ariane_storage.store import Store
@@ -262,6 +263,7 @@ class ReplicaClient:
             max_commit_log_offset=store.max_offset,
             segment_bytes=store.config.segment_bytes,
             known_epoch=known_epoch,
+            set_id=store.copying.set_id,
         )
 
     # State.
@@ -346,4 +348,6 @@ def _welcome(message: log_pb.PrimaryWelcome) -> Welcome:
         begin=message.begin_commit_log_offset,
         end=message.max_commit_log_offset,
         silence_s=message.silence_max.ToMilliseconds() / 1000,
+        set_id=message.set_id,
+        junction=Junction(message.junction_bytes, message.junction_crc32),
     )

@@ -4,14 +4,18 @@ After a power loss a broker may lack the end of its log, on which others rely: u
 flush it first leaves the in-sync set, unless it is the only member. A broker with a new store in an
 older set does the same; if it is the only one in sync, it waits until an operator decides between
 it and the brokers with older logs.
+
+A broker whose store belongs to another set takes no part at all: somebody has pointed it to the
+wrong store, or emptied the database.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from ariane_broker.replication.candidacy import Candidacy
+from ariane_broker.replication.log_taker import other_set
 from ariane_broker.replication.replica_set import ReplicaSet
 from ariane_broker.replication.room import Elected
 from ariane_broker.replication.shared_row import SharedRow
@@ -24,6 +28,22 @@ EPOCHS_LEFT_OUT: Final = 1_000
 """The epochs to skip if a set begins anew: brokers that are away may have seen some."""
 
 _log = get_logger(__name__)
+
+
+class OwnLog(NamedTuple):
+    """What a broker's own log is at some moment.
+
+    Attributes:
+        set_id: The set that it belongs to; empty for a new one.
+        epoch: Its newest epoch; 0 if it has none.
+        end: Its end.
+        confirmed: The confirmed offset known from primaries.
+    """
+
+    set_id: str
+    epoch: int
+    end: int
+    confirmed: int
 
 
 class Standing:
@@ -46,17 +66,16 @@ class Standing:
         settle: Callable[[], Awaitable[None]],
         is_new: bool,
         begins_anew: bool,
-        latest_epoch: Callable[[], int],
-        log_end: Callable[[], int],
-        confirmed: Callable[[], int],
+        log: Callable[[], OwnLog],
+        draw_set_id: Callable[[], str],
         monotonic: Callable[[], float],
     ) -> None:
         """``may_lack_end``: whether the log may have lost records on which the set relies.
 
         ``settle`` is awaited once the set no longer relies on them: the next start need not care.
         ``is_new``: whether the log has no epoch yet. ``begins_anew``: whether this broker begins
-        the set although its log has epochs. ``confirmed`` returns the confirmed offset known from
-        primaries.
+        the set although its log has epochs. ``log`` returns the present state of its log,
+        ``draw_set_id`` the id of a set that begins.
         """
         self._row = row
         self._broker_id = broker_id
@@ -66,9 +85,8 @@ class Standing:
         self._settle = settle
         self._is_new = is_new
         self._begins_anew = begins_anew
-        self._latest_epoch = latest_epoch
-        self._log_end = log_end
-        self._confirmed = confirmed
+        self._log = log
+        self._draw_set_id = draw_set_id
         self._monotonic = monotonic
         self._candidacy = Candidacy(broker_id, lease_s=lease_s)
         self._had_place = False
@@ -99,43 +117,60 @@ class Standing:
         self.replica_set = found
         self._candidacy.saw(found, now_s)
         self.has_primary = not self._candidacy.is_silent(now_s, ORPHAN_LEASES)
-        if found.addresses.get(self._broker_id) != self._address:
+        log = self._log()
+        if log.set_id not in {"", found.set_id}:
+            self._refuse_set(log.set_id, found.set_id)
+        elif found.addresses.get(self._broker_id) != self._address:
             await self._take_place(found, now_s)
-            return None
+        elif await self._may_stay(found) and self._candidacy.may_stand(found, now_s):
+            return await self._stand(found, log)
+        return None
+
+    async def _may_stay(self, found: ReplicaSet) -> bool:
+        """Whether the set may rely on this broker; leaves the in-sync set if not."""
         self._had_place = True
         if self._broker_id not in found.in_sync:
             await self._has_settled()  # It is added again only once it has all.
         if self._must_leave(found):
             await self._leave(found)
-            return None
+            return False
         self.trouble = ""
-        if not self._candidacy.may_stand(found, now_s):
-            return None
-        epoch = max(found.epoch, self._latest_epoch()) + 1
+        return True
+
+    async def _stand(self, found: ReplicaSet, log: OwnLog) -> Elected | None:
+        """Stand for election."""
+        epoch = max(found.epoch, log.epoch) + 1
         asked_at_s = self._monotonic()
         elected = found.elected(self._broker_id, epoch, lease_s=self._lease_s)
         if not await self._row.change(elected):
             return None
         _log.info("primary_elected", epoch=epoch, in_sync=sorted(elected.in_sync))
-        return Elected(self._row, elected, asked_at_s, self._confirmed())
+        return Elected(self._row, elected, asked_at_s, log.confirmed)
+
+    def _refuse_set(self, own: str, other: str) -> None:
+        if not self.trouble:
+            _log.error("store_of_another_set", broker_id=self._broker_id, set_id=own, wanted=other)
+        self.trouble = other_set(own, other)
 
     async def _begin(self) -> None:
         """Begin the set. Only one broker may do this: two would have different logs.
 
         A log with epochs belongs to a set that had a row: an operator has to choose the best log.
         """
-        epoch = self._latest_epoch()
+        log = self._log()
+        epoch = log.epoch
         if epoch and not self._begins_anew:
             if not self.trouble:
-                end = self._log_end()
-                _log.error("replica_set_lost", broker_id=self._broker_id, epoch=epoch, end=end)
+                _log.error("replica_set_lost", broker_id=self._broker_id, epoch=epoch, end=log.end)
             self.trouble = (
                 f"the database knows nothing of its set, and its log is of epoch {epoch}: bring "
                 "the database back, or begin the set anew with the broker that has most"
             )
         elif self._broker_id == 0 or self._begins_anew:
             above = epoch + EPOCHS_LEFT_OUT if epoch else 0
-            begun = ReplicaSet().begun(self._broker_id, self._address, epoch=above)
+            # Brokers with copies of this log come back to the set.
+            set_id = log.set_id or self._draw_set_id()
+            begun = ReplicaSet().begun(self._broker_id, self._address, set_id=set_id, epoch=above)
             if await self._row.change(begun):
                 _log.info("replica_set_begun", broker_id=self._broker_id, epoch=above)
 
@@ -168,7 +203,7 @@ class Standing:
             return False
         is_wanted = found.unclean and found.wanted_id == self._broker_id
         has_others = len(found.addresses) > 1
-        return self._is_new and not self._latest_epoch() and has_others and not is_wanted
+        return self._is_new and not self._log().epoch and has_others and not is_wanted
 
     async def _leave(self, found: ReplicaSet) -> None:
         """Leave the in-sync set; the last member stays, since no other one has more."""

@@ -7,10 +7,19 @@ from typing import NamedTuple
 
 from ariane_broker.replication.log_feed import LogRun
 from ariane_servicekit import get_logger
+from ariane_storage.copying.log_copy import Junction
 from ariane_storage.log.epoch_history import EpochStart, common_end
 from ariane_storage.store import Store
 
 _log = get_logger(__name__)
+
+
+def other_set(own: str, other: str) -> str:
+    """Why a log cannot follow one of another set, in words."""
+    return (
+        f"its store belongs to the replica set {own or 'of none'}, not to {other}: point it to its "
+        "own store, or to an empty folder, which it fills from the primary"
+    )
 
 
 class CannotFollow(Exception):
@@ -26,6 +35,8 @@ class Welcome(NamedTuple):
         begin: Commit-log offset of the first byte that it will send.
         end: The end of its log.
         silence_s: The longest time without a message from it.
+        set_id: The set that its log belongs to.
+        junction: Its bytes right before ``begin``.
     """
 
     epoch: int
@@ -33,6 +44,8 @@ class Welcome(NamedTuple):
     begin: int
     end: int
     silence_s: float
+    set_id: str
+    junction: Junction
 
 
 class LogTaker:
@@ -65,8 +78,11 @@ class LogTaker:
             StorageError: The disk is full or has failed.
         """
         store, begin = self._store, welcome.begin
+        if store.copying.set_id not in {"", welcome.set_id}:
+            raise CannotFollow(other_set(store.copying.set_id, welcome.set_id))
         store.copying.forget_waiting()
         if store.max_offset == store.min_offset:
+            store.copying.join_set(welcome.set_id)
             self._forget_snapshots()
             self._lower_confirmed(begin)
             store.copying.truncate(store.min_offset)
@@ -80,6 +96,7 @@ class LogTaker:
                 f"the primary goes on at {begin}, but both logs agree up to {common}: empty this "
                 "store and let it copy the primary's"
             )
+        self._check_junction(welcome)
         if begin < end:
             self._forget_snapshots()
         self._lower_confirmed(begin)
@@ -91,6 +108,20 @@ class LogTaker:
                 begin_commit_log_offset=cut.begin,
                 end_commit_log_offset=cut.end,
                 epoch=welcome.epoch,
+            )
+
+    def _check_junction(self, welcome: Welcome) -> None:
+        """Check the bytes before the place where the primary goes on: epochs may lie.
+
+        Two brokers with copies of one store may have begun the same epoch at the same offset.
+        """
+        size_bytes = min(welcome.junction.size_bytes, welcome.begin - self._store.min_offset)
+        if size_bytes < welcome.junction.size_bytes or not size_bytes:
+            return  # This log begins there.
+        if self._store.copying.junction(welcome.begin) != welcome.junction:
+            raise CannotFollow(
+                f"both logs should be equal up to {welcome.begin}, and the bytes before it differ: "
+                "empty this store and let it copy the primary's"
             )
 
     def _lower_confirmed(self, begin: int) -> None:

@@ -16,6 +16,7 @@ from ariane_broker.errors.replication import (
 from ariane_broker.replication.confirmation import Confirmation
 from ariane_broker.replication.copies import Copies, Copy, Progress
 from ariane_broker.replication.log_feed import LogFeed
+from ariane_broker.replication.log_taker import other_set
 from ariane_broker.replication.reign import Reign
 from ariane_broker.replication.shared_row import RowUnreachable
 from ariane_servicekit import get_logger
@@ -49,6 +50,7 @@ class Hello(NamedTuple):
         segment_bytes: The size of its segments.
         known_epoch: The newest epoch that it knows.
         address: The address that it calls from.
+        set_id: The set that its log belongs to; empty for a new one.
     """
 
     broker_id: int
@@ -58,6 +60,7 @@ class Hello(NamedTuple):
     segment_bytes: int
     known_epoch: int
     address: str
+    set_id: str
 
 
 class Primary:
@@ -148,6 +151,7 @@ class Primary:
     def begin(self) -> None:
         """Begin the epoch in the log, durably; the store is open. Blocks."""
         copying = self._store.copying
+        copying.join_set(self.reign.replica_set.set_id)
         copying.begin_epoch(self.reign.epoch)
         self.copies.inherit(self._store.max_offset, self._monotonic())
         if self._is_replicated:
@@ -255,10 +259,13 @@ class Primary:
     def _begin_of(self, hello: Hello) -> int:
         store = self._store
         begin, end = store.min_offset, store.max_offset
+        is_empty = hello.begin == hello.end
+        if hello.set_id != store.copying.set_id and (hello.set_id or not is_empty):
+            raise log_diverged(other_set(hello.set_id, store.copying.set_id), begin, end)
         if hello.segment_bytes != store.config.segment_bytes:
             reason = f"segments of {hello.segment_bytes} bytes, not {store.config.segment_bytes}"
             raise log_diverged(reason, begin, end)
-        if hello.begin == hello.end:
+        if is_empty:
             return begin
         common = common_end(store.copying.epochs, end, hello.epochs, hello.end)
         if common is None:

@@ -40,6 +40,7 @@ class ReplicaSet:
             an operator; None: any.
         unclean: Whether only ``wanted_id`` can be elected, although it is not in sync.
         lease_s: The lease of the primary in seconds; 0 before the first primary.
+        set_id: The id of the set, which its logs carry, too: epochs alone do not tell sets apart.
     """
 
     version: int = 0
@@ -51,6 +52,7 @@ class ReplicaSet:
     wanted_id: int | None = None
     unclean: bool = False
     lease_s: float = 0.0
+    set_id: str = ""
 
     @property
     def primary_address(self) -> str:
@@ -85,16 +87,19 @@ class ReplicaSet:
 
     # Changes.
 
-    def begun(self, broker_id: int, address: str, *, epoch: int = 0) -> Self:
+    def begun(self, broker_id: int, address: str, *, set_id: str, epoch: int = 0) -> Self:
         """The row of a new set with its first broker.
 
         Args:
             broker_id: The broker.
             address: Its address.
+            set_id: The id of the set.
             epoch: The newest epoch that any log of the set may have.
         """
         in_sync = frozenset({broker_id})
-        return self._changed(epoch=epoch, in_sync=in_sync, addresses={broker_id: address})
+        return self._changed(
+            epoch=epoch, in_sync=in_sync, addresses={broker_id: address}, set_id=set_id
+        )
 
     def at(self, broker_id: int, address: str) -> Self:
         """The row with a broker's new address."""
@@ -177,6 +182,7 @@ class ReplicaSet:
             "wanted_id": self.wanted_id,
             "unclean": self.unclean,
             "lease_s": self.lease_s,
+            "set_id": self.set_id,
         }
 
     @classmethod
@@ -191,5 +197,6 @@ class ReplicaSet:
             addresses={int(one): where for one, where in document["addresses"].items()},
             wanted_id=document["wanted_id"],
             unclean=bool(document["unclean"]),
-            lease_s=float(document.get("lease_s", 0.0)),  # Earlier rows lack it.
+            lease_s=float(document["lease_s"]),
+            set_id=document["set_id"],
         )

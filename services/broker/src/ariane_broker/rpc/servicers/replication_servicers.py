@@ -106,10 +106,12 @@ class LogServicer(LogServiceServicer):
             hello.segment_bytes,
             hello.known_epoch,
             context.peer(),
+            hello.set_id,
         )
 
     def _welcome(self, feed: LogFeed) -> log_pb.PrimaryWelcome:
         store = self._store
+        junction = store.copying.junction(feed.position)
         welcome = log_pb.PrimaryWelcome(
             epoch=self._primary.reign.epoch,
             epochs=epoch_messages(store),
@@ -117,6 +119,9 @@ class LogServicer(LogServiceServicer):
             min_commit_log_offset=store.min_offset,
             max_commit_log_offset=store.max_offset,
             window_bytes=WINDOW_BYTES,
+            set_id=store.copying.set_id,
+            junction_bytes=junction.size_bytes,
+            junction_crc32=junction.crc,
         )
         welcome.silence_max.FromTimedelta(timedelta(seconds=self._silence_s))
         return welcome
@@ -258,6 +263,7 @@ def set_message(names: tuple[str, str], replica_set: ReplicaSet) -> replica_pb.R
         addresses=replica_set.addresses,
         wanted_broker_id=replica_set.wanted_id,
         unclean=replica_set.unclean,
+        set_id=replica_set.set_id,
     )
 
 
