@@ -35,6 +35,7 @@ from ariane_servicekit.rpc.server import RpcService
 from ariane_servicekit.running.background import Loop
 from ariane_servicekit.running.lifecycle import main, run, serving
 from ariane_servicekit.running.service import ExitStatus, Service, StopRequest
+from ariane_servicekit.running.turns import at_once, in_turns
 
 __all__ = [
     "CHANGEABLE",
@@ -63,12 +64,14 @@ __all__ = [
     "StartRefused",
     "StopRequest",
     "SystemClock",
+    "at_once",
     "configure_logs",
     "current_call",
     "feature_not_available",
     "field_invalid",
     "first_request",
     "get_logger",
+    "in_turns",
     "load_settings",
     "main",
     "run",

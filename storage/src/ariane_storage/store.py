@@ -33,7 +33,7 @@ from ariane_storage.reading.filter import Filter
 from ariane_storage.reading.log_walk import offset_before, stretches_of_log
 from ariane_storage.reading.queue_reader import QueueName, QueueReader
 from ariane_storage.reading.read import QueueRead
-from ariane_storage.reading.record_finder import NO_LIMIT, KeyQuery, RecordFinder
+from ariane_storage.reading.record_finder import KeyQuery, RecordFinder
 from ariane_storage.reading.selection import Selection
 from ariane_storage.recovery.opening import open_parts
 from ariane_storage.recovery.queue_repairs import QueueRepairs
@@ -336,6 +336,14 @@ class Store:
         queues = self._parts.queues
         return sorted((queue.topic, queue.queue_id) for queue in queues if queue.end_offset)
 
+    def walk_queues(self) -> Iterator[tuple[str, int] | None]:
+        """The same in any order, as they are now; yields once for each that is examined.
+
+        None for one without messages. The caller may do other work in between, even append.
+        """
+        for queue in self._parts.queues:
+            yield (queue.topic, queue.queue_id) if queue.end_offset else None
+
     def message_at(self, commit_log_offset: int) -> RecordFields:
         """The message whose record starts at a commit-log offset.
 
@@ -367,30 +375,18 @@ class Store:
         """A commit-log offset, not far back, below which every record was stored before a time."""
         return CommitLogOffset(offset_before(self._parts.log, self._finder, timestamp_ms))
 
-    def query_by_key(
-        self,
-        topic: str,
-        key: str,
-        *,
-        begin_ms: int = 0,
-        end_ms: int = NO_LIMIT,
-        before: int = NO_LIMIT,
-        max_count: int = 32,
-        max_bytes: int = NO_LIMIT,
-    ) -> list[RecordFields]:
+    def search_by_key(self, query: KeyQuery) -> Iterator[RecordFields | None]:
         """Messages with a key or a unique id, newest first.
 
-        Args:
-            topic: The messages' topic.
-            key: One of their keys, or their unique id.
-            begin_ms: Earliest store timestamp, inclusive.
-            end_ms: Latest store timestamp, inclusive.
-            before: Only messages before this commit-log offset.
-            max_count: Messages at most.
-            max_bytes: The message that reaches so many bytes of bodies is the last.
+        Yields once for each item of the index that it examines, mostly None: the caller may do
+        other work in between, even append.
         """
-        limits = KeyQuery(topic, key, begin_ms, end_ms, before, max_count, max_bytes)
-        return self._finder.by_key(limits)
+        return self._finder.by_key(query)
+
+    def query_by_key(self, topic: str, key: str, **limits: int) -> list[RecordFields]:
+        """The results of ``search_by_key``, however long it takes."""
+        found = self.search_by_key(KeyQuery(topic, key, **limits))
+        return [message for message in found if message is not None]
 
     # Positions in the commit log.
 

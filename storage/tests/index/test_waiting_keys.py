@@ -33,7 +33,8 @@ def keys_of(names, first_offset, timestamp=5000):
 
 
 def found(index, key):
-    return list(index.find("t", key, begin_ms=0, end_ms=1 << 60))
+    found = index.find("t", key, begin_ms=0, end_ms=1 << 60)
+    return [offset for offset in found if offset is not None]
 
 
 STEPS = st.lists(

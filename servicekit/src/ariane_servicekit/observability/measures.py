@@ -1,20 +1,21 @@
 """Values that are read when metrics are collected, and cost nothing until then.
 
 Readers run in threads of their own, but the state of a service belongs to its event loop. So values
-are read on the loop, in one short turn for each instrument.
+are read on the loop, in short turns (``turns``), however many topics and groups there are.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
 from itertools import islice
 from threading import get_ident
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
+
+from ariane_servicekit.running.turns import at_once, in_turns
 
 READ_S_MAX: Final = 5.0
 """The longest wait for the loop: a service whose loop is stuck has no values."""
@@ -29,8 +30,9 @@ NO_ATTRIBUTES: Final[Mapping[str, str]] = MappingProxyType({})
 Value: TypeAlias = tuple[int | float, Mapping[str, str]]
 """A value with its attributes."""
 
-Read: TypeAlias = Callable[[], Iterable[Value]]
-"""Reads all values of an instrument; called on the event loop."""
+Read: TypeAlias = Callable[[], Iterable[Value | None]]
+"""Reads all values of an instrument; called on the event loop. None: something was examined that
+has no value, see ``turns``."""
 
 
 class Measures:
@@ -52,24 +54,18 @@ class Measures:
 
     def _callback(self, read: Read) -> Callable[[CallbackOptions], Sequence[Observation]]:
         def observe(_options: CallbackOptions) -> Sequence[Observation]:
-            values = self._on_loop(lambda: bounded(read()))
-            return [Observation(value, attributes) for value, attributes in values]
+            return [Observation(*value) for value in bounded(self._on_loop(read))]
 
         return observe
 
-    def _on_loop(self, work: Callable[[], list[Value]]) -> list[Value]:
+    def _on_loop(self, read: Read) -> list[Value]:
         if get_ident() == self._loop_thread:
-            return work()
-        answer: Future[list[Value]] = Future()
+            return at_once(read())
 
-        def run() -> None:
-            try:
-                answer.set_result(work())
-            except BaseException as error:  # noqa: BLE001 - it is raised in the reader
-                answer.set_exception(error)
+        async def values() -> list[Value]:
+            return await in_turns(read())
 
-        self._loop.call_soon_threadsafe(run)
-        return answer.result(READ_S_MAX)
+        return asyncio.run_coroutine_threadsafe(values(), self._loop).result(READ_S_MAX)
 
 
 def one(value: float) -> Iterable[Value]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import json
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_servicekit.errors import ServiceError, field_invalid
+from ariane_servicekit.running.turns import in_turns
 
 PAGE_SIZE_DEFAULT: Final = 100
 PAGE_SIZE_MAX: Final = 1000
@@ -94,6 +95,31 @@ class PageRequest:
         if last is not None and list(map(type, last)) != list(kinds):
             raise _token_invalid(page_token)
         return cls(page_size or PAGE_SIZE_DEFAULT, last, scope)
+
+    async def page_in_turns(
+        self, entries: Iterable[EntryT | None], key: Callable[[EntryT], PageKey]
+    ) -> Page[EntryT]:
+        """Return the page from all entries, in any order, examined in short turns of the loop.
+
+        Args:
+            entries: The entries; None for something that was examined and is none (``turns``).
+            key: The sort key.
+        """
+        first = self._first(entries, key)
+        return self.page_of(await in_turns(first), key)
+
+    def _first(
+        self, entries: Iterable[EntryT | None], key: Callable[[EntryT], PageKey]
+    ) -> Iterator[EntryT | None]:
+        """The first entries behind ``last``, one more than ``limit``; None for each examined."""
+        first: list[EntryT] = []
+        for entry in entries:
+            yield None
+            if entry is not None and (self.last is None or key(entry) > self.last):
+                first.append(entry)
+            if len(first) > 2 * self.limit:
+                first = sorted(first, key=key)[: self.limit + 1]
+        yield from sorted(first, key=key)[: self.limit + 1]
 
     def page_of(self, found: Sequence[EntryT], key: Callable[[EntryT], PageKey]) -> Page[EntryT]:
         """Return the page from the entries found; one more than ``limit`` means a further page."""

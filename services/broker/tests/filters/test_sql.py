@@ -168,7 +168,7 @@ async def test_a_condition_that_is_none_is_refused_at_the_subscription(broker, r
 def test_one_condition_is_read_once():
     expression = FilterExpression(FilterLanguage.SQL92, "once = 'only'")
     assert filter_for(expression) is filter_for(expression)
-    assert filter_for(expression).looks_at_records
+    assert filter_for(expression).looks_per_record
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_tags_are_compared_by_hash_in_entries_and_by_name_in_records(wanted, tag
     more = {f"tag {number}" for number in range(100)} if many else set()
     chosen = filter_for(FilterExpression(text="||".join(wanted | more)))
     codes = {tag_code(tag) for tag in wanted}
-    assert chosen.looks_at_records
+    assert chosen.looks_per_record
     assert chosen.entries_mask(entries_of(tags)).tolist() == [
         tag_code(tag) in codes for tag in tags
     ]
@@ -85,4 +85,4 @@ def test_tags_are_compared_by_hash_in_entries_and_by_name_in_records(wanted, tag
 
 
 def test_a_reader_that_compares_tags_itself_is_spared_the_records():
-    assert not filter_for(FilterExpression(text="a"), exact=False).looks_at_records
+    assert not filter_for(FilterExpression(text="a"), exact=False).looks_per_record

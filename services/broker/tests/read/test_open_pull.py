@@ -32,9 +32,14 @@ class Log:
         self.ends[QUEUES[number]] += 1
         self.held.wake(QUEUES[number])
 
-    def look(self, order, codes, positions, places):
+    async def look(self, order, codes, positions, places):
         self.looks.append(set(places))
-        look = Look(left=set(places), unfinished=self.unfinished)
+        look = Look(
+            order.record_count_max,
+            order.size_bytes_max,
+            set(places),
+            unfinished=self.unfinished,
+        )
         count_left = order.record_count_max
         for place in sorted(places):
             position = positions[place]

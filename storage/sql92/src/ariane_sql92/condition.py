@@ -7,8 +7,10 @@ from numpy.typing import NDArray
 
 from ariane_record.decoding.property_columns import PropertyColumns
 from ariane_sql92.batch import Batch
-from ariane_sql92.evaluation import Judge, judge_of
+from ariane_sql92.evaluation import judge_of
 from ariane_sql92.parser import parse_condition
+from ariane_sql92.syntax import Condition as Tree
+from ariane_sql92.syntax import part_count
 from ariane_sql92.truth import TRUE
 
 
@@ -17,11 +19,14 @@ class Condition:
 
     Attributes:
         text: Its text.
+        part_count: Number of its comparisons and searches, at least 1; the time for a message
+            grows with it.
     """
 
-    def __init__(self, text: str, judge: Judge) -> None:
+    def __init__(self, text: str, tree: Tree) -> None:
         self.text = text
-        self._judge = judge
+        self.part_count = part_count(tree)
+        self._judge = judge_of(tree)
 
     def __repr__(self) -> str:
         return f"Condition({self.text!r})"
@@ -41,4 +46,4 @@ def compile_condition(text: str) -> Condition:
     Raises:
         ConditionInvalid: It is not legal; the error names the character.
     """
-    return Condition(text, judge_of(parse_condition(text)))
+    return Condition(text, parse_condition(text))

@@ -149,3 +149,22 @@ class TextMatch:
 
 Condition: TypeAlias = Truth | HasTruth | Not | Every | Some | Equal | Ordered | OneOf | TextMatch
 Operand: TypeAlias = Property | Text | Number | Nothing | Condition
+
+
+def part_count(part: Condition | Operand) -> int:
+    """Number of comparisons and searches in a condition: what joins them costs next to nothing."""
+    own, inner = 1, tuple[Condition | Operand, ...]()
+    match part:
+        case Every(parts) | Some(parts):
+            own, inner = 0, parts
+        case Not(condition):
+            own, inner = 0, (condition,)
+        case TextMatch(searched):
+            inner = (searched,)
+        case Equal(left, right) | Ordered(left, _, right):
+            inner = (left, right)
+        case Nothing(before):
+            own, inner = 0, () if before is None else (before,)
+        case Property() | Text() | Number():
+            own = 0
+    return own + sum(map(part_count, inner))

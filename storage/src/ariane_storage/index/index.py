@@ -175,10 +175,11 @@ class Index:
         self._files = [*self._files, file]
         return file
 
-    def find(self, topic: str, key: str, *, begin_ms: int, end_ms: int) -> Iterator[int]:
+    def find(self, topic: str, key: str, *, begin_ms: int, end_ms: int) -> Iterator[int | None]:
         """Commit-log offsets of records that may have a key, newest first.
 
-        Hashes collide and times have seconds only: callers must check the records.
+        Hashes collide and times have seconds only: callers must check the records. Yields once for
+        each item that is examined: None for one of another key or time.
 
         Args:
             topic: Topic of the records.
@@ -196,11 +197,13 @@ class Index:
             if file.item_count and file.begin_timestamp - 1000 <= end_ms:
                 if file.end_timestamp + 1000 < begin_ms:
                     return
-                for commit_log_offset, timestamp in self._found_in(file, wanted):
-                    if begin_ms - 1000 <= timestamp <= end_ms and commit_log_offset not in beside:
-                        yield commit_log_offset
+                for item in self._found_in(file, wanted):
+                    found = None
+                    if item is not None and begin_ms - 1000 <= item[1] <= end_ms:
+                        found = item[0] if item[0] not in beside else None
+                    yield found
 
-    def _found_in(self, file: IndexFile, wanted: int) -> Iterator[tuple[int, int]]:
+    def _found_in(self, file: IndexFile, wanted: int) -> Iterator[tuple[int, int] | None]:
         """Items of a hash in a file, as far as the disk can read them."""
         try:
             yield from file.find(wanted)

@@ -218,8 +218,10 @@ class IndexFile:
         )
         self._file.write_at(0, header)
 
-    def find(self, key_hash: int) -> Iterator[tuple[int, int]]:
+    def find(self, key_hash: int) -> Iterator[tuple[int, int] | None]:
         """Items of a hash, newest first: commit-log offset and store timestamp to the second.
+
+        None for each other item of the same slot.
 
         Raises:
             BytesUnreadable: The disk cannot read the next of them.
@@ -233,8 +235,9 @@ class IndexFile:
         # Numbers only fall along a chain: a rising one is damage, and could loop for ever.
         while 0 < number < below:
             found_hash, commit_log_offset, seconds, previous = self._item(number)
-            if found_hash == key_hash:
-                yield commit_log_offset, self.begin_timestamp + seconds * 1000
+            is_found = found_hash == key_hash
+            timestamp = self.begin_timestamp + seconds * 1000
+            yield (commit_log_offset, timestamp) if is_found else None
             below, number = number, previous
 
     def _item(self, number: int) -> tuple[int, int, int, int]:

@@ -153,6 +153,8 @@ class ClosedStore:
         """
         deleted_end = self.deleted_topics.end_of(topic)
         for commit_log_offset in self.index.find(topic, key, begin_ms=0, end_ms=_NO_END):
+            if commit_log_offset is None or commit_log_offset < deleted_end:
+                continue
             record = self.record_view(commit_log_offset)
-            if record is not None and commit_log_offset >= deleted_end:
+            if record is not None:
                 yield record

@@ -5,7 +5,7 @@
     entries of the consume queue    e e e e e e e e e e
       entries_mask                  . x x . . x . x . x      cheap: 20 bytes each
     records that are gathered         r r     r   r   r
-      records_mask                    x .     x   .   x      only if ``looks_at_records``
+      records_mask                    x .     x   .   x      only if ``looks_per_record``
     what the reader gets              r       r       r      and the next offset
 
 A message that either stage leaves out is skipped for good: the read continues behind it.
@@ -30,8 +30,11 @@ class Filter(Protocol):
     """
 
     @property
-    def looks_at_records(self) -> bool:
-        """Whether ``records_mask`` must be called; False if entries are enough."""
+    def looks_per_record(self) -> int:
+        """How many comparisons ``records_mask`` makes with each record; 0: entries are enough.
+
+        A read examines correspondingly fewer bytes, so that it takes no longer.
+        """
         ...
 
     def entries_mask(self, entries: Entries) -> NDArray[np.bool_]:

@@ -34,7 +34,11 @@ QueueName: TypeAlias = tuple[str, int]
 """Topic and queue id."""
 
 LOOKED_AT_BYTES: Final = 1 << 20
-"""Bytes of records that one read examines for a filter, however few pass; some 300 us."""
+"""Bytes of records that one read examines for a filter, however few pass; some 300 us. A filter
+that compares each record several times examines that many times fewer."""
+
+LOOKED_AT_BYTES_MAX: Final = 4 << 20
+"""The same, if the reader wants more than that."""
 
 ENTRIES_AT_ONCE_MIN: Final = 1024
 """A step examines at least this many entries."""
@@ -114,14 +118,15 @@ class QueueReader:
         Raises:
             QueueUnderRepair: The first entry is wrong, or one that was passed over.
         """
-        looks = wanted is not None and wanted.looks_at_records
+        looks = 0 if wanted is None else wanted.looks_per_record
+        examined_bytes = min(max(max_bytes, LOOKED_AT_BYTES), LOOKED_AT_BYTES_MAX)
         selection, entries = _chosen(
             queue,
             queue_offset,
             count,
             # Few of the examined records may remain.
             max_count=count if looks else max_count,
-            max_bytes=max(max_bytes, LOOKED_AT_BYTES) if looks else max_bytes,
+            max_bytes=examined_bytes // looks if looks else max_bytes,
             wanted=wanted,
         )
         found = self._gathered(queue, selection)
@@ -132,7 +137,8 @@ class QueueReader:
             raise self._under_repair(queue, queue_offset)
         if wanted is not None and len(found.sizes) < following - queue_offset:
             self._check_passed(queue, queue_offset, entries[: following - queue_offset])
-        looked_at_bytes = ENTRY_BYTES * (following - queue_offset) + int(found.sizes.sum())
+        looked_at_bytes = ENTRY_BYTES * (following - queue_offset)
+        looked_at_bytes += max(1, looks) * int(found.sizes.sum())
         if wanted is not None and looks and len(found.sizes):
             found = matching(found, wanted, max_count=max_count, max_bytes=max_bytes)
             if found.stopped_at is not None:
@@ -202,7 +208,7 @@ class QueueReader:
         if record is None:
             return None
         sizes = np.array((size,), np.int32)
-        looks = wanted is not None and wanted.looks_at_records
+        looks = 0 if wanted is None else wanted.looks_per_record
         if wanted is not None and looks:
             columns = decode_columns(record, sizes)
             if not bool(wanted.records_mask(columns)[0]):
@@ -214,7 +220,7 @@ class QueueReader:
             max_queue_offset=QueueOffset(bounds[1]),
             chunks=[record],
             sizes=sizes,
-            looked_at_bytes=ENTRY_BYTES + size,
+            looked_at_bytes=ENTRY_BYTES + max(1, looks) * size,
         )
 
     def offset_behind(self, topic: str, queue_id: int, commit_log_offset: int) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import repeat
 from struct import Struct
 from typing import Final, NamedTuple, TypeVar
 
@@ -34,17 +36,30 @@ _TIMESTAMP_START: Final = FIELD_STARTS["store_timestamp"]
 
 NO_LIMIT: Final = 1 << 62
 
+STEP_BYTES: Final = 16 << 10
+"""A query counts so many bytes of a record that it reads like an item of the index."""
+
 
 class KeyQuery(NamedTuple):
-    """A query for the messages of a key; see ``Store.query_by_key``."""
+    """A query for the messages of a key.
+
+    Attributes:
+        topic: The messages' topic.
+        key: One of their keys, or their unique id.
+        begin_ms: Earliest store timestamp, inclusive.
+        end_ms: Latest store timestamp, inclusive.
+        before: Only messages before this commit-log offset.
+        max_count: Messages at most.
+        max_bytes: The message that reaches so many bytes of bodies is the last.
+    """
 
     topic: str
     key: str
-    begin_ms: int
-    end_ms: int
-    before: int
-    max_count: int
-    max_bytes: int
+    begin_ms: int = 0
+    end_ms: int = NO_LIMIT
+    before: int = NO_LIMIT
+    max_count: int = 32
+    max_bytes: int = NO_LIMIT
 
     def wants(self, message: RecordFields) -> bool:
         """Whether a message with the right hash matches the query."""
@@ -119,31 +134,36 @@ class RecordFinder:
         """When the record at an offset was stored, in milliseconds."""
         return store_timestamp(self.record(commit_log_offset))
 
-    def by_key(self, query: KeyQuery) -> list[RecordFields]:
-        """Messages of a key, newest first; see ``Store.query_by_key``."""
+    def by_key(self, query: KeyQuery) -> Iterator[RecordFields | None]:
+        """Messages of a key, newest first; see ``Store.search_by_key``."""
         self._parts.check_open()
         deleted_end = self._parts.deleted_topics.end_of(query.topic)
-        found: list[RecordFields] = []
-        bytes_left = query.max_bytes
+        count_left, bytes_left = query.max_count, query.max_bytes
         seen: set[int] = set()
         for commit_log_offset in self._parts.index.find(
             query.topic, query.key, begin_ms=query.begin_ms, end_ms=query.end_ms
         ):
-            if len(found) >= query.max_count or bytes_left <= 0:
-                break
-            if commit_log_offset in seen or not deleted_end <= commit_log_offset < query.before:
+            if count_left <= 0 or bytes_left <= 0:
+                return
+            message = None
+            if (
+                commit_log_offset is not None
+                and commit_log_offset not in seen
+                and deleted_end <= commit_log_offset < query.before
+            ):
+                seen.add(commit_log_offset)
+                # Deleted with its segment, not yet confirmed, or damaged, and now quarantined: the
+                # query finds the others all the same.
+                with suppress(RecordNotFound, RecordCorrupted):
+                    message = self.message_at(commit_log_offset)
+            if message is not None:
+                yield from repeat(None, len(message.body) // STEP_BYTES)
+            if message is None or not query.wants(message):
+                yield None
                 continue
-            seen.add(commit_log_offset)
-            try:
-                message = self.message_at(commit_log_offset)
-            except RecordNotFound:
-                continue  # Deleted with its segment, or not yet confirmed.
-            except RecordCorrupted:
-                continue  # Quarantined; the query finds the others all the same.
-            if query.wants(message):
-                bytes_left -= len(message.body)
-                found.append(message)
-        return found
+            count_left -= 1
+            bytes_left -= len(message.body)
+            yield message
 
     def _quarantine(self, commit_log_offset: int) -> None:
         """Quarantine a damaged record, up to the next valid one."""

@@ -18,11 +18,11 @@ class Tagged:
 
     Attributes:
         code: The code.
-        looks_at_records: No.
+        looks_per_record: None.
     """
 
     code: int
-    looks_at_records: bool = False
+    looks_per_record: int = 0
 
     def entries_mask(self, entries: Entries) -> NDArray[np.bool_]:
         """As ``Filter``."""
@@ -40,11 +40,11 @@ class Saying:
 
     Attributes:
         condition: Returns whether records match.
-        looks_at_records: Yes.
+        looks_per_record: One.
     """
 
     condition: Callable[[RecordColumns], NDArray[np.bool_]]
-    looks_at_records: bool = True
+    looks_per_record: int = 1
 
     def entries_mask(self, entries: Entries) -> NDArray[np.bool_]:
         """As ``Filter``: entries do not decide."""

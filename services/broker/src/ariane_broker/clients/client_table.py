@@ -7,7 +7,7 @@ When a client joins or leaves a group or changes its membership, all other membe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -78,6 +78,11 @@ class ClientTable:
     def all(self) -> list[AttachedClient]:
         """All clients by id."""
         return [self._clients[client_id] for client_id in sorted(self._clients)]
+
+    def walk(self, consumer_group: str = "") -> Iterator[AttachedClient]:
+        """All clients as they are now, or the members of a group; in any order."""
+        members = self._members.get(consumer_group, {}) if consumer_group else self._clients
+        return iter(list(members.values()))
 
     def find(self, client_id: str) -> AttachedClient | None:
         """The client, or None when it is not attached here."""
@@ -212,16 +217,16 @@ class ClientTable:
             )
             self._tell_conflict(conflict)
 
-    def conflicts(self) -> list[Conflict]:
-        """Admitted members that differ from the member that has been attached for longest."""
-        found = []
-        for group, members in self._members.items():
+    def conflicts(self) -> Iterator[Conflict | None]:
+        """Admitted members that differ from the member that has been attached for longest.
+
+        None for each member that agrees.
+        """
+        for group, members in list(self._members.items()):
             first, *others = members.values()
             for other in others:
-                conflict = self._conflict(first, _side(other, group))
-                if conflict is not None:
-                    found.append(conflict)
-        return found
+                if group in first.memberships and group in other.memberships:
+                    yield self._conflict(first, _side(other, group))
 
     def _check_agreement(
         self, client_id: str, address: str, memberships: Iterable[Membership]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ariane_broker.clients.client_table import ClientTable, Conflict
+from ariane_servicekit import in_turns
 
 REMEMBERED_MAX: Final = 1000
 REMEMBERED_SECONDS: Final = 3600.0
@@ -54,7 +55,7 @@ class SubscriptionConflicts:
         while len(self._refused) > REMEMBERED_MAX:
             del self._refused[next(iter(self._refused))]
 
-    def all(self, clients: ClientTable, consumer_group: str = "") -> list[SeenConflict]:
+    async def all(self, clients: ClientTable, consumer_group: str = "") -> list[SeenConflict]:
         """Conflicts of one group or all, by group and client ids.
 
         Args:
@@ -66,7 +67,7 @@ class SubscriptionConflicts:
             key: (seen, at) for key, (seen, at) in self._refused.items() if at >= oldest
         }
         found = {key: seen for key, (seen, _) in self._refused.items()}
-        for conflict in clients.conflicts():
+        for conflict in await in_turns(clients.conflicts()):
             found[_key(conflict)] = SeenConflict(conflict, refused=False, count=1, last_ms=now_ms)
         return [found[key] for key in sorted(found) if consumer_group in {"", key[0]}]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -251,10 +251,9 @@ class OffsetChanges:
         ]
         return places, await self._take_over(target_group, topic, places)
 
-    def places(self, consumer_group: str, topic: str) -> list[GroupOffset]:
-        """The offsets of one group or all, in one topic or all; by group, topic and queue."""
-        groups: Iterable[str] = [consumer_group] if consumer_group else self._offsets.groups()
-        return [place for group in groups for place in self._offsets.of_group(group, topic or None)]
+    def places(self, consumer_group: str, topic: str) -> Iterator[GroupOffset | None]:
+        """The offsets of one group or all, in one topic or all; see ``ConsumerOffsets.walk``."""
+        return self._offsets.walk(consumer_group, topic)
 
     def backlog(self, place: GroupOffset) -> Backlog:
         """The backlog of a group in one queue."""

@@ -20,7 +20,9 @@ from ariane_record import PropertyName, RecordFields, encode_block
 from ariane_record.errors import RecallHandleIllegal
 from ariane_record.layout import Host
 from ariane_record.single.recall_handle import RecallHandle, decode_recall_handle
+from ariane_servicekit import in_turns
 from ariane_servicekit.errors import field_invalid
+from ariane_storage.reading.record_finder import KeyQuery
 
 _COPIES_MAX: Final = 64
 """Records of one unique id that are looked at: the message, copies, repeated sends, notes."""
@@ -58,7 +60,7 @@ class Recall:
         if self.is_draining():
             raise broker_draining()
         named = self._named(topic, handle)
-        records = self._records(named)
+        records = await self._records(named)
         messages = [record for record in records if not _is_note(record)]
         waiting = [record for record in messages if self.timer.is_pending(record.queue_offset)]
         ends = [self._take_out(record, named, born_host) for record in waiting]
@@ -82,11 +84,10 @@ class Recall:
             raise field_invalid("recall_handle", rule)
         return named
 
-    def _records(self, named: RecallHandle) -> list[RecordFields]:
+    async def _records(self, named: RecallHandle) -> list[RecordFields]:
         """All records of a message in the timer topic: the message, its copies, and notes."""
-        records = self.log.store.query_by_key(
-            TIMER_QUEUE.topic, named.unique_id, max_count=_COPIES_MAX
-        )
+        query = KeyQuery(TIMER_QUEUE.topic, named.unique_id, max_count=_COPIES_MAX)
+        records = await in_turns(self.log.store.search_by_key(query))
         said = {
             PropertyName.REAL_TOPIC: named.topic,
             PropertyName.UNIQUE_ID: named.unique_id,

@@ -20,12 +20,11 @@ class SqlFilter:
     """A filter of messages whose properties fulfil a condition.
 
     Attributes:
-        looks_at_records: Yes: entries do not contain properties.
+        looks_per_record: As many as the condition has parts; entries do not contain properties.
     """
 
-    looks_at_records: Final = True
-
     def __init__(self, condition: Condition) -> None:
+        self.looks_per_record = condition.part_count
         self._condition = condition
 
     def entries_mask(self, entries: Entries) -> NDArray[np.bool_]:

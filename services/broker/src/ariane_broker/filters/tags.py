@@ -32,11 +32,11 @@ class TagFilter:
     """A filter of messages with one of some tags: the broker's ``Filter`` for tag expressions.
 
     Attributes:
-        looks_at_records: Whether the tags themselves are compared, and not only their hashes.
+        looks_per_record: 1 if the tags themselves are compared, 0 if only their hashes are.
     """
 
     def __init__(self, tags: frozenset[str], *, exact: bool) -> None:
-        self.looks_at_records = exact
+        self.looks_per_record = int(exact)
         self._tags = tags
         self._codes = np.array(sorted(map(tag_code, tags)), np.int64)
 

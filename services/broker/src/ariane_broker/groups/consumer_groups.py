@@ -9,7 +9,7 @@ has RocketMQ's shape; fields that only RocketMQ uses are kept unchanged::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, Final
@@ -185,6 +185,10 @@ class ConsumerGroups:
     def all(self) -> list[GroupConfig]:
         """All groups by name."""
         return [self._groups[name] for name in sorted(self._groups)]
+
+    def walk(self) -> Iterator[GroupConfig]:
+        """All groups as they are now, in any order."""
+        return iter(list(self._groups.values()))
 
     def created(self, config: GroupConfig) -> GroupConfig:
         """The new group as it would be; nothing is changed yet.

@@ -55,6 +55,16 @@ class ConsumerOffsets:
             if topic is None or queue.topic == topic
         ]
 
+    def walk(self, consumer_group: str = "", topic: str = "") -> Iterator[GroupOffset | None]:
+        """Offsets of one group or all, in one topic or all, as they are now, in any order.
+
+        Yields once for each offset that is examined: None for one of another topic.
+        """
+        for group in [consumer_group] if consumer_group else list(self._groups):
+            for queue, offset in list(self._groups.get(group, {}).items()):
+                is_wanted = topic in {"", queue.topic}
+                yield GroupOffset(group, queue, offset) if is_wanted else None
+
     def groups(self) -> list[str]:
         """All groups that have an offset, by name."""
         return sorted(self._groups)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ariane_broker.clients.client_table import ClientTable
@@ -16,7 +17,7 @@ from ariane_broker.naming.broker_drain import BrokerDrain
 from ariane_broker.topics.topic_table import TopicTable
 from ariane_broker.topics.unread_queues import UnreadQueues
 from ariane_broker.transactions.half_list import HalfList
-from ariane_servicekit.observability.measures import Measures, one
+from ariane_servicekit.observability.measures import Measures, Value, one
 from ariane_storage.store import Store
 
 
@@ -159,10 +160,17 @@ class BrokerMeasures:
                 "ariane.unread.messages",
                 "{message}",
                 "Messages in queues that nobody can read: more queues are written than read.",
-                lambda: one(sum(each.message_count for each in self.unread.all())),
+                self._unread_messages,
             ),
         ):
             measures.gauge(name, unit, description, read)
+
+    def _unread_messages(self) -> Iterator[Value | None]:
+        count = 0
+        for each in self.unread.walk():
+            count += 0 if each is None else each.message_count
+            yield None
+        yield from one(count)
 
     def _make_incidents(self, measures: Measures) -> None:
         said, late = self.statistics, self.delayed.lateness

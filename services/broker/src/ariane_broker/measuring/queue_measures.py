@@ -1,9 +1,12 @@
-"""Metrics of topics and groups: one walk over the queues for all instruments."""
+"""Metrics of topics and groups: one walk over the queues for all instruments.
+
+The first instrument that is read walks, in short turns of the loop (``turns``).
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -58,65 +61,82 @@ class QueueMeasures:
             "ariane.topic.messages.stored",
             "{message}",
             "Messages of a topic that were ever stored here.",
-            lambda: _by_topic(self._fresh().stored),
+            self._each(lambda walk: _by_topic(walk.stored)),
         )
         measures.gauge(
             "ariane.topic.messages.kept",
             "{message}",
             "Messages of a topic that can still be read.",
-            lambda: _by_topic(self._fresh().kept),
+            self._each(lambda walk: _by_topic(walk.kept)),
         )
         measures.gauge(
             "ariane.dead_letters",
             "{message}",
             "Messages that a group has given up and that are still kept.",
-            lambda: (
-                (count, {"consumer_group": group}) for group, count in self._fresh().dead.items()
+            self._each(
+                lambda walk: (
+                    (count, {"consumer_group": group}) for group, count in walk.dead.items()
+                )
             ),
         )
         measures.gauge(
             "ariane.consumer.lag",
             "{message}",
             "Messages that a group has not consumed yet.",
-            lambda: _by_group(self._fresh().lag),
+            self._each(lambda walk: _by_group(walk.lag)),
         )
         measures.gauge(
             "ariane.consumer.lag.age",
             "s",
             "How long the oldest message that a group has not consumed has been stored.",
-            self._ages,
+            self._each(self._ages),
         )
         measures.gauge(
             "ariane.consumer.in_flight",
             "{message}",
             "Messages that receivers of a group have in hand.",
-            lambda: _by_group(self._fresh().in_flight),
+            self._each(lambda walk: _by_group(walk.in_flight)),
         )
 
-    def _ages(self) -> Iterable[Value]:
-        walk, now_ms = self._fresh(), self._now_ms()
+    def _each(
+        self, values: Callable[[_Walk], Iterable[Value]]
+    ) -> Callable[[], Iterator[Value | None]]:
+        """A reader of the values of a walk; it walks first if the last walk is too old."""
+
+        def read() -> Iterator[Value | None]:
+            now = self._monotonic()
+            if now - self._walked_at > FRESH_SECONDS:
+                walk = _Walk()
+                yield from self._take(walk)
+                self._walk, self._walked_at = walk, self._monotonic()
+            yield from values(self._walk)
+
+        return read
+
+    def _ages(self, walk: _Walk) -> Iterable[Value]:
+        now_ms = self._now_ms()
         for group_topic in walk.lag:
             oldest_ms = walk.oldest_ms.get(group_topic, now_ms)
             yield max(0, now_ms - oldest_ms) / 1000, _names(group_topic)
 
-    def _fresh(self) -> _Walk:
-        now = self._monotonic()
-        if now - self._walked_at > FRESH_SECONDS:
-            self._walk, self._walked_at = self._new_walk(), now
-        return self._walk
-
-    def _new_walk(self) -> _Walk:
-        walk = _Walk()
-        for topic, queue_id in self._store.queues():
-            begin, end = self._store.queue_bounds(topic, queue_id)
-            if topic.startswith(DEAD_LETTER_PREFIX):
-                walk.dead[topic.removeprefix(DEAD_LETTER_PREFIX)] += end - begin
-            else:
-                walk.stored[topic] += end
-                walk.kept[topic] += end - begin
+    def _take(self, walk: _Walk) -> Iterator[None]:
+        """Count everything; yields once for each queue and each offset of a group."""
+        for queue in self._store.walk_queues():
+            if queue is not None:
+                self._count_queue(walk, *queue)
+            yield None
         for place in self._offsets.places("", ""):
-            self._count_place(walk, place)
-        return walk
+            if place is not None:
+                self._count_place(walk, place)
+            yield None
+
+    def _count_queue(self, walk: _Walk, topic: str, queue_id: int) -> None:
+        begin, end = self._store.queue_bounds(topic, queue_id)
+        if topic.startswith(DEAD_LETTER_PREFIX):
+            walk.dead[topic.removeprefix(DEAD_LETTER_PREFIX)] += end - begin
+        else:
+            walk.stored[topic] += end
+            walk.kept[topic] += end - begin
 
     def _count_place(self, walk: _Walk, place: GroupOffset) -> None:
         group_topic = (place.consumer_group, place.queue.topic)

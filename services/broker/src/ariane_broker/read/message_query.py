@@ -13,9 +13,10 @@ from ariane_record import RecordFields
 from ariane_record.errors import IllegalMessageId
 from ariane_record.layout import Host
 from ariane_record.single.message_id import decode_offset_message_id
+from ariane_servicekit import in_turns
 from ariane_servicekit.errors import field_invalid
 from ariane_storage.errors import RecordNotFound
-from ariane_storage.reading.record_finder import NO_LIMIT
+from ariane_storage.reading.record_finder import NO_LIMIT, KeyQuery
 from ariane_storage.store import Store
 
 MESSAGES_MAX: Final = 64
@@ -82,7 +83,7 @@ class MessageQuery:
         readable_topic(self.topics, message.topic)
         return message
 
-    def by_key(
+    async def by_key(
         self, wanted: KeyedMessages, *, bytes_max: int
     ) -> tuple[Sequence[RecordFields], bool]:
         """Return messages by one of their keys or their unique id, newest first.
@@ -106,7 +107,7 @@ class MessageQuery:
         if wanted.before < 0:
             raise field_invalid("before_commit_log_offset", "must be 0 or more", wanted.before)
         count = count_max or MESSAGES_DEFAULT
-        found = self.store.query_by_key(
+        query = KeyQuery(
             wanted.topic,
             wanted.key,
             begin_ms=wanted.begin_ms,
@@ -115,5 +116,7 @@ class MessageQuery:
             max_count=count + 1,
             max_bytes=bytes_max,
         )
+        # A key may have a million messages, and most may lie outside of the bounds.
+        found = await in_turns(self.store.search_by_key(query))
         is_cut = sum(len(message.body) for message in found) >= bytes_max
         return found[:count], is_cut or len(found) > count

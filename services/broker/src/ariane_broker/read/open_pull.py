@@ -21,7 +21,7 @@ from typing import Final, Self
 from ariane_broker.log.held_requests import HeldRequests, Watch
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.read.pull_order import Position, PulledQueue, PullOrder
-from ariane_broker.read.queue_looks import Look, QueueLooks
+from ariane_broker.read.queue_looks import PLACES_MAX, Look, QueueLooks
 from ariane_servicekit import AnswerLease
 from ariane_storage.reading.filter import Filter
 
@@ -132,7 +132,10 @@ class OpenPull:
         try:
             if granted < wanted:
                 order = replace(order, size_bytes_max=granted)
-            look = self._looks.look(order, self._filters, self._positions, places)
+            if self._watch is None and len(places) > PLACES_MAX:
+                # What arrives between the turns of the look is not missed.
+                self._begin_watch()
+            look = await self._looks.look(order, self._filters, self._positions, places)
             used = sum(pulled.size_bytes for pulled in look.found.values())
         finally:
             lease.settle(granted, used)

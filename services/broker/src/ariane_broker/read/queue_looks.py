@@ -5,7 +5,8 @@ Each look begins at a random queue, so that a queue with a deep backlog does not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -32,6 +33,9 @@ REMAINDER_SHARE: Final = 16
 """A look is over when less than that part of its bytes is left: the last message that fits leaves
 a few, which would bring one message of the next queue, at the price of a whole batch."""
 
+PLACES_MAX: Final = 256
+"""Queues that one look reads, some 10 us each if there is nothing; the next look continues."""
+
 FILTERED_BYTES_MAX: Final = 4 << 20
 """Bytes of entries and records that one look reads for filters; 2 to 12 ms. Other tasks get their
 turn before the next look continues."""
@@ -42,13 +46,19 @@ class Look:
     """The result of one look.
 
     Attributes:
-        found: The results of queues, by their places in the order.
+        count_left: Records for which there is room.
+        bytes_left: Bytes of them.
         left: The places of queues that may have more.
+        found: The results of queues, by their places in the order.
+        filtered_left: Bytes that may still be read for filters.
         unfinished: Whether a filter passed nothing of what was read, and more is behind it.
     """
 
+    count_left: int
+    bytes_left: int
+    left: set[int]
     found: dict[int, PulledQueue] = field(default_factory=dict)
-    left: set[int] = field(default_factory=set)
+    filtered_left: int = FILTERED_BYTES_MAX
     unfinished: bool = False
 
 
@@ -95,7 +105,7 @@ class QueueLooks:
         self.check_group(order.consumer_group)
         self.clients.check_pull(order.consumer_group, order.client_id, topics, order.filters)
 
-    def look(
+    async def look(
         self,
         order: PullOrder,
         filters: Mapping[str, Filter | None],
@@ -104,33 +114,51 @@ class QueueLooks:
     ) -> Look:
         """Read queues, beginning with a random one, until the budget of an answer is spent.
 
+        Other tasks get their turn after every ``PLACES_MAX`` queues.
+
         Args:
             order: The order, with budget and consumer.
             filters: The filter of each topic; topics without one have all messages.
             positions: Where to read each queue.
             places: The queues to read, as places in the positions.
         """
-        count_left = order.record_count_max
-        bytes_left = order.size_bytes_max
+        look = Look(order.record_count_max, order.size_bytes_max, set(places))
+        turns = self._turns(places)
+        for begin in range(0, len(turns), PLACES_MAX):
+            if begin:
+                await asyncio.sleep(0)
+            if not self._look_on(
+                look, order, filters, positions, turns[begin : begin + PLACES_MAX]
+            ):
+                break
+        return look
+
+    def _look_on(
+        self,
+        look: Look,
+        order: PullOrder,
+        filters: Mapping[str, Filter | None],
+        positions: Sequence[Position],
+        places: Sequence[int],
+    ) -> bool:
+        """Read some queues in this turn of the loop; returns whether there is room for more."""
         remainder_bytes = order.size_bytes_max // REMAINDER_SHARE
-        filtered_left = FILTERED_BYTES_MAX
-        look = Look(left=set(places))
         receives = bool(self.receiving.of_group(order.consumer_group))
         hints = None if receives else self.replica_hints
         read_from: Callable[[Position, int, int, Filter | None], QueueRead] = (
             partial(self._read_free, order.consumer_group) if receives else self._read
         )
-        for place in self._turns(places):
-            if count_left <= 0 or bytes_left <= remainder_bytes:
-                break
-            if filtered_left <= 0:
+        for place in places:
+            if look.count_left <= 0 or look.bytes_left <= remainder_bytes:
+                return False
+            if look.filtered_left <= 0:
                 look.unfinished = True
-                break
+                return False
             position = positions[place]
             wanted = filters.get(position.queue.topic)
             try:
                 self._check_queue(order, position)
-                read = read_from(position, count_left, bytes_left, wanted)
+                read = read_from(position, look.count_left, look.bytes_left, wanted)
             except QueueUnderRepair:
                 continue  # Nothing for now; the repair of the queue wakes waiting pulls.
             except (ServiceError, StorageError) as error:
@@ -138,7 +166,7 @@ class QueueLooks:
                 look.found[place] = _failed(position, failure, self.epochs.current)
                 continue
             if wanted is not None:
-                filtered_left -= read.looked_at_bytes
+                look.filtered_left -= read.looked_at_bytes
             if read.next_queue_offset >= read.max_queue_offset:
                 look.left.discard(place)
             pulled = look.found[place] = PulledQueue(
@@ -156,8 +184,8 @@ class QueueLooks:
             )
             if read.count:
                 size_bytes = pulled.size_bytes
-                count_left -= read.count
-                bytes_left -= size_bytes
+                look.count_left -= read.count
+                look.bytes_left -= size_bytes
                 self.statistics.count_pull(read.count, size_bytes)
                 self.members.handed_out(
                     GroupQueue(order.consumer_group, position.queue),
@@ -166,7 +194,7 @@ class QueueLooks:
                 )
             elif read.status is QueueReadStatus.FILTERED:
                 look.unfinished |= read.next_queue_offset < read.max_queue_offset
-        return look
+        return True
 
     def _read(
         self,
@@ -211,10 +239,10 @@ class QueueLooks:
         )
         return self._read(free, count_left, bytes_left, wanted)
 
-    def _turns(self, places: Collection[int]) -> Iterable[int]:
+    def _turns(self, places: Collection[int]) -> Sequence[int]:
         """The places in order, beginning with a random one."""
         if len(places) <= 1:
-            return places
+            return [*places]
         turns = sorted(places)
         first = self.draw(len(turns))
         return turns[first:] + turns[:first]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.groups.consumer_groups import ConsumerGroups
@@ -20,6 +21,7 @@ from ariane_broker.receive.in_hand.receive_events import EventKind, ReceiveEvent
 from ariane_broker.receive.in_hand.receive_log import ReceiveLog
 from ariane_broker.receive.in_hand.receive_table import SERIALS_PER_MS, ReceiveTable
 from ariane_broker.retry.failed_records import DeadLetterReason
+from ariane_servicekit import in_turns
 
 TURN_SECONDS: Final = 0.1
 """The most by which due work is late."""
@@ -62,35 +64,48 @@ class ReceiveUpkeep:
         now_ms, seen_ms = self._now_ms(), self._seen_ms
         self._seen_ms = now_ms
         if self._is_first_turn:
-            self._show_stranded(now_ms)
+            await in_turns(self._show_stranded(now_ms))
             self._is_first_turn = False
-        self._lines.call_where(lambda group: self._has_visible(group, now_ms))
-        for group in self._table.groups():
-            for queue, window in list(self._table.of_group(group).items()):
-                if seen_ms < window.due_ms <= now_ms:
-                    # An owner reads only up to the first message that a receiving member holds.
-                    self._held.wake(queue)
-                if len(window.rows):
-                    self._renew(group, queue, window, now_ms)
-                    await self._bury_exhausted(group, queue, window, now_ms)
+        exhausted = await in_turns(self._look(seen_ms, now_ms))
+        for group, queue, window in exhausted:
+            await self._bury_exhausted(group, queue, window, now_ms)
 
-    def _show_stranded(self, now_ms: int) -> None:
+    def _look(
+        self, seen_ms: int, now_ms: int
+    ) -> Iterator[tuple[str, QueueKey, QueueWindow] | None]:
+        """Do what is due at once; yields the windows of messages that had their last attempt.
+
+        Only windows with unsettled messages are looked at: groups that are done cost nothing.
+        """
+        for found in self._table.unsettled():
+            if found is None:
+                yield None
+                continue
+            group, queue, window = found
+            due_ms = window.due_ms
+            if seen_ms < due_ms <= now_ms:
+                # An owner reads only up to the first message that a receiving member holds.
+                self._held.wake(queue)
+            if due_ms <= now_ms:
+                self._lines.call(group)
+            self._renew(group, queue, window, now_ms)
+            yield found if len(self._exhausted(group, window, now_ms)) else None
+
+    def _show_stranded(self, now_ms: int) -> Iterator[None]:
         """Make messages visible whose invisible time exceeds the longest that a client may ask for.
 
         The clock was ahead when they were handed out, and was set while no broker ran.
         """
-        for group in self._table.groups():
-            for queue, window in list(self._table.of_group(group).items()):
-                stranded = window.rows["until_ms"] > now_ms + INVISIBLE_MS_MAX
-                if stranded.any():
-                    ranges = ranges_of(window.rows["offset"][stranded])
-                    hide = ReceiveEvent(
-                        EventKind.HIDE, group, queue, ranges=ranges, until_ms=now_ms
-                    )
-                    self._log.write([hide])
-
-    def _has_visible(self, group: str, now_ms: int) -> bool:
-        return any(window.due_ms <= now_ms for window in self._table.of_group(group).values())
+        for found in self._table.unsettled():
+            yield None
+            if found is None:
+                continue
+            group, queue, window = found
+            stranded = window.rows["until_ms"] > now_ms + INVISIBLE_MS_MAX
+            if stranded.any():
+                ranges = ranges_of(window.rows["offset"][stranded])
+                hide = ReceiveEvent(EventKind.HIDE, group, queue, ranges=ranges, until_ms=now_ms)
+                self._log.write([hide])
 
     def _renew(self, group: str, queue: QueueKey, window: QueueWindow, now_ms: int) -> None:
         """Extend the invisible time of messages that attached clients hold, before it ends."""
@@ -118,16 +133,20 @@ class ReceiveUpkeep:
         self, group: str, queue: QueueKey, window: QueueWindow, now_ms: int
     ) -> None:
         """Make dead letters of messages that had their last attempt and were not settled."""
-        config = self._groups.find(group)
-        if config is None or window.due_ms > now_ms:
-            return
         if self._log.window(group, queue) is not window:
             return  # The group's offset was reset.
-        rows = window.visible(now_ms)
-        rows = rows[window.rows["attempts"][rows] > config.attempts_max][:COUNT_MAX]
+        rows = self._exhausted(group, window, now_ms)
         if len(rows):
             offsets = np.ascontiguousarray(window.rows["offset"][rows])
             self._log.write([self._dead_letters.take(group, queue, offsets)])
             reason = DeadLetterReason.ATTEMPTS_EXHAUSTED
             await self._dead_letters.bury(group, queue, offsets, reason=reason)
             self._lines.call(group)
+
+    def _exhausted(self, group: str, window: QueueWindow, now_ms: int) -> NDArray[np.int64]:
+        """The rows of messages that had their last attempt, some at a time."""
+        config = self._groups.find(group)
+        if config is None or window.due_ms > now_ms:
+            return np.empty(0, np.int64)
+        rows = window.visible(now_ms)
+        return rows[window.rows["attempts"][rows] > config.attempts_max][:COUNT_MAX]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Final
 
@@ -10,12 +10,12 @@ from ariane_broker.errors.transactions import sink_not_found
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.spark_batches.batch_commits import check_query_id
 from ariane_broker.spark_batches.batch_publication import BatchPublication
-from ariane_broker.spark_batches.batch_records import BatchEvent, BatchKey, batch_record
+from ariane_broker.spark_batches.batch_records import BatchEvent, BatchKey, Stage, batch_record
 from ariane_broker.spark_batches.batch_table import CONTENTS_KEPT, BatchTable
 from ariane_broker.spark_batches.sink_homes import HomeNote, SinkHome, note_json
 from ariane_broker.topics.system_topics import BATCH_TOPIC
 from ariane_record.control_characters import holds_control_character
-from ariane_servicekit import Page, get_logger, take_page
+from ariane_servicekit import Page, PageRequest, get_logger, in_turns
 from ariane_servicekit.errors import field_invalid
 from ariane_storage.errors import StoreFull
 
@@ -123,9 +123,10 @@ class Sinks:
             StorageError: The sink is unchanged.
         """
         check_query_id(query_id)
+        staged = await in_turns(self._staged({query_id}))
         if query_id not in self.table.query_ids:
             raise sink_not_found(query_id)
-        dropped_count = self._report(query_id).staged_record_count
+        dropped_count = sum(stage.record_count for _, stage in staged)
         lost = self.publication.failed_batches(query_id)
         lost_count = sum(map(self._left_of, lost))
         record = batch_record(
@@ -140,7 +141,7 @@ class Sinks:
         await self.log.promised()
         return SinkDeleted(dropped_count, lost_count)
 
-    def page(self, query_id: str, page_size: int, page_token: str) -> Page[SinkReport]:
+    async def page(self, query_id: str, page_size: int, page_token: str) -> Page[SinkReport]:
         """Sinks by name.
 
         Args:
@@ -151,27 +152,32 @@ class Sinks:
         Raises:
             ServiceError: FIELD_INVALID, PAGE_TOKEN_INVALID.
         """
-        names = sorted(self.table.query_ids)
-        if query_id:
-            names = [name for name in names if name == query_id]
-        page = take_page(
-            names,
-            lambda name: (name,),
+        wanted = PageRequest.of(
             page_size=page_size,
             page_token=page_token,
             scope=f"sinks:{query_id}",
+            kinds=(str,),
         )
-        return Page([self._report(name) for name in page.entries], page.next_page_token)
+        page = await wanted.page_in_turns(
+            (name if query_id in {"", name} else None for name in self.table.query_ids),
+            lambda name: (name,),
+        )
+        staged: dict[str, list[Stage]] = {name: [] for name in page.entries}
+        for name, stage in await in_turns(self._staged(staged)):
+            staged[name].append(stage)
+        return Page(
+            [self._report(name, stages) for name, stages in staged.items()], page.next_page_token
+        )
 
-    def _report(self, query_id: str) -> SinkReport:
+    def _staged(self, names: Container[str]) -> Iterator[tuple[str, Stage] | None]:
+        """The stages of some queries; None for one of another query."""
+        for batch, attempts in list(self.table.staged.items()):
+            for attempt in list(attempts.values()):
+                for stage in list(attempt):
+                    yield (batch.query_id, stage) if batch.query_id in names else None
+
+    def _report(self, query_id: str, stages: Sequence[Stage]) -> SinkReport:
         table = self.table
-        stages = [
-            stage
-            for batch, attempts in table.staged.items()
-            if batch.query_id == query_id
-            for attempt in attempts.values()
-            for stage in attempt
-        ]
         progress = table.progress.get(query_id)
         contents = progress and progress.contents.get(progress.batch_id)
         failures = self.publication.failed_batches(query_id)

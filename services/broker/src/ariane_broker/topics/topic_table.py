@@ -13,7 +13,7 @@ when the topic last changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntFlag, StrEnum
 from typing import Any, Final
@@ -181,6 +181,10 @@ class TopicTable:
     def all(self) -> list[TopicConfig]:
         """All topics by name."""
         return [self._topics[name] for name in sorted(self._topics)]
+
+    def walk(self) -> Iterator[TopicConfig]:
+        """All topics as they are now, in any order."""
+        return iter(list(self._topics.values()))
 
     def created(self, topic: str, change: TopicChange) -> TopicConfig:
         """The new topic as it would be; nothing is changed yet.

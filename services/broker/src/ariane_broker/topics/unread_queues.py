@@ -12,7 +12,7 @@ create one is refused unless the caller allows it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from ariane_broker.groups.consumer_offsets import ConsumerOffsets, GroupOffset
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.topics.topic_table import TopicConfig, TopicTable
 from ariane_record import ConsumerOffset
+from ariane_servicekit import in_turns
 from ariane_storage.store import Store
 
 
@@ -51,38 +52,56 @@ class UnreadQueues:
     topics: TopicTable
     offsets: ConsumerOffsets
 
-    def all(self) -> Iterator[UnreadQueue]:
-        """Unread queues of users' topics that have messages, by topic and queue."""
-        for topic, queue_id in self.store.queues():
-            config = self.topics.find(topic)
-            if config is not None and not config.system and queue_id >= config.read_queue_count:
-                yield from self._kept(QueueKey(topic, queue_id))
+    def walk(self) -> Iterator[UnreadQueue | None]:
+        """Unread queues of users' topics that have messages, in any order.
 
-    def message_counts(self) -> Counter[str]:
+        Yields once for each queue of the store: None for one that is read.
+        """
+        for queue in self.store.walk_queues():
+            config = None if queue is None else self.topics.find(queue[0])
+            is_unread = (
+                queue is not None
+                and config is not None
+                and not config.system
+                and queue[1] >= config.read_queue_count
+            )
+            yield self._kept(QueueKey(*queue)) if is_unread and queue is not None else None
+
+    async def message_counts(self) -> Counter[str]:
         """Messages in unread queues, by topic."""
         counts: Counter[str] = Counter()
-        for unread in self.all():
+        for unread in await in_turns(self.walk()):
             counts[unread.queue.topic] += unread.message_count
         return counts
 
-    def places(self, places: Collection[GroupOffset]) -> list[GroupOffset]:
-        """Positions of groups in the unread queues of topics in which they have offsets.
+    def with_places(
+        self, places: Iterable[GroupOffset | None], unread: Iterable[UnreadQueue]
+    ) -> Iterator[GroupOffset | None]:
+        """Add to positions of groups those in unread queues of topics in which they have offsets.
 
-        Returns:
-            The stored offset of each, or the oldest kept one; of those that are not among the given
-            places.
+        Args:
+            places: Positions; None for something that was examined.
+            unread: All unread queues.
+
+        Yields:
+            Each position; and for queues without a stored one, the oldest kept offset.
         """
-        known = set(places)
-        groups: dict[str, set[str]] = {}
+        of_topic: dict[str, list[UnreadQueue]] = {}
+        for each in unread:
+            of_topic.setdefault(each.queue.topic, []).append(each)
+        added: set[tuple[str, str]] = set()
         for place in places:
-            groups.setdefault(place.queue.topic, set()).add(place.consumer_group)
-        found = []
-        for unread in self.all() if groups else ():
-            for group in groups.get(unread.queue.topic, ()):
-                stored = self.offsets.find(group, unread.queue)
-                begin = ConsumerOffset(unread.begin) if stored is None else stored
-                found.append(GroupOffset(group, unread.queue, begin))
-        return [place for place in found if place not in known]
+            yield place
+            if place is None or place.queue.topic not in of_topic:
+                continue
+            group, topic = place.consumer_group, place.queue.topic
+            if (group, topic) not in added:
+                added.add((group, topic))
+                for each in of_topic[topic]:
+                    if self.offsets.find(group, each.queue) is None:
+                        yield GroupOffset(group, each.queue, ConsumerOffset(each.begin))
+                    else:
+                        yield None
 
     def is_unread(self, queue: QueueKey) -> bool:
         """Whether consumers do not read a queue."""
@@ -121,10 +140,9 @@ class UnreadQueues:
     def _groups_of(self, topic: str) -> Iterable[str]:
         return [group for group in self.offsets.groups() if self.offsets.of_group(group, topic)]
 
-    def _kept(self, queue: QueueKey) -> Iterator[UnreadQueue]:
+    def _kept(self, queue: QueueKey) -> UnreadQueue | None:
         begin, end = self._kept_range(queue)
-        if begin < end:
-            yield UnreadQueue(queue, begin, end)
+        return UnreadQueue(queue, begin, end) if begin < end else None
 
     def _kept_range(self, queue: QueueKey) -> tuple[int, int]:
         """The kept range of a queue, with the end that a new primary hands out later."""

@@ -34,6 +34,7 @@ from ariane_broker.topics.topic_table import TopicTable
 from ariane_record.names import retry_topic
 from ariane_storage.errors import QueueUnderRepair
 from ariane_storage.reading.filter import Filter
+from ariane_storage.reading.queue_reader import LOOKED_AT_BYTES_MAX
 from ariane_storage.store import Store
 
 
@@ -111,11 +112,13 @@ class HandOuts:
         )
         queues = self.queues(order)
         self._windows.open_newest(order, queues)
+        self._ahead.looked_at_bytes = 0
         first = self._draw(len(queues))
         turns = queues[first:] + queues[:first]
         choose = self._by_priority if order.by_priority else self._in_turn
         selections = choose(request, turns)
         advanced = any(selection.advanced for selection in selections)
+        advanced |= self._ahead.looked_at_bytes >= LOOKED_AT_BYTES_MAX
         handed = self._write_down(request, selections)
         return handed, advanced and not handed
 
@@ -144,8 +147,9 @@ class HandOuts:
     def _in_turn(self, request: HandOutRequest, queues: Iterable[QueueKey]) -> list[QueueSelection]:
         selections = []
         count, size = request.order.count_max, request.bytes_max
+        looked_left = LOOKED_AT_BYTES_MAX
         for queue in queues:
-            if count <= 0 or size <= 0:
+            if count <= 0 or size <= 0 or looked_left <= self._ahead.looked_at_bytes:
                 break
             try:
                 window = self._windows.open(request.order, queue)
@@ -155,6 +159,7 @@ class HandOuts:
                 continue  # Nothing for now; the repair wakes the waiting calls.
             count -= len(selection.found.offsets)
             size -= selection.found.size_bytes
+            looked_left -= selection.found.looked_at_bytes
             selections.append(selection)
         return selections
 
@@ -229,6 +234,8 @@ class HandOuts:
             except QueueUnderRepair:
                 continue
             selections.append(QueueSelection(queue, window, began, end=window.end))
+            if self._ahead.looked_at_bytes >= LOOKED_AT_BYTES_MAX:
+                return selections  # Nothing is chosen before all queues were looked at.
             rows_of_selections.append(self._not_exhausted(request, window, rows))
         chosen = highest_of(selections, rows_of_selections, request.order.count_max)
         size = request.bytes_max

@@ -29,6 +29,7 @@ from ariane_record.decoding.columns import decode_columns
 from ariane_record.priority import priority_of
 from ariane_storage.log.records.fields import Int64s
 from ariane_storage.reading.filter import Filter
+from ariane_storage.reading.queue_reader import LOOKED_AT_BYTES_MAX
 from ariane_storage.store import Store
 
 PRIORITY_SPAN: Final = 1024
@@ -44,10 +45,15 @@ _LOOK_BYTES: Final = 4 << 20
 
 
 class LookAhead:
-    """Looks at further messages of a queue, and finds the ones that may be handed out."""
+    """Looks at further messages of a queue, and finds the ones that may be handed out.
+
+    Attributes:
+        looked_at_bytes: Bytes of entries and records that were examined since this was set to 0.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self.looked_at_bytes = 0
 
     def in_order(
         self, queue: QueueKey, window: QueueWindow, wanted: Filter | None, count: int, now_ms: int
@@ -113,6 +119,8 @@ class LookAhead:
         for _ in range(_LOOKS_MAX):
             if len(chosen) >= enough or window.end >= end or len(window.rows) >= rows_max:
                 break
+            if self.looked_at_bytes >= LOOKED_AT_BYTES_MAX:
+                break  # The next turn goes on from here.
             found = read_from(
                 self._store,
                 queue,
@@ -121,6 +129,7 @@ class LookAhead:
                 bytes_max=_LOOK_BYTES,
                 wanted=wanted,
             )
+            self.looked_at_bytes += found.looked_at_bytes
             if found.end <= window.end:
                 break
             window.look(found.offsets, found.end)
@@ -132,6 +141,7 @@ class LookAhead:
         """Read message group and priority of rows that were restored from the log."""
         while len(unknown := _unknown(window.rows)):
             found = read_offsets(self._store, queue, unknown, bytes_max=_LOOK_BYTES, wanted=wanted)
+            self.looked_at_bytes += found.looked_at_bytes
             if found.end <= unknown[0]:
                 return
             _take_in(window, found)

@@ -30,12 +30,14 @@ class FoundRecords:
         sizes: Bytes of each.
         chunks: The records, back to back.
         end: All asked messages below this offset were looked at.
+        looked_at_bytes: Bytes of entries and records that were examined for it.
     """
 
     offsets: Int64s = field(default_factory=lambda: _NO_OFFSETS)
     sizes: NDArray[np.int32] = field(default_factory=lambda: _NO_SIZES)
     chunks: list[memoryview] = field(default_factory=list)
     end: int = 0
+    looked_at_bytes: int = 0
 
     @property
     def size_bytes(self) -> int:
@@ -48,6 +50,7 @@ class FoundRecords:
         self.sizes = np.concatenate((self.sizes, other.sizes))
         self.chunks += other.chunks
         self.end = other.end
+        self.looked_at_bytes += other.looked_at_bytes
 
     def column(self, name: str, kind: str) -> NDArray[np.int64]:
         """A field of the header of each record."""
@@ -65,7 +68,11 @@ class FoundRecords:
         octets = np.frombuffer(b"".join(self.chunks), np.uint8)
         kept = octets[np.repeat(wanted, self.sizes)]
         return FoundRecords(
-            self.offsets[wanted], self.sizes[wanted], [memoryview(kept.tobytes())], self.end
+            self.offsets[wanted],
+            self.sizes[wanted],
+            [memoryview(kept.tobytes())],
+            self.end,
+            self.looked_at_bytes,
         )
 
 
@@ -85,7 +92,8 @@ def read_from(
     """
     read = store.read_queue(*queue, begin, max_count=count_max, max_bytes=bytes_max, wanted=wanted)
     end = int(read.next_queue_offset)
-    found = FoundRecords(_NO_OFFSETS, read.sizes.astype(np.int32), list(read.chunks), end)
+    sizes, chunks = read.sizes.astype(np.int32), list(read.chunks)
+    found = FoundRecords(_NO_OFFSETS, sizes, chunks, end, read.looked_at_bytes)
     if read.count == end - begin:
         found.offsets = np.arange(begin, end, dtype=np.int64)
     else:

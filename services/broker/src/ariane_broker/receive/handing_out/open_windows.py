@@ -38,6 +38,7 @@ class OpenWindows:
             self.log.write([self._beginning(group, queue, self._begin(group, queue, low))])
             window = self.table.of_group(group)[queue]
         window.raise_floor(low)
+        self.table.use(group, queue)
         return window
 
     def open_newest(self, order: ReceiveOrder, queues: Iterable[QueueKey]) -> None:

@@ -56,6 +56,8 @@ class ReceiveTable(SnapshotState):
         self._offsets = offsets
         self._mark_changed = mark_changed
         self._windows: dict[str, dict[QueueKey, QueueWindow]] = {}
+        # Queues whose windows may have rows: all others need no upkeep.
+        self._in_use: dict[tuple[str, QueueKey], None] = {}
         self._holders = _Holders()
         self._last_serial = 0
         self.secret = b""
@@ -64,6 +66,20 @@ class ReceiveTable(SnapshotState):
     def groups(self) -> list[str]:
         """All groups that have received, by name."""
         return sorted(self._windows)
+
+    def use(self, group: str, queue: QueueKey) -> None:
+        """Note that the window of a group in a queue may get rows."""
+        self._in_use[group, queue] = None
+
+    def unsettled(self) -> Iterator[tuple[str, QueueKey, QueueWindow] | None]:
+        """The windows that have rows now; None for others that are examined."""
+        for group, queue in list(self._in_use):
+            window = self._windows.get(group, {}).get(queue)
+            if window is not None and len(window):
+                yield group, queue, window
+            else:
+                self._in_use.pop((group, queue), None)
+                yield None
 
     def of_group(self, group: str) -> Mapping[QueueKey, QueueWindow]:
         """The windows of a group."""
@@ -97,6 +113,7 @@ class ReceiveTable(SnapshotState):
             self._shift(event.until_ms)
             return
         group, queue = event.group, event.queue
+        self.use(group, queue)
         windows = self._windows.setdefault(group, {})
         if event.kind is EventKind.BEGIN:
             windows[queue] = QueueWindow(event.offset, event.serial)
@@ -151,6 +168,7 @@ class ReceiveTable(SnapshotState):
     def clear(self) -> None:
         """Forget everything."""
         self._windows.clear()
+        self._in_use.clear()
         self._holders = _Holders()
         self._last_serial, self.secret = 0, b""
 
@@ -177,6 +195,7 @@ class ReceiveTable(SnapshotState):
             queue = QueueKey(str(topic), int(queue_id))
             window = QueueWindow(int(end), int(reset_epoch), kept)
             self._windows.setdefault(str(group), {})[queue] = window
+            self.use(str(group), queue)
             self.advance_consumer_offset(str(group), queue, window)
 
     def _shift(self, span_ms: int) -> None:

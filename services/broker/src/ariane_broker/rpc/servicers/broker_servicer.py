@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,7 +24,8 @@ from ariane_broker.naming.broker_drain import BrokerDrain
 from ariane_broker.rpc.wire.wire_time import span_of, time_of
 from ariane_broker.settings import BrokerSettings
 from ariane_broker.state.state_files import BrokerState
-from ariane_broker.topics.unread_queues import UnreadQueues
+from ariane_broker.topics.unread_queues import UnreadQueue, UnreadQueues
+from ariane_servicekit import in_turns
 from ariane_storage.store import Store
 
 UNREAD_TOPICS_MAX: Final = 100
@@ -89,7 +91,7 @@ class BrokerServicer(BrokerServiceServicer):
                 *parts.state.findings,
             ],
             delayed_messages=self._delayed_messages(),
-            unread_topics=self._unread_topics(),
+            unread_topics=_unread_topics(await in_turns(parts.unread.walk())),
             clock=self._clock_state(),
         )
 
@@ -123,15 +125,6 @@ class BrokerServicer(BrokerServiceServicer):
             stamp_ahead_duration=span_of(watch.stamp_ahead_ms / 1000),
             doubted_duration=span_of(watch.doubted_ms / 1000),
         )
-
-    def _unread_topics(self) -> list[broker_pb.UnreadTopic]:
-        topics: dict[str, broker_pb.UnreadTopic] = {}
-        for unread in self._parts.unread.all():
-            name = unread.queue.topic
-            told = topics.setdefault(name, broker_pb.UnreadTopic(topic=name))
-            told.queue_count += 1
-            told.message_count += unread.message_count
-        return [*topics.values()][:UNREAD_TOPICS_MAX]
 
     def _delayed_messages(self) -> broker_pb.DelayedMessages:
         delayed = self._parts.delayed
@@ -169,6 +162,16 @@ class BrokerServicer(BrokerServiceServicer):
             counted_death_count=statistics.counted_death_count,
             set_back_offset_count=statistics.set_back_offset_count,
         )
+
+
+def _unread_topics(unread: Sequence[UnreadQueue]) -> list[broker_pb.UnreadTopic]:
+    topics: dict[str, broker_pb.UnreadTopic] = {}
+    for each in sorted(unread):
+        name = each.queue.topic
+        told = topics.setdefault(name, broker_pb.UnreadTopic(topic=name))
+        told.queue_count += 1
+        told.message_count += each.message_count
+    return [*topics.values()][:UNREAD_TOPICS_MAX]
 
 
 def _early_deletions(early: EarlyDeletions) -> broker_pb.EarlyDeletions:

@@ -42,7 +42,7 @@ from ariane_broker.rpc.wire.subscription_wire import hello_of, membership_messag
 from ariane_broker.rpc.wire.transaction_wire import answer_of, check_of
 from ariane_broker.rpc.wire.wire_time import seconds_of, span_of, time_of
 from ariane_broker.transactions.checking import TransactionChecks
-from ariane_servicekit import field_invalid, first_request, take_page
+from ariane_servicekit import PageRequest, field_invalid, first_request, take_page
 from ariane_servicekit.errors import ServiceError
 
 _MEMBERS_DEFAULT: Final = 1000
@@ -128,13 +128,13 @@ class ClientServicer(ClientServiceServicer):
     ) -> client_pb.ListGroupMembersResponse:
         """List the live members of a group."""
         group = request.consumer_group
-        page = take_page(
-            self._table.members(group),
-            lambda client: (client.client_id,),
+        wanted = PageRequest.of(
             page_size=request.page_size or _MEMBERS_DEFAULT,
             page_token=request.page_token,
             scope=f"members:{group}",
+            kinds=(str,),
         )
+        page = await wanted.page_in_turns(self._table.walk(group), _by_id)
         return client_pb.ListGroupMembersResponse(
             members=[
                 client_pb.GroupMember(
@@ -143,6 +143,7 @@ class ClientServicer(ClientServiceServicer):
                     address=client.address,
                 )
                 for client in page.entries
+                if group in client.memberships  # It may have left meanwhile.
             ],
             next_page_token=page.next_page_token,
         )
@@ -151,13 +152,13 @@ class ClientServicer(ClientServiceServicer):
         self, request: client_pb.ListClientsRequest, context: aio.ServicerContext[Any, Any]
     ) -> client_pb.ListClientsResponse:
         """List attached clients."""
-        page = take_page(
-            self._table.all(),
-            lambda client: (client.client_id,),
+        wanted = PageRequest.of(
             page_size=request.page_size,
             page_token=request.page_token,
             scope="clients",
+            kinds=(str,),
         )
+        page = await wanted.page_in_turns(self._table.walk(), _by_id)
         return client_pb.ListClientsResponse(
             clients=map(_client_message, page.entries), next_page_token=page.next_page_token
         )
@@ -189,7 +190,7 @@ class ClientServicer(ClientServiceServicer):
     ) -> client_pb.ListSubscriptionConflictsResponse:
         """List conflicts of subscriptions."""
         page = take_page(
-            self._conflicts.all(self._table, request.consumer_group),
+            await self._conflicts.all(self._table, request.consumer_group),
             lambda seen: (
                 seen.conflict.newcomer.membership.consumer_group,
                 seen.conflict.member.client_id,
@@ -263,6 +264,10 @@ class ClientServicer(ClientServiceServicer):
             # Here, since the end of `Attach` itself may be late: if a stream breaks while it
             # yields a notice, its generator ends only when it is garbage-collected.
             self._questions.left(client)
+
+
+def _by_id(client: AttachedClient) -> tuple[str]:
+    return (client.client_id,)
 
 
 def _is_refused(listening: asyncio.Task[None]) -> bool:

@@ -21,7 +21,7 @@ from ariane_broker.groups.consumer_groups import (
 )
 from ariane_broker.groups.group_changes import GroupChanges
 from ariane_broker.rpc.wire.wire_time import seconds_of, span_of
-from ariane_servicekit import field_invalid, take_page
+from ariane_servicekit import PageRequest, field_invalid
 
 _POLICIES: Final = {
     group_pb.SUBSCRIPTION_CONFLICT_POLICY_UNSPECIFIED: ConflictPolicy.REFUSE,
@@ -62,12 +62,14 @@ class GroupServicer(GroupServiceServicer):
         self, request: group_pb.ListConsumerGroupsRequest, context: aio.ServicerContext[Any, Any]
     ) -> group_pb.ListConsumerGroupsResponse:
         """List groups by name."""
-        page = take_page(
-            self._groups.all(),
-            lambda config: (config.consumer_group,),
+        wanted = PageRequest.of(
             page_size=request.page_size,
             page_token=request.page_token,
             scope="groups",
+            kinds=(str,),
+        )
+        page = await wanted.page_in_turns(
+            self._groups.walk(), lambda config: (config.consumer_group,)
         )
         return group_pb.ListConsumerGroupsResponse(
             groups=map(_group, page.entries), next_page_token=page.next_page_token

@@ -24,7 +24,7 @@ from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.standing import Standings
 from ariane_broker.rpc.wire.wire_time import milliseconds_of, time_of
 from ariane_broker.topics.unread_queues import UnreadQueues
-from ariane_servicekit import field_invalid, take_page
+from ariane_servicekit import PageRequest, field_invalid, in_turns
 from ariane_servicekit.rpc.error_status import status_of
 
 
@@ -150,18 +150,20 @@ class OffsetServicer(OffsetServiceServicer):
         self, request: offset_pb.ListConsumerLagsRequest, context: aio.ServicerContext[Any, Any]
     ) -> offset_pb.ListConsumerLagsResponse:
         """List backlogs."""
-        read = self._changes.places(request.consumer_group, request.topic)
-        page = take_page(
-            sorted([*read, *self._unread.places(read)]),
-            lambda place: (place.consumer_group, *place.queue),
+        wanted = PageRequest.of(
             page_size=request.page_size,
             page_token=request.page_token,
             scope=f"lags:{request.consumer_group}:{request.topic}",
+            kinds=(str, str, int),
         )
-        return offset_pb.ListConsumerLagsResponse(
-            lags=[self._lag(self._changes.backlog(place)) for place in page.entries],
-            next_page_token=page.next_page_token,
+        unread = await in_turns(self._unread.walk())
+        read = self._changes.places(request.consumer_group, request.topic)
+        page = await wanted.page_in_turns(
+            self._unread.with_places(read, unread),
+            lambda place: (place.consumer_group, *place.queue),
         )
+        lags = await in_turns(self._lag(self._changes.backlog(place)) for place in page.entries)
+        return offset_pb.ListConsumerLagsResponse(lags=lags, next_page_token=page.next_page_token)
 
     def _lag(self, backlog: Backlog) -> offset_pb.ConsumerLag:
         place = backlog.place

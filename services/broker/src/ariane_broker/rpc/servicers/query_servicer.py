@@ -55,7 +55,7 @@ class QueryServicer(QueryServiceServicer):
         granted = await lease.take(PAGE_BYTES)
         used = 0
         try:
-            messages, truncated = self._query.by_key(wanted, bytes_max=granted)
+            messages, truncated = await self._query.by_key(wanted, bytes_max=granted)
             used = sum(len(message.body) for message in messages)
         finally:
             lease.settle(granted, used)

@@ -39,7 +39,7 @@ class SinkServicer(SinkServiceServicer):
         self, request: sink_pb.ListSinksRequest, context: aio.ServicerContext[Any, Any]
     ) -> sink_pb.ListSinksResponse:
         """List sinks."""
-        page = self._sinks.page(request.query_id, request.page_size, request.page_token)
+        page = await self._sinks.page(request.query_id, request.page_size, request.page_token)
         return sink_pb.ListSinksResponse(
             sinks=map(_sink_message, page.entries), next_page_token=page.next_page_token
         )

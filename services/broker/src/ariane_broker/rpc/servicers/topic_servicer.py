@@ -25,7 +25,7 @@ from ariane_broker.topics.topic_table import (
     TopicTable,
 )
 from ariane_broker.topics.unread_queues import UnreadQueues
-from ariane_servicekit import field_invalid, take_page
+from ariane_servicekit import PageRequest, field_invalid
 
 _PERMISSION_VALUES: Final = {value: permission for permission, value in PERMISSIONS.items()}
 
@@ -78,14 +78,20 @@ class TopicServicer(TopicServiceServicer):
         self, request: topic_pb.ListTopicsRequest, context: aio.ServicerContext[Any, Any]
     ) -> topic_pb.ListTopicsResponse:
         """List topics by name."""
-        page = take_page(
-            [config for config in self._table.all() if request.include_system or not config.system],
-            lambda config: (config.topic,),
+        wanted = PageRequest.of(
             page_size=request.page_size,
             page_token=request.page_token,
             scope=f"topics:{request.include_system}",
+            kinds=(str,),
         )
-        unread_counts = self._unread.message_counts()
+        page = await wanted.page_in_turns(
+            (
+                config if request.include_system or not config.system else None
+                for config in self._table.walk()
+            ),
+            lambda config: (config.topic,),
+        )
+        unread_counts = await self._unread.message_counts()
         return topic_pb.ListTopicsResponse(
             topics=[
                 await self._topic(config, unread_counts[config.topic]) for config in page.entries
@@ -119,7 +125,8 @@ class TopicServicer(TopicServiceServicer):
         return topic_pb.DeleteTopicResponse()
 
     async def _only(self, config: TopicConfig) -> topic_pb.Topic:
-        return await self._topic(config, self._unread.message_counts()[config.topic])
+        unread_counts = await self._unread.message_counts()
+        return await self._topic(config, unread_counts[config.topic])
 
     async def _topic(self, config: TopicConfig, unread_message_count: int) -> topic_pb.Topic:
         stored_ms = await self._lookup.last_store_timestamp_ms(config)

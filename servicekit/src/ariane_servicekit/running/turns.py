@@ -1,0 +1,37 @@
+"""Long work in short turns of the event loop.
+
+Work that looks at many things, such as entries, queues, groups or records, is an iterator that
+yields once for each thing that it has examined: a result, or None. Other tasks run after every
+``EXAMINED_MAX`` of them, so one question of a client never holds up all other clients::
+
+    loop    | 128 things | a send | a pull | 128 things | a send | 60 things |
+
+What the work looks at may change between two turns: it iterates over copies of tables.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final, TypeVar
+
+EXAMINED_MAX: Final = 128
+"""Things examined in one turn of the loop: a microsecond for an entry, some 20 for a queue."""
+
+ResultT = TypeVar("ResultT")
+
+
+async def in_turns(work: Iterable[ResultT | None]) -> list[ResultT]:
+    """Do work in turns, and return its results."""
+    found = []
+    for number, result in enumerate(work, 1):
+        if result is not None:
+            found.append(result)
+        if not number % EXAMINED_MAX:
+            await asyncio.sleep(0)
+    return found
+
+
+def at_once(work: Iterable[ResultT | None]) -> list[ResultT]:
+    """Do work in a single turn: where no loop runs, or little is to be done."""
+    return [result for result in work if result is not None]
