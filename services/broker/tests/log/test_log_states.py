@@ -89,6 +89,13 @@ async def restored(store, executor, file, *machines):
     return states
 
 
+async def test_nothing_is_saved_of_a_store_that_another_process_has_open(tmp_path, executor, file):
+    store = Store(tmp_path / "store", small_config())
+    states = states_of(store, executor, file, SeenOffsets("one"))
+    await states.save()
+    assert file("one").load() is None
+
+
 async def test_each_is_shown_what_came_after_its_snapshot_and_nothing_twice(store, executor, file):
     first = append(store).tolist()
     one = SeenOffsets("one")

@@ -191,11 +191,13 @@ class LogStates:
             OSError: The disk failed; the earlier snapshots remain.
         """
         async with self._lock:
+            if not self._restored:
+                return  # The store may not even be open: another process has it.
             end = self._store.max_offset
             changed = [
                 kept for kept in self._kept if kept.state.change_count != kept.saved_change_count
             ]
-            if not self._restored or not (changed or end != self._saved_end):
+            if not changed and end == self._saved_end:
                 return
             counts = [kept.state.change_count for kept in changed]
             documents = [kept.state.document(end) for kept in changed]
