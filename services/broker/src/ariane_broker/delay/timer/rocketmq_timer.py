@@ -45,7 +45,6 @@ ROLL_MS: Final = 2 * 86_400_000
 
 MESSAGE: Final = 1
 ROLLED: Final = 2
-_MAGIC_MAX: Final = 0xF
 _CHECK: Final = Struct(">7q")
 _CHECK_FILE_BYTES: Final = 4096
 _BLANK: Final = Struct(">iqI")
@@ -107,20 +106,6 @@ def blank(file_bytes: int) -> tuple[int, bytes]:
     """The place of the blank of a full file, and its bytes."""
     place = units_per_file(file_bytes) * UNIT.itemsize
     return place, _BLANK.pack(file_bytes - place, 0, _BLANK_MAGIC)
-
-
-def sound_units(content: memoryview) -> Units:
-    """The units at the beginning of a file of the timer log."""
-    count = len(content) // UNIT.itemsize
-    units = np.frombuffer(content, UNIT, count)
-    wrong = (units["size"] != UNIT.itemsize) | (units["magic"] & ~_MAGIC_MAX != 0)
-    return units[: int(np.argmax(wrong)) if wrong.any() else count].copy()
-
-
-def slots_of(units: Units) -> Int64s:
-    """The slot of each unit, in milliseconds."""
-    slots: Int64s = units["written_ms"].astype(np.int64) + units["delay_ms"].astype(np.int64)
-    return slots
 
 
 def make_units(

@@ -1,9 +1,8 @@
-"""Hands the timer topic over to RocketMQ and back: which records wait, and which are done.
+"""Hands the timer topic over to RocketMQ: writes down which records wait, and which are done.
 
-Either broker can read what is parked, but each has its own note of what it has delivered. So our
-note is written into RocketMQ's files when the broker stops in order, and RocketMQ's is read at the
-start if the files are not as we left them. ``timerProgress.json`` has a copy of the ``timercheck``
-that we know.
+Either broker can read what is parked, but RocketMQ goes by files of its own to know what it has
+delivered. So they are written when the broker stops in order. They are never read: what RocketMQ
+delivers is in the log (``rocketmq_takings``).
 
 ``timercheck`` goes first and comes last: without it RocketMQ delivers what waits, some of it once
 more, and loses nothing.
@@ -13,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -29,36 +27,10 @@ from ariane_broker.delay.timer.rocketmq_timer import (
     TimerCheck,
     blank,
     make_units,
-    slots_of,
-    sound_units,
     units_per_file,
 )
 from ariane_storage.disk.disk import Disk
-from ariane_storage.log.records.fields import Int64s
 from ariane_storage.log.segment import segment_name
-
-_CHECKED_BYTES: Final = 56
-
-
-class RocketmqTimer(NamedTuple):
-    """The state in which RocketMQ left its timer.
-
-    Attributes:
-        queue_offset: It has read the timer queue up to here.
-        waiting: Commit-log offsets of records that wait in its wheel, ascending.
-        delivered: Commit-log offsets of records that it has taken out of it, ascending.
-    """
-
-    queue_offset: int
-    waiting: Int64s
-    delivered: Int64s
-
-    def done(self, rows: ParkedRows) -> Int64s:
-        """Queue offsets of those of some records that are delivered."""
-        waits = np.isin(rows.commit_log_offsets, self.waiting)
-        read = rows.queue_offsets < self.queue_offset
-        done = ~waits & (read | np.isin(rows.commit_log_offsets, self.delivered))
-        return rows.queue_offsets[done]
 
 
 class TimerHandover:
@@ -70,34 +42,6 @@ class TimerHandover:
         self._check = root / "config" / "timercheck"
         self._log = root / "timerlog"
         self._wheel = root / "timerwheel"
-
-    def note(self) -> str:
-        """A mark of this ``timercheck``, to recognise it later; None if there is none."""
-        if self._disk.size_of(self._check) is None:
-            return ""
-        return self._disk.read(self._check)[:_CHECKED_BYTES].hex()
-
-    def read(self) -> RocketmqTimer:
-        """Read RocketMQ's files.
-
-        Raises:
-            ValueError: ``timercheck`` is malformed.
-            FileNotFoundError: There is no ``timercheck``.
-            OSError: The disk failed.
-        """
-        check = TimerCheck.decoded(self._disk.read(self._check))
-        waiting, delivered = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-        for path in self._log_files():
-            # A copy of the needed part: the file is mapped no longer than this.
-            units = sound_units(memoryview(self._disk.read(path)))
-            offsets = units["commit_log_offset"].astype(np.int64)
-            waits = slots_of(units) >= check.read_ms
-            waiting.append(offsets[waits])
-            delivered.append(offsets[~waits])
-        queue_offset = min(check.queue_offset, check.master_offset)
-        return RocketmqTimer(
-            queue_offset, np.unique(np.concatenate(waiting)), np.unique(np.concatenate(delivered))
-        )
 
     def write(self, rows: ParkedRows, last: ParkedRows, queue_end: int, now_ms: int) -> None:
         """Tell RocketMQ which records wait.

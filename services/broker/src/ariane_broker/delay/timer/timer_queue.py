@@ -11,7 +11,7 @@ only the earliest later time is kept::
     window           due until 09:00: in memory, sorted
 
 Delivered records are kept as a queue offset and marks behind it, rebuilt from the log like those of
-the delay levels. RocketMQ's deliveries are in its own files (``timer_handover``).
+the delay levels. So are RocketMQ's deliveries (``rocketmq_takings``).
 """
 
 from __future__ import annotations
@@ -32,12 +32,14 @@ from ariane_broker.delay.parked.parked_queue import (
 )
 from ariane_broker.delay.parked.parked_records import read_parked
 from ariane_broker.delay.parked.queue_progress import QueueProgress
+from ariane_broker.delay.timer.rocketmq_takings import RocketmqTakings
 from ariane_broker.delay.timer.timer_handover import TimerHandover
 from ariane_broker.delay.timer.timer_window import TimerWindow, joined
 from ariane_broker.log.derived.snapshots import SnapshotState
 from ariane_broker.queue_key import QueueKey
 from ariane_record.names import TIMER_TOPIC
 from ariane_servicekit import get_logger
+from ariane_storage.errors import QueueUnderRepair
 from ariane_storage.log.records.fields import Int64s
 from ariane_storage.log.scan import Stretch
 from ariane_storage.store import Store
@@ -82,13 +84,12 @@ class TimerQueue(SnapshotState):
         """Start without deliveries; about ``window_count_max`` records are kept in memory."""
         self._store = store
         self._handover = handover
-        # The note of RocketMQ that we know: one of ours, or one that was taken over.
-        self._known_note = ""
         self._restored = False
         self._now_ms = now_ms
         self._window_count_max = window_count_max
         self._progress = QueueProgress()
         self._origins: list[Int64s] = []
+        self._takings = RocketmqTakings()
         self._window = TimerWindow()
         # All records due up to here are in the window, except parts that are still to be read.
         self._horizon_ms = _LONG_AGO
@@ -248,6 +249,7 @@ class TimerQueue(SnapshotState):
     def replay(self, stretch: Stretch) -> None:
         """Note deliveries that a stretch of the log shows."""
         self._origins.append(delivered_origins(stretch))
+        self._takings.note(stretch)
 
     def forget_lost(self, end_of: Callable[[QueueKey], int]) -> None:
         """Forget deliveries of records behind the end of the queue."""
@@ -258,7 +260,8 @@ class TimerQueue(SnapshotState):
         origins = np.unique(np.concatenate([np.empty(0, np.int64), *self._origins]))
         self._origins.clear()
         mark_origins(self._store, TIMER_QUEUE, self._progress, origins)
-        self._take_over()
+        if self._takings:
+            self._take_over()
         self._restored = True
         self._look_at_all()
         self.change_count += 1
@@ -271,22 +274,24 @@ class TimerQueue(SnapshotState):
             self._end = int(rows.queue_offsets[-1]) + 1
 
     def _take_over(self) -> None:
-        """Take over RocketMQ's deliveries, if it has used the store since."""
-        note = self._handover.note()
-        if note == self._known_note:
-            return
+        """Mark what RocketMQ took out, if it has used the store since."""
         try:
-            theirs = self._handover.read()
-        except (ValueError, FileNotFoundError) as error:
-            _log.warning("timer_not_taken_over", reason=str(error))
+            done = self._takings.of(self._store, TIMER_QUEUE, self._all_waiting())
+        except QueueUnderRepair as error:
+            _log.warning("timer_not_taken_over", reason=str(error), advice="may come twice")
             return
-        self._known_note = note
-        waited = self.pending_count
+        finally:
+            self._takings.clear()
+        for queue_offsets in done:
+            self._progress.mark(queue_offsets)
+        _log.info("timer_taken_over", delivered=sum(map(len, done)))
+
+    def _all_waiting(self) -> Iterator[ParkedRows]:
+        """All waiting records, in the order of the queue; nothing is marked meanwhile."""
         queue_offset = self._progress.begin
         while len(rows := rows_from(self._store, TIMER_QUEUE, queue_offset, SCAN_COUNT)):
-            self._progress.mark(theirs.done(rows))
+            yield self.pending(rows)
             queue_offset = int(rows.queue_offsets[-1]) + 1
-        _log.info("timer_taken_over", delivered=waited - self.pending_count)
 
     def hand_over(self) -> None:
         """Tell RocketMQ which records wait; all deliveries are on the disk.
@@ -300,16 +305,10 @@ class TimerQueue(SnapshotState):
         end = self._store.queue_bounds(*TIMER_QUEUE)[1]
         if not self._restored or not end:
             return
-        parts: list[ParkedRows] = []
-        queue_offset = self._progress.begin
-        while len(rows := rows_from(self._store, TIMER_QUEUE, queue_offset, SCAN_COUNT)):
-            parts += self._timed(self.pending(rows))
-            queue_offset = int(rows.queue_offsets[-1]) + 1
+        parts = [part for rows in self._all_waiting() for part in self._timed(rows)]
         last = rows_from(self._store, TIMER_QUEUE, end - 1, 1)
         last = last.take(last.sizes > 0)
         self._handover.write(joined(parts), last, end, self._now_ms())
-        self._known_note = self._handover.note()
-        self.change_count += 1
 
     def _timed(self, rows: ParkedRows) -> Iterator[ParkedRows]:
         """Waiting records with their times; RocketMQ's records have them as properties."""
@@ -330,8 +329,8 @@ class TimerQueue(SnapshotState):
     def clear(self) -> None:
         """Forget all deliveries."""
         self._progress = QueueProgress()
-        self._known_note = ""
         self._origins.clear()
+        self._takings.clear()
 
     def contents(self) -> dict[str, Any]:
         """Everything as JSON."""
@@ -339,11 +338,9 @@ class TimerQueue(SnapshotState):
         return {
             "queueOffset": progress.begin,
             "marks": [progress.mark_count, progress.encoded_marks()],
-            "timercheck": self._known_note,
         }
 
     def take_over(self, contents: Mapping[str, Any]) -> None:
         """Restore the state from ``contents``."""
         count, encoded = contents["marks"]
-        self._known_note = str(contents.get("timercheck", ""))
         self._progress = QueueProgress.decoded(int(contents["queueOffset"]), int(count), encoded)
