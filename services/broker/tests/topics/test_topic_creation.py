@@ -33,6 +33,7 @@ class Creations:
             save=self.save,
             announce=self.announce,
             copied=self.copied,
+            reserve_epoch=self.announce,
             delete_queues=self.announce,
             forget=lambda topics: None,
             save_forgotten=self.settle,

@@ -196,6 +196,7 @@ class Deletions:
             save=self.save,
             announce=self.announce,
             copied=self.announce,
+            reserve_epoch=self.announce,
             delete_queues=self.delete_queues,
             forget=lambda topics: None,
             save_forgotten=self.settle,

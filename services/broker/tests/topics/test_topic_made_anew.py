@@ -110,3 +110,20 @@ async def test_another_program_made_it_anew_while_the_broker_was_away(running, t
 
     async with running() as broker:
         await old_positions_are_refused(broker, epoch, reason_of)
+
+
+async def test_a_kill_after_a_deletion_cuts_no_queue_of_other_topics(running, crashed, read_bodies):
+    async with running() as broker:
+        for topic in ("orders", "bills", "late"):
+            await broker.create_topic(topic)
+            await broker.store(topic, [b"old"] * 5)
+        await delete(broker, "orders")
+        told = await epoch_of(broker, "bills")
+        await broker.store("bills", [b"new"])
+        await delete(broker, "late")
+        last = await epoch_of(broker, "bills")
+        assert told != last
+        async with crashed() as survivor:
+            for epoch in (told, last):
+                assert read_bodies(await pull_at(survivor, "bills", 5, epoch)) == [b"new"]
+                assert not (await pull_at(survivor, "bills", 6, epoch)).HasField("error")

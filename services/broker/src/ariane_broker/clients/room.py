@@ -20,6 +20,7 @@ from ariane_broker.consuming.queue_locking import QueueLocking
 from ariane_broker.durable.saved_state import StateFile
 from ariane_broker.environment import Environment
 from ariane_broker.groups.group_changes import GroupChanges
+from ariane_broker.log.log_epochs import LogEpochs
 from ariane_broker.log.room import LogRoom
 from ariane_broker.naming.room import NamingRoom
 from ariane_broker.read.queue_lookup import QueueLookup
@@ -56,6 +57,7 @@ def clients_room(
     settings, saved_offsets = environment.settings, state.saved_offsets
     copied = log.primary.state_copied if log.primary is not None else _nobody_copies
     unread = UnreadQueues(log.store, state.topics, state.offsets)
+    save_epochs = _saver(state.files.epochs, environment.threads.state)
     topic_changes = TopicChanges(
         state.topics,
         TopicLimits(settings.topics_max, settings.queues_max, 2 * settings.groups_max),
@@ -63,11 +65,10 @@ def clients_room(
         save=_saver(state.files.topics, environment.threads.state),
         announce=partial(_tell, naming, copied),
         copied=copied,
+        reserve_epoch=partial(_reserve_epoch, state.epochs, save_epochs, copied),
         delete_queues=partial(_delete_queues, log, environment.threads.keeper),
         forget=partial(_forget_topics, state, log),
-        save_forgotten=partial(
-            _save_forgotten, state, log, _saver(state.files.epochs, environment.threads.state)
-        ),
+        save_forgotten=partial(_save_forgotten, state, log, save_epochs),
         wake_queue=log.held.wake,
         auto_create_queue_count=settings.default_queue_count if settings.auto_create_topics else 0,
     )
@@ -125,6 +126,17 @@ async def _nobody_copies() -> None:
 async def _tell(naming: NamingRoom, copied: Callable[[], Awaitable[None]]) -> None:
     """Topics have changed: name servers and replicas know it before the caller does."""
     await naming.registration.announce()
+    await copied()
+
+
+async def _reserve_epoch(
+    epochs: LogEpochs,
+    save: Callable[[dict[str, Any]], Awaitable[None]],
+    copied: Callable[[], Awaitable[None]],
+) -> None:
+    """Make the number of the next epoch durable, here and on replicas."""
+    epochs.reserve()
+    await save(epochs.document())
     await copied()
 
 

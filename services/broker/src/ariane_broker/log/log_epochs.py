@@ -26,7 +26,10 @@ it.
 
     {"version": 1, "epochs": [[5203867203857265291, 0], [770203467234586234, 123904]]}
 
-The epoch of a deletion is saved before a topic of the same name is created.
+The number of an epoch is durable, also on replicas, before any client learns of it: otherwise a
+broker that is killed, or taken over, would tell all its clients that their queues were cut. So a
+deletion reserves the number before it deletes anything, with a begin that limits no position. Where
+it began is saved before a topic of the same name is created.
 """
 
 from __future__ import annotations
@@ -46,6 +49,8 @@ EPOCHS_MAX: Final = 4096
 
 _VERSION: Final = 1
 _NUMBER_MAX: Final = (1 << 63) - 1
+_NOT_BEGUN: Final = (1 << 63) - 1
+"""The begin of an epoch that is reserved: behind every position."""
 
 
 class LogEpochs:
@@ -64,6 +69,7 @@ class LogEpochs:
         again.
         """
         self.current = 0
+        self._reserved = 0
         self._store = store
         self._statistics = statistics
         self._draw = draw
@@ -80,9 +86,14 @@ class LogEpochs:
             raise ValueError(f"version {document['version']} is not known here")
         self._epochs = [(int(number), int(begin)) for number, begin in document["epochs"]]
 
+    def reserve(self) -> None:
+        """Draw the number of the next epoch; it is in ``document`` from now on."""
+        self._reserved = 1 + self._draw(_NUMBER_MAX)
+
     def begin(self) -> None:
-        """Begin another epoch at the present end of the log."""
-        self.current = 1 + self._draw(_NUMBER_MAX)
+        """Begin another epoch at the present end of the log: the reserved one, if there is one."""
+        self.current = self._reserved or 1 + self._draw(_NUMBER_MAX)
+        self._reserved = 0
         self._epochs = [
             *self._epochs[1 - EPOCHS_MAX :],
             (self.current, int(self._store.max_offset)),
@@ -95,7 +106,10 @@ class LogEpochs:
 
     def document(self) -> dict[str, Any]:
         """The content of the file."""
-        return {"version": _VERSION, "epochs": [list(epoch) for epoch in self._epochs]}
+        epochs = [list(epoch) for epoch in self._epochs]
+        if self._reserved:
+            epochs.append([self._reserved, _NOT_BEGUN])
+        return {"version": _VERSION, "epochs": epochs}
 
     def check(self, queue: QueueKey, queue_offset: int, log_epoch: int) -> None:
         """Refuse a position that has lost its meaning.

@@ -64,7 +64,9 @@ def state_room(environment: Environment, log: LogRoom) -> StateRoom:
             state_file.StateFile(folder / "queueLocks.json", environment.disk), called
         ),
         deaths=state_file.StateFile(folder / death_suspicions.FILE_NAME, environment.disk),
-        epochs=state_file.StateFile(folder / log_epochs.FILE_NAME, environment.disk),
+        epochs=_notifying(
+            state_file.StateFile(folder / log_epochs.FILE_NAME, environment.disk), called
+        ),
     )
     locks = QueueLocks(
         monotonic=environment.clock.monotonic,

@@ -4,8 +4,11 @@ Changes run one after the other, so that the file always holds the visible state
 Creations that wait for their turn share it, and so do deletions: the files are written once for all
 of them.
 
-A deletion has three steps; if the process ends in between, the topic is whole or gone::
+A deletion has four steps; if the process ends in between, the topic is whole or gone::
 
+    0. the number of the epoch that    the topic stands
+       it begins is durable, also on
+       replicas
     1. topics.json without it          still whole: the start finds its queues, and its settings in
                                        the generation before
     2. the store notes where its       gone: the start removes files of queues that are left, and
@@ -63,6 +66,7 @@ class TopicChanges:
         save: Callable[[dict[str, Any]], Awaitable[None]],
         announce: Callable[[], Awaitable[None]],
         copied: Callable[[], Awaitable[None]],
+        reserve_epoch: Callable[[], Awaitable[None]],
         delete_queues: Callable[[Collection[str]], Awaitable[None]],
         forget: Callable[[Collection[str]], None],
         save_forgotten: Callable[[], Awaitable[None]],
@@ -72,7 +76,8 @@ class TopicChanges:
         """``save`` and ``save_forgotten`` return once the change is durable.
 
         ``announce`` tells name servers and replicas at once; it waits for name servers only for a
-        moment. ``copied`` waits until replicas have all changes. ``delete_queues`` deletes all
+        moment. ``copied`` waits until replicas have all changes. ``reserve_epoch`` returns once the
+        epoch that the next ``forget`` begins is durable, also there. ``delete_queues`` deletes all
         queues of topics durably, or none; they are gone for readers before it first waits.
         ``forget`` forgets the offsets and sequences that groups and producers had in topics.
         ``wake_queue`` wakes pulls that wait for a queue. ``auto_create_queue_count``: queues of a
@@ -84,6 +89,7 @@ class TopicChanges:
         self._save = save
         self._announce = announce
         self._copied = copied
+        self._reserve_epoch = reserve_epoch
         self._delete_queues = delete_queues
         self._forget = forget
         self._save_forgotten = save_forgotten
@@ -256,6 +262,7 @@ class TopicChanges:
     async def _remove(self, topics: list[str]) -> None:
         if len(self._forgotten) > _FORGOTTEN_MAX:
             await self._settle_forgotten()
+        await self._reserve_epoch()
         await self._save(self._table.document_with(without=topics))
         configs = [self._table.get(topic) for topic in topics]
         self._table.remove(*topics)

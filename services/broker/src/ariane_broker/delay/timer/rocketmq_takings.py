@@ -57,10 +57,10 @@ class RocketmqTakings:
         places = stretch.places
         if not _TAKING.search(places.buffer):
             return  # As in nearly every stretch: RocketMQ was not here.
-        properties = places.texts(places.properties_starts, places.ends)
-        said = np.fromiter(map(bool, map(_TAKING.search, properties)), np.bool_)
+        texts = places.texts(places.properties_starts, places.ends)
+        said = np.fromiter(map(bool, map(_TAKING.search, texts)), np.bool_)
         crcs = places.front("body_crc")[said].tolist()
-        marks = []
+        marks: list[int] = []
         for record, crc in zip(records_where(stretch, said), crcs, strict=True):
             properties = record.properties
             if record.half_offset:

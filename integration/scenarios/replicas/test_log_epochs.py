@@ -1,0 +1,51 @@
+"""The epoch that a deletion begins is known to whoever serves next: no queue seems to be cut."""
+
+from __future__ import annotations
+
+import pytest
+from grpc import aio
+from replica_group import in_sync
+
+from ariane.broker.v1 import pull_service_pb2 as pull_pb
+from ariane.broker.v1.pull_service_pb2_grpc import PullServiceStub
+from ariane_sdk import ClusterClient, Message, Producer
+
+QUICK = ("--primary-lease-s", "2.5", "--replica-behind-s-max", "2")
+
+
+async def pulled(process, position):
+    async with aio.insecure_channel(process.address) as channel:
+        request = pull_pb.PullRecordsRequest(consumer_group="group", positions=[position])
+        answer = await PullServiceStub(channel).PullRecords(request, timeout=30)
+    [queue] = answer.queues
+    assert not queue.HasField("error"), queue.error.message
+    return queue
+
+
+@pytest.mark.parametrize("replicas", [0, 1])
+async def test_who_serves_after_a_kill_knows_the_epoch_of_a_deletion(local_cluster, replicas):
+    async with local_cluster(*QUICK, replicas=replicas) as cluster:
+        [first], last = cluster.brokers, cluster.replicas
+        if replicas:
+            await in_sync(first, 0, 1)
+        async with (
+            ClusterClient(cluster.name_servers) as client,
+            Producer(cluster.name_servers) as producer,
+        ):
+            for topic in ("bills", "gone"):
+                await client.create_topic(topic, queue_count=1)
+            for _ in range(5):
+                await producer.send(Message("bills", b"old"))
+            await client.delete_topic("gone")
+            told = await pulled(first, pull_pb.PullPosition(topic="bills", queue_offset=0))
+            first.kill()
+            await first.wait()
+            if replicas:
+                await in_sync(last[0], 1)
+            else:
+                await first.start()
+        position = pull_pb.PullPosition(
+            topic="bills", queue_offset=told.next_queue_offset, log_epoch=told.log_epoch
+        )
+        again = await pulled(last[0] if replicas else first, position)
+        assert (told.next_queue_offset, again.next_queue_offset) == (5, 5)
