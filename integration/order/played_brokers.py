@@ -196,7 +196,7 @@ class Calls:
             lambda broker: {queue: broker.offsets.get(queue, QueuePosition(0)) for queue in queues},
         )
 
-    async def store(self, route, offsets, *, durable=False):
+    async def store(self, route, offsets, *, durable=False, **_):
         epochs = {queue: self._lock_epoch_of(queue) for queue in offsets}
         offsets = dict(offsets)
 

@@ -47,7 +47,7 @@ class Keeping:
         await self.gate.wait()
         return found
 
-    async def store(self, _broker, offsets, *, durable=False):
+    async def store(self, _broker, offsets, *, durable=False, **_):
         self.offsets |= offsets
         return {}
 

@@ -236,6 +236,23 @@ async def test_the_backlog_counts_what_is_kept(broker):
     assert (lag.consumer_offset, lag.max_queue_offset, lag.message_count) == (1, 3, 2)
 
 
+async def test_a_lower_offset_counts_only_where_it_is_meant(broker, refused):
+    await broker.create_topic("orders")
+    await broker.store("orders", [b"a", b"b", b"c"])
+
+    async def store(offset, rule=offset_pb.STORE_RULE_UNSPECIFIED):
+        wanted = offset_pb.QueueConsumerOffset(topic="orders", queue_offset=offset, rule=rule)
+        request = offset_pb.StoreConsumerOffsetsRequest(consumer_group="group", offsets=[wanted])
+        assert not (await broker.offsets.StoreConsumerOffsets(request)).refused
+        return await broker.known_offset("group", "orders")
+
+    assert await store(2) == 2
+    assert await store(1) == 2
+    assert await store(3) == 3
+    assert await store(1, offset_pb.STORE_RULE_MOVE) == 1
+    assert (await refused(store(1, 77))).reason == "FIELD_INVALID"
+
+
 async def test_a_beginning_counts_only_where_there_is_no_offset(broker):
     await broker.create_topic("orders", 2)
     await broker.store("orders", [b"a", b"b", b"c"])

@@ -64,7 +64,11 @@ class GroupClient:
                 consumer_group=group,
                 offsets=[
                     offset_pb.QueueConsumerOffset(
-                        topic=queue.topic, queue_id=queue.queue_id, queue_offset=positions[queue]
+                        topic=queue.topic,
+                        queue_id=queue.queue_id,
+                        queue_offset=positions[queue],
+                        # A query may have gone back to an older checkpoint.
+                        rule=offset_pb.STORE_RULE_MOVE,
                     )
                     for queue in of_broker
                 ],

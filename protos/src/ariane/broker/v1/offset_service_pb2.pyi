@@ -28,21 +28,29 @@ class _StoreRule:
 class _StoreRuleEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StoreRule.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     STORE_RULE_UNSPECIFIED: _StoreRule.ValueType  # 0
-    """Replaces it."""
+    """Raises it; a lower one changes nothing, and is no error. So what an earlier owner of a queue
+    stores late does not undo what its successor has stored.
+    """
     STORE_RULE_BEGIN: _StoreRule.ValueType  # 1
     """Leaves it as it is: only a group that has none in the queue begins there. Needs no lock. So all
     members that find a group new to a topic begin it in all queues, and agree on where it begins.
     """
+    STORE_RULE_MOVE: _StoreRule.ValueType  # 2
+    """Replaces it, also by a lower one: the caller has gone back on purpose."""
 
 class StoreRule(_StoreRule, metaclass=_StoreRuleEnumTypeWrapper):
     """What storing an offset does to the one that the group has."""
 
 STORE_RULE_UNSPECIFIED: StoreRule.ValueType  # 0
-"""Replaces it."""
+"""Raises it; a lower one changes nothing, and is no error. So what an earlier owner of a queue
+stores late does not undo what its successor has stored.
+"""
 STORE_RULE_BEGIN: StoreRule.ValueType  # 1
 """Leaves it as it is: only a group that has none in the queue begins there. Needs no lock. So all
 members that find a group new to a topic begin it in all queues, and agree on where it begins.
 """
+STORE_RULE_MOVE: StoreRule.ValueType  # 2
+"""Replaces it, also by a lower one: the caller has gone back on purpose."""
 Global___StoreRule: _TypeAlias = StoreRule  # noqa: Y015
 
 @_typing.final

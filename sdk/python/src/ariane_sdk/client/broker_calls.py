@@ -229,7 +229,7 @@ class BrokerCalls:
         durable: bool = False,
         epochs: Mapping[MessageQueue, OffsetEpochs] = MappingProxyType({}),
         in_work: InWork | None = None,
-        rule: StoreRule.ValueType = STORE_RULE_UNSPECIFIED,
+        rules: Mapping[MessageQueue, StoreRule.ValueType] = MappingProxyType({}),
     ) -> dict[MessageQueue, CallError]:
         """Store consumer offsets of a group for queues of a broker.
 
@@ -241,7 +241,8 @@ class BrokerCalls:
             durable: Whether to return only once they are on the broker's disk.
             epochs: Epochs that fence them, by queue.
             in_work: The messages in work in each; None leaves the broker's record as it is.
-            rule: What becomes of the offsets that the group has.
+            rules: What becomes of the offsets that the group has, by queue; default: they are
+                raised, or stay.
 
         Returns:
             The errors of refused offsets; empty if all were stored.
@@ -262,7 +263,7 @@ class BrokerCalls:
                     log_epoch=epochs.get(queue, NO_EPOCHS).log_epoch,
                     in_work_end=None if in_work is None else in_work.end,
                     alone=in_work is not None and in_work.alone,
-                    rule=rule,
+                    rule=rules.get(queue, STORE_RULE_UNSPECIFIED),
                 )
                 for queue, queue_offset in offsets.items()
             ],

@@ -289,7 +289,14 @@ class OwnedQueues:
     ) -> dict[MessageQueue, CallError]:
         """Store offsets of queues of one broker; return the errors of refused ones."""
         broker = broker_named(self._routes, next(iter(offsets)).broker_name)
-        refused = await self._keeping.store(broker, offsets, durable=durable)
+        # The application has gone back: by itself no consumer ever does.
+        back = [
+            queue
+            for queue, position in offsets.items()
+            if (owned := self._owned.get(queue)) is not None
+            and position.queue_offset < (owned.stored_offset or 0)
+        ]
+        refused = await self._keeping.store(broker, offsets, durable=durable, back=back)
         for queue, error in refused.items():
             if error.reason in LOST_REASONS:
                 self.drop(queue, error)

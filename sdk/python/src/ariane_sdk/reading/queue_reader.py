@@ -12,6 +12,7 @@ from itertools import chain
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from ariane.broker.v1.offset_service_pb2 import STORE_RULE_MOVE
 from ariane.broker.v1.pull_service_pb2 import (
     RANGE_PROJECTION_RECORDS,
     TIME_BOUNDARY_LOWER,
@@ -178,7 +179,7 @@ class QueueReader(StatelessClient):
     async def store_offsets(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
         """Set the offsets of a group, and wait until they are on the brokers' disks.
 
-        Running members do not notice and overwrite them with their own.
+        Running members do not notice, and raise them again as they go on.
 
         Raises:
             ConsumerOffsetRefused: Some are out of range, or their queues do not exist.
@@ -192,7 +193,11 @@ class QueueReader(StatelessClient):
             broker = await find_broker(self._session.routes, queues[0])
             stores.append(
                 calls.store_offsets(
-                    broker, group, {queue: offsets[queue] for queue in queues}, durable=True
+                    broker,
+                    group,
+                    {queue: offsets[queue] for queue in queues},
+                    durable=True,
+                    rules=dict.fromkeys(queues, STORE_RULE_MOVE),
                 )
             )
         refused: dict[MessageQueue, CallError] = {}

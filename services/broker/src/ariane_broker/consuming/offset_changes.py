@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Protocol
 
 from ariane_broker.clients.client_table import ClientTable
@@ -22,6 +23,17 @@ from ariane_servicekit.errors import ServiceError, field_invalid
 from ariane_storage.store import Store
 
 
+class StoreRule(Enum):
+    """What storing an offset does to the one that the group has."""
+
+    RAISE = auto()
+    """Raises it, or nothing."""
+    BEGIN = auto()
+    """Nothing: it counts only for a group that has none."""
+    MOVE = auto()
+    """Replaces it."""
+
+
 @dataclass(frozen=True, slots=True)
 class OffsetToStore:
     """A consumer's offset in one queue, to be stored.
@@ -32,7 +44,7 @@ class OffsetToStore:
         lock_epoch: Epoch of its lock of the queue; None without a lock.
         reset_epoch: Reset epoch of the offset that it began at; None if unknown.
         log_epoch: Epoch of the log when the offset was read; 0 if unknown.
-        begins: Whether it counts only for a group that has no offset in the queue.
+        rule: What becomes of the offset that the group has.
     """
 
     queue: QueueKey
@@ -40,7 +52,7 @@ class OffsetToStore:
     lock_epoch: int | None = None
     reset_epoch: int | None = None
     log_epoch: int = 0
-    begins: bool = False
+    rule: StoreRule = StoreRule.RAISE
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +279,7 @@ class OffsetChanges:
     def _put(self, consumer_group: str, client_id: str, wanted: OffsetToStore) -> None:
         queue = wanted.queue
         readable_queue(self._topics, *queue, consumer_group)
-        if wanted.begins:
+        if wanted.rule is StoreRule.BEGIN:
             if self._offsets.find(consumer_group, queue) is None:
                 self._store_checked(consumer_group, wanted)
             return
@@ -284,8 +296,10 @@ class OffsetChanges:
         self._epochs.check(queue, wanted.consumer_offset, wanted.log_epoch)
         # A slow consumer's offset may be below the oldest stored one; none may be beyond the end.
         self._check_range(queue, wanted.consumer_offset, offset_min=0)
-        self._offsets.put(consumer_group, queue, ConsumerOffset(wanted.consumer_offset))
-        self._mark_changed()
+        known = self._offsets.find(consumer_group, queue)
+        if known is None or wanted.consumer_offset > known or wanted.rule is StoreRule.MOVE:
+            self._offsets.put(consumer_group, queue, ConsumerOffset(wanted.consumer_offset))
+            self._mark_changed()
 
     def _check_range(
         self, queue: QueueKey, queue_offset: int, offset_min: int | None = None

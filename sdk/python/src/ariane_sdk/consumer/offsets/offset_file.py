@@ -22,7 +22,7 @@ import asyncio
 import json
 import re
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import IO, Final, Self
@@ -113,6 +113,7 @@ class OffsetFile:
         offsets: Mapping[MessageQueue, QueuePosition],
         *,
         durable: bool = False,  # noqa: ARG002 - every store is forced to disk.
+        back: Collection[MessageQueue] = (),  # noqa: ARG002 - no other consumer has the file.
     ) -> dict[MessageQueue, CallError]:
         """Replace the file by one with these offsets.
 

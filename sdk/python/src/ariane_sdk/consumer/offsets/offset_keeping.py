@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
-from ariane.broker.v1.offset_service_pb2 import STORE_RULE_BEGIN
+from ariane.broker.v1.offset_service_pb2 import STORE_RULE_BEGIN, STORE_RULE_MOVE
 from ariane_sdk.client.broker_calls import BrokerCalls, OffsetEpochs
 from ariane_sdk.client.caution import NO_CAUTION, Caution, InWork
 from ariane_sdk.client.queue_position import QueuePosition
@@ -33,6 +33,7 @@ class OffsetKeeping(Protocol):
         offsets: Mapping[MessageQueue, QueuePosition],
         *,
         durable: bool = False,
+        back: Collection[MessageQueue] = (),
     ) -> dict[MessageQueue, CallError]:
         """Store offsets of queues of a broker.
 
@@ -40,6 +41,8 @@ class OffsetKeeping(Protocol):
             broker: The broker.
             offsets: The next queue offset to be consumed, by queue.
             durable: Whether to return only once they are on a disk.
+            back: Queues in which this consumer has gone back. In all others a lower offset than the
+                stored one changes nothing: a member that owns the queue now is further.
 
         Returns:
             The errors of refused ones; empty if all are stored.
@@ -137,9 +140,10 @@ class BrokerOffsets:
         offsets: Mapping[MessageQueue, QueuePosition],
         *,
         durable: bool = False,
+        back: Collection[MessageQueue] = (),
     ) -> dict[MessageQueue, CallError]:
         """Let the broker store offsets."""
-        return await self._store(broker, offsets, durable=durable)
+        return await self._store(broker, offsets, durable=durable, back=back)
 
     async def has_any(self, broker: BrokerRoute, queues: Sequence[MessageQueue]) -> bool:
         """Whether the broker has an offset in any of the queues."""
@@ -158,7 +162,7 @@ class BrokerOffsets:
                 queue: OffsetEpochs(log_epoch=position.log_epoch)
                 for queue, position in offsets.items()
             },
-            rule=STORE_RULE_BEGIN,
+            rules=dict.fromkeys(offsets, STORE_RULE_BEGIN),
         )
 
     def caution_of(self, queue: MessageQueue) -> Caution:
@@ -182,6 +186,7 @@ class BrokerOffsets:
         *,
         durable: bool = False,
         in_work: InWork | None = None,
+        back: Collection[MessageQueue] = (),
     ) -> dict[MessageQueue, CallError]:
         return await self._calls.store_offsets(
             broker,
@@ -196,4 +201,5 @@ class BrokerOffsets:
                 for queue, position in offsets.items()
             },
             in_work=in_work,
+            rules=dict.fromkeys(back, STORE_RULE_MOVE),
         )

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
-from typing import Any
+from typing import Any, Final
 
 from grpc import aio
 
@@ -17,6 +17,7 @@ from ariane_broker.consuming.offset_changes import (
     KnownOffset,
     OffsetChanges,
     OffsetToStore,
+    StoreRule,
 )
 from ariane_broker.groups.consumer_offsets import GroupOffset
 from ariane_broker.log.log_epochs import LogEpochs
@@ -86,7 +87,7 @@ class OffsetServicer(OffsetServiceServicer):
                     given.lock_epoch if given.HasField("lock_epoch") else None,
                     given.reset_epoch if given.HasField("reset_epoch") else None,
                     given.log_epoch,
-                    begins=given.rule == offset_pb.STORE_RULE_BEGIN,
+                    _rule(given.rule, f"offsets[{position}].rule"),
                 )
             )
         refused = await self._changes.store(
@@ -205,6 +206,19 @@ class OffsetServicer(OffsetServiceServicer):
                 raise field_invalid("table", "must hold queues of 0 or more")
             return lambda queue: table.get(queue.queue_id)
         raise field_invalid("target", "must be set")
+
+
+_RULES: Final = {
+    offset_pb.STORE_RULE_UNSPECIFIED: StoreRule.RAISE,
+    offset_pb.STORE_RULE_BEGIN: StoreRule.BEGIN,
+    offset_pb.STORE_RULE_MOVE: StoreRule.MOVE,
+}
+
+
+def _rule(rule: offset_pb.StoreRule.ValueType, field: str) -> StoreRule:
+    if rule not in _RULES:
+        raise field_invalid(field, "is no rule of this version", rule)
+    return _RULES[rule]
 
 
 def _offset_messages(places: Iterable[GroupOffset]) -> list[offset_pb.QueueConsumerOffset]:
