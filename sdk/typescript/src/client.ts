@@ -65,6 +65,8 @@ export class Client {
   private readonly calls = new Set<Call>();
   /** By topic, then by message group; where the topic itself is stands at "". */
   private readonly known = new Map<string, Map<string, Answer>>();
+  /** Questions on their way, by topic and message group. */
+  private readonly asking = new Map<string, Promise<unknown>>();
   /** Which name server is asked next: another one when it fails. */
   private nameServer: number;
   private closed = false;
@@ -155,14 +157,14 @@ export class Client {
 
   /** Where a topic's queues are: at most 30 s old, and asked for anew on routing errors. */
   route(topic: string, limit = this.limitOf()): Promise<Route> {
-    return this.askNameServer(topic, "", limit, async (stub, address) =>
-      (await this.call(stub, (s) => s.getRoute, { topic }, address, limit)).route!);
+    return this.askNameServer(topic, "", limit, async (stub, address, once) =>
+      (await this.call(stub, (s) => s.getRoute, { topic }, address, once)).route!);
   }
 
   /** Which queue the messages of a group go to, by the same terms. */
   groupQueue(topic: string, messageGroup: string, limit: Limit): Promise<MessageQueue> {
-    return this.askNameServer(topic, messageGroup, limit, async (stub, address) =>
-      (await this.call(stub, (s) => s.getMessageGroupQueue, { topic, messageGroup }, address, limit)).queue!);
+    return this.askNameServer(topic, messageGroup, limit, async (stub, address, once) =>
+      (await this.call(stub, (s) => s.getMessageGroupQueue, { topic, messageGroup }, address, once)).queue!);
   }
 
   /** Have what is known of a topic asked anew. */
@@ -204,7 +206,8 @@ export class Client {
    * repeat. What was known before holds where the next one that is asked does not answer.
    */
   private async askNameServer<A>(
-    topic: string, group: string, limit: Limit, ask: (stub: RouteServiceClient, address: string) => Promise<A>,
+    topic: string, group: string, limit: Limit,
+    ask: (stub: RouteServiceClient, address: string, limit: Limit) => Promise<A>,
   ): Promise<A> {
     for (let tries = 0; ; tries++) {
       const known = this.known.get(topic)?.get(group);
@@ -212,11 +215,11 @@ export class Client {
       const place = this.nameServer;
       const address = this.nameServers[place]!;
       try {
-        const said = await ask(this.stub(RouteServiceClient, address), address);
-        this.remember(topic, group, { said, until: Date.now() + ANSWER_LIFE_MS });
-        return said;
+        const said = await limit.first([this.askOnce(topic, group, address, ask)]);
+        if (said !== undefined) return said;
+        throw new ArianeError(`${address}: no answer in time`, Code.DEADLINE_EXCEEDED, "DEADLINE_PASSED");
       } catch (error) {
-        const failure = errorOf(error, address);
+        const failure = errorOf(error, address).copy(); // It may be that of many.
         failure.outcomeUnknown = false; // To ask changes nothing.
         if (!failure.retriable) throw failure;
         const count = this.nameServers.length;
@@ -228,6 +231,24 @@ export class Client {
         if ((tries + 1) % count === 0 && !(await limit.pause(Math.floor(tries / count), failure))) throw failure;
       }
     }
+  }
+
+  /** Ask one name server, once for all that want to know the same at a time. */
+  private askOnce<A>(
+    topic: string, group: string, address: string,
+    ask: (stub: RouteServiceClient, address: string, limit: Limit) => Promise<A>,
+  ): Promise<A> {
+    const name = `${topic}/${group}`;
+    const asking = this.asking.get(name);
+    if (asking) return asking as Promise<A>;
+    const begun = ask(this.stub(RouteServiceClient, address), address, new Limit(this.settings.tryTimeoutMs))
+      .then((said) => {
+        this.remember(topic, group, { said, until: Date.now() + ANSWER_LIFE_MS });
+        return said;
+      })
+      .finally(() => this.asking.delete(name));
+    this.asking.set(name, begun);
+    return begun;
   }
 
   private remember(topic: string, group: string, answer: Answer): void {

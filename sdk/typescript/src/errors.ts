@@ -49,6 +49,18 @@ export class ArianeError extends Error {
   ) {
     super(`${message} [${reason || Code[code]}]`, options);
   }
+
+  /** Whether the same may pass later, or where the next route leads. */
+  get mayPass(): boolean {
+    return this.retriable || ROUTING_REASONS.has(this.reason) || this.reason === "DEADLINE_PASSED";
+  }
+
+  /** The same for somebody else: whoever gets an error may add to it. */
+  copy(): ArianeError {
+    const copy = new ArianeError("", this.code, this.reason, { cause: this.cause });
+    const { message, retriable, outcomeUnknown, retryAfterMs, metadata } = this;
+    return Object.assign(copy, { message, retriable, outcomeUnknown, retryAfterMs, metadata: { ...metadata } });
+  }
 }
 
 /** The error that a call ended with. */

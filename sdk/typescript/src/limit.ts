@@ -27,8 +27,23 @@ export class Limit {
 
   /** Throw if the signal was aborted. */
   check(): void {
-    if (!this.signal?.aborted) return;
-    throw new ArianeError("the call was aborted", Code.CANCELLED, "", { cause: this.signal.reason });
+    if (this.signal?.aborted) throw this.aborted();
+  }
+
+  private aborted(): ArianeError {
+    return new ArianeError("the call was aborted", Code.CANCELLED, "", { cause: this.signal!.reason });
+  }
+
+  /** Have `end` run when the time is over or the signal is aborted, with which of both; what this returns ends that. */
+  onOver(end: (failure: ArianeError) => void): () => void {
+    const timer = setTimeout(() => {
+      end(new ArianeError("earlier sends take too long", Code.DEADLINE_EXCEEDED, "DEADLINE_PASSED"));
+    }, this.leftMs);
+    const forget = this.onAbort(() => end(this.aborted()));
+    return () => {
+      clearTimeout(timer);
+      forget();
+    };
   }
 
   /** Have `abort` run when the signal is aborted; what this returns ends that. */

@@ -7,6 +7,7 @@ import {
 } from "./generated/ariane/broker/v1/send_service.js";
 import type { Message as WireMessage } from "./generated/ariane/common/v1/message.js";
 import { TopicPermission } from "./generated/ariane/namesrv/v1/route.js";
+import { Gathering } from "./gathering.js";
 import type { CallSettings, Limit } from "./limit.js";
 import { type Message, type Receipt, wireOf } from "./message.js";
 
@@ -19,11 +20,12 @@ interface Place {
 
 /** The stream of a producer to one queue: one batch at a time, numbered. */
 interface Lane {
-  free: Promise<object>;
+  free: Promise<typeof FREE>;
   epoch: number;
   next: bigint;
 }
 
+const FREE = {};
 const ROUTING_REPEATS = 5;
 /** What brokers take in a call however they are set. */
 const REQUEST_BYTES_SURE = 4 << 20;
@@ -38,14 +40,23 @@ const WRITABLE = new Set([
 export class Producer {
   private readonly id = (randomBytes(8).readBigUInt64BE() >> 2n) + 1n;
   private readonly lanes = new Map<string, Lane>();
+  private readonly gatherings = new Map<string, Gathering<Place, Receipt>>();
   private turn = randomInt(1 << 16);
 
   constructor(private readonly client: Client) {}
 
-  /** Send one message; resolves when it is as safe as its broker promises. */
+  /**
+   * Send one message; resolves when it is as safe as its broker promises. Messages of a topic, or of its
+   * groups, that are sent while another is on its way to the same broker go on together.
+   */
   async send(message: Message, call?: CallSettings): Promise<Receipt> {
-    const [receipt] = await this.sendBatch([message], call);
-    return receipt!;
+    const limit = this.client.limitOf(call);
+    const { topic, group = "" } = message;
+    const wire = wireOf(message, this.client.settings.compression);
+    return this.repeated(topic, limit, async () => {
+      const place = await this.choose(topic, group, limit);
+      return this.gathering(place, group).add(place, wire, limit);
+    });
   }
 
   /**
@@ -60,20 +71,33 @@ export class Producer {
       throw new TypeError("messages of a batch share their topic and their group");
     }
     const wire = messages.map((each) => wireOf(each, this.client.settings.compression));
+    return this.repeated(topic, limit, async () => this.inTurn(await this.choose(topic, group, limit), wire, limit));
+  }
+
+  /** Have a send repeated that is surely not stored and may pass. */
+  private async repeated<A>(topic: string, limit: Limit, send: () => Promise<A>): Promise<A> {
     for (let repeats = 0; ; repeats++) {
       try {
-        const place = await this.choose(topic, group, limit);
-        return receiptsOf(await this.inTurn(place, limit, (lane) => this.sendTo(lane, place, wire, limit)), topic);
+        return await send();
       } catch (error) {
         const failure = errorOf(error);
-        const routing = ROUTING_REASONS.has(failure.reason);
-        const may = failure.retriable || routing || failure.reason === "DEADLINE_PASSED";
+        const enough = ROUTING_REASONS.has(failure.reason) && repeats >= ROUTING_REPEATS;
         // What may be stored goes nowhere else, and what this queue refuses another may take.
-        if (failure.outcomeUnknown || !may || (routing && repeats >= ROUTING_REPEATS)
-          || !(await limit.pause(repeats, failure))) throw failure;
+        if (failure.outcomeUnknown || !failure.mayPass || enough || !(await limit.pause(repeats, failure))) throw failure;
         this.client.forgetRoute(topic);
       }
     }
+  }
+
+  /** Where single messages to a place gather: by broker, and by queue where they have groups. */
+  private gathering(place: Place, group: string): Gathering<Place, Receipt> {
+    const name = `${place.topic}/${place.broker}${group ? `/${place.queueId}` : ""}`;
+    let found = this.gatherings.get(name);
+    if (!found) {
+      found = new Gathering((to, messages, limit) => this.inTurn(to, messages, limit));
+      this.gatherings.set(name, found);
+    }
+    return found;
   }
 
   /** Take back a message with a delivery time; resolves to its id. Again is harmless. */
@@ -105,16 +129,18 @@ export class Producer {
     return places[this.turn++ % places.length]!;
   }
 
-  /** Run work on the lane of a queue when all before it is over. */
-  private async inTurn<A>(place: Place, limit: Limit, work: (lane: Lane) => Promise<A>): Promise<A> {
+  /** Send on the lane of a queue when all before it is over. */
+  private async inTurn(place: Place, messages: WireMessage[], limit: Limit): Promise<Receipt[]> {
     const name = `${place.topic}/${place.broker}/${place.queueId}`;
     let lane = this.lanes.get(name);
-    if (!lane) this.lanes.set(name, (lane = { free: Promise.resolve({}), epoch: 0, next: 0n }));
+    if (!lane) this.lanes.set(name, (lane = { free: Promise.resolve(FREE), epoch: 0, next: 0n }));
     const before = lane.free;
     let leave = () => {};
-    lane.free = Promise.all([before, new Promise<void>((resolve) => (leave = resolve))]);
+    const left = new Promise<void>((resolve) => (leave = resolve));
+    // It holds nothing of those before it.
+    lane.free = before.then(() => left).then(() => FREE);
     try {
-      if (await limit.first([before])) return await work(lane);
+      if (await limit.first([before])) return receiptsOf(await this.sendTo(lane, place, messages, limit), place.topic);
       throw new ArianeError("earlier sends take too long", Code.DEADLINE_EXCEEDED, "DEADLINE_PASSED");
     } finally {
       leave();
@@ -160,8 +186,7 @@ export class Producer {
         if (failure.outcomeUnknown) since ||= began;
         if (!since) throw failure;
         failure.outcomeUnknown = true;
-        const may = failure.retriable || ROUTING_REASONS.has(failure.reason)
-          || UNCONFIRMED_REASONS.has(failure.reason) || failure.reason === "DEADLINE_PASSED";
+        const may = failure.mayPass || UNCONFIRMED_REASONS.has(failure.reason);
         if (!may || !(await limit.pause(repeats, failure))) {
           restart(lane); // The broker refuses from now on what may still be on its way.
           throw failure;

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { afterEach, test } from "node:test";
 import { setTimeout as passed } from "node:timers/promises";
+import { status } from "@grpc/grpc-js";
 import { ArianeError, Client, Consumer, type Delivery, Producer, TransactionProducer } from "../src/index.js";
 import { Process, TOPIC } from "./cluster.js";
 
@@ -104,9 +105,15 @@ test("batches come until the consumer is closed, over an outage, too", async () 
 
 test("a send ends in its time behind one that takes longer", async () => {
   const broker = await start("broker-a");
-  broker.acknowledge = () => new Promise(() => {});
+  const stored = new Promise<void>((resolve) => {
+    broker.acknowledge = () => {
+      resolve();
+      return new Promise(() => {});
+    };
+  });
   const producer = new Producer(clientOf(await start("", broker)));
   const slow = refusal(producer.send(message("slow"), { timeoutMs: 2000 }));
+  await stored;
   const behind = await refusal(producer.send(message("behind"), { timeoutMs: 200 }));
   assert.equal(behind.reason, "DEADLINE_PASSED");
   assert.equal(behind.outcomeUnknown, false);
@@ -133,6 +140,68 @@ test("an aborted send may have been stored, and the next one is no repeat of it"
   const early = await refusal(producer.send(message("never"), { signal: controller.signal }));
   assert.equal(early.outcomeUnknown, false);
   assert.equal(broker.sent.length, 3);
+});
+
+test("what is sent while a call is in flight goes together, and each sender hears of its own", async () => {
+  const broker = await start("broker-a");
+  let acknowledge = () => {};
+  broker.acknowledge = () => new Promise<void>((resolve) => (acknowledge = resolve));
+  const producer = new Producer(clientOf(await start("", broker)));
+  const first = producer.send(message("first"));
+  while (broker.sent.length === 0) await passed(1);
+  const many = Array.from({ length: 100 }, (_, number) => producer.send({ ...message(String(number)), id: `id-${number}` }));
+  const short = refusal(producer.send(message("short"), { timeoutMs: 1 }));
+  assert.equal((await short).outcomeUnknown, false); // It had not begun.
+  acknowledge();
+  broker.acknowledge = () => Promise.resolve();
+  await first;
+  const receipts = await Promise.all(many);
+  assert.deepEqual(receipts.map((each) => each.id), Array.from(many, (_, number) => `id-${number}`));
+  assert.deepEqual(broker.sent.map((each) => each.messages.length), [1, 100]);
+});
+
+test("one that shares a call ends in its own time, and the others have their outcome", async () => {
+  const broker = await start("broker-a");
+  let acknowledge = () => {};
+  const stored = new Promise<void>((resolve) => {
+    broker.acknowledge = () => new Promise<void>((answer) => (acknowledge = answer, resolve()));
+  });
+  const producer = new Producer(clientOf(await start("", broker)));
+  const patient = producer.send(message("patient"));
+  const hasty = await refusal(Promise.all([stored, producer.send(message("hasty"), { timeoutMs: 500 })]));
+  assert.equal(hasty.outcomeUnknown, true);
+  acknowledge();
+  assert.ok(await patient);
+  assert.deepEqual(broker.sent.map((each) => each.messages.length), [2]);
+});
+
+test("of those that share a call, each is refused for itself", async () => {
+  const broker = await start("broker-a");
+  broker.refuses = (each) => each.body.toString() === "bad";
+  const producer = new Producer(clientOf(await start("", broker)));
+  const sends = ["one", "bad", "two"].map((body) => producer.send(message(body)));
+  assert.equal((await refusal(sends[1]!)).code, status.INVALID_ARGUMENT);
+  assert.equal((await Promise.all([sends[0], sends[2]])).length, 2);
+});
+
+test("ten thousand sends at once ask for the route once", async () => {
+  const nameServer = await start("", await start("broker-a"));
+  const producer = new Producer(clientOf(nameServer));
+  const receipts = await Promise.all(Array.from({ length: 10_000 }, () => producer.send(message("x"))));
+  assert.equal(receipts.length, 10_000);
+  assert.deepEqual(nameServer.counts, { route: 1 });
+});
+
+test("a send leaves nothing behind", async () => {
+  const producer = new Producer(clientOf(await start("", await start("broker-a"))));
+  const used = async (count: number): Promise<number> => {
+    for (let number = 0; number < count; number++) await producer.sendBatch([message("x")]);
+    globalThis.gc!();
+    return process.memoryUsage().heapUsed;
+  };
+  const before = await used(3000);
+  const bytes = (await used(4000)) - before;
+  assert.ok(bytes < 4000 * 250, `${bytes} bytes for 4,000 sends`);
 });
 
 test("what was known holds while name servers are away", async () => {

@@ -6,12 +6,14 @@ import {
 import {
   type SendMessagesRequest, SendMessagesResponse, type SendServiceServer, SendServiceService,
 } from "../src/generated/ariane/broker/v1/send_service.js";
+import type { Message as WireMessage } from "../src/generated/ariane/common/v1/message.js";
 import { TopicPermission } from "../src/generated/ariane/namesrv/v1/route.js";
 import {
   GetMessageGroupQueueResponse, GetRouteResponse, type RouteServiceServer, RouteServiceService,
 } from "../src/generated/ariane/namesrv/v1/route_service.js";
 
 export const TOPIC = "orders";
+const SENT_MAX = 200;
 
 /** A name server, a broker, or both. */
 export class Process {
@@ -22,6 +24,8 @@ export class Process {
   readonly settled: string[] = [];
   /** What a send waits for, once it is stored, before it is acknowledged. */
   acknowledge: () => Promise<unknown> = () => Promise.resolve();
+  /** Whether a message is no message for this broker. */
+  refuses: (message: WireMessage) => boolean = () => false;
   /** Bodies of what comes with one call, which is UNAVAILABLE where it throws. */
   receive: () => Promise<string[]> = () => new Promise(() => {});
   private readonly server = new Server();
@@ -70,7 +74,13 @@ export class Process {
   private sends(): Partial<SendServiceServer> {
     return {
       sendMessages: (call, answer) => {
+        if (call.request.messages.some((each) => this.refuses(each))) {
+          answer({ code: status.INVALID_ARGUMENT, details: "no message" });
+          return;
+        }
         this.sent.push(call.request);
+        // What a test of memory sends is not kept.
+        if (this.sent.length > SENT_MAX) this.sent.shift();
         const messages = call.request.messages.map(({ uniqueId }) => ({ uniqueId, position: {} }));
         void this.acknowledge().then(() => answer(null, SendMessagesResponse.fromPartial({ messages })));
       },
