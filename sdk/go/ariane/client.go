@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
@@ -53,6 +54,7 @@ type Client struct {
 	mu          sync.Mutex
 	connections map[string]*grpc.ClientConn
 	known       map[question]answer
+	asking      singleflight.Group
 	turn        atomic.Uint64 // Which queue is next.
 	nameServer  int           // Which is asked next: another one when it fails.
 	closed      bool
@@ -214,12 +216,24 @@ func askNameServer[A any](
 		if err != nil {
 			return none, err
 		}
-		said, err := within(ctx, c.options.TryTimeout, func(ctx context.Context) (A, error) {
-			return ask(ctx, namesrvv1.NewRouteServiceClient(connection))
+		// Once for all that want to know the same at a time: it ends with none of them.
+		asking := c.asking.DoChan(asked.topic+"/"+asked.group, func() (any, error) {
+			said, err := within(context.WithoutCancel(ctx), c.options.TryTimeout, func(ctx context.Context) (A, error) {
+				return ask(ctx, namesrvv1.NewRouteServiceClient(connection))
+			})
+			if err == nil {
+				c.remember(asked, said, answerLife)
+			}
+			return said, err
 		})
-		if err == nil {
-			c.remember(asked, said, answerLife)
-			return said, nil
+		select {
+		case got := <-asking:
+			if got.Err == nil {
+				return got.Val.(A), nil
+			}
+			err = got.Err
+		case <-ctx.Done():
+			err = ctx.Err()
 		}
 		failure := errorOf(err, address)
 		failure.OutcomeUnknown = false // To ask changes nothing.

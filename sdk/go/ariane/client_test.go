@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	brokerv1 "ariane.mq/go/arianepb/broker/v1"
 	commonv1 "ariane.mq/go/arianepb/common/v1"
@@ -36,11 +38,14 @@ type process struct {
 	address string
 	server  *grpc.Server
 	receive func(context.Context) []string // Bodies of what comes with one call.
+	// acknowledge is what a send waits for, once it is stored, before it is acknowledged.
+	acknowledge func(context.Context)
 
 	mu      sync.Mutex
 	brokers []*process
 	counts  map[string]int
 	sent    []string
+	calls   []int // Messages of each call of senders.
 	settled []string
 }
 
@@ -52,7 +57,8 @@ func start(t *testing.T, name string, brokers ...*process) *process {
 	}
 	p := &process{
 		name: name, address: listener.Addr().String(), server: grpc.NewServer(), brokers: brokers, counts: map[string]int{},
-		receive: func(ctx context.Context) []string { <-ctx.Done(); return nil },
+		receive:     func(ctx context.Context) []string { <-ctx.Done(); return nil },
+		acknowledge: func(context.Context) {},
 	}
 	namesrvv1.RegisterRouteServiceServer(p.server, p)
 	brokerv1.RegisterSendServiceServer(p.server, p)
@@ -97,15 +103,36 @@ func (p *process) GetMessageGroupQueue(context.Context, *namesrvv1.GetMessageGro
 	}, nil
 }
 
-func (p *process) SendMessages(_ context.Context, request *brokerv1.SendMessagesRequest) (*brokerv1.SendMessagesResponse, error) {
+func (p *process) SendMessages(ctx context.Context, request *brokerv1.SendMessagesRequest) (*brokerv1.SendMessagesResponse, error) {
 	answer := &brokerv1.SendMessagesResponse{}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	for _, message := range request.Messages {
-		p.sent = append(p.sent, string(message.Body))
+		if string(message.Body) == "bad" {
+			return nil, status.Error(codes.InvalidArgument, "no message")
+		}
 		answer.Messages = append(answer.Messages, &brokerv1.SentMessage{UniqueId: message.UniqueId})
 	}
+	p.mu.Lock()
+	p.calls = append(p.calls, len(request.Messages))
+	for _, message := range request.Messages {
+		p.sent = append(p.sent, string(message.Body))
+	}
+	acknowledge := p.acknowledge
+	p.mu.Unlock()
+	acknowledge(ctx)
 	return answer, nil
+}
+
+// stored waits until the broker has had so many calls of senders.
+func (p *process) stored(calls int) []int {
+	for {
+		p.mu.Lock()
+		found := slices.Clone(p.calls)
+		p.mu.Unlock()
+		if len(found) >= calls {
+			return found
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 func (p *process) ReceiveMessages(_ *brokerv1.ReceiveMessagesRequest, stream grpc.ServerStreamingServer[brokerv1.ReceiveMessagesResponse]) error {
@@ -264,6 +291,125 @@ func TestManyReceiveAtATimeAndEachMessageComesOnce(t *testing.T) {
 		if len(deliveries) > 0 {
 			t.Error("more than were sent: ", deliveries)
 		}
+	}
+}
+
+func TestWhatIsSentWhileACallIsInFlightGoesTogether(t *testing.T) {
+	broker := start(t, "broker-a")
+	release := make(chan struct{})
+	broker.acknowledge = func(context.Context) { <-release }
+	producer := NewProducer(client(t, start(t, "", broker)))
+	var senders sync.WaitGroup
+	sendOne := func(id string) {
+		senders.Go(func() {
+			receipt, err := producer.Send(context.Background(), Message{Topic: topic, Body: []byte("x"), ID: id})
+			if err != nil || receipt.ID != id {
+				t.Error(receipt, err)
+			}
+		})
+	}
+	sendOne("first")
+	broker.stored(1)
+	for number := range 100 {
+		sendOne(fmt.Sprint("later-", number))
+	}
+	for waiting := 0; waiting < 100; {
+		producer.mu.Lock()
+		gathered := producer.gatherings[queue{topic, "broker-a", -1}]
+		producer.mu.Unlock()
+		gathered.mu.Lock()
+		waiting = len(gathered.waiting)
+		gathered.mu.Unlock()
+	}
+	hasty, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+	defer cancel()
+	var known *Error
+	if _, err := producer.Send(hasty, Message{Topic: topic, Body: []byte("never")}); !errors.As(err, &known) || known.OutcomeUnknown {
+		t.Fatal("it had not begun: ", err)
+	}
+	close(release)
+	senders.Wait()
+	if calls := broker.stored(2); !slices.Equal(calls, []int{1, 100}) {
+		t.Fatal(calls)
+	}
+}
+
+func TestOneThatSharesACallEndsInItsOwnTime(t *testing.T) {
+	broker := start(t, "broker-a")
+	release := make(chan struct{})
+	broker.acknowledge = func(context.Context) { <-release }
+	producer := NewProducer(client(t, start(t, "", broker)))
+	begin := func(ctx context.Context, body string) chan error {
+		outcome := make(chan error, 1)
+		go func() {
+			_, err := producer.Send(ctx, Message{Topic: topic, Body: []byte(body)})
+			outcome <- err
+		}()
+		return outcome
+	}
+	first := begin(context.Background(), "first")
+	broker.stored(1)
+	patient := begin(context.Background(), "patient")
+	ctx, giveUp := context.WithCancel(context.Background())
+	hasty := begin(ctx, "hasty")
+	for waiting := 0; waiting < 2; {
+		gathered := producer.gatheringOf(queue{topic, "broker-a", 0}, "")
+		gathered.mu.Lock()
+		waiting = len(gathered.waiting)
+		gathered.mu.Unlock()
+	}
+	release <- struct{}{}
+	broker.stored(2)
+	giveUp()
+	var known *Error
+	if err := <-hasty; !errors.As(err, &known) || !known.OutcomeUnknown || !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	close(release)
+	if err := errors.Join(<-first, <-patient); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOfThoseThatShareACallEachIsRefusedForItself(t *testing.T) {
+	broker := start(t, "broker-a")
+	producer := NewProducer(client(t, start(t, "", broker)))
+	gathered := producer.gatheringOf(queue{topic, "broker-a", 0}, "")
+	batch := make([]*single, 3)
+	for place, body := range []string{"one", "bad", "two"} {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		message := &commonv1.Message{Topic: topic, Body: []byte(body)}
+		batch[place] = &single{
+			ctx: ctx, message: message, target: queue{topic, "broker-a", 0}, address: broker.address, outcome: make(chan outcome, 1),
+		}
+	}
+	gathered.sendTogether(batch)
+	var refused *Error
+	if got := <-batch[1].outcome; !errors.As(got.err, &refused) || refused.Code != codes.InvalidArgument {
+		t.Fatal(got.err)
+	}
+	for _, place := range []int{0, 2} {
+		if got := <-batch[place].outcome; got.err != nil {
+			t.Fatal(got.err)
+		}
+	}
+}
+
+func TestTenThousandSendsAtOnceAskForTheRouteOnce(t *testing.T) {
+	nameServer := start(t, "", start(t, "broker-a"))
+	producer := NewProducer(client(t, nameServer))
+	var senders sync.WaitGroup
+	for range 10_000 {
+		senders.Go(func() {
+			if _, err := producer.Send(context.Background(), Message{Topic: topic, Body: []byte("x")}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	senders.Wait()
+	if times := nameServer.asked("route"); times != 1 {
+		t.Fatal(times)
 	}
 }
 

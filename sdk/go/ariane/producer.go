@@ -24,8 +24,9 @@ type Producer struct {
 	client *Client
 	id     int64
 
-	mu    sync.Mutex
-	lanes map[queue]*lane
+	mu         sync.Mutex
+	lanes      map[queue]*lane
+	gatherings map[queue]*gathering
 }
 
 // queue is one queue of a topic, as producers name it.
@@ -44,32 +45,58 @@ type lane struct {
 // NewProducer makes a producer. It needs no closing of its own.
 func NewProducer(client *Client) *Producer {
 	return &Producer{
-		client: client,
-		id:     1 + rand.Int64N(1<<62),
-		lanes:  map[queue]*lane{},
+		client:     client,
+		id:         1 + rand.Int64N(1<<62),
+		lanes:      map[queue]*lane{},
+		gatherings: map[queue]*gathering{},
 	}
 }
 
-// Send sends one message, and returns when it is as safe as its broker promises.
+// Send sends one message, and returns when it is as safe as its broker promises. Messages of a topic, or of
+// its groups, that are sent while another is on its way to the same broker go on together.
 func (p *Producer) Send(ctx context.Context, message Message) (Receipt, error) {
-	receipts, err := p.SendBatch(ctx, []Message{message})
+	wire, err := p.wireOf([]Message{message})
 	if err != nil {
 		return Receipt{}, err
 	}
-	return receipts[0], nil
+	ctx, cancel := p.client.bounded(ctx)
+	defer cancel()
+	return repeated(ctx, p.client, message.Topic, func() (Receipt, error) {
+		target, address, err := p.client.choose(ctx, message.Topic, message.Group)
+		if err != nil {
+			return Receipt{}, err
+		}
+		return p.gatheringOf(target, message.Group).add(ctx, target, address, wire[0])
+	})
 }
 
 // SendBatch sends messages of one topic, and of one group or none, to one queue: in order, and all of
 // them or none.
 func (p *Producer) SendBatch(ctx context.Context, messages []Message) ([]Receipt, error) {
+	wire, err := p.wireOf(messages)
+	if err != nil {
+		return nil, err
+	}
+	topic, group := messages[0].Topic, messages[0].Group
+	ctx, cancel := p.client.bounded(ctx)
+	defer cancel()
+	return repeated(ctx, p.client, topic, func() ([]Receipt, error) {
+		target, address, err := p.client.choose(ctx, topic, group)
+		if err != nil {
+			return nil, err
+		}
+		return p.sendTo(ctx, target, address, wire)
+	})
+}
+
+func (p *Producer) wireOf(messages []Message) ([]*commonv1.Message, error) {
 	if len(messages) == 0 {
 		return nil, errors.New("ariane: a batch needs a message")
 	}
-	topic, group := messages[0].Topic, messages[0].Group
 	wire := make([]*commonv1.Message, len(messages))
 	for position := range messages {
 		message := messages[position]
-		if message.Topic != topic || message.Group != group {
+		if message.Topic != messages[0].Topic || message.Group != messages[0].Group {
 			return nil, errors.New("ariane: messages of a batch share their topic and their group")
 		}
 		if err := message.check(); err != nil {
@@ -77,23 +104,23 @@ func (p *Producer) SendBatch(ctx context.Context, messages []Message) ([]Receipt
 		}
 		wire[position] = message.wire(commonv1.MessageType_MESSAGE_TYPE_UNSPECIFIED, p.client.options.Compression)
 	}
-	ctx, cancel := p.client.bounded(ctx)
-	defer cancel()
+	return wire, nil
+}
+
+// repeated has a send repeated that is surely not stored and may pass.
+func repeated[A any](ctx context.Context, client *Client, topic string, send func() (A, error)) (A, error) {
 	for repeats := 0; ; repeats++ {
-		target, address, err := p.client.choose(ctx, topic, group)
+		sent, err := send()
 		if err == nil {
-			var receipts []Receipt
-			if receipts, err = p.sendTo(ctx, target, address, wire); err == nil {
-				return receipts, nil
-			}
+			return sent, nil
 		}
-		failure := errorOf(err, address)
+		failure := errorOf(err, "")
 		// What may be stored goes nowhere else, and what this queue refuses another may take.
 		counted := failure.routing() && repeats >= routingRepeats
 		if failure.OutcomeUnknown || counted || !failure.passing() || !pause(ctx, repeats, failure) {
-			return nil, failure
+			return sent, failure
 		}
-		p.client.forgetRoute(topic)
+		client.forgetRoute(topic)
 	}
 }
 
@@ -261,6 +288,21 @@ func (c *Client) choose(ctx context.Context, topic, group string) (target queue,
 	}
 	target = places[c.turn.Add(1)%uint64(len(places))]
 	return target, addresses[target.broker], nil
+}
+
+// gatheringOf is where single messages to a place gather: by broker, and by queue where they have groups.
+func (p *Producer) gatheringOf(target queue, group string) *gathering {
+	if group == "" {
+		target.id = -1
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	known := p.gatherings[target]
+	if known == nil {
+		known = &gathering{send: p.sendTo}
+		p.gatherings[target] = known
+	}
+	return known
 }
 
 func (p *Producer) laneOf(target queue) *lane {
