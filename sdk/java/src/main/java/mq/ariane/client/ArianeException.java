@@ -50,6 +50,16 @@ public final class ArianeException extends RuntimeException {
         outcomeUnknown = reason.isEmpty() ? UNKNOWN_CODES.contains(code) : UNKNOWN_REASONS.contains(reason);
     }
 
+    private ArianeException(ArianeException other) {
+        super(other.getMessage(), other);
+        code = other.code;
+        reason = other.reason;
+        metadata = other.metadata;
+        retriable = other.retriable;
+        retryAfter = other.retryAfter;
+        outcomeUnknown = other.outcomeUnknown;
+    }
+
     /** The code of gRPC. */
     public Status.Code code() {
         return code;
@@ -78,6 +88,16 @@ public final class ArianeException extends RuntimeException {
     /** How long the process asks to wait before a repeat. */
     public Duration retryAfter() {
         return retryAfter;
+    }
+
+    /** Whether the same may pass later, or where the next route leads. */
+    boolean isPassing() {
+        return retriable || isRouting() || reason.equals("DEADLINE_PASSED");
+    }
+
+    /** The same for somebody else, with this as its cause. */
+    ArianeException copy() {
+        return new ArianeException(this);
     }
 
     boolean isRouting() {

@@ -17,12 +17,15 @@ import java.util.List;
 import java.util.Map;
 import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Function;
 import java.util.function.Supplier;
@@ -105,6 +108,8 @@ public final class Client implements AutoCloseable {
     private final String id;
     private final Map<String, ManagedChannel> channels = new ConcurrentHashMap<>();
     private final Map<Question, Answer> known = new ConcurrentHashMap<>();
+    /** Questions on their way. */
+    private final Map<Question, CompletableFuture<Object>> asking = new ConcurrentHashMap<>();
     private final AtomicInteger nameServer;
     private final ExecutorService threads = Executors.newCachedThreadPool(task -> {
         Thread thread = new Thread(task, "ariane-client");
@@ -267,14 +272,10 @@ public final class Client implements AutoCloseable {
             int place = nameServer.get();
             String address = nameServers.get(place);
             try {
-                A said = ask.apply(oneTry(RouteServiceGrpc::newBlockingStub, address, deadline));
-                if (known.size() >= ANSWERS_MAX) {
-                    known.clear();
-                }
-                known.put(asked, new Answer(said, ANSWER_LIFE));
-                return said;
+                return askOnce(asked, address, deadline, ask);
             } catch (RuntimeException error) {
-                ArianeException failure = ArianeException.of(error, address).withOutcome(false); // To ask changes nothing.
+                // It may be that of many. To ask changes nothing.
+                ArianeException failure = ArianeException.of(error, address).copy().withOutcome(false);
                 if (!failure.isRetriable()) {
                     throw failure;
                 }
@@ -288,6 +289,50 @@ public final class Client implements AutoCloseable {
                     throw failure;
                 }
             }
+        }
+    }
+
+    /** Asks one name server, once for all that want to know the same at a time: it ends with none of them. */
+    @SuppressWarnings("unchecked") // A question has answers of one type.
+    private <A> A askOnce(Question asked, String address, Deadline deadline, Function<RouteServiceBlockingStub, A> ask) {
+        CompletableFuture<Object> own = new CompletableFuture<>();
+        CompletableFuture<Object> before = asking.putIfAbsent(asked, own);
+        if (before == null) {
+            try {
+                aside(() -> ask.apply(oneTry(RouteServiceGrpc::newBlockingStub, address, Deadline.in(settings.tryTimeout()))))
+                        .whenComplete((said, failure) -> answer(asked, own, said, failure));
+            } catch (ArianeException closed) {
+                answer(asked, own, null, closed);
+            }
+        }
+        return (A) answerOf(before == null ? own : before, address, deadline);
+    }
+
+    private void answer(Question asked, CompletableFuture<Object> own, Object said, Throwable failure) {
+        if (failure == null) {
+            if (known.size() >= ANSWERS_MAX) {
+                known.clear();
+            }
+            known.put(asked, new Answer(said, ANSWER_LIFE));
+        }
+        asking.remove(asked);
+        if (failure == null) {
+            own.complete(said);
+        } else {
+            own.completeExceptionally(failure instanceof CompletionException ? failure.getCause() : failure);
+        }
+    }
+
+    private static Object answerOf(CompletableFuture<Object> asking, String address, Deadline deadline) {
+        try {
+            return asking.get(deadline.left().toNanos(), TimeUnit.NANOSECONDS);
+        } catch (ExecutionException failed) {
+            throw ArianeException.of(failed.getCause(), address);
+        } catch (TimeoutException late) {
+            throw ArianeException.of(Status.Code.DEADLINE_EXCEEDED, "DEADLINE_PASSED", address + ": no answer in time");
+        } catch (InterruptedException interrupted) {
+            Thread.currentThread().interrupt();
+            throw ArianeException.interrupted();
         }
     }
 

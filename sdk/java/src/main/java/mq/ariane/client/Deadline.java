@@ -16,6 +16,10 @@ record Deadline(long endNanos) {
         return Duration.ofNanos(Math.max(0, endNanos - System.nanoTime()));
     }
 
+    static Deadline later(Deadline one, Deadline other) {
+        return one.endNanos - other.endNanos < 0 ? other : one;
+    }
+
     /** Wait before a repeat, longer each time; false when the time is over before. */
     boolean pause(int repeats, Duration asked) {
         long mostMs = Math.min(2000, 50L << Math.min(repeats, 6));

@@ -10,6 +10,7 @@ import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.Supplier;
 import mq.ariane.broker.v1.ProducerSequence;
 import mq.ariane.broker.v1.RecallMessageRequest;
 import mq.ariane.broker.v1.SendMessagesRequest;
@@ -52,15 +53,29 @@ public final class Producer {
     private final long id = ThreadLocalRandom.current().nextLong(1, 1L << 62);
     private final AtomicInteger turn = new AtomicInteger(ThreadLocalRandom.current().nextInt(1 << 16));
     private final Map<Queue, Lane> lanes = new ConcurrentHashMap<>();
+    private final Map<Queue, Gathering> gatherings = new ConcurrentHashMap<>();
 
     /** A producer of a client. */
     public Producer(Client client) {
         this.client = client;
     }
 
-    /** Sends one message; returns when it is as safe as its broker promises. */
+    /**
+     * Sends one message; returns when it is as safe as its broker promises. Messages of a topic, or of its groups, that
+     * are sent while another is on its way to the same broker go on together.
+     */
     public Receipt send(Message message) {
-        return sendBatch(List.of(message)).get(0);
+        return send(message, client.settings().callTimeout());
+    }
+
+    /** The same within a time limit. */
+    public Receipt send(Message message, Duration timeout) {
+        Deadline deadline = Deadline.in(timeout);
+        var wire = message.wire(false, client.settings().compression());
+        return repeated(message.topic(), deadline, () -> {
+            Place place = choose(message.topic(), message.group(), deadline);
+            return gathering(place.queue(), message.group()).add(place, wire, deadline);
+        });
     }
 
     /** Sends messages of one topic, and of one group or none, to one queue: in order, and all of them or none. */
@@ -83,20 +98,35 @@ public final class Producer {
         }
         Compression packing = client.settings().compression();
         List<mq.ariane.common.v1.Message> wire = messages.stream().map(each -> each.wire(false, packing)).toList();
+        return repeated(topic, deadline, () -> inTurn(choose(topic, group, deadline), wire, deadline));
+    }
+
+    /** Has a send repeated that is surely not stored and may pass. */
+    private <A> A repeated(String topic, Deadline deadline, Supplier<A> send) {
         for (int repeats = 0;; repeats++) {
             try {
-                Place place = choose(topic, group, deadline);
-                return receipts(inTurn(place, wire, deadline), topic);
+                return send.get();
             } catch (ArianeException failure) {
                 boolean counted = failure.isRouting() && repeats >= ROUTING_REPEATS;
                 // What may be stored goes nowhere else, and what this queue refuses another may take.
-                if (failure.isOutcomeUnknown() || counted || !isPassing(failure)
+                if (failure.isOutcomeUnknown() || counted || !failure.isPassing()
                         || !deadline.pause(repeats, failure.retryAfter())) {
                     throw failure;
                 }
                 client.forgetRoute(topic);
             }
         }
+    }
+
+    /** Where single messages to a place gather: by broker, and by queue where they have groups. */
+    private Gathering gathering(Queue queue, String group) {
+        Queue place = group.isEmpty() ? new Queue(queue.topic(), queue.brokerName(), -1) : queue;
+        return gatherings.computeIfAbsent(place, each -> new Gathering(client, this::inTurn));
+    }
+
+    /** How many messages of a topic without a group wait for a broker. */
+    int gathered(String topic, String brokerName) {
+        return gathering(new Queue(topic, brokerName, -1), "").waiting();
     }
 
     /** Takes back a message with a delivery time; returns its id. Again is harmless. */
@@ -131,7 +161,7 @@ public final class Producer {
     }
 
     /** Sends on the lane of a queue when all before it is over. */
-    private SendMessagesResponse inTurn(Place place, List<mq.ariane.common.v1.Message> messages, Deadline deadline) {
+    private List<Receipt> inTurn(Place place, List<mq.ariane.common.v1.Message> messages, Deadline deadline) {
         Lane lane = lanes.computeIfAbsent(place.queue(), queue -> new Lane());
         try {
             if (!lane.free.tryLock(deadline.left().toNanos(), TimeUnit.NANOSECONDS)) {
@@ -142,7 +172,7 @@ public final class Producer {
             throw ArianeException.interrupted().withOutcome(false);
         }
         try {
-            return sendTo(lane, place, messages, deadline);
+            return receipts(sendTo(lane, place, messages, deadline), place.queue().topic());
         } finally {
             lane.free.unlock();
         }
@@ -194,7 +224,7 @@ public final class Producer {
                     throw failure;
                 }
                 failure.withOutcome(true);
-                boolean may = isPassing(failure) || failure.isUnconfirmed();
+                boolean may = failure.isPassing() || failure.isUnconfirmed();
                 if (!may || !deadline.pause(repeats, failure.retryAfter())) {
                     lane.restart(); // The broker refuses from now on what may still be on its way.
                     throw failure;
@@ -207,10 +237,6 @@ public final class Producer {
                 }
             }
         }
-    }
-
-    private static boolean isPassing(ArianeException failure) {
-        return failure.isRetriable() || failure.isRouting() || failure.reason().equals("DEADLINE_PASSED");
     }
 
     /** Whether a gap shows that no try since then has stored anything. */

@@ -173,6 +173,88 @@ class ClientTest {
     }
 
     @Test
+    void whatIsSentWhileACallIsInFlightGoesTogetherAndEachIsRefusedForItself() throws Exception {
+        FakeProcess broker = start("broker-a");
+        CountDownLatch stored = new CountDownLatch(1);
+        CountDownLatch release = new CountDownLatch(1);
+        broker.acknowledge = () -> {
+            stored.countDown();
+            release.await();
+            return null;
+        };
+        Producer producer = new Producer(client(PATIENCE, start("", broker)));
+        Future<Receipt> first = threads.submit(() -> producer.send(message("first")));
+        stored.await();
+        List<Future<Receipt>> later = new ArrayList<>();
+        for (int count = 0; count < 50; count++) {
+            String body = count == 7 ? "bad" : "later";
+            later.add(threads.submit(() -> producer.send(message(body))));
+        }
+        while (producer.gathered(FakeProcess.TOPIC, "broker-a") < 50) {
+            Thread.onSpinWait();
+        }
+        ArianeException hasty = assertThrows(ArianeException.class,
+                () -> producer.send(message("never"), Duration.ofMillis(100)));
+        assertFalse(hasty.isOutcomeUnknown(), "it had not begun");
+        release.countDown();
+        first.get();
+        for (int count = 0; count < 50; count++) {
+            if (count == 7) {
+                Throwable refused = assertThrows(ExecutionException.class, later.get(count)::get).getCause();
+                assertEquals(Status.Code.INVALID_ARGUMENT, ((ArianeException) refused).code());
+            } else {
+                later.get(count).get();
+            }
+        }
+        // The shared call was refused for one of them: each went alone then.
+        assertEquals(50, broker.sent.size());
+        assertEquals(50, broker.sent.stream().mapToInt(each -> each.getMessagesCount()).sum());
+    }
+
+    @Test
+    void oneThatSharesACallEndsInItsOwnTime() throws Exception {
+        FakeProcess broker = start("broker-a");
+        CountDownLatch[] stored = {new CountDownLatch(1), new CountDownLatch(1)};
+        CountDownLatch[] release = {new CountDownLatch(1), new CountDownLatch(1)};
+        broker.acknowledge = () -> {
+            int call = broker.sent.size() - 1;
+            stored[call].countDown();
+            release[call].await();
+            return null;
+        };
+        Producer producer = new Producer(client(PATIENCE, start("", broker)));
+        Future<Receipt> first = threads.submit(() -> producer.send(message("first")));
+        stored[0].await();
+        Future<Receipt> patient = threads.submit(() -> producer.send(message("patient")));
+        Future<Receipt> hasty = threads.submit(() -> producer.send(message("hasty"), Duration.ofSeconds(2)));
+        while (producer.gathered(FakeProcess.TOPIC, "broker-a") < 2) {
+            Thread.onSpinWait();
+        }
+        release[0].countDown();
+        stored[1].await();
+        Throwable late = assertThrows(ExecutionException.class, hasty::get).getCause();
+        assertTrue(((ArianeException) late).isOutcomeUnknown());
+        release[1].countDown();
+        first.get();
+        patient.get();
+        assertEquals(List.of(1, 2), broker.sent.stream().map(each -> each.getMessagesCount()).toList());
+    }
+
+    @Test
+    void thousandsOfSendsAtOnceAskForTheRouteOnce() throws Exception {
+        FakeProcess nameServer = start("", start("broker-a"));
+        Producer producer = new Producer(client(PATIENCE, nameServer));
+        List<Future<Receipt>> sends = new ArrayList<>();
+        for (int count = 0; count < 2000; count++) {
+            sends.add(threads.submit(() -> producer.send(message("x"))));
+        }
+        for (Future<Receipt> each : sends) {
+            each.get();
+        }
+        assertEquals(Map.of("route", 1), nameServer.counts);
+    }
+
+    @Test
     void aGroupIsAskedForOnce() throws Exception {
         FakeProcess nameServer = start("", start("broker-a"));
         Producer producer = new Producer(client(PATIENCE, nameServer));

@@ -108,6 +108,10 @@ final class FakeProcess implements AutoCloseable {
     private final class Sends extends SendServiceGrpc.SendServiceImplBase {
         @Override
         public void sendMessages(SendMessagesRequest request, StreamObserver<SendMessagesResponse> caller) {
+            if (request.getMessagesList().stream().anyMatch(each -> each.getBody().toStringUtf8().equals("bad"))) {
+                caller.onError(Status.INVALID_ARGUMENT.withDescription("no message").asRuntimeException());
+                return;
+            }
             sent.add(request);
             SendMessagesResponse.Builder said = SendMessagesResponse.newBuilder();
             request.getMessagesList().forEach(

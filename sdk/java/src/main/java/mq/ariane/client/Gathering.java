@@ -1,0 +1,152 @@
+package mq.ariane.client;
+
+import io.grpc.Status;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Deque;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+
+/**
+ * The single sends to one place: those that come while a call is in flight are the next call. A lone one waits for
+ * nothing: its own thread makes the call, and any for others that gathered meanwhile are made by a thread of the client.
+ */
+final class Gathering {
+    private static final int COUNT_MAX = 1024;
+
+    /** Of bodies: less than what brokers take in a call however they are set. */
+    private static final int BYTES_MAX = 2 << 20;
+
+    /** Sends messages to a place; returns a receipt for each. */
+    interface Call {
+        List<Receipt> send(Producer.Place place, List<mq.ariane.common.v1.Message> messages, Deadline deadline);
+    }
+
+    /** A message that waits for the next call, or for its answer. */
+    private static final class Single {
+        final Producer.Place place;
+        final mq.ariane.common.v1.Message message;
+        final Deadline deadline;
+        final CompletableFuture<Receipt> receipt = new CompletableFuture<>();
+
+        Single(Producer.Place place, mq.ariane.common.v1.Message message, Deadline deadline) {
+            this.place = place;
+            this.message = message;
+            this.deadline = deadline;
+        }
+    }
+
+    private final Client client;
+    private final Call call;
+    private final Deque<Single> waiting = new ArrayDeque<>();
+    private boolean running;
+
+    Gathering(Client client, Call call) {
+        this.client = client;
+        this.call = call;
+    }
+
+    /** Sends a message, with others where there are some. */
+    Receipt add(Producer.Place place, mq.ariane.common.v1.Message message, Deadline deadline) {
+        Single own = new Single(place, message, deadline);
+        boolean first;
+        synchronized (this) {
+            first = !running;
+            running = true;
+            if (!first) {
+                waiting.add(own);
+            }
+        }
+        if (first) {
+            try {
+                send(List.of(own));
+            } finally {
+                goOn();
+            }
+        }
+        return outcome(own);
+    }
+
+    private Receipt outcome(Single own) {
+        ArianeException failure;
+        try {
+            return own.receipt.get(own.deadline.left().toNanos(), TimeUnit.NANOSECONDS);
+        } catch (ExecutionException refused) {
+            throw ArianeException.of(refused.getCause(), own.place.address());
+        } catch (TimeoutException late) {
+            failure = ArianeException.of(Status.Code.DEADLINE_EXCEEDED, "DEADLINE_PASSED", "no answer in time");
+        } catch (InterruptedException interrupted) {
+            Thread.currentThread().interrupt();
+            failure = ArianeException.interrupted();
+        }
+        synchronized (this) {
+            throw failure.withOutcome(!waiting.remove(own));
+        }
+    }
+
+    /** How many messages wait for the next call. */
+    synchronized int waiting() {
+        return waiting.size();
+    }
+
+    /** Has the next call made, if messages wait. */
+    private void goOn() {
+        synchronized (this) {
+            running = !waiting.isEmpty();
+            if (!running) {
+                return;
+            }
+        }
+        try {
+            client.aside(() -> {
+                for (List<Single> batch = take(); !batch.isEmpty(); batch = take()) {
+                    send(batch);
+                }
+                return null;
+            });
+        } catch (ArianeException closed) {
+            for (List<Single> batch = take(); !batch.isEmpty(); batch = take()) {
+                batch.forEach(each -> each.receipt.completeExceptionally(closed.copy()));
+            }
+        }
+    }
+
+    /** What waits and fits into a call; when nothing does, the next one begins anew. */
+    private synchronized List<Single> take() {
+        List<Single> batch = new ArrayList<>();
+        int bytes = 0;
+        while (!waiting.isEmpty() && batch.size() < COUNT_MAX) {
+            bytes += waiting.peek().message.getBody().size();
+            if (!batch.isEmpty() && bytes > BYTES_MAX) {
+                break;
+            }
+            batch.add(waiting.poll());
+        }
+        running = !batch.isEmpty();
+        return batch;
+    }
+
+    private void send(List<Single> batch) {
+        Single last = batch.get(batch.size() - 1);
+        // The call lasts as long as somebody waits for it; each ends its own wait before.
+        Deadline deadline = batch.stream().map(each -> each.deadline).reduce(Deadline::later).orElseThrow();
+        try {
+            List<Receipt> receipts = call.send(last.place, batch.stream().map(each -> each.message).toList(), deadline);
+            for (int place = 0; place < batch.size(); place++) {
+                batch.get(place).receipt.complete(receipts.get(place));
+            }
+        } catch (RuntimeException error) {
+            ArianeException failure = ArianeException.of(error, last.place.address());
+            for (Single each : batch) {
+                if (batch.size() == 1 || failure.isOutcomeUnknown() || failure.isPassing()) {
+                    each.receipt.completeExceptionally(failure.copy()); // Whoever gets an error may add to it.
+                } else { // One of them may be refused and not the others.
+                    send(List.of(each));
+                }
+            }
+        }
+    }
+}
