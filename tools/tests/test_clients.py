@@ -68,7 +68,7 @@ PARTS = [
     {"client", "limit", "index", "Client", "Deadline"},
     {"errors", "ArianeException"},
     {"message", "Message", "Delivery", "Receipt", "Nack", "Outcome", "Times"},
-    {"producer", "Producer"},
+    {"producer", "Producer", "gathering", "Gathering"},
     {"consumer", "Consumer"},
     {"transaction", "transactions", "TransactionProducer"},
     {"compression", "Bodies"},
