@@ -75,3 +75,33 @@ async def test_a_replica_with_a_store_of_another_set_takes_no_part(tmp_path):
         shutil.rmtree(store)
         await second.start()
         await in_sync(first, 0, 1)
+
+
+SMALL_SEGMENTS = ("--segment-bytes", str(1 << 20), "--message-bytes-max", str(1 << 16))
+# However little of the machine's disk is in use, it is more.
+FULL_DISK = ("--disk-clean-ratio", "0.0001", "--disk-force-ratio", "0.0001")
+
+
+async def test_a_replica_whose_disk_is_full_leaves_the_set_and_deletes_nothing(local_cluster):
+    async with local_cluster(*QUICK, *SMALL_SEGMENTS, replicas=1) as cluster:
+        [first], [second] = cluster.brokers, cluster.replicas
+        await in_sync(first, 0, 1)
+        for number in range(4):
+            await send(cluster, f"{number}:" + "x" * 2000, 500)
+        end = (await in_sync(first, 0, 1)).max_commit_log_offset
+        roomy = second.arguments
+        second.arguments = (*roomy, *FULL_DISK)
+        await second.restart()
+        await troubled(second, "deletes nothing that the primary keeps")
+        await in_sync(first, 0)
+        state = await state_of(second)
+        assert state.min_commit_log_offset == 0 < 3 << 20 < end
+        assert state.max_commit_log_offset == end
+        await send(cluster, "later", 10)
+        second.arguments = roomy
+        await second.restart()
+        await in_sync(first, 0, 1)
+        first.kill()
+        await first.wait()
+        await in_sync(second, 1)
+        assert len(await bodies_in(cluster)) == 2010

@@ -31,6 +31,18 @@ def bodies(store, topic, queue_offset, count=1):
     return b"".join(bytes(chunk) for chunk in read.chunks)
 
 
+def test_a_copy_deletes_what_its_primary_has_deleted_however_full_the_disk_is(bench, old):
+    bench.disk.used_ratio = 0.99
+    assert old.keeping.plan_retention(delete_to=8191).segments == ()
+    plan = old.keeping.plan_retention(delete_to=16384)
+    assert [segment.start for segment in plan.segments] == [0, 8192]
+    assert (plan.min_offset, plan.reason) == (16384, RetentionReason.COPIED)
+    assert old.keeping.plan_retention(delete_to=16384, keep_from=8192).min_offset == 8192
+    old.keeping.let_go(plan)
+    assert old.keeping.finish_retention(plan).deleted == (0, 8192)
+    assert old.keeping.plan_retention(delete_to=1 << 40).min_offset == 24576
+
+
 def test_every_step_does_its_part_and_no_other(bench, old):
     log_files = bench.disk.names(bench.root / "commitlog")
     plan = old.keeping.plan_retention()

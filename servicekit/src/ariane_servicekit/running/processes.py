@@ -52,6 +52,7 @@ class ServiceProcess:
     Attributes:
         name: The name for people.
         log_path: The file for all output, of all starts.
+        arguments: Its flags, from the next start on.
         ready_s_max: Seconds that it may take to become ready.
     """
 
@@ -71,7 +72,7 @@ class ServiceProcess:
         self.ready_s_max = READY_S_MAX
         self._log_begin = 0
         self._module = module
-        self._arguments = tuple(arguments)
+        self.arguments = tuple(arguments)
         self._listen = listen
         self._process: Process | None = None
 
@@ -118,7 +119,7 @@ class ServiceProcess:
             ProcessFailed: It ended, or was not ready in time (it is killed then).
         """
         command = (sys.executable, "-m", "ariane_servicekit.running.launcher", str(os.getpid()))
-        flags = ("--listen", str(self._listen), *self._arguments)
+        flags = ("--listen", str(self._listen), *self.arguments)
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:
             self._log_begin = log.tell()

@@ -37,7 +37,6 @@ from ariane_servicekit import AnswerBudget, StartRefused
 from ariane_servicekit.database import Database, DatabaseError
 from ariane_storage.disk.disk import Disk
 from ariane_storage.state_file import StateFile
-from ariane_storage.store import Store
 from ariane_storage.store_files import StoreFiles
 
 if TYPE_CHECKING:
@@ -136,7 +135,7 @@ def compose_replica(environment: Environment, on_won: Callable[[WonElection], No
         raise StartRefused(str(error)) from error
     names = (settings.cluster_name, settings.broker_name)
     row = DatabaseRow(database, *names)
-    log = log_room(environment)
+    log = log_room(environment, set_begin=lambda: status().replica_set.begin)
     store, files = log.store, StoreFiles(settings.store_path)
     state = StateCopies(environment.disk, files.config)
     taker = LogTaker(store, state.forget_snapshots)
@@ -177,7 +176,7 @@ def compose_replica(environment: Environment, on_won: Callable[[WonElection], No
     life = ReplicaLife(
         environment,
         log,
-        make_standing=_standings(environment, row, store, lost_end),
+        make_standing=_standings(environment, row, log, lost_end),
         client=client,
         stand_in=StandIn(partial(standing_in, environment, reading.topics)),
         rpc_services=[rpc_service(name, servicer) for name, servicer in servicers.items()],
@@ -191,7 +190,7 @@ def compose_replica(environment: Environment, on_won: Callable[[WonElection], No
 
 
 def _standings(
-    environment: Environment, row: DatabaseRow, store: Store, lost_end: LostEnd
+    environment: Environment, row: DatabaseRow, log: LogRoom, lost_end: LostEnd
 ) -> Callable[[str, bool], Standing]:
     settings, threads = environment.settings, environment.threads
 
@@ -206,9 +205,9 @@ def _standings(
             lease_s=settings.primary_lease_s,
             may_lack_end=may_lack_end,
             settle=settle,
-            is_new=not store.copying.epochs,
+            is_new=not log.store.copying.epochs,
             begins_anew=settings.accept_set_loss,
-            log=lambda: _own_log(store),
+            log=lambda: _own_log(log, settings.disk_force_ratio),
             draw_set_id=lambda: secrets.token_hex(8),
             monotonic=environment.clock.monotonic,
         )
@@ -216,10 +215,21 @@ def _standings(
     return make
 
 
-def _own_log(store: Store) -> OwnLog:
+def _own_log(log: LogRoom, disk_force_ratio: float) -> OwnLog:
+    store, used = log.store, log.keeping.disk_used_ratio
     copying = store.copying
-    epoch = max((start.epoch for start in copying.epochs), default=0)
-    return OwnLog(copying.set_id, epoch, store.max_offset, store.confirmed_offset)
+    is_pressed = used >= disk_force_ratio
+    return OwnLog(
+        copying.set_id,
+        max((start.epoch for start in copying.epochs), default=0),
+        store.min_offset,
+        store.max_offset,
+        store.confirmed_offset,
+        pressure=f"its disk is {used:.0%} full, and it deletes nothing that the primary keeps: "
+        "make room for it"
+        if is_pressed
+        else "",
+    )
 
 
 async def _open(database: Database) -> None:

@@ -75,7 +75,7 @@ class ScriptedStore:
         if self.prepare_error is not None:
             raise self.prepare_error
 
-    def plan_retention(self, keep_from):
+    def plan_retention(self, keep_from, delete_to):
         self.retention.append(("plan", keep_from, threading.get_ident()))
         if self.error is not None:
             raise self.error

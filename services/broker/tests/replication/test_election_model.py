@@ -144,7 +144,7 @@ class Node:
 
     def own_log(self):
         epoch = self.starts[-1].epoch if self.starts else 0
-        return OwnLog("s", epoch, len(self.log), confirmed=0)
+        return OwnLog("s", epoch, 0, len(self.log), confirmed=0)
 
     def become_primary(self, elected):
         self.standing = None

@@ -11,6 +11,7 @@ from ariane_broker.replication.copies import Copies, Progress
 from ariane_broker.replication.primary import Hello, Primary
 from ariane_broker.replication.reign import Reign
 from ariane_broker.replication.replica_set import ReplicaSet
+from ariane_broker.replication.shared_row import RowUnreachable
 from ariane_record import BlockEncoder
 from ariane_servicekit import ServiceError
 from ariane_storage import QueueOffsetOutOfRange, Store, StoreConfig
@@ -336,6 +337,19 @@ class TestWaiting:
         with pytest.raises(ServiceError) as caught:
             await waiting
         assert caught.value.row.name == reason
+
+    async def test_the_begin_of_the_log_is_announced_before_anything_is_deleted(
+        self, primary, monkeypatch
+    ):
+        assert await primary.may_begin(8192)
+        assert primary.reign.replica_set.begin == 8192
+
+        async def away(_):
+            raise RowUnreachable("away")
+
+        monkeypatch.setattr(primary.reign.row, "change", away)
+        assert not await primary.may_begin(16384)
+        assert await primary.may_begin(8192)
 
     def followed(self, primary):
         return primary.follow(Hello(1, [], 0, 0, small_config().segment_bytes, 1, "b", ""))

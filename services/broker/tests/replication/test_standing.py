@@ -16,8 +16,8 @@ class TestStanding:
         async def settle():
             self.settled.append(True)
 
-        def standing(broker_id, *, epoch=0, address=None, set_id="s", **what):
-            log = OwnLog(set_id if epoch else "", epoch, end=900, confirmed=0)
+        def standing(broker_id, *, epoch=0, address=None, set_id="s", pressure="", **what):
+            log = OwnLog(set_id if epoch else "", epoch, 0, 900, confirmed=0, pressure=pressure)
             what = {
                 "may_lack_end": False,
                 "is_new": not epoch,
@@ -226,3 +226,16 @@ class TestStanding:
         await back.turn()
         await back.turn()
         assert back.may_follow
+
+    async def test_a_broker_whose_disk_is_full_leaves_the_set_unless_it_is_the_last(
+        self, rows, standing
+    ):
+        await self.in_sync(rows[0], {0, 1})
+        pressed = standing(1, epoch=1, pressure="its disk is 86% full")
+        await pressed.turn()
+        assert (await rows[0].read()).in_sync == {0}
+        await pressed.turn()
+        assert not pressed.may_follow
+        assert pressed.trouble == "its disk is 86% full"
+        last = standing(0, epoch=1, pressure="its disk is 86% full")
+        assert (await last.turn()).replica_set.primary_id == 0

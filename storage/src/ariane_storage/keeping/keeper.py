@@ -18,6 +18,7 @@ from ariane_storage.keeping.retention import (
     DeletedRange,
     RetentionPlan,
     RetentionReport,
+    choose_copied,
     choose_segments,
 )
 from ariane_storage.keeping.topic_deletion import TopicDeletion
@@ -201,13 +202,19 @@ class Keeper:
         return self.finish_retention(plan)
 
     def plan_retention(
-        self, now_ms: int | None = None, *, keep_from: int | None = None
+        self,
+        now_ms: int | None = None,
+        *,
+        keep_from: int | None = None,
+        delete_to: int | None = None,
     ) -> RetentionPlan:
         """Flush, and choose the segments to delete and the new begins of queues. Any thread.
 
         Args:
             now_ms: The time; by default that of ``believed_time``, which doubts jumps of the clock.
             keep_from: Data from this commit-log offset on is not deleted, however old.
+            delete_to: Where the log begins of which this one is a copy: all before is deleted,
+                and neither age nor the disk deletes more. None: this log is no copy.
 
         Raises:
             StorePoisoned: The disk failed.
@@ -221,12 +228,12 @@ class Keeper:
             self._watched("no space left to note a doubt of the clock", parts.believed_time.save)
         durable_end = self.flush()
         safe_end = durable_end if keep_from is None else min(durable_end, keep_from)
-        plan = self._choose(now_ms, safe_end)
+        plan = self._choose(now_ms, safe_end, delete_to)
         if plan.min_offset > self._dispatched_end:
             # Entries that exist only in memory cannot be rebuilt without their records.
             with contextlib.suppress(StoreFull):
                 self.flush_derived()
-            plan = self._choose(now_ms, min(safe_end, self._dispatched_end))
+            plan = self._choose(now_ms, min(safe_end, self._dispatched_end), delete_to)
         if not plan.segments:
             return plan
         with self._derived_lock:
@@ -241,8 +248,10 @@ class Keeper:
         )
         return replace(plan, queue_begins=begins, ranges=tuple(ranges))
 
-    def _choose(self, now_ms: int, safe_end: int) -> RetentionPlan:
+    def _choose(self, now_ms: int, safe_end: int, delete_to: int | None) -> RetentionPlan:
         parts = self._parts
+        if delete_to is not None:
+            return choose_copied(parts.log, parts.config, delete_to=delete_to, safe_end=safe_end)
         return choose_segments(
             parts.log, parts.disk, parts.clock, parts.config, now_ms=now_ms, safe_end=safe_end
         )

@@ -45,6 +45,7 @@ class RetentionReason(StrEnum):
     AGE = "age"
     DISK_CLEAN = "disk above the clean ratio"
     DISK_FORCE = "disk above the force ratio"
+    COPIED = "deleted at the primary"
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +175,31 @@ def choose_segments(
         reason,
         behind[0].start,
         stored_from_ms=_first_ms(tuple(chosen)),
+        stored_until_ms=_first_ms(behind),
+    )
+
+
+def choose_copied(
+    log: CommitLog, config: StoreConfig, *, delete_to: int, safe_end: int
+) -> RetentionPlan:
+    """Choose the segments that the primary of this copy has deleted, a batch at most.
+
+    Args:
+        log: The commit log.
+        config: The batch.
+        delete_to: The commit-log offset at which the primary's log begins.
+        safe_end: Data from this commit-log offset on is not deleted.
+    """
+    segments, end = log.segments, min(delete_to, safe_end, log.write_offset)
+    chosen = tuple(one for one in segments[:-1][: config.delete_batch_max] if one.end <= end)
+    if not chosen:
+        return RetentionPlan((), None, log.min_offset)
+    behind = segments[len(chosen) :]
+    return RetentionPlan(
+        chosen,
+        RetentionReason.COPIED,
+        behind[0].start,
+        stored_from_ms=_first_ms(chosen),
         stored_until_ms=_first_ms(behind),
     )
 

@@ -5,6 +5,9 @@ flush it first leaves the in-sync set, unless it is the only member. A broker wi
 older set does the same; if it is the only one in sync, it waits until an operator decides between
 it and the brokers with older logs.
 
+A broker whose disk is so full that retention would delete fresh messages leaves the set as well:
+a replica deletes only what its primary has deleted.
+
 A broker whose store belongs to another set takes no part at all: somebody has pointed it to the
 wrong store, or emptied the database.
 """
@@ -36,14 +39,18 @@ class OwnLog(NamedTuple):
     Attributes:
         set_id: The set that it belongs to; empty for a new one.
         epoch: Its newest epoch; 0 if it has none.
+        begin: Its begin.
         end: Its end.
         confirmed: The confirmed offset known from primaries.
+        pressure: Why it cannot grow; empty if it can.
     """
 
     set_id: str
     epoch: int
+    begin: int
     end: int
     confirmed: int
+    pressure: str = ""
 
 
 class Standing:
@@ -134,7 +141,7 @@ class Standing:
         if self._must_leave(found):
             await self._leave(found)
             return False
-        self.trouble = ""
+        self.trouble = self._log().pressure
         return True
 
     async def _stand(self, found: ReplicaSet, log: OwnLog) -> Elected | None:
@@ -170,7 +177,9 @@ class Standing:
             above = epoch + EPOCHS_LEFT_OUT if epoch else 0
             # Brokers with copies of this log come back to the set.
             set_id = log.set_id or self._draw_set_id()
-            begun = ReplicaSet().begun(self._broker_id, self._address, set_id=set_id, epoch=above)
+            begun = ReplicaSet().begun(
+                self._broker_id, self._address, set_id=set_id, epoch=above, begin=log.begin
+            )
             if await self._row.change(begun):
                 _log.info("replica_set_begun", broker_id=self._broker_id, epoch=above)
 
@@ -195,7 +204,9 @@ class Standing:
     def _must_leave(self, found: ReplicaSet) -> bool:
         """Whether the set relies on records that this broker may lack."""
         is_counted = self._broker_id in found.in_sync
-        return is_counted and (self._may_lack_end or self._lost_store(found))
+        is_last = found.in_sync == {self._broker_id}
+        is_pressed = bool(self._log().pressure) and not is_last
+        return is_counted and (is_pressed or self._may_lack_end or self._lost_store(found))
 
     def _lost_store(self, found: ReplicaSet) -> bool:
         """Whether the set relies on a log that this broker has lost."""

@@ -14,7 +14,12 @@ from ariane_broker.log.group_flush import GroupFlush
 from ariane_broker.log.held_requests import Arrivals, HeldRequests
 from ariane_broker.log.promise import LonePromises
 from ariane_broker.log.statistics import BrokerStatistics
-from ariane_broker.log.store_keeping import FLUSH_TICK_SECONDS, INDEX_BACKLOG_KEYS, StoreKeeping
+from ariane_broker.log.store_keeping import (
+    FLUSH_TICK_SECONDS,
+    INDEX_BACKLOG_KEYS,
+    Copying,
+    StoreKeeping,
+)
 from ariane_broker.replication.primary import Primary
 from ariane_broker.replication.room import Elected, PrimaryPromises, primary_of
 from ariane_servicekit import (
@@ -22,7 +27,6 @@ from ariane_servicekit import (
     get_logger,
 )
 from ariane_storage.store import Store
-from ariane_storage.store_files import StoreFiles
 
 _log = get_logger(__name__)
 
@@ -44,12 +48,18 @@ class LogRoom:
     primary: Primary | None
 
 
-def log_room(environment: Environment, elected: Elected | None = None) -> LogRoom:
+def log_room(
+    environment: Environment,
+    elected: Elected | None = None,
+    *,
+    set_begin: Callable[[], int] | None = None,
+) -> LogRoom:
     """Build the log room.
 
     Args:
         environment: What the broker gets from its process.
         elected: The election that made it primary of a set; None for a broker without replicas.
+        set_begin: Returns where the log of the set begins, for a replica; None for others.
     """
     settings, threads = environment.settings, environment.threads
     store = Store(
@@ -71,14 +81,12 @@ def log_room(environment: Environment, elected: Elected | None = None) -> LogRoo
         on_flushed=on_flushed,
         on_failed=flush_failed,
     )
-    keeping = StoreKeeping(
+    keeping = _store_keeping(
+        environment,
         store,
-        threads.keeper,
-        environment.clock,
-        flush_tick_seconds=min(FLUSH_TICK_SECONDS, settings.flush_interval_ms / 1000),
-        disk_refuse_ratio=settings.disk_refuse_ratio,
+        held,
+        _copying(primary, set_begin),
         on_flushed=on_flushed,
-        on_repaired=held.wake_all,
         on_failed=flush_failed,
     )
     sequences = ProducerSequences(
@@ -101,8 +109,7 @@ def log_room(environment: Environment, elected: Elected | None = None) -> LogRoo
     )
     if primary is not None:
         keeping.keep_needed(lambda: primary.needed_from)
-    root = StoreFiles(settings.store_path).root
-    log_states = LogStates(store, threads.state, root, environment.disk)
+    log_states = LogStates(store, threads.state, settings.store_path, environment.disk)
     keeping.keep_needed(lambda: log_states.needed_from)
     log_states.keep(sequences, "config/producerSequences.json")
     return LogRoom(
@@ -118,6 +125,38 @@ def log_room(environment: Environment, elected: Elected | None = None) -> LogRoo
         log_states=log_states,
         primary=primary,
     )
+
+
+def _store_keeping(
+    environment: Environment,
+    store: Store,
+    held: HeldRequests,
+    copies: Copying | None,
+    *,
+    on_flushed: Callable[[], None],
+    on_failed: Callable[[BaseException], None],
+) -> StoreKeeping:
+    settings = environment.settings
+    return StoreKeeping(
+        store,
+        environment.threads.keeper,
+        environment.clock,
+        flush_tick_seconds=min(FLUSH_TICK_SECONDS, settings.flush_interval_ms / 1000),
+        disk_refuse_ratio=settings.disk_refuse_ratio,
+        copies=copies,
+        on_flushed=on_flushed,
+        on_repaired=held.wake_all,
+        on_failed=on_failed,
+    )
+
+
+def _copying(primary: Primary | None, set_begin: Callable[[], int] | None) -> Copying | None:
+    async def always(_: int) -> bool:
+        return True
+
+    if primary is not None:
+        return Copying(lambda: None, primary.may_begin)
+    return Copying(set_begin, always) if set_begin is not None else None
 
 
 def _end_process(environment: Environment) -> Callable[[BaseException], None]:

@@ -8,10 +8,11 @@ from the store's view on the loop, between two reads; then the keeper thread del
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from concurrent.futures import Executor
+from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from ariane_broker.log.early_deletions import EarlyDeletions
 from ariane_broker.log.recovery_words import RecoveryProgress
@@ -46,6 +47,20 @@ RETENTION_SECONDS: Final = 10.0
 _log = get_logger(__name__)
 
 
+class Copying(NamedTuple):
+    """What other copies of the log have to do with retention.
+
+    Attributes:
+        delete_to: Returns where the primary's log begins, for a replica: it deletes what the
+            primary has deleted, and nothing else. None for a primary.
+        may_begin: Awaited before the log begins at a later offset: a primary has to announce it
+            first, or nothing is deleted now.
+    """
+
+    delete_to: Callable[[], int | None]
+    may_begin: Callable[[int], Awaitable[bool]]
+
+
 class StoreKeeping:
     """The loops that do the background work.
 
@@ -63,13 +78,15 @@ class StoreKeeping:
         *,
         flush_tick_seconds: float,
         disk_refuse_ratio: float,
+        copies: Copying | None = None,
         on_flushed: Callable[[], None],
         on_repaired: Callable[[Collection[QueueKey]], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
         """``keeper`` is the thread that waits on the disk; the callbacks are called on the loop.
 
-        With ``disk_refuse_ratio`` of the disk in use the store refuses writes. ``on_failed`` has to
+        With ``disk_refuse_ratio`` of the disk in use the store refuses writes. ``copies``: what
+        other copies of the log have to do with retention; None without any. ``on_failed`` has to
         end the broker.
         """
         self._store = store
@@ -82,6 +99,7 @@ class StoreKeeping:
         self._append_refusal = ""
         self._needed_from: list[Callable[[], int | None]] = []
         self._disk_refuse_ratio = disk_refuse_ratio
+        self._copies = copies
         self._full_reasons: dict[str, str] = {}
         self._known_damage: frozenset[Damage] | None = None
         self._unreadable_told = 0
@@ -211,10 +229,16 @@ class StoreKeeping:
             self._append_refusal = ""
 
     async def _apply_retention(self) -> None:
-        loop, keeping = asyncio.get_running_loop(), self._store.keeping
-        choose = partial(keeping.plan_retention, keep_from=self.needed_from)
+        loop, keeping, copies = asyncio.get_running_loop(), self._store.keeping, self._copies
+        choose = partial(
+            keeping.plan_retention,
+            keep_from=self.needed_from,
+            delete_to=copies.delete_to() if copies is not None else None,
+        )
         try:
             plan = await loop.run_in_executor(self._keeper, choose)
+            if plan.segments and copies is not None and not await copies.may_begin(plan.min_offset):
+                plan = replace(plan, segments=(), queue_begins=())
             keeping.let_go(plan)
             report = await loop.run_in_executor(self._keeper, keeping.finish_retention, plan)
         except (StorePoisoned, StoreFull) as error:

@@ -290,6 +290,16 @@ class Primary:
             copy.attached = False
             _log.info("replica_left", broker_id=copy.broker_id)
 
+    async def may_begin(self, begin: int) -> bool:
+        """Announce a later begin of the log; return whether all before it may be deleted.
+
+        A broker whose log begins later than the row says has lost records.
+        """
+        try:
+            return await self.reign.begin_log_at(begin)
+        except RowUnreachable:
+            return False
+
     # Time passing.
 
     async def turn(self) -> None:

@@ -90,6 +90,15 @@ class Reign:
         )
         return self.replica_set.in_sync
 
+    async def begin_log_at(self, begin: int) -> bool:
+        """Announce that the log begins at a later offset; return whether that is known now.
+
+        Raises:
+            RowUnreachable: The database is away; whether it was done is unknown.
+        """
+        await self._change(lambda row: row.beginning_at(begin) if begin > row.begin else None)
+        return not self._is_deposed and self.replica_set.begin >= begin
+
     async def remove(self, broker_id: int) -> None:
         """Remove a broker for good.
 

@@ -41,6 +41,7 @@ class ReplicaSet:
         unclean: Whether only ``wanted_id`` can be elected, although it is not in sync.
         lease_s: The lease of the primary in seconds; 0 before the first primary.
         set_id: The id of the set, which its logs carry, too: epochs alone do not tell sets apart.
+        begin: Commit-log offset at which the log begins; retention may have deleted all before.
     """
 
     version: int = 0
@@ -53,6 +54,7 @@ class ReplicaSet:
     unclean: bool = False
     lease_s: float = 0.0
     set_id: str = ""
+    begin: int = 0
 
     @property
     def primary_address(self) -> str:
@@ -87,7 +89,9 @@ class ReplicaSet:
 
     # Changes.
 
-    def begun(self, broker_id: int, address: str, *, set_id: str, epoch: int = 0) -> Self:
+    def begun(
+        self, broker_id: int, address: str, *, set_id: str, epoch: int = 0, begin: int = 0
+    ) -> Self:
         """The row of a new set with its first broker.
 
         Args:
@@ -95,10 +99,14 @@ class ReplicaSet:
             address: Its address.
             set_id: The id of the set.
             epoch: The newest epoch that any log of the set may have.
+            begin: The begin of its log.
         """
-        in_sync = frozenset({broker_id})
         return self._changed(
-            epoch=epoch, in_sync=in_sync, addresses={broker_id: address}, set_id=set_id
+            epoch=epoch,
+            in_sync=frozenset({broker_id}),
+            addresses={broker_id: address},
+            set_id=set_id,
+            begin=begin,
         )
 
     def at(self, broker_id: int, address: str) -> Self:
@@ -134,6 +142,10 @@ class ReplicaSet:
     def renewed(self) -> Self:
         """The row with one more renewal of the lease."""
         return self._by_primary(renewals=self.renewals + 1)
+
+    def beginning_at(self, begin: int) -> Self:
+        """The row with a later begin of the log: nobody deletes anything before it says so."""
+        return self._by_primary(begin=max(begin, self.begin), renewals=self.renewals + 1)
 
     def with_in_sync(self, in_sync: frozenset[int]) -> Self:
         """The row with a new in-sync set, which must hold the primary."""
@@ -183,6 +195,7 @@ class ReplicaSet:
             "unclean": self.unclean,
             "lease_s": self.lease_s,
             "set_id": self.set_id,
+            "begin": self.begin,
         }
 
     @classmethod
@@ -199,4 +212,5 @@ class ReplicaSet:
             unclean=bool(document["unclean"]),
             lease_s=float(document["lease_s"]),
             set_id=document["set_id"],
+            begin=int(document["begin"]),
         )
