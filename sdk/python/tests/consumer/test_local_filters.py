@@ -210,10 +210,13 @@ def test_a_condition_is_judged_for_a_batch_as_the_plain_evaluator_does():
         assert mask.tolist() == expected, text
     answers = LocalFilter(Local(lambda message: np.bool_(message.body == b"x")))
     assert answers.mask(block.records, block.sizes, messages).all()
-    with pytest.raises(FilterFailed, match="raised ZeroDivisionError at queue offset 0"):
-        LocalFilter(Local(lambda message: message.queue_offset / 0 > 1)).mask(
-            block.records, block.sizes, messages
-        )
+    failures = {
+        "ZeroDivisionError": lambda message: message.queue_offset / 0 > 1,
+        "StopIteration": lambda _message: next(iter(())),
+    }
+    for name, failing in failures.items():
+        with pytest.raises(FilterFailed, match=f"raised {name} at queue offset 0"):
+            LocalFilter(Local(failing)).mask(block.records, block.sizes, messages)
 
 
 @pytest.mark.parametrize("wrong", [None, "a = 1", 7])

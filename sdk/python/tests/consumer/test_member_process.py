@@ -121,3 +121,29 @@ async def test_a_listener_that_fails_is_seen_without_any_configuration_of_logs(
             said += line
     assert b"the listener failed with 1 of 1 messages" in said
     assert b"Traceback" in said
+
+
+ON_LOOP_IN_THREADS = COROUTINES.replace("async def listen", "def listen").replace(
+    "await asyncio.sleep", "__import__('time').sleep"
+)
+
+
+@pytest.mark.parametrize("program", [ON_LOOP_IN_THREADS, THREADS], ids=["asynchronous", "sync"])
+@pytest.mark.parametrize(
+    "failure", ["next(iter(()))", "raise type('Odd', (BaseException,), {})", "raise GeneratorExit"]
+)
+async def test_no_error_of_a_listener_stops_its_queue(cluster, topic, program, failure):
+    async with Producer(cluster.name_servers) as producer:
+        sent = await producer.send(Message(topic, b"x"))
+        failing = f"if messages[0].queue_offset == 0: {failure}"
+        async with member(cluster, topic, program.format(work_s=0, then=failing)) as process:
+            assert await process.stdout.readline() == b"got\n"
+            await producer.send(Message(topic, b"y"), message_queue=sent.message_queue)
+            assert await process.stdout.readline() == b"got\n"
+            assert await process.stdout.readline() == b"done\n"
+            process.send_signal(signal.SIGTERM)
+            said, complained = await process.communicate()
+    assert (process.returncode, said[-6:]) == (0, b"ended\n")
+    assert b"the listener failed with 1 of 1 messages" in complained
+    async with QueueReader(cluster.name_servers) as reader:
+        assert (await reader.stored_offsets(topic, topic))[sent.message_queue] == 2

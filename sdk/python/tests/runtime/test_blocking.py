@@ -21,9 +21,13 @@ def fail():
     raise RuntimeError("a fault of ours")
 
 
+async def close_nothing():
+    pass
+
+
 @pytest.fixture
 def thread():
-    thread = LoopThread()
+    thread = LoopThread(close_nothing)
     yield thread
     thread.close()
 

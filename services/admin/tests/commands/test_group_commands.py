@@ -6,6 +6,7 @@ import json
 import pytest
 
 from ariane_admin.cli import main
+from ariane_admin.doctor import member_rules
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_sdk import PushConsumer
 from ariane_sdk.errors import GroupRefused
@@ -178,6 +179,38 @@ async def test_the_owner_of_each_queue_is_shown(ariane, ariane_json, cluster):
             while owners != {member.client_id}:
                 shown = await asyncio.to_thread(ariane_json, "group", "show", "g-owners")
                 owners = {each["owner"] for each in shown["queues"] if each["topic"] == "g-owned"}
+
+
+async def test_a_queue_without_progress_is_named_by_the_doctor(
+    ariane, ariane_json, lines, cluster, monkeypatch
+):
+    monkeypatch.setattr(member_rules, "STANDSTILL_SECONDS", 0.1)
+    await asyncio.to_thread(ariane, "topic", "create", "g-still", "--queues", "1")
+    await asyncio.to_thread(ariane, "produce", "g-still", lines("one", "two"))
+    has_one, may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def listen(_messages):
+        has_one.set()
+        await may_go_on.wait()
+
+    async with PushConsumer(
+        cluster.name_servers,
+        group="g-standing",
+        subscriptions={"g-still": "*"},
+        listener=listen,
+        start="earliest",
+        batch_size=1,
+    ) as member:
+        await has_one.wait()
+        findings = []
+        async with asyncio.timeout(60):
+            while not findings:
+                told = await asyncio.to_thread(ariane_json, "doctor")
+                findings = [one for one in told if one["subject"] == "group g-standing"]
+        [finding] = findings
+        assert f"member {member.client_id}: " in finding["finding"]
+        assert "g-still/broker-" in finding["finding"]
+        may_go_on.set()
 
 
 async def test_members_that_disagree_are_named_by_group_and_doctor(ariane, ariane_json, cluster):

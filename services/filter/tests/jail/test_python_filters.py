@@ -92,6 +92,7 @@ HOSTILE = {
     ),
     "an exit": ("import os\ndef matches(message): os._exit(3)", "ended with status 3"),
     "a polite exit": ("import sys\ndef matches(message): sys.exit(0)", "SystemExit"),
+    "an end of iteration": ("def matches(message): return next(iter(()))", "raised StopIteration"),
     "an interrupt": ("def matches(message): raise KeyboardInterrupt", "KeyboardInterrupt"),
     "huge output on the channel": (
         (

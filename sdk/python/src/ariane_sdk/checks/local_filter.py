@@ -130,6 +130,8 @@ class LocalFilter:
             verdicts = list(map(self._matches, judged))  # type: ignore[arg-type]  # no condition.
         except Exception:  # noqa: BLE001 - the message is found below.
             verdicts = self._one_by_one(judged)
+        if len(verdicts) < len(judged):  # The function raised StopIteration, which ends ``map``.
+            verdicts = self._one_by_one(judged)
         if not _TRUTHS.issuperset(map(type, verdicts)):
             odd = next(each for each in verdicts if type(each) not in _TRUTHS)
             raise FilterFailed(f"the local filter answered {odd!r:.100}, and not True or False")

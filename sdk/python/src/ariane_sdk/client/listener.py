@@ -10,6 +10,7 @@ from contextvars import copy_context
 from typing import TypeAlias
 
 from ariane_sdk.message import ReceivedMessage
+from ariane_sdk.runtime.application_calls import as_failure, for_thread
 
 Listener: TypeAlias = (
     Callable[[Sequence[ReceivedMessage]], Awaitable[None]]
@@ -30,7 +31,7 @@ class ListenerCalls:
         if is_coroutine_function(listener):
             self._call = listener  # type: ignore[assignment]
         else:
-            self._plain = listener
+            self._plain = for_thread(listener)
             self._pool = ThreadPoolExecutor(threads, thread_name_prefix="ariane-listener")
             self._call = self._deliver_in_thread
 
@@ -41,7 +42,9 @@ class ListenerCalls:
         waited for was cancelled. That is a failure like others.
 
         Raises:
-            RuntimeError: The listener raised CancelledError by itself.
+            RuntimeError: The listener raised CancelledError by itself, or an error that is no
+                ``Exception``.
+            SystemExit: The listener called ``sys.exit()``.
             Exception: Any error of the listener.
         """
         try:
@@ -51,6 +54,10 @@ class ListenerCalls:
             if task is None or task.cancelling():
                 raise
             raise RuntimeError("what the listener waited for was cancelled") from error
+        except (Exception, SystemExit, KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
+            raise as_failure(error) from error
 
     async def _deliver_in_thread(self, messages: Sequence[ReceivedMessage]) -> None:
         run = copy_context().run

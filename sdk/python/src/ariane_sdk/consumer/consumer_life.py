@@ -201,6 +201,7 @@ class ConsumerLife:
         """Start the loops that run until the consumer stops."""
         clock = self.plan.clock
         self._tasks.append(start_task(self.owned.store_loop(), "store-offsets"))
+        self._tasks.append(start_task(self.owned.watch_loop(), "watch-queues"))
         if self.plan.ordered:
             renew = loop_for_ever(self.locks.renew_by_and_by, clock)
             self._tasks.append(start_task(renew, "renew-locks"))

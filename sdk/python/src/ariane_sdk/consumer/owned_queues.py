@@ -32,6 +32,7 @@ from ariane_sdk.client.queue_position import QueuePosition
 from ariane_sdk.client.session import Session
 from ariane_sdk.consumer.delivery.damaged_bodies import DamagedBodies
 from ariane_sdk.consumer.delivery.owned_queue import MakeOwned, OwnedQueue, state_of
+from ariane_sdk.consumer.delivery.standstill import LOOK_S, StandstillWatch
 from ariane_sdk.consumer.group.consumer_plan import ConsumerPlan
 from ariane_sdk.consumer.group.queue_locks import QueueLocks
 from ariane_sdk.consumer.offsets.group_start import GroupStart
@@ -220,6 +221,16 @@ class OwnedQueues:
             if error.reason in LOST_REASONS:
                 self.drop(queue, error)
             raise error
+
+    async def watch_loop(self) -> None:
+        """Tell of queues that stand still."""
+        watch = StandstillWatch(self._group)
+
+        async def look() -> None:
+            await self._clock.sleep(LOOK_S)
+            watch.look(self._owned.values(), self._clock.monotonic_s())
+
+        await loop_for_ever(look, self._clock)
 
     async def store_loop(self) -> None:
         """Store offsets every few seconds."""

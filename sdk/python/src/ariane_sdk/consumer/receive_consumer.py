@@ -152,8 +152,13 @@ class ReceiveConsumer(StatelessClient):
         self._session.routes.start()
 
     async def close(self) -> None:
-        """Give back messages that were fetched and not taken, and disconnect."""
+        """Give back messages that were fetched and not taken, and disconnect.
+
+        A call that waits for messages ends with ``ClientNotRunning``; so does ``listen``.
+        """
         if self._running is not None:
+            if self._joined is not None:
+                await self._joined.end_asking()
             await self._idle.close()
             await self.give_back()
             if self._trace is not None:
@@ -335,11 +340,11 @@ class ReceiveConsumer(StatelessClient):
                 await self._give_back(batch)
 
     async def listen(self, listener: MessageListener, *, concurrency: int = 16) -> None:
-        """Have a listener process messages, several at a time, until this call is cancelled.
+        """Have a listener process messages, several at a time, until ``close``.
 
-        A message is acknowledged when the listener returns, and given back when it raises or is
-        cancelled. While a message waits for the listener or is processed, brokers keep it
-        invisible, as with ``keep_invisible``.
+        Cancelling this call ends it, too. A message is acknowledged when the listener returns, and
+        given back when it raises or is cancelled. While a message waits for the listener or is
+        processed, brokers keep it invisible, as with ``keep_invisible``.
 
         Args:
             listener: Called with each message. A coroutine function runs on the loop, a plain
@@ -348,7 +353,7 @@ class ReceiveConsumer(StatelessClient):
 
         Raises:
             IllegalArgument: The concurrency is invalid.
-            ClientNotRunning: The consumer is not running.
+            ClientNotRunning: The consumer is not running, or was closed.
             RouteNotFound: No live broker has a topic.
             CallError: The group may not receive.
             RecordDamaged: The records from a broker cannot be decoded.

@@ -10,6 +10,7 @@ import asyncio
 import concurrent.futures
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import suppress
 from functools import wraps
 from types import TracebackType
 from typing import (
@@ -26,6 +27,7 @@ from typing import (
 
 from ariane_sdk.errors import ClientNotRunning
 from ariane_sdk.runtime.fork import ForkGuard
+from ariane_sdk.runtime.log import logger
 
 Params = ParamSpec("Params")
 Result = TypeVar("Result")
@@ -63,75 +65,141 @@ def _handle_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) 
 
 
 class LoopThread:
-    """An event loop in a thread of its own."""
+    """An event loop in a thread of its own.
 
-    def __init__(self) -> None:
+    No call waits for ever: when the loop ends, calls that still wait end with ClientNotRunning.
+    """
+
+    def __init__(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Start the thread.
+
+        Args:
+            close: Closes the client, on the loop, when a callback has called ``sys.exit()``: in
+                the main thread that would end the program.
+        """
+        self._close = close
+        self._exit: BaseException | None = None
         self._fork_guard = ForkGuard()
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(_handle_exception)
+        # Reentrant: a signal handler may close the client while its thread begins a call.
+        self._lock = threading.RLock()
+        self._calls: set[concurrent.futures.Future[Any]] = set()
+        self._stopping = False
         self._thread = threading.Thread(target=self._run_loop, name="ariane-loop", daemon=True)
         self._thread.start()
 
     def submit(self, coroutine: Coroutine[Any, Any, Result]) -> concurrent.futures.Future[Result]:
-        """Run a coroutine on the loop.
+        """Run a coroutine on the loop; its future is cancelled if the loop ends first.
 
         Raises:
             ClientForked: The thread is in the parent process.
             ClientNotRunning: The loop has ended, or the caller is the loop itself.
         """
         try:
-            self._check()
+            self._fork_guard.check()
+            with self._lock:
+                self._check()
+                future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+                self._calls.add(future)
         except BaseException:
             coroutine.close()
             raise
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        future.add_done_callback(self._forget)
+        return future
 
     def run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
         """Run a coroutine on the loop, and wait for it.
 
         Raises:
             ClientForked: As ``submit``.
-            ClientNotRunning: As ``submit``.
+            ClientNotRunning: As ``submit``, or the client was closed during the call.
         """
         future = self.submit(coroutine)
         try:
-            return future.result()
+            return self.result_of(future)
         finally:
             # Needed only if an interrupt such as Ctrl-C ended the wait.
             future.cancel()
 
-    def _check(self) -> None:
+    def result_of(self, future: concurrent.futures.Future[Result]) -> Result:
+        """Wait for the result of a coroutine that was submitted.
+
+        Raises:
+            ClientNotRunning: The client was closed during the call.
+        """
+        try:
+            return future.result()
+        except concurrent.futures.CancelledError:
+            if not self._stopping:
+                raise
+            raise ClientNotRunning("the client was closed during this call") from self._exit
+
+    def exit_as_told(self) -> None:
+        """Raise the ``SystemExit`` of a callback, if one has closed the client."""
+        if self._exit is not None:
+            raise self._exit
+
+    def close(self) -> None:
+        """End loop and thread; harmless if they have ended."""
         self._fork_guard.check()
+        with self._lock:
+            if not self._stopping:
+                self._stopping = True
+                self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def _check(self) -> None:
         if threading.current_thread() is self._thread:
             raise ClientNotRunning(
                 "a blocking call from the client's own loop would wait for ever:"
                 " listeners that are coroutine functions use the asynchronous client"
             )
-        if not self._thread.is_alive():
+        if self._stopping:
             raise ClientNotRunning("the client is closed")
 
-    def close(self) -> None:
-        """End loop and thread; harmless if they have ended."""
-        self._fork_guard.check()
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
+    def _forget(self, future: concurrent.futures.Future[Any]) -> None:
+        with self._lock:
+            self._calls.discard(future)
 
     def _run_loop(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
-            self._loop.run_forever()
-            self._loop.run_until_complete(_cancelled_ended())
+            self._run_until_stopped()
+            self._loop.run_until_complete(self._end_calls())
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         finally:
             self._loop.close()
 
+    def _run_until_stopped(self) -> None:
+        """Run the loop; after a ``sys.exit()`` it goes on until the client is closed."""
+        while not self._stopping:
+            try:
+                self._loop.run_forever()
+            except (SystemExit, KeyboardInterrupt) as error:
+                if self._exit is None:
+                    logger.error("%r in a callback: the client closes", error)
+                    self._exit = error
+                    self._exiting = self._loop.create_task(self._close_and_stop())
 
-async def _cancelled_ended() -> None:
-    """Let interrupted calls clean up, for example leave a group."""
-    tasks = [task for task in asyncio.all_tasks() if task.cancelling()]
-    if tasks:
-        await asyncio.wait(tasks, timeout=CLEAN_UP_S_MAX)
+    async def _close_and_stop(self) -> None:
+        try:
+            await self._close()
+        finally:
+            with self._lock:
+                self._stopping = True
+            self._loop.stop()
+
+    async def _end_calls(self) -> None:
+        """Cancel the calls that still wait, and let them clean up, for example leave a group."""
+        with self._lock:
+            left = list(self._calls)
+        for future in left:
+            future.cancel()
+        await asyncio.sleep(0)  # Their tasks are cancelled by a callback.
+        tasks = [task for task in asyncio.all_tasks() if task.cancelling()]
+        if tasks:
+            await asyncio.wait(tasks, timeout=CLEAN_UP_S_MAX)
 
 
 class BlockingClient(Generic[Wrapped]):
@@ -155,7 +223,7 @@ class BlockingClient(Generic[Wrapped]):
         """
         if self._loop_thread is not None:
             raise ClientNotRunning("a blocking client is started once; make another one")
-        self._loop_thread = LoopThread()
+        self._loop_thread = LoopThread(self._client.close)
         try:
             self._run(self._client.start())
         except BaseException:
@@ -199,11 +267,26 @@ class BlockingClient(Generic[Wrapped]):
     def _run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
         return self._running(coroutine).run(coroutine)
 
+    def _run_callbacks(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Run a call that lasts while callbacks work; a ``sys.exit()`` of theirs is raised here."""
+        loop_thread = self._running(coroutine)
+        try:
+            loop_thread.run(coroutine)
+        except ClientNotRunning:
+            loop_thread.exit_as_told()
+            raise
+        loop_thread.exit_as_told()
+
     def _on_loop(self, function: Callable[[], Result]) -> Result:
         async def call() -> Result:
             return function()
 
         return self._run(call())
+
+    def _result_of(self, future: concurrent.futures.Future[Result]) -> Result:
+        if self._loop_thread is None:
+            raise ClientNotRunning("the client is not running: start it, or use `with`")
+        return self._loop_thread.result_of(future)
 
     def _running(self, coroutine: Coroutine[Any, Any, object]) -> LoopThread:
         if self._loop_thread is None:
@@ -246,11 +329,12 @@ def blocking_iterator(
         elements = _Elements(method(client._client, *args, **kwargs))  # noqa: SLF001 - a friend.
         following = client._submit(elements.following())  # noqa: SLF001 - the same.
         try:
-            while (element := following.result()) is not _END:
+            while (element := client._result_of(following)) is not _END:  # noqa: SLF001 - the same.
                 following = client._submit(elements.following())  # noqa: SLF001 - the same.
                 yield cast("Result", element)
         finally:
-            client._run(elements.close(following))  # noqa: SLF001 - the same.
+            with suppress(ClientNotRunning):  # The loop has ended, and the generator with it.
+                client._run(elements.close(following))  # noqa: SLF001 - the same.
 
     return iterate
 

@@ -60,14 +60,18 @@ class PushConsumer(BlockingClient[_push_consumer.PushConsumer]):
     store_offsets = blocking(_push_consumer.PushConsumer.store_offsets)
 
     def run_until_stopped(self, *, handle_signals: bool = True) -> None:
-        """Wait until the consumer is closed; see ``ariane_sdk.PushConsumer``."""
+        """Wait until the consumer is closed; see ``ariane_sdk.PushConsumer``.
+
+        Raises:
+            SystemExit: The listener called ``sys.exit()``, which closes the consumer.
+        """
 
         def close() -> None:
             self._submit(self._client.close())
 
         with stop_signals(close) if handle_signals else nullcontext():
             # Signals arrive in the thread that waits here; the loop has another one.
-            self._run(self._client.run_until_stopped(handle_signals=False))
+            self._run_callbacks(self._client.run_until_stopped(handle_signals=False))
 
     @property
     def group(self) -> str:

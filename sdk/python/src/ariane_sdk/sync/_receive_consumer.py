@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from ariane_sdk.checks.sql_filter import Sql
 from ariane_sdk.client.stateless_client import CALL_TIMEOUT_S
 from ariane_sdk.consumer import receive_consumer as _receive_consumer
+from ariane_sdk.consumer.receiving.message_listener import MessageListener
 from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.runtime.blocking import BlockingClient, blocking
@@ -47,8 +48,16 @@ class ReceiveConsumer(BlockingClient[_receive_consumer.ReceiveConsumer]):
     ack = blocking(_receive_consumer.ReceiveConsumer.ack)
     nack = blocking(_receive_consumer.ReceiveConsumer.nack)
     extend = blocking(_receive_consumer.ReceiveConsumer.extend)
-    listen = blocking(_receive_consumer.ReceiveConsumer.listen)
     give_back = blocking(_receive_consumer.ReceiveConsumer.give_back)
+
+    def listen(self, listener: MessageListener, *, concurrency: int = 16) -> None:
+        """Have a listener process messages until ``close``; see ``ariane_sdk.ReceiveConsumer``.
+
+        Raises:
+            ClientNotRunning: The consumer was closed, or does not run.
+            SystemExit: The listener called ``sys.exit()``, which closes the consumer.
+        """
+        self._run_callbacks(self._client.listen(listener, concurrency=concurrency))
 
     def batches(
         self, count_max: int = _receive_consumer.RECEIVE_COUNT_DEFAULT

@@ -268,9 +268,10 @@ async def test_a_living_producer_is_asked(cluster, topic, check, kind):
         await alive.rollback(two)
 
 
-async def test_a_checker_that_fails_knows_nothing(cluster, topic, check):
+@pytest.mark.parametrize("error", [OSError("no database"), StopIteration("no row")])
+async def test_a_checker_that_fails_knows_nothing(cluster, topic, check, error):
     def checker(question):
-        raise OSError("no database")
+        raise error
 
     async with Producer(
         cluster.name_servers, group="pay-fails", transaction_checker=checker

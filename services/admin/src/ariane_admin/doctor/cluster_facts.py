@@ -30,6 +30,7 @@ from ariane_admin.asking.cluster_doors import (
     ClusterDoors,
     answer_of,
 )
+from ariane_admin.doctor.member_facts import MemberFacts, ask_members
 from ariane_sdk.errors import CallError
 
 
@@ -86,12 +87,14 @@ class ClusterFacts:
 
     name_servers: Sequence[NameServerFacts]
     brokers: Sequence[BrokerFacts] = field(default=())
+    members: Sequence[MemberFacts] = field(default=())
+    """The members of consumer groups that have answered."""
 
 
 async def gather_facts(
     doors: ClusterDoors, *, now: Callable[[], float] = time.time
 ) -> ClusterFacts:
-    """Ask all name servers, then all brokers in their answers."""
+    """Ask all name servers, then all brokers in their answers, then the members of groups."""
     name_servers = await asyncio.gather(
         *(_ask_name_server(doors, address, now) for address in doors.name_servers)
     )
@@ -103,7 +106,8 @@ async def gather_facts(
     brokers = await asyncio.gather(
         *(_ask_broker(doors, identities[key], now) for key in sorted(identities))
     )
-    return ClusterFacts(name_servers, brokers)
+    primaries = [one.identity.address for one in brokers if one.state is not None]
+    return ClusterFacts(name_servers, brokers, await ask_members(doors, primaries))
 
 
 async def _ask_name_server(

@@ -26,7 +26,7 @@ from ariane.broker.v1.receive_service_pb2 import ReceiveOrder
 from ariane_sdk.consumer.receiving.fetched import Batch, Fetched
 from ariane_sdk.consumer.receiving.receive_calls import Answer, messages_of
 from ariane_sdk.consumer.receiving.turns import turn_at
-from ariane_sdk.errors import CallError, DeadlinePassed, ServiceUnavailable
+from ariane_sdk.errors import CallError, ClientNotRunning, DeadlinePassed, ServiceUnavailable
 from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.net.timestamps import duration_s
 from ariane_sdk.routing.route import BrokerRoute
@@ -104,6 +104,9 @@ class Asking:
         self._wanted = asyncio.Event()  # The application waits, and the line is empty.
         self._wanted.set()
         self._is_slow = False
+        self._closing = False
+        self._wait: asyncio.Timeout | None = None  # Only while the application waits.
+        self._ended = asyncio.Event()
         invisible_s = duration_s(order.invisible_duration) or math.inf
         self._slow_s = math.inf if keeps else invisible_s / SLOW_SHARE
 
@@ -114,9 +117,10 @@ class Asking:
             RouteNotFound: No live broker carries a topic.
             CallError: The group may not receive.
             RecordDamaged: A broker's answer cannot be decoded.
+            ClientNotRunning: The consumer was closed meanwhile.
         """
         try:
-            while True:
+            while not self._closing:
                 while self._kept:
                     batch = self._first(self._kept.pop())
                     if is_held(batch[0], self._clock):
@@ -125,17 +129,19 @@ class Asking:
                         self._pace(begin_s)
                     del batch  # So the application alone decides how long the batch lives.
                 await self._follow()
-                if self._kept:
+                if self._kept or self._closing:
                     continue
                 if self._line.empty():
                     self._wanted.set()
                 try:
-                    async with asyncio.timeout(self._wait_s):
+                    async with asyncio.timeout(self._wait_s) as self._wait:
                         found = await self._line.get()
                 except TimeoutError:
-                    if self._timeout_s is not None:
+                    if self._timeout_s is not None and not self._closing:
                         return
                     continue
+                finally:
+                    self._wait = None
                 if isinstance(found, CallError):
                     raise found
                 # Decoded only now: a waiting answer is one piece of memory, and cheap.
@@ -146,8 +152,19 @@ class Asking:
                     yield batch
                     self._pace(begin_s)
                 del batch
+            raise ClientNotRunning("the consumer was closed")
         finally:
-            await self._end()
+            try:
+                await self._end()
+            finally:
+                self._ended.set()
+
+    async def close(self) -> None:
+        """Have ``batches`` end with ClientNotRunning, and wait for that if a call waits in it."""
+        self._closing = True
+        if self._wait is not None:
+            self._wait.reschedule(asyncio.get_running_loop().time())
+            await self._ended.wait()
 
     def _pace(self, begin_s: float) -> None:
         """Note how long the application worked: after long work no broker is asked ahead."""

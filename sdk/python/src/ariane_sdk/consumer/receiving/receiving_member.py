@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
+from weakref import WeakSet
 
 from ariane.broker.v1.client_service_pb2 import CONSUME_MODEL_RECEIVING, Membership
 from ariane.broker.v1.receive_service_pb2 import ReceiveOrder
@@ -50,6 +52,7 @@ class ReceivingMember:
         self._topics = [subscription.topic for subscription in order.subscriptions]
         self._clock = clock
         self._refusal: CallError | None = None
+        self._askings: WeakSet[Asking] = WeakSet()
         self._primaries = Primaries(session.routes, self._topics)
         self.calls = ReceiveCalls(
             session.connections,
@@ -104,7 +107,7 @@ class ReceivingMember:
         order = ReceiveOrder()
         order.CopyFrom(self._order)
         order.message_count_max = count_max
-        return Asking(
+        asking = Asking(
             partial(self._receive, self.keeping.receive if keeps else self.calls.receive),
             self._attached_brokers if keeps else self._brokers,
             order,
@@ -114,6 +117,12 @@ class ReceivingMember:
             doubt=self._primaries.doubt,
             keeps=keeps,
         )
+        self._askings.add(asking)
+        return asking
+
+    async def end_asking(self) -> None:
+        """End the calls of the application that wait for messages."""
+        await asyncio.gather(*(asking.close() for asking in list(self._askings)))
 
     async def close(self) -> None:
         """Leave the group."""

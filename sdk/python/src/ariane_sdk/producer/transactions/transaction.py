@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
 from ariane_sdk.message import AcknowledgedLevel, Message, ReceivedMessage
+from ariane_sdk.runtime.application_calls import for_thread
 
 
 class TransactionOutcome(StrEnum):
@@ -104,5 +105,5 @@ async def ask(checker: TransactionChecker, check: TransactionCheck) -> Transacti
     ):
         answer = checker(check)
     else:
-        answer = await asyncio.to_thread(checker, check)
+        answer = await asyncio.to_thread(for_thread(checker), check)
     return TransactionOutcome(await answer if inspect.isawaitable(answer) else answer)

@@ -61,6 +61,8 @@ class PythonFilter:
             raise RecordCorrupted(str(error), len(verdicts)) from error
         except BaseException as error:
             raise VerdictMissing(describe(error), len(verdicts)) from error
+        if len(verdicts) < len(sizes):  # ``map`` takes it for its own end.
+            raise VerdictMissing(f"{FUNCTION} raised StopIteration", len(verdicts))
         if set(map(type, verdicts)) - {bool}:
             position = next(i for i, verdict in enumerate(verdicts) if type(verdict) is not bool)
             kind = type(verdicts[position]).__name__

@@ -1,0 +1,65 @@
+"""Tells of queues that stand still: messages are there, and none is finished for a long time.
+
+The cause is mostly a listener that waits for something. A member whose queue stands still keeps
+sending heartbeats, so no other member takes the queue over, and without this nobody would know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from ariane_sdk.consumer.delivery.owned_queue import OwnedQueue
+from ariane_sdk.message_queue import MessageQueue
+from ariane_sdk.runtime.log import logger
+
+LOOK_S: Final = 10.0
+"""Interval of looks."""
+
+STANDSTILL_S: Final = 60.0
+"""After this long without progress a queue is told of, and again when twice as long has passed."""
+
+
+class _Seen(NamedTuple):
+    progress: tuple[int, float | None]
+    since_s: float
+    tell_after_s: float
+
+
+class StandstillWatch:
+    """Looks at the queues of one consumer now and then."""
+
+    def __init__(self, group: str) -> None:
+        """Nothing has been seen yet."""
+        self._group = group
+        self._seen: dict[MessageQueue, _Seen] = {}
+
+    def look(self, queues: Iterable[OwnedQueue], now_s: float) -> None:
+        """Compare each queue with the look before, and tell of those that stand still.
+
+        Args:
+            queues: The queues that the consumer has now.
+            now_s: The monotonic time.
+        """
+        before, self._seen = self._seen, {}
+        for owned in queues:
+            unfinished = owned.in_flight_count + owned.waiting_count
+            if not unfinished or owned.paused:
+                continue
+            progress = (owned.done_offset, owned.delivered_s)
+            seen = before.get(owned.queue)
+            if seen is None or seen.progress != progress:
+                seen = _Seen(progress, now_s, STANDSTILL_S)
+            elif now_s - seen.since_s >= seen.tell_after_s:
+                logger.warning(
+                    "%s of group %s: no progress for %.0f s; the application has %d messages and"
+                    " %d wait for it (ariane group running %s --stacks shows where it is)",
+                    owned.queue,
+                    self._group,
+                    now_s - seen.since_s,
+                    owned.in_flight_count,
+                    owned.waiting_count,
+                    self._group,
+                )
+                seen = seen._replace(tell_after_s=2 * seen.tell_after_s)
+            self._seen[owned.queue] = seen

@@ -1,0 +1,37 @@
+"""The application's functions in threads: what they may raise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+Params = ParamSpec("Params")
+Result = TypeVar("Result")
+
+
+def for_thread(function: Callable[Params, Result]) -> Callable[Params, Result]:
+    """A function of the application, for the threads of an executor.
+
+    Futures carry no ``StopIteration``: who waits for such a call would wait for ever. Errors that
+    are no ``Exception`` would pass by whoever handles failures of the function. Both become a
+    RuntimeError, with the error as its cause; ``sys.exit()`` remains what it is.
+    """
+
+    @wraps(function)
+    def call(*args: Params.args, **kwargs: Params.kwargs) -> Result:
+        try:
+            return function(*args, **kwargs)
+        except StopIteration as error:
+            raise as_failure(error) from error
+        except (Exception, SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            raise as_failure(error) from error
+
+    return call
+
+
+def as_failure(error: BaseException) -> RuntimeError:
+    """The ordinary error that stands for an unusual one of an application's function."""
+    return RuntimeError(f"the application's function raised {error!r}")

@@ -1,0 +1,50 @@
+"""What the doctor finds in members of consumer groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from ariane.broker.v1.client_question_pb2 import ClientQueueState
+from ariane_admin.doctor.cluster_facts import ClusterFacts
+from ariane_admin.doctor.findings import Finding, Severity
+
+STANDSTILL_SECONDS: Final = 60.0
+"""A queue is reported if its application has got no message of it for longer, though some wait or
+are unfinished."""
+
+_NAMED_MAX: Final = 3
+
+
+def queues_that_stand_still(facts: ClusterFacts) -> Iterator[Finding]:
+    """Queues of which a member has messages, and whose application takes and finishes none."""
+    for member in facts.members:
+        still = [queue for queue in member.queues if _stands_still(queue)]
+        if not still:
+            continue
+        longest_s = max(_idle_s(queue) for queue in still)
+        count = sum(queue.in_flight_count + queue.waiting_count for queue in still)
+        names = [f"{one.topic}/{one.broker_name}/{one.queue_id}" for one in still[:_NAMED_MAX]]
+        more = " ..." if len(still) > _NAMED_MAX else ""
+        yield Finding(
+            Severity.WARNING,
+            f"group {', '.join(member.groups)}",
+            f"no progress for {longest_s:.0f} s in {len(still)} queues of member"
+            f" {member.client_id}: {count} messages are unfinished ({', '.join(names)}{more})",
+            "its application hangs, is slow, or does not poll; this shows where it is: ariane group"
+            f" running {member.groups[0]} --member {member.client_id} --stacks",
+        )
+
+
+def _stands_still(queue: ClientQueueState) -> bool:
+    unfinished = queue.in_flight_count + queue.waiting_count
+    return unfinished > 0 and not queue.paused and _idle_s(queue) > STANDSTILL_SECONDS
+
+
+def _idle_s(queue: ClientQueueState) -> float:
+    """How long ago the application got messages; if it never did, how long ago any were pulled."""
+    since = queue.since_delivery if queue.HasField("since_delivery") else queue.since_pull
+    return since.ToMilliseconds() / 1000
+
+
+RULES: Final = (queues_that_stand_still,)

@@ -1,0 +1,42 @@
+"""What the doctor says of members of groups."""
+
+from google.protobuf.duration_pb2 import Duration
+
+from ariane.broker.v1.client_question_pb2 import ClientQueueState
+from ariane_admin.doctor.cluster_facts import ClusterFacts
+from ariane_admin.doctor.member_facts import MemberFacts
+from ariane_admin.doctor.member_rules import queues_that_stand_still
+
+
+def queue(queue_id=0, *, since_s=None, pulled_s=1, **changes):
+    state = {"topic": "orders", "broker_name": "broker-a", "in_flight_count": 2, **changes}
+    since = {} if since_s is None else {"since_delivery": Duration(seconds=since_s)}
+    return ClientQueueState(
+        queue_id=queue_id, since_pull=Duration(seconds=pulled_s), **since, **state
+    )
+
+
+def found(*queues):
+    member = MemberFacts("client-1", ["billing"], queues)
+    return list(queues_that_stand_still(ClusterFacts([], members=[member])))
+
+
+def test_queues_without_progress_are_one_finding_of_their_member():
+    [finding] = found(
+        queue(0, since_s=90, waiting_count=5), queue(1, since_s=612), queue(2, since_s=3)
+    )
+    assert finding.subject == "group billing"
+    assert "no progress for 612 s in 2 queues of member client-1: 9 messages" in finding.finding
+    assert "orders/broker-a/0, orders/broker-a/1)" in finding.finding
+    assert "ariane group running billing --member client-1 --stacks" in finding.advice
+
+
+def test_messages_that_the_application_never_got_count_from_their_pull():
+    assert found(queue(in_flight_count=0, waiting_count=9, pulled_s=61))
+    assert not found(queue(in_flight_count=0, waiting_count=9, pulled_s=59))
+
+
+def test_a_queue_that_is_empty_paused_or_in_work_is_no_finding():
+    assert not found(queue(since_s=900, in_flight_count=0))
+    assert not found(queue(since_s=900, paused=True))
+    assert not found(queue(since_s=30))
