@@ -80,7 +80,10 @@ class ReceiveOrder(_message.Message):
     """
     @_builtins.property
     def subscriptions(self) -> _containers.RepeatedCompositeFieldContainer[_subscription_pb2.Subscription]:
-        """The topics, 1 to 64, and which of their messages. All members of a group must say the same."""
+        """The topics, 1 to 64, and which of their messages. All who consume a topic for a group must want
+        the same of it. A consumer that is not attached counts as gone when it has not called for the
+        time of a heartbeat (see ClientService.Attach).
+        """
 
     @_builtins.property
     def invisible_duration(self) -> _duration_pb2.Duration:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from ariane_broker.clients.attached_client import AttachedClient, Hello
-from ariane_broker.clients.membership import Membership
+from ariane_broker.clients.membership import ConsumeModel, Membership
 from ariane_broker.clients.outbox import MembershipChanged, Notice
 from ariane_broker.clients.subscription import Subscription
+from ariane_broker.clients.unattached_receivers import UnattachedReceivers
 from ariane_broker.errors.public_errors import client_id_taken, subscription_conflict
 from ariane_broker.filters.expression import ALL_MESSAGES, FilterExpression
 from ariane_record.names import retry_topic
@@ -60,17 +61,23 @@ class ClientTable:
         *,
         flags_conflicts: Callable[[str], bool],
         on_conflict: Callable[[Conflict, bool], None] = lambda _conflict, _refused: None,
+        receiver_silence_seconds: float = 30.0,
     ) -> None:
         """Start without clients.
 
         ``flags_conflicts`` tells whether a group admits members with different subscriptions.
         ``on_conflict`` is called with each conflict, and whether the newcomer is refused.
+        After ``receiver_silence_seconds`` without a call, a client that is not attached counts as
+        gone.
         """
         self._clock = clock
         self._flags_conflicts = flags_conflicts
         self._on_conflict = on_conflict
         self._clients: dict[str, AttachedClient] = {}
         self._members: dict[str, dict[str, AttachedClient]] = {}
+        self._receivers = UnattachedReceivers(
+            monotonic=clock.monotonic, silence_seconds=receiver_silence_seconds
+        )
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -151,6 +158,7 @@ class ClientTable:
         if self.is_attached(client):
             del self._clients[client.client_id]
             self._join(client, ())
+            self._receivers.forget(client.client_id)
             client.outbox.close()
 
     def expire(self, silence_seconds_max: float) -> list[AttachedClient]:
@@ -217,6 +225,36 @@ class ClientTable:
             )
             self._tell_conflict(conflict)
 
+    def check_receive(
+        self,
+        consumer_group: str,
+        client_id: str,
+        filters: Mapping[str, FilterExpression],
+        hold_seconds: float,
+    ) -> None:
+        """Refuse to hand out messages by other filters than other consumers of the group have.
+
+        Also than others of which only such calls are known: of each topic, until nobody has made
+        one for a while.
+
+        Raises:
+            ServiceError: SUBSCRIPTION_CONFLICT.
+        """
+        self.check_pull(consumer_group, client_id, filters, filters)
+        if client_id in self._members.get(consumer_group, ()):
+            return
+        own = _receiver(consumer_group, client_id, filters)
+        self._check_receivers(own)
+        self._receivers.note(consumer_group, client_id, filters, hold_seconds)
+
+    def _check_receivers(self, newcomer: ConflictSide) -> None:
+        group = newcomer.membership.consumer_group
+        filters = {each.topic: each.filter for each in newcomer.membership.subscriptions}
+        for topic, known in self._receivers.differing(group, filters):
+            earlier = _receiver(group, known.client_id, {topic: known.expression})
+            difference = f"wants other messages of topic {topic!r}"
+            self._tell_conflict(Conflict(earlier, newcomer, difference))
+
     def conflicts(self) -> Iterator[Conflict | None]:
         """Admitted members that differ from the member that has been attached for longest.
 
@@ -233,6 +271,8 @@ class ClientTable:
     ) -> None:
         for membership in memberships:
             newcomer = ConflictSide(client_id, address, membership)
+            if membership.model is ConsumeModel.RECEIVING:
+                self._check_receivers(newcomer)
             for member in self._members.get(membership.consumer_group, {}).values():
                 conflict = self._conflict(member, newcomer)
                 if conflict is not None and member.client_id != client_id:
@@ -274,6 +314,17 @@ class ClientTable:
                     member.outbox.put(MembershipChanged(group))
             if not members:
                 del self._members[group]
+
+
+def _receiver(
+    consumer_group: str, client_id: str, filters: Mapping[str, FilterExpression]
+) -> ConflictSide:
+    """A consumer of which only its calls are known."""
+    subscriptions = tuple(Subscription(topic, filters[topic]) for topic in sorted(filters))
+    membership = Membership(
+        consumer_group=consumer_group, model=ConsumeModel.RECEIVING, subscriptions=subscriptions
+    )
+    return ConflictSide(client_id, "", membership)
 
 
 def _side(client: AttachedClient, consumer_group: str) -> ConflictSide:

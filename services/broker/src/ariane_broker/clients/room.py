@@ -87,6 +87,7 @@ def clients_room(
         environment.clock,
         flags_conflicts=group_changes.flags_conflicts,
         on_conflict=partial(_tell_conflict, conflicts),
+        receiver_silence_seconds=settings.client_heartbeat_s,
     )
     lookup = QueueLookup(log.store, state.topics)
     offset_changes = OffsetChanges(

@@ -1,0 +1,77 @@
+"""What clients receive that are not attached: generated ones need no stream to receive.
+
+Of each group and topic, one filter is in force at a time: that of the first who received, until
+nobody has for a while. Whoever agrees keeps it in force; whoever differs is refused, because each
+would have the other's messages settled unseen.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from ariane_broker.filters.expression import FilterExpression
+from ariane_record.names import retry_topic
+
+
+class Received(NamedTuple):
+    """The filter in force.
+
+    Attributes:
+        client_id: Who received first with it; may be empty.
+        expression: The filter.
+        until: When it ends, by the monotonic clock.
+    """
+
+    client_id: str
+    expression: FilterExpression
+    until: float
+
+
+class UnattachedReceivers:
+    """The filters in force, by group and topic."""
+
+    def __init__(self, *, monotonic: Callable[[], float], silence_seconds: float) -> None:
+        """A filter ends when nobody has received with it for ``silence_seconds``."""
+        self._monotonic = monotonic
+        self._silence_seconds = silence_seconds
+        self._received: OrderedDict[tuple[str, str], Received] = OrderedDict()
+
+    def differing(
+        self, consumer_group: str, filters: Mapping[str, FilterExpression]
+    ) -> Iterator[tuple[str, Received]]:
+        """The topics in which others are in force than these filters."""
+        now = self._monotonic()
+        for topic in sorted(filters):
+            known = self._received.get((consumer_group, topic))
+            if known is None or known.until < now or topic == retry_topic(consumer_group):
+                continue
+            if known.expression.meaning() != filters[topic].meaning():
+                yield topic, known
+
+    def note(
+        self,
+        consumer_group: str,
+        client_id: str,
+        filters: Mapping[str, FilterExpression],
+        hold_seconds: float,
+    ) -> None:
+        """Note a call that agrees, and may be held for so long."""
+        now = self._monotonic()
+        until = now + hold_seconds + self._silence_seconds
+        for topic, expression in filters.items():
+            key = (consumer_group, topic)
+            known = self._received.get(key)
+            if known is None or known.until < now:
+                known = Received(client_id, expression, until)
+            self._received[key] = known._replace(until=max(until, known.until))
+            self._received.move_to_end(key)
+        while self._received and next(iter(self._received.values())).until < now:
+            self._received.popitem(last=False)
+
+    def forget(self, client_id: str) -> None:
+        """Note that a client has left: what only it may want is not in force any more."""
+        for key, known in list(self._received.items()):
+            if known.client_id == client_id:
+                del self._received[key]
