@@ -388,6 +388,10 @@ class Store:
         found = self.search_by_key(KeyQuery(topic, key, **limits))
         return [message for message in found if message is not None]
 
+    def deleted_end(self, topic: str) -> CommitLogOffset:
+        """Records of a topic, and for it, below this commit-log offset are deleted; 0: none are."""
+        return CommitLogOffset(self._parts.deleted_topics.end_of(topic))
+
     # Positions in the commit log.
 
     @property

@@ -327,11 +327,16 @@ async def test_a_limit_that_was_lowered_does_not_hold_up_what_is_committed(
         assert [message.body for message in found] == sorted(bodies)
 
 
-async def test_a_topic_that_is_gone_takes_its_part_along(orders):
+@pytest.mark.parametrize("is_made_anew", [False, True])
+async def test_a_topic_that_is_gone_takes_its_part_along(orders, is_made_anew):
     attempt = await stage(orders, [b"0"])
     await orders.topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic="orders"))
+    if is_made_anew:
+        await orders.create_topic("orders")
     await commit_call(orders, attempt)
     assert await progress(orders) == 0
+    if is_made_anew:
+        assert await orders.bodies("orders") == []
 
 
 async def test_a_hundred_thousand_records_are_committed_in_slices(orders):

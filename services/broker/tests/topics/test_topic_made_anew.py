@@ -1,7 +1,12 @@
 """A topic that is deleted and made anew is another one: no position of the old one counts in it."""
 
+import asyncio
+import time
+
+import numpy as np
 import pytest
 
+from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import offset_service_pb2 as offset_pb
 from ariane.broker.v1 import pull_service_pb2 as pull_pb
 from ariane.broker.v1 import topic_service_pb2 as topic_pb
@@ -127,3 +132,49 @@ async def test_a_kill_after_a_deletion_cuts_no_queue_of_other_topics(running, cr
             for epoch in (told, last):
                 assert read_bodies(await pull_at(survivor, "bills", 5, epoch)) == [b"new"]
                 assert not (await pull_at(survivor, "bills", 6, epoch)).HasField("error")
+
+
+async def wait_for(broker, count):
+    """Wait until so many messages are in the topic, and others had the time to be."""
+    async with asyncio.timeout(60):
+        while len(await broker.bodies("orders")) < count:  # noqa: ASYNC110 - a broker.
+            await asyncio.sleep(0.02)
+    await asyncio.sleep(0.3)
+    return sorted(await broker.bodies("orders"))
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("has_messages", [False, True])
+async def test_what_waited_for_the_old_topic_does_not_come_to_the_new_one(
+    running, clock, tmp_path, restarts, has_messages
+):
+    def due():
+        return np.array([time.time_ns() // 1_000_000 + 3_600_000], "<i8").tobytes()
+
+    async with running() as broker:
+        await broker.create_topic("orders")
+        if has_messages:
+            await broker.store("orders", [b"old"])
+        await broker.store("orders", [b"old, of a level"], delay_level=3)
+        await broker.store("orders", [b"old, of a time"], delivery_times_ms=due())
+        await broker.store_half("t-old", b"old, of a transaction")
+        await delete(broker, "orders")
+        await broker.create_topic("orders")
+        await broker.store("orders", [b"level"], delay_level=3)
+        await broker.store("orders", [b"time"], delivery_times_ms=due())
+        await broker.store_half("t-new", b"transaction")
+        await broker.end_transaction("t-new", client_pb.TRANSACTION_OUTCOME_COMMIT)
+        with pytest.raises(Exception, match="decided before: ROLLBACK"):
+            await broker.end_transaction("t-old", client_pb.TRANSACTION_OUTCOME_COMMIT)
+        if not restarts:
+            clock.advance(3600)
+            assert await wait_for(broker, 3) == [b"level", b"time", b"transaction"]
+            return
+    for path in (tmp_path / "store" / "config").glob("*.json*"):
+        if path.name.split(".")[0] in {"delayOffset", "timerProgress", "transactions"}:
+            path.unlink()
+    clock.advance(3600)
+    async with running() as broker:
+        assert await wait_for(broker, 3) == [b"level", b"time", b"transaction"]
+        with pytest.raises(Exception, match="decided before: ROLLBACK"):
+            await broker.end_transaction("t-old", client_pb.TRANSACTION_OUTCOME_COMMIT)

@@ -310,14 +310,14 @@ async def test_parking_copies_once_and_decides_nothing(orders, refused):
     assert await orders.bodies("orders") == [b"paid"]
 
 
-async def test_a_commit_to_no_topic_decides_nothing(orders, refused):
+async def test_a_half_message_of_a_deleted_topic_is_rolled_back(orders, refused):
     await half_call(orders)
     await orders.topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic="orders"))
-    assert (await refused(end_call(orders, COMMIT))).reason == "TOPIC_NOT_FOUND"
-    assert await waiting(orders) == ["t-1"]
+    assert (await refused(end_call(orders, COMMIT))).reason == "TRANSACTION_DECIDED"
+    assert (await end_call(orders, ROLLBACK)).outcome == ROLLBACK
+    assert await waiting(orders) == []
     await orders.create_topic("orders")
-    await end_call(orders, COMMIT)
-    assert await orders.bodies("orders") == [b"paid"]
+    assert await orders.bodies("orders") == []
 
 
 async def test_of_two_who_end_it_at_once_one_is_first(orders):

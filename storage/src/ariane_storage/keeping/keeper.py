@@ -391,7 +391,7 @@ class Keeper:
         # All records of the topics are below this offset, all later ones above. If power loss takes
         # the end of the log, the noted offset is lowered with it.
         end = parts.log.write_offset
-        return TopicDeletion({queue.topic: end for queue in queues}, queues)
+        return TopicDeletion(dict.fromkeys(topics, end), queues)
 
     def finish_deletion(self, deletion: TopicDeletion) -> None:
         """Delete durably the topics that ``let_go_of_topics`` has hidden. Any thread.
@@ -405,8 +405,6 @@ class Keeper:
         """
         self._parts.check_open()
         parts = self._parts
-        if not deletion.queues:
-            return
         with self._derived_lock:
             self._watched(f"no space left to note that {deletion}", lambda: self._note(deletion))
             parts.queues.give_up(deletion.queues)

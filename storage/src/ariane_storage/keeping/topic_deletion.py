@@ -21,8 +21,8 @@ class TopicDeletion:
     """Topics that are being deleted.
 
     Attributes:
-        ends: Commit-log offset below which the records of each topic are deleted; topics without
-            queues are not listed.
+        ends: Commit-log offset below which the records of each topic are deleted; also of topics
+            without queues, for which messages may wait in system topics.
         queues: Their queues, which are hidden.
     """
 

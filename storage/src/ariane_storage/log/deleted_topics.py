@@ -8,6 +8,8 @@ Deleting a topic removes its consume queues; its records stay in the log until r
 them. A rebuild of queues from the log would bring them back, and a topic created again under the
 same name would begin with old messages. So before the queues are removed, the end of the log is
 written down, durably: records of the topic below it have no place in a queue and no key any more.
+So it is with records of other topics that wait for it, such as delayed ones: whoever keeps these
+asks for the offset.
 
 No later record is below it: if power loss takes the end of the log, recovery lowers the offset to
 the new end before anything is appended. An offset is forgotten once the log begins above it.

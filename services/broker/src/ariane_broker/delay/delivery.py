@@ -64,6 +64,10 @@ class Delivery:
         if len(notes):
             mark(found[notes])
             rows = rows.take(~np.isin(rows.queue_offsets, found[notes]))
+        orphans = parked.orphans(self._log.store.deleted_end)
+        if orphans.any():
+            self._drop(found[orphans], "their topic was deleted", mark)
+            rows = rows.take(~np.isin(rows.queue_offsets, found[orphans]))
         # From the order of the log back to the order of ``rows``.
         place_of = dict(zip(found.tolist(), range(len(found)), strict=True))
         wanted = filter(place_of.__contains__, rows.queue_offsets.tolist())

@@ -150,10 +150,12 @@ class BatchPublication:
         for stage in publication.stages:
             fields = await self._log.message_at(stage)
             staged = decode_stage(fields.body, stage)
-            if self._find_topic(staged.block.topic) is None:
+            topic = staged.block.topic
+            # A topic that was deleted since may have been created again: it is another one.
+            if self._find_topic(topic) is None or stage < self._log.store.deleted_end(topic):
                 _log.warning(
                     "batch_topic_gone",
-                    topic=staged.block.topic,
+                    topic=topic,
                     query_id=publication.batch.query_id,
                     batch_id=publication.batch.batch_id,
                 )

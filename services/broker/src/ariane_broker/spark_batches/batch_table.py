@@ -245,7 +245,7 @@ class BatchTable(SnapshotState):
             self.commit(batch, says.get("stages", ()), progress)
 
     def keep_topics(self, is_known_topic: Callable[[str], bool]) -> None:
-        """Do nothing: stages of missing topics are refused at the commit."""
+        """Do nothing: stages of missing topics are dropped when they would be published."""
 
     def clear(self) -> None:
         """Forget everything."""

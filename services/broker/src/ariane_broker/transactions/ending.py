@@ -238,6 +238,9 @@ class TransactionEnds:
             return self._standing(request.topic, transaction_id, request.outcome)
         if request.producer_group != half.producer_group:
             raise transaction_foreign(transaction_id, "producer_group", request.producer_group)
+        if half.commit_log_offset < self.log.store.deleted_end(half.topic):
+            self.table.roll_back_orphan(half)
+            return self._standing(request.topic, transaction_id, request.outcome)
         if request.demand is not None:
             self.log.promises.check(request.demand)
         if request.outcome is Outcome.ROLLBACK:

@@ -122,6 +122,17 @@ class TransactionTable(SnapshotState):
         self._owed[half.queue_offset] = half, decision
         self._remember(decision)
 
+    def roll_back_orphan(self, half: HalfMessage) -> None:
+        """Roll back a half message whose topic was deleted since; its op record is owed."""
+        _log.warning(
+            "half_message_rolled_back",
+            reason="its topic was deleted",
+            transaction_id=half.transaction_id,
+            topic=half.topic,
+        )
+        place = half.commit_log_offset
+        self.decided(Decision(half.transaction_id, half.topic, Outcome.ROLLBACK, place))
+
     def settled(self, half_queue_offset: int) -> None:
         """Note that the log has the op record of a half message."""
         self._owed.pop(half_queue_offset, None)
@@ -180,7 +191,7 @@ class TransactionTable(SnapshotState):
             self._restore_commit(fields)
 
     def keep_topics(self, is_known_topic: Callable[[str], bool]) -> None:
-        """Do nothing: a half message outlives its topic, which may be created again."""
+        """Do nothing: half messages of deleted topics are rolled back when somebody meets them."""
 
     def clear(self) -> None:
         """Forget everything."""

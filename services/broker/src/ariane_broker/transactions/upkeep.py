@@ -83,6 +83,10 @@ class TransactionUpkeep:
         for half in self.table.pending():
             if half.commit_log_offset >= commit_log_offset:
                 continue
+            if half.commit_log_offset < self.log.store.deleted_end(half.topic):
+                # Stored anew it would pass for one of a later topic of the name.
+                self.table.roll_back_orphan(half)
+                continue
             try:
                 fields = self.log.store.message_at(half.commit_log_offset)
                 record = carried_forward(fields, half)

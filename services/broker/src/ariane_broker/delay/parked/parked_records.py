@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ariane_broker.delay.parked.parked_queue import ParkedRows
 from ariane_broker.queue_key import QueueKey
@@ -63,6 +64,18 @@ class ParkedRecords(NamedTuple):
             return np.empty(0, np.int64)
         said = map(bool, self.moved.values(PropertyName.RECALLED_KEY))
         return np.flatnonzero(np.fromiter(said, np.bool_, len(self.queue_offsets)))
+
+    def orphans(self, deleted_end: Callable[[str], int]) -> NDArray[np.bool_]:
+        """Which records wait for a topic that was deleted since; another may have its name now.
+
+        Args:
+            deleted_end: The commit-log offset below which records of a topic are deleted.
+        """
+        topics = self.moved.values(PropertyName.REAL_TOPIC)
+        ends = {topic: int(deleted_end(topic)) for topic in set(topics)}
+        gone = np.fromiter(map(ends.__getitem__, topics), np.int64, len(topics))
+        orphans: NDArray[np.bool_] = self.moved.columns.commit_log_offset < gone
+        return orphans
 
     def names(self, place: int) -> dict[str, object]:
         """What names one record in a line of the process's log, so that an operator finds it."""

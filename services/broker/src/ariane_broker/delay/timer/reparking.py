@@ -50,7 +50,7 @@ class Reparking:
         return rows
 
     def repark(self, rows: ParkedRows, mark: Callable[[Int64s], None]) -> int:
-        """Park records again; damaged ones are done.
+        """Park records again; damaged ones and those of deleted topics are done.
 
         A record that the store refuses waits where it is: nothing is lost, and the log is kept.
 
@@ -77,8 +77,13 @@ class Reparking:
         notes = records.notes()
         if len(notes):
             mark(found[notes])
+        orphans = np.flatnonzero(records.orphans(self.log.store.deleted_end))
+        if len(orphans):
+            # A copy behind the deletion would pass for one of a later topic of the name.
+            mark(found[orphans])
+            _log.info("records_of_deleted_topics_dropped", count=len(orphans))
         hosts = records.moved.columns.headers[["born_ip", "born_port"]].tolist()
-        places = np.setdiff1d(np.arange(len(found)), notes).tolist()
+        places = np.setdiff1d(np.arange(len(found)), np.union1d(notes, orphans)).tolist()
         places.sort(key=hosts.__getitem__)
         append = partial(self._append, records, mark)
         refused: list[tuple[int, Exception]] = []
