@@ -342,6 +342,19 @@ async def test_a_body_that_cannot_be_read_is_no_strike(jailed, block):
     assert (filter_.strike_count, filter_.last_failure) == (1, "it lied")
 
 
+async def test_a_body_of_any_size_is_no_strike(jailed, block):
+    """Decoders need twice the size of a body for a moment, which is not what the filter takes."""
+    sizes = [31 << 20, 33 << 20]
+    bodies = [zlib.compress(bytes(size)) for size in sizes]
+    filter_ = jailed(f"def matches(message): return len(message.body) == {sizes[0]}")
+    mask = await filter_.judge(*block(1, bodies=bodies[:1], compressed=True))
+    assert mask.tolist() == [True]
+    for _ in range(4):
+        with pytest.raises(RecordCorrupted, match="grows beyond"):
+            await filter_.judge(*block(1, bodies=bodies[1:], compressed=True))
+    assert filter_.strike_count == 0
+
+
 async def test_a_failure_names_its_message_and_no_cause_where_there_is_none(jailed, block):
     """Its place in a batch would tell nobody which message that is."""
     records, sizes = block(3)

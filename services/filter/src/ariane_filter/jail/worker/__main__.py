@@ -21,6 +21,10 @@ from ariane_filter.jail.worker.lock import (
     leave_namespaces,
     limit_memory,
 )
+from ariane_record.single.compression import DECOMPRESSED_BYTES_MAX
+
+DECODING_BYTES: Final = 3 * DECOMPRESSED_BYTES_MAX
+"""Memory that decompressing one body may need: zlib holds the result twice, Zstandard a window."""
 
 COMPILER_BYTES: Final = 256 << 20
 """Memory that the compiler of WebAssembly may need, besides the module's own."""
@@ -44,7 +48,8 @@ def main(arguments: list[str]) -> int:
         load = _wasm_loader(memory_bytes) if wasm else _python_loader()
         from ariane_filter.jail.worker.serving import serve  # noqa: PLC0415 - NumPy may have threads
 
-        limit_memory(2 * memory_bytes + COMPILER_BYTES if wasm else memory_bytes)
+        own_bytes = 2 * memory_bytes + COMPILER_BYTES if wasm else memory_bytes
+        limit_memory(own_bytes + DECODING_BYTES)
         forbid_calls(descriptor, executable_memory=wasm)
     except (CannotLock, ImportError) as error:
         channel.write(text_frame(Kind.UNAVAILABLE, str(error)))
