@@ -185,6 +185,50 @@ async def test_topics_of_another_shape_refuse_the_start(running, config):
             pass
 
 
+@pytest.mark.parametrize(
+    ("name", "entry"),
+    [
+        ("topics.json", '{"topicConfigTable": {"orders": {"readQueueNums": 1e999}}}'),
+        ("subscriptionGroup.json", '{"subscriptionGroupTable": {"g": {"retryMaxTimes": 1e999}}}'),
+        ("consumerOffset.json", '{"offsetTable": {"orders@g": {"0": 1e999}}}'),
+        ("topics.json", '{"dataVersion": {"counter": 1%s}, "topicConfigTable": {}}' % ("0" * 30)),
+        (
+            "topics.json",
+            '{"topicConfigTable": {"orders": {"readQueueNums": 4, "writeQueueNums": -4}}}',
+        ),
+    ],
+)
+async def test_a_number_without_sense_refuses_the_start_in_a_line(running, config, name, entry):
+    await fill(running)
+    remove(config, name)
+    (config / name).write_text(entry)
+    with pytest.raises(StartRefused, match=rf"{name}") as refused:
+        async with running():
+            pass
+    assert "\n" not in str(refused.value)
+
+
+async def test_groups_of_rocketmq_with_any_number_of_retries_are_taken(running, config):
+    await fill(running)
+    remove(config, "subscriptionGroup.json")
+    growth = {"initial": -1, "max": 10**18, "multiplier": 0.1}
+    groups = {
+        "few": {"retryMaxTimes": -1},
+        "many": {"retryMaxTimes": 2000},
+        "odd": {"groupRetryPolicy": {"type": "EXPONENTIAL", "exponentialRetryPolicy": growth}},
+        "list": {"groupRetryPolicy": {"customizedRetryPolicy": {"next": [-5] * 200}}},
+    }
+    path = config / "subscriptionGroup.json"
+    path.write_text(json.dumps({"subscriptionGroupTable": groups}))
+    async with running() as broker:
+        attempts = {}
+        for name in groups:
+            request = group_pb.GetConsumerGroupRequest(consumer_group=name)
+            found = (await broker.groups.GetConsumerGroup(request)).group
+            attempts[name] = found.attempts_max
+        assert attempts == {"few": 0, "many": 1000, "odd": 16, "list": 16}
+
+
 async def test_lost_topics_are_found_by_their_queues(running, config):
     await fill(running)
     remove(config, "topics.json")

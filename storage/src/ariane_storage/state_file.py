@@ -24,6 +24,7 @@ import errno
 import json
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,6 +36,9 @@ from ariane_storage.errors import StateFileDamaged
 _BARE_KEY: Final = re.compile(r'("(?:[^"\\]|\\.)*")|(-?\d+)(?=\s*:)')
 
 _compact: Final = json.JSONEncoder(ensure_ascii=False).encode
+
+_NUMBER_MAX: Final = float(1 << 63)
+"""Numbers beyond 64 bits are none that we or a Java broker mean: 1e999 would be infinite."""
 
 _OUR_END: Final = b"\n"
 """The end of our files, which files of fastjson do not have."""
@@ -240,6 +244,17 @@ def _quoted_key(match: re.Match[str]) -> str:
     return match[1] if match[1] is not None else f'"{match[2]}"'
 
 
+def _finite(text: str) -> float:
+    """A number with a fraction or an exponent, which no reader of state has to fear."""
+    number = float(text)
+    if not abs(number) <= _NUMBER_MAX:
+        raise ValueError(f"the number {text} is too large")
+    return number
+
+
+_decode: Final = partial(json.loads, parse_float=_finite, parse_constant=_finite)
+
+
 def decode_state(content: bytes) -> dict[str, Any]:
     """Decode JSON, with or without quotes around integer keys, as an object.
 
@@ -249,9 +264,9 @@ def decode_state(content: bytes) -> dict[str, Any]:
     text = content.decode()
     try:
         try:
-            state = json.loads(text)
+            state = _decode(text)
         except json.JSONDecodeError:
-            state = json.loads(_BARE_KEY.sub(_quoted_key, text))
+            state = _decode(_BARE_KEY.sub(_quoted_key, text))
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     if not isinstance(state, dict):

@@ -46,7 +46,7 @@ async def test_offsets_beyond_the_end_are_set_back_durably_and_told(running, con
         await broker.store("orders", [b"c", b"d", b"e", b"f"])
         assert await broker.known_offset("group", "orders") == 2
         (finding,) = (await state_of(broker)).recovery_findings
-        assert "2 consumer offsets lay beyond the end" in finding
+        assert "2 consumer offsets lay outside of their queues: beyond the end" in finding
         assert "group group, topic orders, queue 0: 5 to 2" in finding
         # Who began before the loss does not undo it.
         wanted = offset_pb.QueueConsumerOffset(topic="orders", queue_offset=5, reset_epoch=0)
@@ -56,6 +56,20 @@ async def test_offsets_beyond_the_end_are_set_back_durably_and_told(running, con
     async with running() as broker:
         assert list((await state_of(broker)).recovery_findings) == []
         assert await broker.known_offset("group", "orders") == 2
+
+
+async def test_an_offset_below_0_becomes_0_durably_and_is_told(running, config):
+    async with running() as broker:
+        await broker.create_topic("orders")
+        await broker.store("orders", [b"a", b"b"])
+        await broker.store_offset("group", "orders", 0, 1)
+    offsets = config / "consumerOffset.json"
+    edit(offsets, lambda document: document["offsetTable"]["orders@group"].update({"0": -5}))
+    async with running() as broker:
+        assert json.loads(offsets.read_text())["offsetTable"] == {"orders@group": {"0": 0}}
+        assert await broker.known_offset("group", "orders") == 0
+        (finding,) = (await state_of(broker)).recovery_findings
+        assert "group group, topic orders, queue 0: -5 to 0" in finding
 
 
 @pytest.mark.parametrize("flush_mode", ["async", "sync"])

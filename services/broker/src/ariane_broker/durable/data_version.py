@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+_NUMBER_MAX: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +25,16 @@ class DataVersion:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> DataVersion:
-        """Read ``{"counter": ..., "stateVersion": ..., "timestamp": ...}``."""
-        return cls(
-            counter=int(document.get("counter", 0)),
-            timestamp_ms=int(document.get("timestamp", 0)),
-            state_version=int(document.get("stateVersion", 0)),
-        )
+        """Read ``{"counter": ..., "stateVersion": ..., "timestamp": ...}``.
+
+        Raises:
+            ValueError: A number has more than 64 bits.
+        """
+        names = ("counter", "timestamp", "stateVersion")
+        numbers = [int(document.get(name, 0)) for name in names]
+        if any(not -_NUMBER_MAX <= number <= _NUMBER_MAX for number in numbers):
+            raise ValueError("its version has a number of more than 64 bits")
+        return cls(*numbers)
 
     def document(self) -> dict[str, int]:
         """The version as written to the file."""

@@ -5,6 +5,9 @@ has RocketMQ's shape; fields that only RocketMQ uses are kept unchanged::
 
     {"dataVersion": {...}, "forbiddenTable": {},
      "subscriptionGroupTable": {"billing": {"groupName": "billing", "retryMaxTimes": 16, ...}}}
+
+RocketMQ accepts any number. One that has no sense here becomes the nearest one that has, and is
+logged: a group must not keep the broker from starting.
 """
 
 from __future__ import annotations
@@ -16,10 +19,14 @@ from typing import Any, Final
 
 from ariane_broker.durable.data_version import DataVersion
 from ariane_broker.errors.public_errors import group_exists, group_not_found
+from ariane_servicekit import get_logger
 from ariane_servicekit.errors import field_invalid
+
+_log = get_logger(__name__)
 
 ATTEMPTS_MAX: Final = 1000
 DELAYS_MAX: Final = 100
+_DELAY_MS_MAX: Final = 366 * 86_400_000
 CONFLICT_ATTRIBUTE: Final = "subscription.conflict"
 
 _TABLE_SKIPPED: Final = 2
@@ -276,28 +283,56 @@ def _retry_entry(policy: TableRetry | ExponentialRetry) -> dict[str, Any]:
     return {"type": "CUSTOMIZED"}
 
 
-def _retry_policy(entry: Mapping[str, Any]) -> TableRetry | ExponentialRetry:
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """Makes numbers of a group's entry fit."""
+
+    consumer_group: str
+
+    def within(self, name: str, value: float, least: float, most: float) -> float:
+        """The nearest number that has a sense."""
+        fitting = min(max(least, value), most)
+        if fitting != value:
+            _log.warning(
+                "group_setting_out_of_range",
+                consumer_group=self.consumer_group,
+                setting=name,
+                value=value,
+                used=fitting,
+            )
+        return fitting
+
+    def delay_ms(self, name: str, value: float, least: int = 0) -> int:
+        return int(self.within(name, int(value), least, _DELAY_MS_MAX))
+
+
+def _retry_policy(entry: Mapping[str, Any], bounds: _Bounds) -> TableRetry | ExponentialRetry:
     if entry.get("type") == "EXPONENTIAL":
         growth = entry.get("exponentialRetryPolicy") or {}
+        initial_ms = bounds.delay_ms("initial", growth.get("initial", 5_000), 1)
         return ExponentialRetry(
-            initial_ms=int(growth.get("initial", 5_000)),
-            max_ms=int(growth.get("max", 7_200_000)),
-            multiplier=float(growth.get("multiplier", 2)),
+            initial_ms=initial_ms,
+            max_ms=bounds.delay_ms("max", growth.get("max", 7_200_000), initial_ms),
+            multiplier=bounds.within("multiplier", float(growth.get("multiplier", 2)), 1, 1000),
         )
     table = entry.get("customizedRetryPolicy") or {}
-    delays_ms = tuple(map(int, table.get("next") or ()))
-    return TableRetry(delays_ms[_TABLE_SKIPPED:] or delays_ms[-1:])
+    delays_ms = tuple(bounds.delay_ms("next", delay) for delay in table.get("next") or ())
+    count = int(bounds.within("next", len(delays_ms), 0, _TABLE_SKIPPED + DELAYS_MAX))
+    return TableRetry(delays_ms[_TABLE_SKIPPED:count] or delays_ms[-1:])
 
 
 def _config(name: str, entry: Mapping[str, Any], newest_version: int) -> GroupConfig:
     attributes = entry.get("attributes") or {}
+    bounds = _Bounds(name)
     flagged = attributes.get(CONFLICT_ATTRIBUTE) == ConflictPolicy.FLAG.value
     return GroupConfig(
         consumer_group=name,
         consume_enabled=bool(entry.get("consumeEnable", True)),
         broadcast_enabled=bool(entry.get("consumeBroadcastEnable", True)),
-        attempts_max=int(entry.get("retryMaxTimes", 16)),
-        retry_policy=_retry_policy(entry.get("groupRetryPolicy") or {}),
+        attempts_max=int(
+            bounds.within("retryMaxTimes", int(entry.get("retryMaxTimes", 16)), 0, ATTEMPTS_MAX)
+        ),
+        retry_policy=_retry_policy(entry.get("groupRetryPolicy") or {}, bounds),
         conflict_policy=ConflictPolicy.FLAG if flagged else ConflictPolicy.REFUSE,
         receive_in_order=bool(entry.get("consumeMessageOrderly", False)),
         version=int(entry.get("version", newest_version)),

@@ -80,13 +80,13 @@ class ConsumerOffsets:
         resets[queue] = resets.get(queue, 0) + 1
 
     def set_back(self, end_of: Callable[[QueueKey], int]) -> list[tuple[GroupOffset, int]]:
-        """Reset each offset that lies beyond the end of its queue to that end.
+        """Reset each offset that lies beyond the end of its queue to that end, or below 0 to 0.
 
         Args:
             end_of: The next queue offset of a queue.
 
         Returns:
-            The offsets as they were, each with the end of its queue; by group, topic and queue.
+            The offsets as they were, each with what it is now; by group, topic and queue.
         """
         changes = []
         ends: dict[QueueKey, int] = {}
@@ -94,9 +94,10 @@ class ConsumerOffsets:
             for place in self.of_group(group):
                 queue = place.queue
                 end = ends[queue] if queue in ends else ends.setdefault(queue, end_of(queue))
-                if place.consumer_offset > end:
-                    self.reset(group, queue, ConsumerOffset(end))
-                    changes.append((place, end))
+                kept = min(max(0, place.consumer_offset), end)
+                if place.consumer_offset != kept:
+                    self.reset(group, queue, ConsumerOffset(kept))
+                    changes.append((place, kept))
         return changes
 
     def reset_epoch(self, consumer_group: str, queue: QueueKey) -> int:

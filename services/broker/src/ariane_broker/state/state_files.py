@@ -6,7 +6,8 @@ generation had to be used, it is reported, and completed in the same way.
 
 Consumer offsets beyond the end of their queue refer to lost messages, as after a power loss under
 RocketMQ, or when a damaged tail was cut. They are set back to the end of the queue: otherwise the
-next messages, which get the same queue offsets, would be skipped.
+next messages, which get the same queue offsets, would be skipped. Offsets below 0, which only a
+damaged or edited file has, become 0.
 """
 
 from __future__ import annotations
@@ -141,7 +142,7 @@ class BrokerState:
             await self._save(self._files.offsets, self._offsets.document())
 
     async def set_back_offsets(self) -> None:
-        """Set consumer offsets beyond the end of their queue back to it, durably.
+        """Set consumer offsets outside of their queue to its nearest end, durably.
 
         To be called after the replay of the log, which may raise offsets of receiving groups.
         """
@@ -149,15 +150,14 @@ class BrokerState:
         if changes:
             told = "; ".join(
                 f"group {place.consumer_group}, topic {place.queue.topic}, queue "
-                f"{place.queue.queue_id}: {place.consumer_offset} to {end}"
-                for place, end in changes[:CHANGES_TOLD_MAX]
+                f"{place.queue.queue_id}: {place.consumer_offset} to {kept}"
+                for place, kept in changes[:CHANGES_TOLD_MAX]
             )
             more = len(changes) - CHANGES_TOLD_MAX
             self._found(
-                f"{len(changes)} consumer offsets lay beyond the end of their queues, whose last "
-                "messages were lost, and were set back to it, so that no later message is skipped: "
-                + told
-                + (f"; and {more} more" if more > 0 else "")
+                f"{len(changes)} consumer offsets lay outside of their queues: beyond the end, "
+                "whose last messages were lost, or below 0; they were set to the end or to 0, so "
+                "that no message is skipped: " + told + (f"; and {more} more" if more > 0 else "")
             )
             self._statistics.set_back_offset_count += len(changes)
             await self._save(self._files.offsets, self._offsets.document())

@@ -314,6 +314,9 @@ def _entry(config: TopicConfig) -> dict[str, Any]:
 
 
 def _config(name: str, entry: Mapping[str, Any], newest_version: int) -> TopicConfig:
+    for key in ("readQueueNums", "writeQueueNums"):
+        if not 0 <= int(entry[key]) <= QUEUE_COUNT_MAX:
+            raise ValueError(f"topic {name!r} has {key} {entry[key]}: 0 to {QUEUE_COUNT_MAX}")
     return TopicConfig(
         topic=name,
         read_queue_count=int(entry["readQueueNums"]),
