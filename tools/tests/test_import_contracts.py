@@ -46,7 +46,16 @@ ADMIN_SERVICE = "The admin service knows nothing of the command line"
 LIGHT_COMMANDS = "The command line starts without"
 RECEIVING = "In receiving, what is in hand"
 
+TRANSPORT = "The transport knows nothing of the house"
+TRANSPORT_ROOMS = "In the transport octets and rules know no loop"
+PURE_PROTOCOL = "The protocol of the transport does no I/O"
+
 BAD_IMPORTS = [
+    (TRANSPORT, "ariane_wire", "ariane_sdk"),
+    (TRANSPORT, "ariane_wire", "google.protobuf"),
+    (TRANSPORT_ROOMS, "ariane_wire.client", "ariane_wire.server"),
+    (TRANSPORT_ROOMS, "ariane_wire.protocol", "ariane_wire.transport"),
+    (PURE_PROTOCOL, "ariane_wire.protocol", "asyncio"),
     (ARROWS, "ariane_broker", "ariane_namesrv"),
     (ARROWS, "ariane_namesrv", "ariane_spark"),
     (ARROWS, "ariane_servicekit", "ariane_filter"),

@@ -27,6 +27,7 @@ FOLDERS: Final = frozenset(
         "spark",
         "storage",
         "tools",
+        "wire",
     }
 )
 """The rooms of the house. Another one is argued for in ARCHITECTURE.md before it is added here."""

@@ -20,6 +20,7 @@ CORES: Final = (
     "storage/src/*",
     "services/*/src/*",
     "sdk/python/src/*",
+    "wire/src/*",
 )
 
 WORLD: Final = {
@@ -38,6 +39,7 @@ WORLD: Final = {
     "services/admin/src/*": "the command line: a client, run by people",
     "sdk/python/src/ariane_sdk/runtime/clock.py": "the real clock",
     "sdk/python/src/ariane_sdk/runtime/disk.py": "the real disk",
+    "wire/src/ariane_wire/transport/listening.py": "binds ports, which loops do not",
 }
 """Files in cores that are the world, and what each is."""
 

@@ -1,0 +1,19 @@
+"""gRPC over HTTP/2 for asyncio, both ends, in Python.
+
+Drop-in for ``grpc.aio``: generated code works unchanged, and status codes, errors, handlers,
+metadata and abstract classes are grpcio's.
+"""
+
+from ariane_wire.errors import BindRefused, CallFailed
+from ariane_wire.factories import insecure_channel, secure_channel, server
+from ariane_wire.options import ChannelOptions, ServerOptions
+
+__all__ = [
+    "BindRefused",
+    "CallFailed",
+    "ChannelOptions",
+    "ServerOptions",
+    "insecure_channel",
+    "secure_channel",
+    "server",
+]

@@ -1,0 +1,1 @@
+"""Channels, and the calls on them."""

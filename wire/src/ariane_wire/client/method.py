@@ -1,0 +1,69 @@
+"""One method of a service as a channel calls it: what is the same for each of its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from grpc.aio import ClientInterceptor, Metadata
+
+from ariane_wire.protocol.header_fields import METHOD_POST, literal, path
+from ariane_wire.protocol.metadata import encode_metadata, metadata_octets
+from ariane_wire.protocol.timeouts import timeout_field
+
+BLOCKS_MAX = 64
+
+
+class Method:
+    """A method.
+
+    Attributes:
+        path: "/package.Service/Method".
+        serializer: None for requests that are octets.
+    """
+
+    __slots__ = ("_blocks", "_lead", "deserializer", "interceptors", "path", "serializer")
+
+    def __init__(
+        self,
+        method: str | bytes,
+        serializer: Callable[[Any], bytes] | None,
+        deserializer: Callable[[bytes], Any] | None,
+        channel_fields: bytes,
+        interceptors: list[ClientInterceptor],
+    ) -> None:
+        self.path = method.decode() if isinstance(method, bytes) else method
+        self.serializer = serializer
+        self.deserializer = deserializer
+        self.interceptors = interceptors
+        self._lead = METHOD_POST + path(self.path) + channel_fields
+        self._blocks: dict[float | None, bytes] = {None: self._lead}
+
+    def block(
+        self,
+        timeout_s: float | None,
+        metadata: Metadata | Iterable[tuple[str, str | bytes]] | None,
+        encoding: str = "identity",
+    ) -> bytes:
+        """The header block of a call.
+
+        Raises:
+            ValueError: Metadata cannot be sent.
+        """
+        block = self._blocks.get(timeout_s)
+        if block is None:
+            block = self._lead
+            if timeout_s is not None and timeout_s > 0:
+                block += timeout_field(timeout_s)
+            if len(self._blocks) < BLOCKS_MAX:
+                self._blocks[timeout_s] = block
+        if encoding != "identity":
+            block += literal(b"grpc-encoding", encoding.encode())
+        if metadata:
+            block += encode_metadata(metadata)
+        return block
+
+    @staticmethod
+    def metadata_octets(metadata: Iterable[tuple[str, str | bytes]] | None) -> int:
+        """Size of a call's metadata."""
+        return metadata_octets(metadata or ())

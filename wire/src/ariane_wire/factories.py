@@ -1,0 +1,120 @@
+"""How servers and channels are made: with the arguments of ``grpc.aio``."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Sequence
+from random import Random
+
+import grpc
+from grpc import aio
+
+from ariane_wire.client.channel import Channel
+from ariane_wire.options import (
+    ChannelOptions,
+    OptionPairs,
+    ServerOptions,
+    channel_options,
+    server_options,
+)
+from ariane_wire.server.server import Server
+
+
+def server(
+    *,
+    handlers: Sequence[grpc.GenericRpcHandler] = (),
+    interceptors: Sequence[aio.ServerInterceptor] = (),
+    options: ServerOptions | OptionPairs | None = None,
+    maximum_concurrent_rpcs: int | None = None,
+    compression: grpc.Compression | None = None,
+    chance: Random | None = None,
+) -> Server:
+    """Make a server; see ``grpc.aio.server``.
+
+    Plain functions among the handlers are called on the loop, and must not block.
+
+    Args:
+        handlers: Tables of methods; generated code adds more.
+        interceptors: The outermost one first.
+        options: Ours, or pairs of grpcio's.
+        maximum_concurrent_rpcs: Calls at a time, of all connections; further ones are refused with
+            RESOURCE_EXHAUSTED. None for no limit.
+        compression: Of responses, where the client takes it.
+        chance: For the ends of connections that have reached their age.
+
+    Raises:
+        ValueError: An option or interceptor is none.
+    """
+    return Server(
+        handlers,
+        interceptors,
+        server_options(options),
+        maximum_concurrent_rpcs=maximum_concurrent_rpcs,
+        compression=compression,
+        chance=chance,
+    )
+
+
+def insecure_channel(
+    target: str,
+    options: ChannelOptions | OptionPairs | None = None,
+    compression: grpc.Compression | None = None,
+    interceptors: Sequence[aio.ClientInterceptor] | None = None,
+    *,
+    chance: Random | None = None,
+) -> Channel:
+    """Make a channel in plain text; see ``grpc.aio.insecure_channel``.
+
+    Args:
+        target: "host:port", "dns:///host:port", "ipv4:…", "ipv6:…" or "unix:path".
+        options: Ours, or pairs of grpcio's.
+        compression: Of requests.
+        interceptors: The outermost one first.
+        chance: Spreads the attempts to connect.
+
+    Raises:
+        ValueError: The target, an option or an interceptor is none.
+    """
+    return Channel(
+        target,
+        channel_options(options),
+        compression=compression,
+        interceptors=interceptors,
+        chance=chance,
+    )
+
+
+def secure_channel(
+    target: str,
+    credentials: ssl.SSLContext,
+    options: ChannelOptions | OptionPairs | None = None,
+    compression: grpc.Compression | None = None,
+    interceptors: Sequence[aio.ClientInterceptor] | None = None,
+    *,
+    chance: Random | None = None,
+) -> Channel:
+    """Make a channel over TLS; see ``grpc.aio.secure_channel``.
+
+    Args:
+        target: As for ``insecure_channel``.
+        credentials: A context for clients. HTTP/2 is added to it as the protocol to agree on.
+        options: Ours, or pairs of grpcio's.
+        compression: Of requests.
+        interceptors: The outermost one first.
+        chance: Spreads the attempts to connect.
+
+    Raises:
+        TypeError: The credentials are grpcio's, which tell nobody what they hold.
+        ValueError: The target, an option or an interceptor is none.
+    """
+    if not isinstance(credentials, ssl.SSLContext):
+        raise TypeError("credentials are a ssl.SSLContext, with the authorities to trust")
+    credentials.set_alpn_protocols(["h2"])
+    return Channel(
+        target,
+        channel_options(options),
+        tls=credentials,
+        compression=compression,
+        interceptors=interceptors,
+        chance=chance,
+    )

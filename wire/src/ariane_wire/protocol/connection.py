@@ -1,0 +1,468 @@
+"""The rules of a connection that hold for both ends: settings, pings, windows, ends of streams."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Generic
+
+from ariane_wire.protocol import frames, settings
+from ariane_wire.protocol.allowance import CONTINUATIONS_MAX
+from ariane_wire.protocol.assembly import MemoryLedger
+from ariane_wire.protocol.faults import ConnectionFault, StreamFault
+from ariane_wire.protocol.frames import WINDOW_MAX, ErrorCode, error_name
+from ariane_wire.protocol.header_blocks import (
+    BlockMemory,
+    BlockReader,
+    Head,
+    HeaderListTooLong,
+)
+from ariane_wire.protocol.reading import FrameReader
+from ariane_wire.protocol.sending import PIECE_OCTETS
+from ariane_wire.protocol.stream import Stream
+
+if TYPE_CHECKING:
+    from ariane_wire.options import ConnectionOptions
+
+NO_LIMIT: Final = 1 << 62
+LATE_STREAMS_MAX: Final = 256
+"""How many streams that we ended early are remembered: what still comes for them is no fault."""
+
+_BLOCK_FACTOR: Final = 4
+"""A block may have so many times the octets of the fields that we take; beyond it is not read."""
+
+
+class Connection(FrameReader, Generic[Head]):
+    """One end of a connection.
+
+    Attributes:
+        goaway_sent: The last stream that we still take, once we have said so.
+        goaway_received: The last stream that the peer takes, once it has said so.
+        settings_seen: Whether the peer's first SETTINGS have come.
+        ended: Why there is no connection any more; empty while there is.
+    """
+
+    is_server: bool
+
+    def __init__(
+        self,
+        options: ConnectionOptions,
+        memory: BlockMemory[Head],
+        ledger: MemoryLedger,
+        *,
+        streams_max: int = 0,
+    ) -> None:
+        super().__init__(options.frame_octets_max, streams_max)
+        self.ledger = ledger
+        self.stream_window = options.stream_window_octets
+        self.message_octets_max = (
+            NO_LIMIT if options.receive_octets_max < 0 else options.receive_octets_max
+        )
+        self._window = options.connection_window_octets
+        self.grant_at = self._window >> 1
+        self.unread = 0
+        self.blocks = BlockReader(memory, options.metadata_octets_max)
+        self._header_octets_max = options.metadata_octets_max
+        self.settings_seen = False
+        self.goaway_sent: int | None = None
+        self.goaway_received: int | None = None
+        self.ended = ""
+        self.streams_begun = 0
+        self._pieces: list[bytes] = []
+        self._block_flags = 0
+        self._block_octets = 0
+        self._late: dict[int, None] = {}
+
+    def hello(self, own: dict[int, int]) -> bytes:
+        """Our first frames: SETTINGS, and the connection's window."""
+        told = {
+            settings.HEADER_TABLE_SIZE: 0,
+            settings.INITIAL_WINDOW_SIZE: self.stream_window,
+            settings.MAX_FRAME_SIZE: self._frame_octets_max,
+            settings.MAX_HEADER_LIST_SIZE: self._header_octets_max,
+            **own,
+        }
+        window = frames.window_frame(0, self._window - frames.WINDOW_DEFAULT)
+        return frames.settings_frame(told) + window
+
+    # Windows.
+
+    def grant_connection(self) -> None:
+        """Open the connection's window by what was read."""
+        if self.taken > self._window:
+            raise ConnectionFault(
+                ErrorCode.FLOW_CONTROL_ERROR, "more DATA than the connection's window"
+            )
+        octets = self.taken - self.unread
+        if octets > 0:
+            self.taken = self.unread
+            self.out.append(frames.window_frame(0, octets))
+        self.grant_at = min(self.unread + (self._window >> 1), self._window + 1)
+
+    def hold(self, octets: int) -> None:
+        """A message waits for its reader."""
+        self.unread += octets
+        self.ledger.octets += octets
+        self.grant_at = min(self.unread + (self._window >> 1), self._window + 1)
+
+    def release(self, octets: int) -> None:
+        """A message has found its reader, or has lost him."""
+        self.unread -= octets
+        self.ledger.octets -= octets
+        self.grant_at = min(self.unread + (self._window >> 1), self._window + 1)
+        if self.taken >= self.grant_at and not self.is_over:
+            self.grant_connection()
+            self.carrier.wake()
+
+    # Streams.
+
+    def close_stream(self, stream: Stream) -> None:
+        """A stream has ended at both ends: nothing of it is kept."""
+        if stream.is_gone:
+            return
+        stream.is_gone = True
+        stream.drop_pending()
+        if stream.unread:
+            octets, stream.unread = stream.unread, 0
+            self.release(octets)
+        self.streams.pop(stream.stream_id, None)
+        self.stream_closed()
+
+    def reset_stream(self, stream: Stream, code: int) -> None:
+        """End a stream at once, and tell the peer."""
+        if stream.is_gone:
+            return
+        self.out.append(frames.reset_frame(stream.stream_id, code))
+        self._remember_late(stream.stream_id)
+        self.close_stream(stream)
+        self.carrier.wake()
+
+    def stream_closed(self) -> None:
+        """A stream has ended; the last one of a connection that goes away ends it."""
+        if not self.streams and self.is_leaving and not self.is_over:
+            self.end("the connection was drained")
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether no more streams are opened."""
+        return self.goaway_sent is not None or self.goaway_received is not None
+
+    def _remember_late(self, stream_id: int) -> None:
+        self._late[stream_id] = None
+        if len(self._late) > LATE_STREAMS_MAX:
+            del self._late[next(iter(self._late))]
+
+    def stream_for_data(self, stream_id: int) -> Stream | None:
+        """The stream that a DATA frame is for."""
+        stream = self.streams.get(stream_id)
+        if stream is None:
+            if stream_id in self._late:
+                return None
+            if not stream_id or self.is_idle(stream_id):
+                raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"DATA for stream {stream_id}")
+            raise StreamFault(stream_id, ErrorCode.STREAM_CLOSED, "DATA after the end")
+        if stream.is_remote_closed:
+            raise StreamFault(stream_id, ErrorCode.STREAM_CLOSED, "DATA after the end")
+        return stream
+
+    @abstractmethod
+    def is_idle(self, stream_id: int) -> bool:
+        """Whether a stream has never been opened."""
+
+    @abstractmethod
+    def on_head(self, stream_id: int, head: Head, *, ends: bool) -> None:
+        """A header block has come."""
+
+    @abstractmethod
+    def on_long_head(self, stream_id: int, refusal: HeaderListTooLong, *, ends: bool) -> None:
+        """A header block has come whose fields are too many."""
+
+    # The end.
+
+    def refuse(self, fault: StreamFault) -> None:
+        """End a stream whose peer broke a rule."""
+        self.allowance.fault()
+        stream = self.streams.get(fault.stream_id)
+        self.out.append(frames.reset_frame(fault.stream_id, fault.code))
+        self._remember_late(fault.stream_id)
+        if stream is not None:
+            self.close_stream(stream)
+            stream.on_fault(fault)
+
+    def fail(self, fault: ConnectionFault) -> None:
+        """End the connection, whose peer broke a rule."""
+        self.end(str(fault), fault.code)
+
+    def end(self, text: str, code: ErrorCode = ErrorCode.NO_ERROR) -> None:
+        """End the connection; streams that are open are lost."""
+        if self.is_over:
+            return
+        self.is_over = True
+        self.ended = text
+        last = self.last_stream_taken()
+        self.out.append(frames.goaway_frame(last, code, text.encode()[:200]))
+        self.carrier.end(text)
+        self.lose(text)
+
+    def last_stream_taken(self) -> int:
+        """The last stream of the peer that we have taken."""
+        return 0
+
+    def lose(self, text: str) -> None:
+        """The transport is gone: every stream is lost, and nothing is sent any more."""
+        self.is_over = True
+        self.ended = self.ended or text
+        for stream in list(self.streams.values()):
+            self.close_stream(stream)
+            stream.on_lost(self.ended, never_processed=False)
+        self.ready.clear()
+
+    # Frames.
+
+    def on_frame(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
+        """A whole frame that is not plain DATA."""
+        if self._block_of and (kind != frames.CONTINUATION or stream_id != self._block_of):
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a frame inside of a header block")
+        if not self.settings_seen and kind != frames.SETTINGS:
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "the first frame is not SETTINGS")
+        if kind < len(_TAKERS):
+            _TAKERS[kind](self, flags, stream_id, payload)
+        else:
+            self._spend("unknown ones")
+
+    def _push(self, flags: int, stream_id: int, payload: bytes) -> None:
+        del flags, stream_id, payload
+        raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "PUSH_PROMISE, which nobody may send")
+
+    def empty_data(self) -> None:
+        """A DATA frame without octets has come."""
+        if not self._left_ends:
+            self._spend("empty DATA")
+
+    def _padded_data(self, flags: int, stream_id: int, payload: bytes) -> None:
+        self.take_octets(len(payload))
+        stream = self.stream_for_data(stream_id)
+        if stream is not None:
+            stream.taken += len(payload)
+            if stream.taken >= stream.grant_at and not flags & frames.END_STREAM:
+                stream.grant()
+        plain = _unpadded(flags, payload)
+        if not plain and not flags & frames.END_STREAM:
+            self._spend("empty DATA")
+        self.receive_padded(stream, plain, ends=bool(flags & frames.END_STREAM))
+
+    def _headers(self, flags: int, stream_id: int, payload: bytes) -> None:
+        if not stream_id:
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "HEADERS for stream 0")
+        if flags & (frames.PADDED | frames.WITH_PRIORITY):
+            payload = _unpadded(flags, payload)
+            if flags & frames.WITH_PRIORITY:
+                if len(payload) < 5:
+                    raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "HEADERS without priority")
+                _check_priority(stream_id, payload)
+                payload = payload[5:]
+        if flags & frames.END_HEADERS:
+            self._block(flags, stream_id, payload)
+            return
+        self._block_of = stream_id
+        self._block_flags = flags
+        self._block_octets = len(payload)
+        self._pieces = [payload]
+
+    def _continuation(self, flags: int, stream_id: int, payload: bytes) -> None:
+        if not self._block_of:
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "CONTINUATION without HEADERS")
+        self._pieces.append(payload)
+        self._block_octets += len(payload)
+        if len(self._pieces) > CONTINUATIONS_MAX:
+            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many CONTINUATION frames")
+        if self._block_octets > _BLOCK_FACTOR * self._header_octets_max:
+            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too long a header block")
+        if flags & frames.END_HEADERS:
+            block = b"".join(self._pieces)
+            self._pieces = []
+            self._block_of = 0
+            self._block(self._block_flags, stream_id, block)
+
+    def _block(self, flags: int, stream_id: int, block: bytes) -> None:
+        ends = bool(flags & frames.END_STREAM)
+        head = self.blocks.heads.get(block)
+        if head is None:
+            self.work += len(block) >> 8
+            if len(block) > _BLOCK_FACTOR * self._header_octets_max:
+                raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too long a header block")
+            try:
+                head = self.blocks.read(block)
+            except HeaderListTooLong as refusal:
+                self.on_long_head(stream_id, refusal, ends=ends)
+                return
+            except StreamFault as fault:
+                self.check_head_place(stream_id)
+                raise StreamFault(stream_id, fault.code, fault.text) from None
+        self.on_head(stream_id, head, ends=ends)
+
+    @abstractmethod
+    def check_head_place(self, stream_id: int) -> None:
+        """Check that a header block may come for a stream; note that it was used.
+
+        Raises:
+            ConnectionFault: It may not.
+        """
+
+    def _priority(self, flags: int, stream_id: int, payload: bytes) -> None:
+        del flags
+        self._spend("PRIORITY")
+        if not stream_id:
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "PRIORITY for stream 0")
+        if len(payload) != 5:
+            raise StreamFault(stream_id, ErrorCode.FRAME_SIZE_ERROR, "PRIORITY is not 5 octets")
+        _check_priority(stream_id, payload)
+
+    def _reset(self, flags: int, stream_id: int, payload: bytes) -> None:
+        del flags
+        if len(payload) != 4:
+            raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "RST_STREAM is not 4 octets")
+        if not stream_id or self.is_idle(stream_id):
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"RST_STREAM for stream {stream_id}")
+        stream = self.streams.get(stream_id)
+        if stream is None:
+            self._spend("RST_STREAM of ended streams")
+            return
+        if self.is_server:
+            self.allowance.reset()
+        self._remember_late(stream_id)
+        self.close_stream(stream)
+        stream.on_reset(int.from_bytes(payload, "big"))
+
+    def _settings(self, flags: int, stream_id: int, payload: bytes) -> None:
+        if stream_id:
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "SETTINGS for a stream")
+        if flags & frames.ACK:
+            if payload:
+                raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "SETTINGS acknowledged with more")
+            self._spend("SETTINGS")
+            self.blocks.peer_has_our_settings()
+            return
+        if len(payload) % 6:
+            raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "SETTINGS are not pairs of 6 octets")
+        self._spend("SETTINGS", 1 + len(payload) // 60)
+        before = self.peer.window
+        self.peer.apply(frames.parse_settings(payload))
+        self.whole_max = min(self.peer.frame_octets_max, PIECE_OCTETS)
+        change = self.peer.window - before
+        if change:
+            for stream in self.streams.values():
+                self._widen(stream, change)
+        self.out.append(frames.SETTINGS_ACK)
+        if not self.settings_seen:
+            self.settings_seen = True
+            self.on_ready()
+        self.on_settings()
+
+    def on_ready(self) -> None:
+        """The peer's first SETTINGS have come."""
+
+    def on_settings(self) -> None:
+        """The peer's settings have changed."""
+
+    def _ping(self, flags: int, stream_id: int, payload: bytes) -> None:
+        if stream_id:
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "PING for a stream")
+        if len(payload) != 8:
+            raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "PING is not 8 octets")
+        if flags & frames.ACK:
+            self.on_ping_answer(payload)
+            return
+        self._spend("PING")
+        self.on_ping()
+        self.out.append(frames.ping_frame(payload, ack=True))
+
+    def on_ping(self) -> None:
+        """The peer has asked whether we live.
+
+        Raises:
+            ConnectionFault: It asks too often.
+        """
+
+    def on_ping_answer(self, payload: bytes) -> None:
+        """The peer has answered a ping."""
+
+    def _goaway(self, flags: int, stream_id: int, payload: bytes) -> None:
+        del flags
+        if stream_id:
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "GOAWAY for a stream")
+        if len(payload) < 8:
+            raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "GOAWAY is not 8 octets")
+        self._spend("GOAWAY")
+        last = int.from_bytes(payload[:4], "big") & 0x7FFFFFFF
+        code = int.from_bytes(payload[4:8], "big")
+        text = payload[8:208].decode(errors="replace")
+        self.goaway_received = last
+        self.on_goaway(last, code, f"{error_name(code)} {text}".strip())
+        self.stream_closed()
+
+    def on_goaway(self, last: int, code: int, text: str) -> None:
+        """The peer takes no streams beyond the last one."""
+
+    def _window_update(self, flags: int, stream_id: int, payload: bytes) -> None:
+        del flags
+        if len(payload) != 4:
+            raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "WINDOW_UPDATE is not 4 octets")
+        self._spend("WINDOW_UPDATE")
+        octets = int.from_bytes(payload, "big") & 0x7FFFFFFF
+        if not stream_id:
+            if not octets:
+                raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a window that opens by 0")
+            self.send_window += octets
+            if self.send_window > WINDOW_MAX:
+                raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "a window beyond 2^31 - 1")
+            return
+        stream = self.streams.get(stream_id)
+        if stream is None:
+            if self.is_idle(stream_id):
+                raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"window of stream {stream_id}")
+            return
+        if not octets:
+            raise StreamFault(stream_id, ErrorCode.PROTOCOL_ERROR, "a window that opens by 0")
+        if stream.send_window + octets > WINDOW_MAX:
+            raise StreamFault(stream_id, ErrorCode.FLOW_CONTROL_ERROR, "a window beyond 2^31 - 1")
+        self._widen(stream, octets)
+
+    def _widen(self, stream: Stream, octets: int) -> None:
+        stream.send_window += octets
+        if stream.send_window > WINDOW_MAX:
+            raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "a window beyond 2^31 - 1")
+        if stream.pending_octets and stream.send_window > 0:
+            self.enqueue(stream)
+
+    def _spend(self, what: str, count: int = 1) -> None:
+        octets = self.octets_received + self.octets_sent
+        self.allowance.spend(what, count, calls=self.streams_begun, octets=octets)
+
+
+def _unpadded(flags: int, payload: bytes) -> bytes:
+    if not flags & frames.PADDED:
+        return payload
+    padding = payload[0] if payload else 0
+    if not payload or padding >= len(payload):
+        raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "padding longer than its frame")
+    return payload[1 : len(payload) - padding]
+
+
+def _check_priority(stream_id: int, payload: bytes) -> None:
+    if int.from_bytes(payload[:4], "big") & 0x7FFFFFFF == stream_id:
+        raise StreamFault(stream_id, ErrorCode.PROTOCOL_ERROR, "a stream that depends on itself")
+
+
+_TAKERS: Final[tuple[Callable[[Connection[Any], int, int, bytes], None], ...]] = (
+    Connection._padded_data,  # noqa: SLF001 - the table of the class above, by type of frame.
+    Connection._headers,  # noqa: SLF001
+    Connection._priority,  # noqa: SLF001
+    Connection._reset,  # noqa: SLF001
+    Connection._settings,  # noqa: SLF001
+    Connection._push,  # noqa: SLF001
+    Connection._ping,  # noqa: SLF001
+    Connection._goaway,  # noqa: SLF001
+    Connection._window_update,  # noqa: SLF001
+    Connection._continuation,  # noqa: SLF001
+)

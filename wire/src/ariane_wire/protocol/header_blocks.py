@@ -1,0 +1,117 @@
+"""Reading header blocks, and remembering what repeats.
+
+We tell every peer to use no dynamic table. Once it keeps to that, a block means the same on every
+connection and for ever, and what it was parsed to is found by its octets: a repeated call costs one
+look into a dictionary instead of a walk over its fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+
+from hpack import Decoder
+from hpack.exceptions import HPACKError, OversizedHeaderListError
+
+from ariane_wire.protocol.faults import ConnectionFault
+from ariane_wire.protocol.frames import ErrorCode
+
+Head = TypeVar("Head")
+Fields = list[tuple[bytes, bytes]]
+
+_TABLE_OFF: Final = b"\x20"
+
+BLOCKS_MAX: Final = 1024
+BLOCK_OCTETS_MAX: Final = 1024
+"""A memory of blocks holds about a megabyte at most, and is emptied when it is full: whoever sends
+other blocks all the time makes it useless for all, but no slower than without it."""
+
+
+class HeaderListTooLong(Exception):
+    """The fields of a block are more than we take; no state was harmed.
+
+    Attributes:
+        octets_max: How many octets we take, counted as RFC 9113 counts them.
+    """
+
+    def __init__(self, octets_max: int) -> None:
+        super().__init__(f"more than {octets_max} octets of header fields")
+        self.octets_max = octets_max
+
+
+class BlockMemory(Generic[Head]):
+    """Blocks that were parsed before; one for all connections of a server, or of a channel."""
+
+    __slots__ = ("heads", "parse")
+
+    def __init__(self, parse: Callable[[Fields], Head]) -> None:
+        self.parse = parse
+        self.heads: dict[bytes, Head] = {}
+
+    def keep(self, block: bytes, head: Head) -> None:
+        """Remember a block."""
+        if len(block) > BLOCK_OCTETS_MAX:
+            return
+        if len(self.heads) >= BLOCKS_MAX:
+            self.heads.clear()
+        self.heads[block] = head
+
+
+class BlockReader(Generic[Head]):
+    """Reads the blocks of one connection.
+
+    Attributes:
+        heads: What is remembered, by block: look here first, if ``stateless``.
+        stateless: Whether the peer has confirmed that it uses no dynamic table.
+    """
+
+    __slots__ = ("_decoder", "_is_told", "_memory", "heads", "stateless")
+
+    def __init__(self, memory: BlockMemory[Head], octets_max: int) -> None:
+        self._memory = memory
+        self._decoder = Decoder(max_header_list_size=octets_max)
+        self.heads: dict[bytes, Head] = {}
+        self.stateless = False
+        self._is_told = False
+
+    def peer_has_our_settings(self) -> None:
+        """From now on the peer may use no dynamic table.
+
+        It says so at the beginning of its next block. One whose block was lost with its stream may
+        not have said it: that is harmless, and its old table goes on.
+        """
+        self._is_told = True
+
+    def read(self, block: bytes) -> Head:
+        """Return what a block says.
+
+        Raises:
+            ConnectionFault: It is no block, or too long while the peer may use a dynamic table.
+            HeaderListTooLong: It is too long.
+            StreamFault: Its fields break a rule; raised by the parser.
+        """
+        head = self.heads.get(block)
+        if head is not None:
+            return head
+        decoder = self._decoder
+        stateless = decoder.header_table_size == 0
+        if self._is_told and block[:1] > _TABLE_OFF and block[0] & 0xE0 == 0x20:
+            raise ConnectionFault(ErrorCode.COMPRESSION_ERROR, "a dynamic table, which we refused")
+        try:
+            fields = [(bytes(n), bytes(v)) for n, v in decoder.decode(block, raw=True)]
+        except OversizedHeaderListError:
+            if stateless:
+                raise HeaderListTooLong(decoder.max_header_list_size) from None
+            raise ConnectionFault(
+                ErrorCode.ENHANCE_YOUR_CALM,
+                f"more than {decoder.max_header_list_size} octets of header fields",
+            ) from None
+        except (HPACKError, IndexError, ValueError) as error:
+            raise ConnectionFault(ErrorCode.COMPRESSION_ERROR, f"header block: {error}") from None
+        head = self._memory.parse(fields)
+        if stateless and decoder.header_table_size == 0:
+            if not self.stateless:
+                self.stateless = True
+                self.heads = self._memory.heads
+            self._memory.keep(block, head)
+        return head

@@ -1,0 +1,248 @@
+"""Cutting octets into frames.
+
+The one loop that runs for every frame. It takes DATA frames that are just one whole message by
+itself, and hands all others to the connection. A DATA frame is handed on as it comes; of any other,
+what has come is kept until it is whole.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from struct import Struct
+from typing import Final
+
+from ariane_wire.protocol.allowance import Allowance
+from ariane_wire.protocol.faults import ConnectionFault, StreamFault
+from ariane_wire.protocol.frames import (
+    DATA,
+    END_STREAM,
+    HEAD,
+    HEAD_OCTETS,
+    PADDED,
+    PREFIX_OCTETS,
+    ErrorCode,
+)
+from ariane_wire.protocol.sending import FrameSender
+from ariane_wire.protocol.stream import Stream
+
+WORK_MAX: Final = 128
+"""Calls that are begun in one turn, before other connections have theirs; an uncommon header block
+of 256 octets counts like a call."""
+
+_LENGTH: Final = Struct(">I")
+
+
+class FrameReader(FrameSender, ABC):
+    """The receiving half of a connection, below its rules.
+
+    Attributes:
+        streams: Open streams, by id.
+        work: What this turn has cost so far; see ``WORK_MAX``.
+        taken: Octets of DATA that came since we last opened the connection's window.
+        grant_at: When ``taken`` has come so far, the window is looked at.
+        is_over: Whether nothing more is read.
+    """
+
+    def __init__(self, frame_octets_max: int, streams_max: int) -> None:
+        super().__init__()
+        self.streams: dict[int, Stream] = {}
+        self.work = 0
+        self.taken = 0
+        self.grant_at = 0
+        self.is_over = False
+        self.allowance = Allowance(streams_max)
+        self.octets_received = 0
+        self._frame_octets_max = frame_octets_max
+        self._rest = b""
+        self._left = 0
+        """Octets of a DATA frame that have yet to come."""
+        self._left_stream: Stream | None = None
+        self._left_ends = False
+        self._block_of = 0
+        """The stream whose header block has yet to be completed by CONTINUATION; 0 for none."""
+
+    def receive(self, octets: bytes | memoryview) -> None:
+        """Take what the peer sent. The octets may change once this returns.
+
+        If ``has_more_work`` afterwards, others have their turn before ``receive(b"")``.
+        """
+        if self.is_over:
+            return
+        self.octets_received += len(octets)
+        self.work = 0
+        self.allowance.forgive()
+        if self._rest:
+            octets = self._rest + octets
+            self._rest = b""
+        try:
+            self._cut(octets)
+        except ConnectionFault as fault:
+            self.fail(fault)
+
+    @property
+    def has_more_work(self) -> bool:
+        """Whether frames are left that were too much for one turn."""
+        return self.work >= WORK_MAX and bool(self._rest) and not self.is_over
+
+    def _cut(self, octets: bytes | memoryview) -> None:  # noqa: C901, PLR0912 - one loop: no calls.
+        end = len(octets)
+        at = self._go_on(octets, end) if self._left else 0
+        streams = self.streams
+        unpack = HEAD.unpack_from
+        while end - at >= HEAD_OCTETS:
+            word, flags, stream_id = unpack(octets, at)
+            length = word >> 8
+            stop = at + HEAD_OCTETS + length
+            kind = word & 255
+            if kind == DATA and not self._block_of:
+                stream = streams.get(stream_id)
+                if (
+                    stream is not None
+                    and stop <= end
+                    and flags <= END_STREAM
+                    and length >= PREFIX_OCTETS
+                    and length - PREFIX_OCTETS <= stream.whole_max
+                    and not octets[at + 9]
+                    and _LENGTH.unpack_from(octets, at + 10)[0] == length - PREFIX_OCTETS
+                    and length <= self._frame_octets_max
+                    and not stream.is_remote_closed
+                ):
+                    self.taken += length
+                    if self.taken >= self.grant_at:
+                        self.grant_connection()
+                    stream.taken += length
+                    if flags:
+                        stream.is_remote_closed = True
+                        stream.on_message(bytes(octets[at + 14 : stop]), compressed=False)
+                        if not stream.is_gone:
+                            stream.on_end()
+                    else:
+                        stream.on_message(bytes(octets[at + 14 : stop]), compressed=False)
+                        if stream.taken >= stream.grant_at:
+                            self._grant_stream(stream)
+                    at = stop
+                    continue
+            if length > self._frame_octets_max:
+                raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, f"a frame of {length} octets")
+            if kind == DATA and not flags & PADDED:
+                self._begin_data(stream_id & 0x7FFFFFFF, length, bool(flags & END_STREAM))
+                at = self._go_on(octets, end, at + HEAD_OCTETS)
+            elif stop <= end:
+                payload = bytes(octets[at + HEAD_OCTETS : stop])
+                self._take_frame(kind, flags, stream_id & 0x7FFFFFFF, payload)
+                at = stop
+            else:
+                break
+            if self.is_over:
+                return
+            if self.work >= WORK_MAX:
+                break
+        if at < end:
+            self._rest = bytes(octets[at:])
+
+    def _begin_data(self, stream_id: int, length: int, ends: bool) -> None:
+        """Take note of a DATA frame whose payload may not be here yet."""
+        if self._block_of:
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "DATA inside of a header block")
+        self.take_octets(length)
+        self._left = length
+        self._left_ends = ends
+        self._left_stream = None
+        try:
+            stream = self.stream_for_data(stream_id)
+            if stream is not None:
+                self._left_stream = stream
+                stream.taken += length
+                if stream.taken >= stream.grant_at and not ends:
+                    stream.grant()
+        except StreamFault as fault:
+            self.refuse(fault)
+            self._left_stream = None
+        if not length:
+            self.empty_data()
+
+    def _go_on(self, octets: bytes | memoryview, end: int, at: int = 0) -> int:
+        """Take what has come of a DATA frame; return where it ends."""
+        stop = min(end, at + self._left)
+        self._left -= stop - at
+        stream = self._left_stream
+        if stream is not None:
+            if stream.is_gone:
+                self._left_stream = None
+            else:
+                self._give(stream, octets, at, stop)
+            if not self._left:
+                self._left_stream = None
+        return stop
+
+    def _give(self, stream: Stream, octets: bytes | memoryview, at: int, stop: int) -> None:
+        try:
+            if at < stop:
+                stream.receive(octets, at, stop)
+            if self._left_ends and not self._left:
+                stream.receive_end()
+        except StreamFault as fault:
+            self.refuse(fault)
+
+    def _grant_stream(self, stream: Stream) -> None:
+        try:
+            stream.grant()
+        except StreamFault as fault:
+            self.refuse(fault)
+
+    def _take_frame(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
+        try:
+            self.on_frame(kind, flags, stream_id, payload)
+        except StreamFault as fault:
+            self.refuse(fault)
+
+    def take_octets(self, octets: int) -> None:
+        """DATA of the connection has come, of whichever stream."""
+        self.taken += octets
+        if self.taken >= self.grant_at:
+            self.grant_connection()
+
+    def receive_padded(self, stream: Stream | None, payload: bytes, *, ends: bool) -> None:
+        """Take a DATA frame that was padded; the padding is cut off."""
+        if stream is None:
+            return
+        self._left_ends = ends
+        self._give(stream, payload, 0, len(payload))
+
+    @abstractmethod
+    def on_frame(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
+        """A whole frame that is not plain DATA.
+
+        Raises:
+            ConnectionFault: It breaks a rule of the connection.
+            StreamFault: It breaks a rule of its stream.
+        """
+
+    @abstractmethod
+    def stream_for_data(self, stream_id: int) -> Stream | None:
+        """The stream that a DATA frame is for; None if it came too late to matter.
+
+        Raises:
+            ConnectionFault: There was never such a stream.
+            StreamFault: Its sender has ended it.
+        """
+
+    @abstractmethod
+    def grant_connection(self) -> None:
+        """Open the connection's window by what was read.
+
+        Raises:
+            ConnectionFault: The peer sent more than the window.
+        """
+
+    @abstractmethod
+    def empty_data(self) -> None:
+        """A DATA frame without octets has come."""
+
+    @abstractmethod
+    def refuse(self, fault: StreamFault) -> None:
+        """End a stream whose peer broke a rule."""
+
+    @abstractmethod
+    def fail(self, fault: ConnectionFault) -> None:
+        """End the connection, whose peer broke a rule."""

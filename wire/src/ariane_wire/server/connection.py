@@ -1,0 +1,194 @@
+"""The server's end of a connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, cast
+
+from ariane_wire.protocol import settings
+from ariane_wire.protocol.assembly import MemoryLedger
+from ariane_wire.protocol.connection import Connection
+from ariane_wire.protocol.faults import ConnectionFault, StreamFault
+from ariane_wire.protocol.frames import (
+    PREFACE,
+    STREAM_ID_MAX,
+    ErrorCode,
+    goaway_frame,
+    ping_frame,
+    reset_frame,
+)
+from ariane_wire.protocol.header_blocks import BlockMemory, HeaderListTooLong
+from ariane_wire.protocol.header_fields import TABLE_OFF
+from ariane_wire.protocol.heads import RequestHead, parse_request
+
+if TYPE_CHECKING:
+    from ariane_wire.options import ServerOptions
+    from ariane_wire.server.call import ServerCall
+
+REQUESTS: Final = BlockMemory(parse_request)
+"""Heads of requests, of all servers of the process."""
+
+DRAIN_PING: Final = b"drain-?\0"
+_QUIET_PING_INTERVAL_S: Final = 7200.0
+"""How often a client without calls may ping, unless that is permitted; as every gRPC has it."""
+
+
+class ServerConnection(Connection[RequestHead]):
+    """The server's end.
+
+    Attributes:
+        last_id: The last stream that the client has opened.
+    """
+
+    is_server = True
+
+    def __init__(
+        self,
+        options: ServerOptions,
+        ledger: MemoryLedger,
+        begin: Callable[[ServerConnection, int, RequestHead], ServerCall],
+        clock: Callable[[], float],
+    ) -> None:
+        super().__init__(options, REQUESTS, ledger, streams_max=options.streams_max)
+        self.options = options
+        self.last_id = 0
+        self.lead = TABLE_OFF
+        """Comes before the first header block."""
+        self._begin = begin
+        self._clock = clock
+        self._greeting = b""
+        self._is_greeted = False
+        self._pinged_at = -1e9
+        self._seen_at_ping = (0, 0)
+        self._strikes = 0
+        self._is_draining = False
+        self.out.append(self.hello({settings.MAX_CONCURRENT_STREAMS: options.streams_max}))
+
+    def receive(self, octets: bytes | memoryview) -> None:
+        """Take what the client sent; its first octets say that it speaks HTTP/2."""
+        if self._is_greeted:
+            super().receive(octets)
+            return
+        greeting = self._greeting + octets
+        if greeting[: len(PREFACE)] != PREFACE[: len(greeting)]:
+            self.fail(ConnectionFault(ErrorCode.PROTOCOL_ERROR, "the client speaks no HTTP/2"))
+        elif len(greeting) < len(PREFACE):
+            self._greeting = greeting
+        else:
+            self._greeting = b""
+            self._is_greeted = True
+            super().receive(greeting[len(PREFACE) :])
+
+    def block_with_lead(self, block: bytes) -> bytes:
+        """A header block of ours, the first one with what comes before."""
+        if self.lead:
+            block = self.lead + block
+            self.lead = b""
+        return block
+
+    def is_idle(self, stream_id: int) -> bool:
+        """Whether a stream has never been opened."""
+        return stream_id > self.last_id or not stream_id & 1
+
+    def last_stream_taken(self) -> int:
+        """The last stream of the client that we have taken."""
+        return self.last_id
+
+    def check_head_place(self, stream_id: int) -> None:
+        """Check that a stream may be opened."""
+        if stream_id in self.streams:
+            return
+        if not stream_id & 1:
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"a client's stream {stream_id}")
+        if stream_id <= self.last_id:
+            if stream_id not in self._late:
+                raise ConnectionFault(ErrorCode.STREAM_CLOSED, f"HEADERS for stream {stream_id}")
+            return
+        self.last_id = stream_id
+
+    def on_head(self, stream_id: int, head: RequestHead, *, ends: bool) -> None:
+        """A call begins, or ends its requests."""
+        if stream_id <= self.last_id or not stream_id & 1:
+            self._more_head(stream_id, head, ends=ends)
+            return
+        self.last_id = stream_id
+        self.work += 1
+        self.streams_begun += 1
+        if head.is_trailers:
+            raise StreamFault(stream_id, ErrorCode.PROTOCOL_ERROR, "a request without a path")
+        if self.goaway_sent is not None:
+            return
+        if len(self.streams) >= self.options.streams_max:
+            self.out.append(reset_frame(stream_id, ErrorCode.REFUSED_STREAM))
+            self._remember_late(stream_id)
+            return
+        call = self._begin(self, stream_id, head)
+        if ends and not call.is_gone:
+            call.receive_end()
+
+    def _more_head(self, stream_id: int, head: RequestHead, *, ends: bool) -> None:
+        self.check_head_place(stream_id)
+        stream = self.streams.get(stream_id)
+        if stream is None:
+            return
+        if stream.is_remote_closed:
+            raise StreamFault(stream_id, ErrorCode.STREAM_CLOSED, "HEADERS after the end")
+        if not ends or not head.is_trailers:
+            raise StreamFault(stream_id, ErrorCode.PROTOCOL_ERROR, "a second head")
+        stream.receive_end()
+
+    def on_long_head(self, stream_id: int, refusal: HeaderListTooLong, *, ends: bool) -> None:
+        """A call has too much metadata."""
+        self.check_head_place(stream_id)
+        stream = self.streams.get(stream_id)
+        if stream is not None:
+            raise StreamFault(stream_id, ErrorCode.ENHANCE_YOUR_CALM, str(refusal))
+        self.work += 1
+        self.streams_begun += 1
+        if self.goaway_sent is None:
+            head = RequestHead(fault=f"received metadata size exceeds the limit: {refusal}")
+            call = self._begin(self, stream_id, head)
+            if ends and not call.is_gone:
+                call.receive_end()
+
+    def on_ping(self) -> None:
+        """The client has asked whether we live."""
+        now = self._clock()
+        seen = (self.octets_sent, self.streams_begun)
+        if seen != self._seen_at_ping:
+            self._strikes = 0
+            self._seen_at_ping = seen
+        else:
+            interval_s = self.options.ping_interval_min_s
+            if not self.streams and not self.options.keepalive_without_calls:
+                interval_s = _QUIET_PING_INTERVAL_S
+            if now - self._pinged_at < interval_s:
+                self._strikes += 1
+                if self._strikes > self.options.ping_strikes_max:
+                    raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too_many_pings")
+        self._pinged_at = now
+
+    def on_ping_answer(self, payload: bytes) -> None:
+        """The client has seen that we drain: what it sends from now on, it knew."""
+        if payload == DRAIN_PING:
+            self.drain_now()
+
+    def drain(self) -> None:
+        """Tell the client to open no more streams; take those that it has opened meanwhile."""
+        if not self._is_draining and not self.is_over:
+            self._is_draining = True
+            self.out += (goaway_frame(STREAM_ID_MAX, ErrorCode.NO_ERROR), ping_frame(DRAIN_PING))
+            self.carrier.wake()
+
+    def drain_now(self) -> None:
+        """Take no more streams; end when the last one has."""
+        if self._is_draining and self.goaway_sent is None and not self.is_over:
+            self.goaway_sent = self.last_id
+            self.out.append(goaway_frame(self.last_id, ErrorCode.NO_ERROR))
+            self.carrier.wake()
+            self.stream_closed()
+
+    def abort_calls(self) -> None:
+        """Cancel all calls."""
+        for stream in list(self.streams.values()):
+            cast("ServerCall", stream).abort_call()

@@ -1,0 +1,101 @@
+"""How long a connection may live: its handshake, its age, its idleness, its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from ariane_wire.options import ServerOptions
+from ariane_wire.protocol.faults import ConnectionFault
+from ariane_wire.protocol.frames import ErrorCode
+from ariane_wire.server.connection import ServerConnection
+from ariane_wire.server.identity import Identity, identity
+from ariane_wire.transport.keepalive import Keepalive
+from ariane_wire.transport.link import Link
+
+AGE_JITTER: Final = 0.1
+"""Connections of one age do not all end at once."""
+
+
+class ConnectionLife:
+    """One connection's."""
+
+    def __init__(
+        self,
+        connection: ServerConnection,
+        options: ServerOptions,
+        chance: Random,
+        number: int,
+    ) -> None:
+        self.connection = connection
+        self._options = options
+        self._chance = chance
+        self._number = number
+        self._link: Link | None = None
+        self._identity: Identity | None = None
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._keepalive: Keepalive | None = None
+        self._begun_at_look = -1
+
+    @property
+    def identity(self) -> Identity:
+        """Who is at the other end."""
+        known = self._identity
+        if known is None:
+            transport = self._link.transport if self._link is not None else None
+            known = self._identity = identity(transport, self._number)
+        return known
+
+    def begin(self, link: Link) -> None:
+        """The connection is made."""
+        self._link = link
+        options = self._options
+        self._after("handshake", options.handshake_s, self._check_handshake)
+        if options.age_max_s is not None:
+            spread = 1 + AGE_JITTER * (2 * self._chance.random() - 1)
+            self._after("age", options.age_max_s * spread, self._end_of_age)
+        if options.idle_max_s is not None:
+            self._after("idle", options.idle_max_s, self._check_idle)
+        if options.keepalive_time_s is not None:
+            self._keepalive = Keepalive(link, options)
+
+    def close(self) -> None:
+        """The connection is gone."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        if self._keepalive is not None:
+            self._keepalive.close()
+
+    def drain(self) -> None:
+        """Let the connection end once its calls have."""
+        self.connection.drain()
+        self._after("drain", self._options.drain_ping_s, self.connection.drain_now)
+
+    def _after(self, what: str, seconds: float, then: Callable[[], None]) -> None:
+        if self._link is not None:
+            self._timers[what] = self._link.loop.call_later(seconds, then)
+
+    def _check_handshake(self) -> None:
+        if not self.connection.settings_seen:
+            fault = ConnectionFault(ErrorCode.SETTINGS_TIMEOUT, "no SETTINGS in time")
+            self.connection.fail(fault)
+
+    def _end_of_age(self) -> None:
+        self.drain()
+        if self._options.age_grace_s is not None:
+            self._after("grace", self._options.age_grace_s, self._end_of_grace)
+
+    def _end_of_grace(self) -> None:
+        self.connection.abort_calls()
+        self.connection.end("the connection has reached its greatest age")
+
+    def _check_idle(self) -> None:
+        connection = self.connection
+        if connection.streams or connection.streams_begun != self._begun_at_look:
+            self._begun_at_look = connection.streams_begun
+            self._after("idle", self._options.idle_max_s or 0, self._check_idle)
+        else:
+            self.drain()

@@ -1,0 +1,298 @@
+"""A server: what it listens on, its connections, its calls."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from contextvars import copy_context
+from random import Random
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import grpc
+from grpc import StatusCode, aio
+
+from ariane_wire.options import ServerOptions
+from ariane_wire.protocol.assembly import MemoryLedger
+from ariane_wire.protocol.compression import NAMES
+from ariane_wire.protocol.heads import RequestHead
+from ariane_wire.server.connection import ServerConnection
+from ariane_wire.server.context import CallContext
+from ariane_wire.server.handlers import Handlers
+from ariane_wire.server.identity import Identity
+from ariane_wire.server.life import ConnectionLife
+from ariane_wire.server.prompt import run_prompt
+from ariane_wire.server.serving import NOT_FOUND, serve
+from ariane_wire.transport.deadlines import Deadlines
+from ariane_wire.transport.link import Link
+from ariane_wire.transport.listening import BACKLOG, Bound, bind
+
+if TYPE_CHECKING:
+    from ariane_wire.server.call import ServerCall
+
+_TOO_MANY: Final = "Concurrent RPC limit exceeded!"
+
+
+class Server(aio.Server):
+    """A server of ``ariane_wire.server``; it belongs to the loop that starts it."""
+
+    def __init__(
+        self,
+        handlers: Sequence[grpc.GenericRpcHandler],
+        interceptors: Sequence[aio.ServerInterceptor],
+        options: ServerOptions,
+        *,
+        maximum_concurrent_rpcs: int | None,
+        compression: grpc.Compression | None,
+        chance: Random | None = None,
+    ) -> None:
+        for interceptor in interceptors:
+            if not isinstance(interceptor, aio.ServerInterceptor):
+                raise ValueError(f"{interceptor!r} is no ServerInterceptor")  # noqa: TRY004 - as grpcio.
+        self.options = options
+        self._interceptors = tuple(interceptors)
+        self._handlers = Handlers()
+        self._handlers.add_generic(handlers)
+        self._calls_max = maximum_concurrent_rpcs
+        self._compression = NAMES[compression]
+        self._chance = chance or Random()  # noqa: S311 - spreads the ends of connections.
+        self._ledger = MemoryLedger(options.memory_octets_max)
+        self._bound: list[tuple[Bound, ssl.SSLContext | None]] = []
+        self._listeners: list[asyncio.Server] = []
+        self._lives: dict[ServerConnection, ConnectionLife] = {}
+        self._number = 0
+        self._calls: set[ServerCall] = set()
+        self._context = copy_context()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._deadlines: Deadlines | None = None
+        self._ended: asyncio.Event | None = None
+        self._is_stopping = False
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop that has started the server.
+
+        Raises:
+            grpc.aio.UsageError: It is not started.
+        """
+        if self._loop is None:
+            raise aio.UsageError("the server is not started")
+        return self._loop
+
+    # Methods and ports.
+
+    def add_generic_rpc_handlers(
+        self, generic_rpc_handlers: Iterable[grpc.GenericRpcHandler]
+    ) -> None:
+        """Add tables of methods."""
+        self._handlers.add_generic(generic_rpc_handlers)
+
+    def add_registered_method_handlers(
+        self, service_name: str, method_handlers: Mapping[str, Any]
+    ) -> None:
+        """Add the methods of a service by name; they go before those of tables."""
+        self._handlers.add(service_name, method_handlers)
+
+    def add_insecure_port(self, address: str) -> int:
+        """Bind a port for plain text; return its number.
+
+        Raises:
+            BindRefused: With the reason.
+        """
+        return self._bind(address, None)
+
+    def add_secure_port(self, address: str, server_credentials: Any) -> int:
+        """Bind a port for TLS; return its number.
+
+        Args:
+            address: As ``add_insecure_port``.
+            server_credentials: A ``ssl.SSLContext`` for servers.
+
+        Raises:
+            BindRefused: With the reason.
+            TypeError: The credentials are grpcio's, which tell nobody what they hold.
+        """
+        if not isinstance(server_credentials, ssl.SSLContext):
+            raise TypeError("credentials are a ssl.SSLContext, with the server's certificate")
+        server_credentials.set_alpn_protocols(["h2"])
+        return self._bind(address, server_credentials)
+
+    def _bind(self, address: str, tls: ssl.SSLContext | None) -> int:
+        bound = bind(address)
+        self._bound.append((bound, tls))
+        return bound.port
+
+    # Life.
+
+    async def start(self) -> None:
+        """Begin to listen.
+
+        Raises:
+            grpc.aio.UsageError: It was started before.
+        """
+        if self._loop is not None:
+            raise aio.UsageError("the server was started before")
+        self.attach(asyncio.get_running_loop())
+        for bound, tls in self._bound:
+            for listener in bound.sockets:
+                self._listeners.append(
+                    await self.loop.create_server(
+                        self.accept,
+                        sock=listener,
+                        ssl=tls,
+                        backlog=BACKLOG,
+                        ssl_handshake_timeout=self.options.handshake_s if tls else None,
+                    )
+                )
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Become a server of a loop, without listening: ``accept`` takes connections."""
+        self._loop = loop
+        self._deadlines = Deadlines(loop)
+        self._context = copy_context()
+        self._ended = asyncio.Event()
+
+    def accept(self) -> Link:
+        """The protocol of one new connection, for a transport of any kind."""
+        loop = self.loop
+        connection = ServerConnection(self.options, self._ledger, self._begin, loop.time)
+        self._number += 1
+        life = ConnectionLife(connection, self.options, self._chance, self._number)
+        return Link(connection, loop, made=lambda link: self._made(life, link), lost=self._lost)
+
+    def _made(self, life: ConnectionLife, link: Link) -> None:
+        if len(self._lives) >= self.options.connections_max or self._is_stopping:
+            if link.transport is not None:
+                link.transport.abort()
+            return
+        self._lives[life.connection] = life
+        life.begin(link)
+
+    def _lost(self, link: Link, text: str) -> None:
+        del text
+        life = self._lives.pop(cast("ServerConnection", link.connection), None)
+        if life is not None:
+            life.close()
+        if not self._lives and self._is_stopping:
+            self._check_ended()
+
+    async def stop(self, grace: float | None) -> None:
+        """Stop: take no more calls, let those in work end, cancel those that have not.
+
+        Args:
+            grace: Seconds for calls in work; None for none.
+        """
+        if self._loop is None:
+            for bound, _ in self._bound:
+                for listener in bound.sockets:
+                    listener.close()
+            return
+        assert self._ended is not None  # noqa: S101 - a started server has one.
+        self._is_stopping = True
+        for listening in self._listeners:
+            listening.close()
+        lives = list(self._lives.values())
+        for life in lives:
+            life.drain()
+            if not grace:
+                life.connection.drain_now()
+        if grace and self._lives:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._ended.wait(), grace)
+        await self._abort_all()
+        self._check_ended()
+        await self._ended.wait()
+
+    async def _abort_all(self) -> None:
+        """Cancel what still runs, and wait for it."""
+        for life in list(self._lives.values()):
+            life.connection.abort_calls()
+            life.connection.end("the server has stopped")
+        tasks = [call.task for call in self._calls if call.task is not None]
+        current = asyncio.current_task()
+        await asyncio.gather(*(t for t in tasks if t is not current), return_exceptions=True)
+        if self._deadlines is not None:
+            self._deadlines.close()
+
+    def _check_ended(self) -> None:
+        if not self._lives and self._ended is not None:
+            self._ended.set()
+
+    async def wait_for_termination(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109 - grpcio's signature.
+        """Wait for the end.
+
+        Args:
+            timeout: In seconds.
+
+        Returns:
+            Whether the time was over first.
+        """
+        if self._ended is None:
+            raise aio.UsageError("the server is not started")
+        try:
+            await asyncio.wait_for(self._ended.wait(), timeout)
+        except TimeoutError:
+            return True
+        return False
+
+    # Calls.
+
+    def _begin(
+        self, connection: ServerConnection, stream_id: int, head: RequestHead
+    ) -> CallContext:
+        """A call has come."""
+        call = CallContext(self, head)
+        call.attach(connection, stream_id)
+        connection.streams[stream_id] = call
+        if head.is_uncommon and self._answered_by_head(call, head):
+            return call
+        if self._calls_max is not None and len(self._calls) >= self._calls_max:
+            call.refuse(StatusCode.RESOURCE_EXHAUSTED, _TOO_MANY)
+            return call
+        self._calls.add(call)
+        handler = call.handler = self._handlers.find(head)
+        if head.timeout_s is not None and self._deadlines is not None:
+            call.deadline_s = self.loop.time() + head.timeout_s
+            call.expiry = self._deadlines.add(call.deadline_s, call)
+        if self._compression != "identity":
+            call.compress_by(self._compression)
+        if handler is None:
+            if not self._interceptors:
+                call.refuse(StatusCode.UNIMPLEMENTED, NOT_FOUND)
+            else:
+                self.run(call)
+        elif handler.request_streaming:
+            self.run(call)
+        return call
+
+    @staticmethod
+    def _answered_by_head(call: CallContext, head: RequestHead) -> bool:
+        """Take note of what is uncommon in a head; return whether that ends the call."""
+        if head.content_length is not None:
+            call.length_left = head.content_length
+            call.whole_max = -1
+        if head.fault:
+            call.refuse(_fault_code(head), head.fault)
+        elif head.http_status != 200:
+            call.answer_http(head.http_status)
+        return call.is_answered
+
+    def run(self, call: ServerCall) -> None:
+        """Run the handler of a call, at once up to its first wait."""
+        call.is_started = True
+        coroutine = serve(cast("CallContext", call), self._interceptors)
+        call.task = run_prompt(self.loop, coroutine, self._context.copy())
+
+    def forget(self, call: ServerCall) -> None:
+        """A call is over."""
+        self._calls.discard(call)
+
+    def identity_of(self, call: ServerCall) -> Identity:
+        """Who has sent a call."""
+        return self._lives[call.connection].identity
+
+
+def _fault_code(head: RequestHead) -> StatusCode:
+    """The status of a call that is refused for its head."""
+    return StatusCode.INTERNAL if head.method else StatusCode.RESOURCE_EXHAUSTED

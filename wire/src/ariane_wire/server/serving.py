@@ -1,0 +1,139 @@
+"""One call through interceptors and handler to its status."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+import grpc
+from grpc import StatusCode, aio
+
+if TYPE_CHECKING:
+    from ariane_wire.server.context import CallContext
+
+_log: Final = logging.getLogger(__name__)
+
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+NOT_FOUND: Final = "Method not found!"
+
+
+class CallDetails(NamedTuple):
+    """What interceptors see of a call."""
+
+    method: str
+    invocation_metadata: Any
+
+
+async def serve(call: CallContext, interceptors: Sequence[aio.ServerInterceptor]) -> None:
+    """Run a call; it is answered, or gone, when this returns."""
+    try:
+        if interceptors:
+            details: Any = CallDetails(call.head.method, call.head.metadata)
+            call.handler = await _intercepted(call.handler, interceptors, 0, details)
+        handler = call.handler
+        if handler is None:
+            call.refuse(StatusCode.UNIMPLEMENTED, NOT_FOUND)
+        elif handler.response_streaming:
+            await _serve_stream(call, handler)
+        else:
+            await _serve_one(call, handler)
+    except aio.AbortError:
+        if not call.is_answered:
+            _end_as_set(call, StatusCode.UNKNOWN)
+    except asyncio.CancelledError:
+        if not call.is_answered:
+            call.is_cancelled = True
+            call.end(StatusCode.CANCELLED, "the handler was cancelled", ())
+    except Exception as error:  # noqa: BLE001 - whatever a handler raises is its call's status.
+        if not call.is_answered and not call.is_gone:
+            _log.exception("the handler of %s failed", call.head.method)
+            _end_failed(call, error)
+
+
+async def _intercepted(
+    handler: Handler | None,
+    interceptors: Sequence[aio.ServerInterceptor],
+    at: int,
+    details: Any,
+) -> Handler | None:
+    if at == len(interceptors):
+        return handler
+    proceed: Callable[[Any], Awaitable[Any]] = partial(_intercepted, handler, interceptors, at + 1)
+    return await interceptors[at].intercept_service(proceed, details)
+
+
+async def _serve_one(call: CallContext, handler: Handler) -> None:
+    if handler.request_streaming:
+        behavior: Any = handler.stream_unary
+        response = behavior(call.requests(), call)
+    else:
+        behavior = handler.unary_unary
+        response = behavior(await _request(call, handler), call)
+    if isawaitable(response):
+        response = await response
+    if call.is_answered or call.is_gone:
+        return
+    if call.is_failing:
+        _end_as_set(call, StatusCode.OK)
+        return
+    serializer = handler.response_serializer
+    call.answer(response if serializer is None else serializer(response))
+
+
+async def _serve_stream(call: CallContext, handler: Handler) -> None:
+    if handler.request_streaming:
+        behavior: Any = handler.stream_stream
+        responses = behavior(call.requests(), call)
+    else:
+        behavior = handler.unary_stream
+        responses = behavior(await _request(call, handler), call)
+    if isinstance(responses, AsyncIterator):
+        try:
+            async for response in responses:
+                await call.write(response)
+        finally:
+            close = getattr(responses, "aclose", None)
+            if close is not None:
+                await close()
+    elif isawaitable(responses):
+        await responses
+    elif responses is not None:
+        for response in responses:
+            await call.write(response)
+    if not call.is_answered and not call.is_gone:
+        _end_as_set(call, StatusCode.OK)
+
+
+async def _request(call: CallContext, handler: Handler) -> Any:
+    message = call.take_single()
+    if message is None:
+        message = await call.next_request()
+        if message is None:
+            call.refuse(StatusCode.INTERNAL, "the client sent no request")
+            raise aio.AbortError
+    deserializer = handler.request_deserializer
+    if deserializer is None:
+        return message
+    try:
+        return deserializer(message)  # type: ignore[arg-type]  # A large one is a bytearray.
+    except Exception as error:
+        call.refuse(StatusCode.INTERNAL, f"the request is malformed: {error}")
+        raise aio.AbortError from error
+
+
+def _end_as_set(call: CallContext, default: StatusCode) -> None:
+    call.end(call.set_status or default, call.details(), call.trailing_metadata())
+
+
+def _end_failed(call: CallContext, error: Exception) -> None:
+    """The status of a handler that raised: what it has set, or UNKNOWN."""
+    code = call.set_status
+    if code is None or code is StatusCode.OK:
+        details = call.details() or f"Unexpected {type(error)}: {error}"
+        call.end(StatusCode.UNKNOWN, details, call.trailing_metadata())
+    else:
+        call.end(code, call.details(), call.trailing_metadata())

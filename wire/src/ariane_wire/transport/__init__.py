@@ -1,0 +1,1 @@
+"""How the octets of connections come and go: protocols of asyncio, and what needs a loop."""

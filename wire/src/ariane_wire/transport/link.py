@@ -1,0 +1,233 @@
+"""One connection on a transport of asyncio.
+
+All frames of one turn of the loop are one write::
+
+    octets come -> receive -> answers gather in `out` -> one write at the end of the same callback
+    a call, a write -> `out` -> wake -> at once if this turn is the only one who writes,
+                                        else one write for all at the end of the turn
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from ariane_wire.transport.scratch import scratch_of_thread
+
+if TYPE_CHECKING:
+    from ariane_wire.protocol.connection import Connection
+
+SMALL_READ: Final = 32 << 10
+"""Up to here, what came is copied once and cut out of ``bytes``, which is quicker."""
+
+VIEW_OCTETS: Final = 32 << 10
+"""From here on, a message goes out from where it lies instead of being joined with frames."""
+
+HIGH_WATER_OCTETS: Final = 256 << 10
+"""How much waits in the transport before we let it wait in our streams, which are fair."""
+
+CLOSE_WAIT_S: Final = 2.0
+"""How long a peer has to take our last frames."""
+
+_VECTORED: Final = sys.version_info >= (3, 12)
+"""Whether asyncio's ``writelines`` takes pieces without joining them."""
+
+
+class Link(asyncio.BufferedProtocol):
+    """The protocol of one connection.
+
+    Attributes:
+        transport: None before and after the connection.
+        last_received: When octets came last, by the loop's clock.
+    """
+
+    def __init__(
+        self,
+        connection: Connection[Any],
+        loop: asyncio.AbstractEventLoop,
+        *,
+        made: Callable[[Link], None] | None = None,
+        lost: Callable[[Link, str], None] | None = None,
+    ) -> None:
+        self.connection = connection
+        self.loop = loop
+        self.transport: asyncio.Transport | None = None
+        self.last_received = 0.0
+        self.scratch = scratch_of_thread()
+        self.on_lost: list[Callable[[], None]] = []
+        """Called when the connection is gone: to stop what watches it."""
+        self._made = made
+        self._lost = lost
+        self._is_armed = False
+        self._is_alone = True
+        self._wakes = 0
+        self._is_vectored = False
+        self._is_held = False
+        self._flushed: asyncio.Future[None] | None = None
+        self._abort: asyncio.TimerHandle | None = None
+        connection.carrier = self
+
+    # Callbacks of the transport.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.set_write_buffer_limits(high=HIGH_WATER_OCTETS)
+        self._is_vectored = _VECTORED or not type(transport).__module__.startswith("asyncio")
+        self.last_received = self.loop.time()
+        if self._made is not None:
+            self._made(self)
+        self.flush()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next octets go."""
+        del sizehint
+        return self.scratch
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Octets have come."""
+        self.last_received = self.loop.time()
+        octets = self.scratch[:nbytes]
+        self.take(bytes(octets) if nbytes <= SMALL_READ else octets)
+
+    def eof_received(self) -> bool:
+        """The peer sends nothing more: gRPC knows no half of a connection."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        text = f"connection lost: {exc}" if exc else "the peer closed the connection"
+        self.transport = None
+        if self._abort is not None:
+            self._abort.cancel()
+        self.connection.lose(text)
+        self._left()
+        for stop in self.on_lost:
+            stop()
+        if self._lost is not None:
+            self._lost(self, self.connection.ended)
+
+    def pause_writing(self) -> None:
+        """The transport has enough."""
+        self.connection.paused = True
+
+    def resume_writing(self) -> None:
+        """The transport takes more."""
+        self.connection.paused = False
+        self.flush()
+
+    # What the connection asks for.
+
+    def take(self, octets: bytes | memoryview) -> None:
+        """Give octets to the connection, and send what it answers."""
+        connection = self.connection
+        armed = self._is_armed
+        self._is_armed = True
+        try:
+            connection.receive(octets)
+        finally:
+            self._is_armed = armed
+        if connection.has_more_work:
+            self._hold()
+        if connection.out or connection.ready or connection.after:
+            self.flush()
+
+    def wake(self) -> None:
+        """There is something to send."""
+        self._wakes += 1
+        if self._is_armed:
+            return
+        self._is_armed = True
+        self.loop.call_soon(self._end_turn)
+        if self._is_alone:
+            self.flush()
+
+    def flushed(self) -> asyncio.Future[None]:
+        """Done once all that waits in the connection has left to the transport."""
+        future = self._flushed
+        if future is None:
+            future = self._flushed = self.loop.create_future()
+        return future
+
+    def flush(self) -> None:
+        """Send what there is."""
+        connection = self.connection
+        transport = self.transport
+        if connection.paused or transport is None:
+            return
+        out = connection.take_out()
+        if len(out) == 1:
+            transport.write(out[0])
+        elif out:
+            self._write(transport, out)
+        self._left()
+        if connection.can_pump and not self._is_armed:
+            self._is_armed = True
+            self.loop.call_soon(self._end_turn)
+
+    def end(self, text: str) -> None:
+        """Send what there is and close the transport."""
+        del text
+        transport = self.transport
+        if transport is None:
+            return
+        self.connection.paused = False
+        self.flush()
+        transport.close()
+        self._abort = self.loop.call_later(CLOSE_WAIT_S, transport.abort)
+
+    def _left(self) -> None:
+        """All that was sent so far has left."""
+        connection = self.connection
+        if connection.after:
+            for callback in connection.take_after():
+                callback()
+        future = self._flushed
+        if future is not None:
+            self._flushed = None
+            if not future.done():
+                future.set_result(None)
+
+    def _write(self, transport: asyncio.Transport, out: list[bytes | memoryview]) -> None:
+        if not any(type(piece) is memoryview or len(piece) >= VIEW_OCTETS for piece in out):
+            transport.write(b"".join(out))
+        elif self._is_vectored:
+            transport.writelines(out)
+        else:
+            small: list[bytes | memoryview] = []
+            for piece in out:
+                if len(piece) < VIEW_OCTETS:
+                    small.append(piece)
+                    continue
+                if small:
+                    transport.write(b"".join(small))
+                    small = []
+                transport.write(piece)
+            if small:
+                transport.write(b"".join(small))
+
+    def _end_turn(self) -> None:
+        self._is_armed = False
+        self._is_alone = self._wakes <= 1
+        self._wakes = 0
+        connection = self.connection
+        if connection.out or connection.ready or connection.after:
+            self.flush()
+
+    def _hold(self) -> None:
+        """Let others have their turn before the rest of what has come."""
+        if not self._is_held and self.transport is not None:
+            self._is_held = True
+            self.transport.pause_reading()
+            self.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        transport = self.transport
+        if transport is None or self.connection.is_over:
+            return
+        self._is_held = False
+        self.take(b"")
+        if not self._is_held and not transport.is_closing():
+            transport.resume_reading()
