@@ -106,6 +106,15 @@ def test_what_python_salts_in_each_process_stays_in_it(repository):
     assert rules_broken(world_rules.salted_hashes, sources) == [(CORE, 4), (CORE, 5)]
 
 
+def test_channels_are_opened_where_proxies_are_switched_off(repository):
+    text = (
+        "import grpc\nfrom grpc import aio\naio.insecure_channel('a:1')\ngrpc.secure_channel('a')\n"
+    )
+    [opener, *_] = world_rules.CHANNEL_OPENERS
+    sources = repository({CORE: text, opener: text, "services/broker/tests/test_a.py": text})
+    assert rules_broken(world_rules.channels, sources) == [(CORE, 3), (CORE, 4)]
+
+
 # Written in two parts, so that this file does not break what it tests.
 @pytest.mark.parametrize(
     ("rule", "text"),

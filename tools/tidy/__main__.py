@@ -26,6 +26,7 @@ RULES: Final[tuple[Rule, ...]] = (
     python_rules.vague_names,
     world_rules.world_calls,
     world_rules.salted_hashes,
+    world_rules.channels,
     text_rules.forbidden_text,
     text_rules.wide_protos,
     layout_rules.unknown_folders,

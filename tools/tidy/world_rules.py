@@ -136,6 +136,29 @@ def salted_hashes(sources: Sources) -> Iterator[Finding]:
                 )
 
 
+CHANNEL_OPENERS: Final = (
+    "servicekit/src/ariane_servicekit/rpc/channels.py",
+    "sdk/python/src/ariane_sdk/net/connections.py",
+    "spark/src/ariane_spark/calls/routes.py",
+)
+"""Where channels are opened: each says once that no proxy of the environment is used."""
+
+
+def channels(sources: Sources) -> Iterator[Finding]:
+    """No other place in what we ship opens a channel."""
+    for name in sources.python:
+        if "/src/" not in name or name in CHANNEL_OPENERS or "testkit" in name:
+            continue
+        nodes = sources.nodes(name)
+        origins = _origins(nodes)
+        for node in nodes:
+            if isinstance(node, ast.Call):
+                called = _full_name(node.func, origins)
+                if called.startswith("grpc.") and called.endswith("secure_channel"):
+                    instead = "use open_channel of ariane_servicekit, which uses no proxy"
+                    yield Finding(name, node.lineno, "channel", f"{called}(): {instead}")
+
+
 def _is_world(name: str) -> bool:
     return any(fnmatch(name, pattern) for pattern in WORLD)
 

@@ -156,6 +156,8 @@ func (c *Client) Connection(address string) (*grpc.ClientConn, error) {
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(c.options.MaxMessageBytes)),
 		// Repeats are ours: only here it is known which are safe.
 		grpc.WithDisableRetry(),
+		// A proxy of the environment is for pages of the internet, and cannot reach the cluster.
+		grpc.WithNoProxy(),
 	}
 	if c.options.PerRPCCredentials != nil {
 		options = append(options, grpc.WithPerRPCCredentials(c.options.PerRPCCredentials))

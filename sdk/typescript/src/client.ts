@@ -120,6 +120,8 @@ export class Client {
         "grpc.max_reconnect_backoff_ms": 2000,
         // Repeats are ours: only here it is known which are safe.
         "grpc.enable_retries": 0,
+        // A proxy of the environment is for pages of the internet, and cannot reach the cluster.
+        "grpc.enable_http_proxy": 0,
       });
       of.set(kind, stub);
     }

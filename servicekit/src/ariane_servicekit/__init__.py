@@ -28,6 +28,7 @@ from ariane_servicekit.errors import (
 from ariane_servicekit.observability.logs import configure_logs, get_logger
 from ariane_servicekit.rpc.answer_budget import AnswerBudget, AnswerLease
 from ariane_servicekit.rpc.calls import Call, current_call
+from ariane_servicekit.rpc.channels import open_channel
 from ariane_servicekit.rpc.error_status import ErrorRules, ErrorTranslator
 from ariane_servicekit.rpc.pages import Page, PageKey, PageRequest, take_page
 from ariane_servicekit.rpc.request_stream import first_request
@@ -74,6 +75,7 @@ __all__ = [
     "in_turns",
     "load_settings",
     "main",
+    "open_channel",
     "run",
     "serving",
     "settings_reference",

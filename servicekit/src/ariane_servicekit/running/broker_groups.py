@@ -24,6 +24,7 @@ from ariane.replication.v1.replica_set_service_pb2 import (
 )
 from ariane.replication.v1.replica_set_service_pb2_grpc import ReplicaSetServiceStub
 from ariane_servicekit.errors import ProcessFailed
+from ariane_servicekit.rpc.channels import open_channel
 from ariane_servicekit.running.processes import LocalCluster, ServiceProcess
 
 WAIT_S_MAX: Final = 120.0
@@ -120,7 +121,7 @@ async def _state_of(process: ServiceProcess) -> GetReplicaSetResponse | None:
     if not process.running:
         return None
     with suppress(aio.AioRpcError):
-        async with aio.insecure_channel(process.address) as channel:
+        async with open_channel(process.address) as channel:
             stub = ReplicaSetServiceStub(channel)
             state: GetReplicaSetResponse = await stub.GetReplicaSet(
                 GetReplicaSetRequest(), timeout=_CALL_S

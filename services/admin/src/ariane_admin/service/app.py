@@ -86,6 +86,7 @@ from ariane_servicekit import (
     StopRequest,
     SystemClock,
     get_logger,
+    open_channel,
 )
 from ariane_servicekit.database import DATABASE_ERROR_RULES, Database, DatabaseError
 
@@ -190,7 +191,7 @@ class AdminApp:
             return
         # A wildcard is not an address to call.
         own = Address("127.0.0.1", address.port) if address.is_wildcard else address
-        self._channel = aio.insecure_channel(str(own))
+        self._channel = open_channel(own)
         hosts = console_hosts(self._settings, self._console_address)
         console = Console(Api(self._channel, self._console_pass), hosts)
         await self._console_server.start(console.app)

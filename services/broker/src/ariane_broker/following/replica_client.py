@@ -28,7 +28,7 @@ from ariane_broker.replication.state_copies import (
     StatePart,
 )
 from ariane_record.checksums.checksum import crc32
-from ariane_servicekit import get_logger
+from ariane_servicekit import get_logger, open_channel
 from ariane_storage.copying.log_copy import Junction
 from ariane_storage.errors import StorageError
 from ariane_storage.log.epoch_history import EpochStart
@@ -146,7 +146,7 @@ class ReplicaClient:
             StorageError: This store is full or has failed.
             TimeoutError: The primary was silent for too long.
         """
-        async with aio.insecure_channel(address, options=_OPTIONS) as channel:
+        async with open_channel(address, _OPTIONS) as channel:
             async with asyncio.timeout(CONNECT_S_MAX):
                 await channel.channel_ready()
             self._state_version = 0

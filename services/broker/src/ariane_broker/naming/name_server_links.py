@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from grpc import aio
-
 from ariane.namesrv.v1.registration_service_pb2_grpc import RegistrationServiceStub
 from ariane_broker.naming.registration import Announcement, NameServer, NameServerLink
-from ariane_servicekit import Address, Clock
+from ariane_servicekit import Address, Clock, open_channel
 
 _OPTIONS: Final = (
     # A restarted name server is found within seconds, not after gRPC's two minutes.
@@ -24,6 +22,6 @@ def name_server_link(
     address: Address, announcement: Announcement, clock: Clock, *, heartbeat_seconds: float
 ) -> NameServerLink:
     """The broker's registration with the name server at an address."""
-    channel = aio.insecure_channel(str(address), options=_OPTIONS)
+    channel = open_channel(address, _OPTIONS)
     name_server = NameServer(str(address), RegistrationServiceStub(channel), channel.close)
     return NameServerLink(name_server, announcement, clock, heartbeat_seconds=heartbeat_seconds)

@@ -15,7 +15,7 @@ from ariane.filter.v1.filter_registration_service_pb2 import (
 )
 from ariane.filter.v1.filter_registration_service_pb2_grpc import FilterRegistrationServiceStub
 from ariane_filter.refusals import broker_refusal
-from ariane_servicekit import Address, Clock, Loop, ServiceError, get_logger
+from ariane_servicekit import Address, Clock, Loop, ServiceError, get_logger, open_channel
 
 if TYPE_CHECKING:
     from ariane.broker.v1.pull_service_pb2_grpc import PullServiceAsyncStub
@@ -66,7 +66,7 @@ class BrokerLink:
 
     def connect(self) -> None:
         """Make the channel; it connects at the first call."""
-        self._channel = aio.insecure_channel(str(self._broker), options=_OPTIONS)
+        self._channel = open_channel(self._broker, _OPTIONS)
         # Over a channel of ``aio`` a stub is the asynchronous one.
         self.pulls = PullServiceStub(self._channel)
         self._registrations = FilterRegistrationServiceStub(self._channel)

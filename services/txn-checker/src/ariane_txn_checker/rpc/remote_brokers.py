@@ -20,7 +20,7 @@ from ariane.broker.v1.transaction_service_pb2 import (
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane.namesrv.v1.route_service_pb2 import ListBrokersRequest
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
-from ariane_servicekit import Address, get_logger
+from ariane_servicekit import Address, get_logger, open_channel
 from ariane_txn_checker.errors import (
     BrokerFailed,
     BrokerRefusal,
@@ -72,7 +72,7 @@ class RemoteBroker:
 
     def __init__(self, address: str, *, answer_ms_max: int) -> None:
         self.address = address
-        self._channel = aio.insecure_channel(address, options=_OPTIONS)
+        self._channel = open_channel(address, _OPTIONS)
         self._stub: TransactionServiceAsyncStub = TransactionServiceStub(self._channel)
         self._answer_ms_max = answer_ms_max
 
@@ -184,9 +184,7 @@ class RemoteBrokers:
 
     def __init__(self, name_servers: Sequence[Address], *, answer_ms_max: int) -> None:
         self._answer_ms_max = answer_ms_max
-        self._channels = [
-            aio.insecure_channel(str(each), options=_OPTIONS) for each in name_servers
-        ]
+        self._channels = [open_channel(each, _OPTIONS) for each in name_servers]
         self._stubs: list[RouteServiceAsyncStub] = list(map(RouteServiceStub, self._channels))
         self._addresses: dict[BrokerKey, str] = {}
         self._doors: dict[BrokerKey, RemoteBroker] = {}

@@ -170,6 +170,8 @@ public final class Client implements AutoCloseable {
                 .keepAliveTime(1, TimeUnit.MINUTES)
                 // Repeats are ours: only here it is known which are safe.
                 .disableRetry()
+                // A proxy of the process is for pages of the internet, and cannot reach the cluster.
+                .proxyDetector(target -> null)
                 .build());
         if (closed) {
             channel.shutdownNow(); // It was closed meanwhile.
