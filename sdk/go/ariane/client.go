@@ -287,7 +287,7 @@ func (c *Client) onPrimary(
 			return nil
 		}
 		failure := errorOf(err, address)
-		may := failure.Retriable || failure.unconfirmed() || failure.Reason == "BROKER_NOT_PRIMARY"
+		may := failure.Retriable || failure.unconfirmed()
 		if !may || !pause(ctx, repeats, failure) {
 			return failure
 		}

@@ -57,7 +57,8 @@ type received struct {
 	err        error
 }
 
-const holdMax = 20 * time.Second
+// holdMax is how long a broker holds a call; one that went silent is noticed only after it.
+const holdMax = 5 * time.Second
 
 // NewConsumer makes a consumer. Close it at the end: what it has in hand comes to others then once it
 // is visible again.
@@ -112,7 +113,11 @@ func (c *Consumer) Receive(ctx context.Context, wait time.Duration) ([]Delivery,
 	defer cancel()
 	var failure *Error
 	for repeats := 0; ; repeats++ {
-		if err := c.askAll(ctx, wait); err != nil {
+		hold := min(wait, holdMax)
+		if failure != nil {
+			hold = 0 // Whether it is still away is known sooner.
+		}
+		if err := c.askAll(ctx, wait, hold); err != nil {
 			return nil, err
 		}
 		select {
@@ -151,14 +156,13 @@ func (c *Consumer) Receive(ctx context.Context, wait time.Duration) ([]Delivery,
 }
 
 // askAll asks each broker of the topic that is not being asked already.
-func (c *Consumer) askAll(ctx context.Context, wait time.Duration) error {
+func (c *Consumer) askAll(ctx context.Context, wait, hold time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, max(wait, c.client.options.TryTimeout))
 	defer cancel()
 	route, err := c.client.Route(ctx, c.options.Topic)
 	if err != nil {
 		return err
 	}
-	hold := min(wait, holdMax)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, broker := range route.Brokers {

@@ -28,8 +28,10 @@ const (
 // What a reason means for whoever called; docs/errors.md of ArianeMQ has the whole table.
 var (
 	retriableReasons = []string{"SERVICE_STARTING", "SERVICE_DRAINING", "SERVICE_BUSY", "STORE_FULL", "STORE_POISONED",
-		"HELD_PULLS_EXHAUSTED", "QUEUE_UNDER_REPAIR", "NAME_SERVERS_UNREACHABLE", "QUEUE_ORDER_UNKNOWN"}
-	unknownReasons = []string{"INTERNAL_FAULT", "FLUSH_UNCONFIRMED", "REPLICATION_UNCONFIRMED", "SEQUENCE_PASSED"}
+		"HELD_PULLS_EXHAUSTED", "QUEUE_UNDER_REPAIR", "NAME_SERVERS_UNREACHABLE", "QUEUE_ORDER_UNKNOWN",
+		"BROKER_NOT_PRIMARY", "DEADLINE_PASSED", "TOO_FEW_IN_SYNC", "PEER_UNREACHABLE"}
+	unknownReasons = []string{"INTERNAL_FAULT", "FLUSH_UNCONFIRMED", "REPLICATION_UNCONFIRMED", "SEQUENCE_PASSED",
+		"CLIENT_SILENT", "CHANGE_UNCONFIRMED"}
 	routingReasons = []string{"TOPIC_NOT_FOUND", "TOPIC_NOT_WRITABLE", "QUEUE_NOT_FOUND", "BROKER_NOT_PRIMARY"}
 )
 
@@ -136,7 +138,7 @@ func errorOfStatus(said *statuspb.Status, peer string) *Error {
 func (e *Error) routing() bool { return slices.Contains(routingReasons, e.Reason) }
 
 // passing says whether another try, maybe elsewhere, may succeed.
-func (e *Error) passing() bool { return e.Retriable || e.routing() || e.Reason == "DEADLINE_PASSED" }
+func (e *Error) passing() bool { return e.Retriable || e.routing() }
 
 // unconfirmed says whether what is stored was not as safe in time as promised: a repeat waits for it.
 func (e *Error) unconfirmed() bool {

@@ -196,7 +196,7 @@ export class Client {
         return await call(address);
       } catch (error) {
         const failure = errorOf(error, address);
-        const may = failure.retriable || UNCONFIRMED_REASONS.has(failure.reason) || failure.reason === "BROKER_NOT_PRIMARY";
+        const may = failure.retriable || UNCONFIRMED_REASONS.has(failure.reason);
         if (!may || !(await limit.pause(repeats, failure))) throw failure;
         this.forgetRoute(topic);
       }

@@ -47,7 +47,8 @@ interface Answer {
 
 type Method = "ackMessages" | "nackMessages";
 
-const HOLD_MAX_MS = 20_000;
+// How long a broker holds a call; one that went silent is noticed only after it.
+const HOLD_MAX_MS = 5_000;
 
 /** Receives messages and settles them. Any number may share a group. */
 export class Consumer {
@@ -90,15 +91,18 @@ export class Consumer {
   async receive(waitMs: number, call?: Pick<CallSettings, "signal">): Promise<Delivery[]> {
     const limit = new Limit(waitable("waitMs", waitMs), call?.signal);
     const asking = new Limit(Math.max(waitMs, this.client.settings.tryTimeoutMs), call?.signal);
+    let failed = false;
     for (let repeats = 0; ; repeats++) {
       if (this.closed) throw new ArianeError("the consumer is closed", Code.FAILED_PRECONDITION);
       limit.check();
-      await this.askAll(waitMs, asking);
+      // Without a hold, whether a broker is still away is known sooner.
+      await this.askAll(failed ? 0 : waitMs, asking);
       const answer = await limit.first(this.pending.values());
       if (!answer) return [];
       if (answer.taken) continue; // By another call.
       answer.taken = true;
       this.pending.delete(answer.address);
+      failed = answer.error !== undefined;
       if (answer.error) {
         if (!answer.error.retriable && !ROUTING_REASONS.has(answer.error.reason)) throw answer.error;
         this.client.forgetRoute(this.settings.topic);

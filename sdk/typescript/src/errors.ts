@@ -9,9 +9,11 @@ const DETAILS = "grpc-status-details-bin";
 const RETRIABLE_REASONS = new Set([
   "SERVICE_STARTING", "SERVICE_DRAINING", "SERVICE_BUSY", "STORE_FULL", "STORE_POISONED",
   "HELD_PULLS_EXHAUSTED", "QUEUE_UNDER_REPAIR", "NAME_SERVERS_UNREACHABLE", "QUEUE_ORDER_UNKNOWN",
+  "BROKER_NOT_PRIMARY", "DEADLINE_PASSED", "TOO_FEW_IN_SYNC", "PEER_UNREACHABLE",
 ]);
 const UNKNOWN_REASONS = new Set([
   "INTERNAL_FAULT", "FLUSH_UNCONFIRMED", "REPLICATION_UNCONFIRMED", "SEQUENCE_PASSED",
+  "CLIENT_SILENT", "CHANGE_UNCONFIRMED",
 ]);
 export const ROUTING_REASONS: ReadonlySet<string> = new Set([
   "TOPIC_NOT_FOUND", "TOPIC_NOT_WRITABLE", "QUEUE_NOT_FOUND", "BROKER_NOT_PRIMARY",
@@ -52,7 +54,7 @@ export class ArianeError extends Error {
 
   /** Whether the same may pass later, or where the next route leads. */
   get mayPass(): boolean {
-    return this.retriable || ROUTING_REASONS.has(this.reason) || this.reason === "DEADLINE_PASSED";
+    return this.retriable || ROUTING_REASONS.has(this.reason);
   }
 
   /** The same for somebody else: whoever gets an error may add to it. */

@@ -56,6 +56,7 @@ _ROWS: Final = (
         ErrorReason.ERROR_REASON_DEADLINE_PASSED,
         StatusCode.DEADLINE_EXCEEDED,
         "Give the call a later deadline.",
+        retriable=True,
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_CREDENTIALS_INVALID,
@@ -178,6 +179,7 @@ _ROWS: Final = (
         ErrorReason.ERROR_REASON_BROKER_NOT_PRIMARY,
         StatusCode.FAILED_PRECONDITION,
         "Refresh the route and go to the primary.",
+        retriable=True,
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_DELIVERY_TIME_TOO_LATE,

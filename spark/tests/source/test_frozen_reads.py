@@ -36,21 +36,21 @@ def loaded_cluster(tmp_path_factory):
         yield cluster
 
 
-def task(cluster):
+def task(cluster, **further):
     """What a task of a batch read reads, its batches as they come."""
     given = {"endpoints": cluster.name_servers, "topic": "orders", "requestTimeoutMs": "1000"}
-    options = read_options(given, Use.BATCH_READ)
+    options = read_options({**given, **further}, Use.BATCH_READ)
     return RangeReader(QueueClient(options.endpoints, options.requests), options).batches(
         [PART], PROJECTION
     )
 
 
-def test_a_frozen_broker_fails_the_task_once_and_a_repeated_one_reads_all(loaded_cluster):
+def test_a_frozen_broker_fails_a_task_without_repeats_and_a_repeated_one_reads_all(loaded_cluster):
     [broker] = loaded_cluster.brokers
     offsets = []
 
     def read_and_freeze():
-        for batch in task(loaded_cluster):
+        for batch in task(loaded_cluster, numRetries="0"):
             offsets.extend(batch["queueOffset"].to_pylist())
             os.kill(broker.pid, signal.SIGSTOP)
 
@@ -68,6 +68,23 @@ def test_a_frozen_broker_fails_the_task_once_and_a_repeated_one_reads_all(loaded
     )
     again = [row for batch in task(loaded_cluster) for row in batch["queueOffset"].to_pylist()]
     assert again == list(range(COUNT))
+
+
+def test_a_task_reads_on_where_a_frozen_broker_goes_on(loaded_cluster):
+    [broker] = loaded_cluster.brokers
+    batches = task(loaded_cluster)
+    offsets = next(batches)["queueOffset"].to_pylist()
+    os.kill(broker.pid, signal.SIGSTOP)
+    # By then the stream was given up, and asked for again.
+    thaw = Timer(4.0, os.kill, (broker.pid, signal.SIGCONT))
+    thaw.start()
+    try:
+        for batch in batches:
+            offsets += batch["queueOffset"].to_pylist()
+    finally:
+        thaw.join()
+
+    assert offsets == list(range(COUNT))
 
 
 def test_a_broker_that_goes_on_while_it_is_asked_is_read_to_the_end(loaded_cluster):

@@ -164,7 +164,8 @@ class ConsumerSettings:
     Attributes:
         call_timeout_s: The longest time of a call other than a held pull, in seconds; the start
             waits three times as long while no broker answers.
-        hold_s: How long a broker holds a pull that finds nothing, at most 30.
+        hold_s: How long a broker holds a pull that finds nothing, at most 30. A broker that went
+            silent is noticed after this time and ``call_timeout_s``.
         pull_record_count_max: Messages in the answer to one pull.
         pull_bytes_max: About how many bytes are in the answer to one pull.
         queue_message_count_max: Messages of one queue that wait for the application; beyond that,
@@ -195,7 +196,7 @@ class ConsumerSettings:
     """
 
     call_timeout_s: float = 3.0
-    hold_s: float = 15.0
+    hold_s: float = 5.0
     pull_record_count_max: int = 4096
     pull_bytes_max: int = 2 << 20
     queue_message_count_max: int = 1000

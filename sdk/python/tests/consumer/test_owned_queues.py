@@ -152,7 +152,12 @@ async def make_owned():
             clock=QuickClock(),
         )
         place.owned = OwnedQueues(
-            SimpleNamespace(connections=None, routes=place.routes, calls=None),
+            SimpleNamespace(
+                connections=None,
+                routes=place.routes,
+                calls=None,
+                failover=SimpleNamespace(note=lambda _error, _topics: None),
+            ),
             plan,
             keeping=place.keeping,
             locks=locks,

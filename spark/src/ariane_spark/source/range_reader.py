@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 from ariane_record import QueueOffset
 from ariane_sdk.errors import (
     ArianeError,
-    DeadlinePassed,
     QueueOffsetOutOfRange,
     RouteNotFound,
     TopicNotFound,
@@ -62,7 +61,6 @@ class RangeReader:
         Raises:
             DataLost: Messages are not kept any more, and a loss ends the query.
             MessageDamaged: A body cannot be decompressed, and that ends the query.
-            DeadlinePassed: A broker is frozen.
             ArianeError: The broker refused, or did not answer despite all repeats.
         """
         if not self._options.otlp_endpoint:
@@ -135,10 +133,6 @@ class RangeReader:
             except QueueOffsetOutOfRange as refusal:
                 part = self._kept_part(part, refusal)
                 error = refusal
-            except DeadlinePassed:
-                # A frozen broker. Each repeat would take as long again, so this is left to
-                # Spark, which repeats tasks, perhaps on another machine.
-                raise
             except ArianeError as refusal:
                 part = self._after(part, refusal)
                 error = refusal

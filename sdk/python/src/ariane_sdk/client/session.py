@@ -7,6 +7,7 @@ from random import Random
 
 from ariane_sdk.client.broker_calls import BrokerCalls
 from ariane_sdk.net.connections import Connections
+from ariane_sdk.routing.failover import Failover
 from ariane_sdk.routing.name_servers import NameServers
 from ariane_sdk.routing.routes import Routes
 from ariane_sdk.runtime.clock import Clock
@@ -20,6 +21,7 @@ class Session:
         name_servers: Calls to any of them.
         routes: Routes by topic.
         calls: Simple calls to brokers.
+        failover: Makes calls again while a broker changes its primary.
     """
 
     def __init__(
@@ -31,6 +33,7 @@ class Session:
         )
         self.routes = Routes(self.name_servers, clock, random)
         self.calls = BrokerCalls(self.connections, timeout_s=timeout_s)
+        self.failover = Failover(self.routes, clock)
 
     async def close(self) -> None:
         """Disconnect."""

@@ -7,6 +7,7 @@ from typing import Self
 
 from ariane_sdk.client.session import Session
 from ariane_sdk.errors import ClientNotRunning
+from ariane_sdk.routing.failover import PATIENCE_S
 from ariane_sdk.routing.name_servers import NameServerAddresses, parse_addresses
 from ariane_sdk.runtime.clock import Clock, SystemClock, new_random
 from ariane_sdk.runtime.fork import ForkGuard
@@ -22,6 +23,7 @@ class StatelessClient:
         name_servers: NameServerAddresses,
         *,
         call_timeout_s: float = CALL_TIMEOUT_S,
+        patience_s: float = PATIENCE_S,
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
@@ -31,6 +33,8 @@ class StatelessClient:
             name_servers: "host:port" of each name server, as a list or separated by commas.
             call_timeout_s: How long one call may take, in seconds; while a range is read, how long
                 its broker may send nothing before a call checks whether it lives.
+            patience_s: For how long a call that changes nothing, or may be made twice, is made
+                again while its broker has no primary or does not answer; 0: one try.
             clock: For tests.
             random: For tests.
 
@@ -39,6 +43,7 @@ class StatelessClient:
         """
         self._addresses = parse_addresses(name_servers)
         self._call_timeout_s = call_timeout_s
+        self._patience_s = patience_s
         self._clock = clock or SystemClock()
         self._random = random or new_random()
         self._fork_guard = ForkGuard()

@@ -16,7 +16,7 @@ from ariane_sdk.client.queue_order import QueueOrders
 from ariane_sdk.client.stateless_client import StatelessClient
 from ariane_sdk.cluster.group_report import GroupMember, QueueLag, group_member_of, queue_lag_of
 from ariane_sdk.cluster.offset_resets import OffsetResets, ResetTarget
-from ariane_sdk.cluster.primaries import at_every_primary
+from ariane_sdk.cluster.primaries import PresentPrimaries
 from ariane_sdk.cluster.queue_owners import QueueOwners
 from ariane_sdk.cluster.sinks import SinkCalls, SinkDeleted, SinkMoved, SinkReport
 from ariane_sdk.cluster.topic_changes import TopicChanges
@@ -202,7 +202,7 @@ class ClusterClient(StatelessClient):
         async def ask(broker: LiveBroker) -> None:
             groups.update(await calls.consumer_groups(route_to(broker)))
 
-        await self._at_every_primary(ask, broker_names)
+        await self._of_every_primary(ask, broker_names)
         return sorted(name for name in groups if include_system or not is_system_group(name))
 
     async def set_receive_in_order(self, group: str, *, in_order: bool) -> None:
@@ -230,7 +230,7 @@ class ClusterClient(StatelessClient):
                 f"broker {broker.broker_name} at {broker.address}",
             )
 
-        await self._at_every_primary(update)
+        await self._of_every_primary(update, reads=False)
 
     async def list_members(
         self, group: str, *, broker_names: Collection[str] = ()
@@ -253,7 +253,7 @@ class ClusterClient(StatelessClient):
             for member in await calls.group_members(route_to(broker), group):
                 members[member.client_id] = group_member_of(member)
 
-        await self._at_every_primary(ask, broker_names)
+        await self._of_every_primary(ask, broker_names)
         return [members[client_id] for client_id in sorted(members)]
 
     async def queue_owners(
@@ -273,7 +273,7 @@ class ClusterClient(StatelessClient):
         """
         checked_group(group, system=True)
         owners = QueueOwners(self._session.calls, group)
-        await self._at_every_primary(owners.ask, broker_names)
+        await self._of_every_primary(owners.ask, broker_names)
         return owners.found
 
     async def members_of_groups(self, *, broker_names: Collection[str] = ()) -> dict[str, set[str]]:
@@ -294,7 +294,7 @@ class ClusterClient(StatelessClient):
                 for membership in client.hello.memberships:
                     members[membership.consumer_group].add(client.hello.client_id)
 
-        await self._at_every_primary(ask, broker_names)
+        await self._of_every_primary(ask, broker_names)
         return dict(members)
 
     async def consumer_lag(
@@ -320,7 +320,7 @@ class ClusterClient(StatelessClient):
             found = await calls.consumer_lags(route_to(broker), group, topic)
             lags.extend(queue_lag_of(lag, broker.broker_name) for lag in found)
 
-        await self._at_every_primary(ask, broker_names)
+        await self._of_every_primary(ask, broker_names)
         return sorted(lags, key=lambda lag: (lag.group, lag.message_queue))
 
     async def reset_offsets(
@@ -392,7 +392,7 @@ class ClusterClient(StatelessClient):
             name, address = broker.broker_name, broker.address
             found.extend(await conflicts_at(connections, name, address, group, timeout_s=timeout_s))
 
-        await self._at_every_primary(ask, broker_names)
+        await self._of_every_primary(ask, broker_names)
         return sorted(found, key=lambda c: (c.group, c.broker_name, c.newcomer.client_id))
 
     async def list_sinks(
@@ -468,7 +468,13 @@ class ClusterClient(StatelessClient):
         route = await self.route(checked_topic(topic))
         return OffsetResets(self._session.connections, route, timeout_s=self._call_timeout_s)
 
-    async def _at_every_primary(
-        self, act: Callable[[LiveBroker], Awaitable[None]], names: Collection[str] = ()
+    async def _of_every_primary(
+        self,
+        act: Callable[[LiveBroker], Awaitable[None]],
+        names: Collection[str] = (),
+        *,
+        reads: bool = True,
     ) -> None:
-        await at_every_primary(await self._primaries(), act, names)
+        """Call every primary; where a broker changes its primary, the next one."""
+        present = PresentPrimaries(self.list_brokers, self._session.failover, self._patience_s)
+        await present.call(act, names, reads=reads)

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from typing import Final
 
 from ariane_sdk.errors import CallError, ServiceUnavailable, TopicExists
+from ariane_sdk.routing.failover import Failover
 from ariane_sdk.routing.live_broker import LiveBroker
+from ariane_sdk.routing.route import PRIMARY_ID
+
+NO_PRIMARY: Final = "NO_PRIMARY"
+"""Replicas of a broker live, and it has no primary now."""
 
 
 async def at_every_primary(
@@ -42,3 +48,68 @@ async def at_every_primary(
             done = len(brokers) - len(errors)
             errors[0].add_note(f"{done} of {len(brokers)} brokers did it")
         raise errors[0]
+
+
+class PresentPrimaries:
+    """Calls that are harmless to repeat, to the primaries that there are by then."""
+
+    def __init__(
+        self,
+        list_brokers: Callable[[], Awaitable[Sequence[LiveBroker]]],
+        failover: Failover,
+        patience_s: float,
+    ) -> None:
+        """``list_brokers`` returns all live brokers, replicas among them."""
+        self._list_brokers = list_brokers
+        self._failover = failover
+        self._patience_s = patience_s
+
+    async def call(
+        self,
+        act: Callable[[LiveBroker], Awaitable[None]],
+        names: Collection[str],
+        *,
+        reads: bool,
+    ) -> None:
+        """As ``at_every_primary``; a call that fails goes to the next primary of its broker.
+
+        Brokers with live replicas and no primary are about to have one, and are waited for.
+        """
+
+        async def act_again(broker: LiveBroker) -> None:
+            async def once() -> None:
+                nonlocal broker
+                try:
+                    await act(broker)
+                except CallError:
+                    live = _primaries_of(await self._list_brokers())
+                    same = (each for each in live if each.broker_name == broker.broker_name)
+                    broker = next(same, broker)
+                    raise
+
+            await self._failover.ask(once, patience_s=self._patience_s, reads=reads)
+
+        await at_every_primary(await self._led(names), act_again, names)
+
+    async def _led(self, names: Collection[str]) -> list[LiveBroker]:
+        primaries: list[LiveBroker] = []
+
+        async def once() -> None:
+            live = await self._list_brokers()
+            primaries[:] = _primaries_of(live)
+            led = {each.broker_name for each in primaries}
+            for each in live:
+                if each.broker_name not in led and (not names or each.broker_name in names):
+                    text = f"broker {each.broker_name} has no primary now"
+                    raise ServiceUnavailable(text, reason=NO_PRIMARY, retriable=True)
+
+        try:
+            await self._failover.ask(once, patience_s=self._patience_s, reads=True)
+        except ServiceUnavailable as error:
+            if error.reason != NO_PRIMARY:
+                raise
+        return primaries
+
+
+def _primaries_of(brokers: Iterable[LiveBroker]) -> list[LiveBroker]:
+    return [each for each in brokers if each.broker_id == PRIMARY_ID]

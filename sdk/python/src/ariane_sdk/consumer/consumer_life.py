@@ -130,7 +130,7 @@ class ConsumerLife:
         session.routes.on_change(lambda _: self._rebalance_wanted.set())
         self._group_view = GroupView(session.calls, plan)
         self.locks = QueueLocks(
-            QueueLockCalls(session.connections, plan),
+            QueueLockCalls(session, plan),
             broker_named=partial(broker_named, session.routes),
             is_used=self._uses,
             on_lost=self._drop,
@@ -387,6 +387,7 @@ class ConsumerLife:
             settled = await self._rebalance()
         except CallError as error:
             logger.info("group %s keeps its assignment: %s", self.plan.group, error)
+            self.session.failover.note(error, self.plan.filters)
             self._rebalance_wanted.set()
             settled = True
         if settled:

@@ -74,6 +74,7 @@ class OwnedQueues:
         ``on_fatal`` that the group does not let this consumer in any longer.
         """
         self._routes = session.routes
+        self._failover = session.failover
         self._group = plan.group
         self._filters = plan.filters
         self._keeping = keeping
@@ -242,6 +243,7 @@ class OwnedQueues:
             await self.store(durable=False)
         except CallError as error:
             logger.info("offsets of group %s are stored later: %s", self._group, error)
+            self._failover.note(error, {queue.topic for queue in self._owned})
 
     async def store(self, *, durable: bool) -> None:
         """Store the offsets that have changed.
@@ -333,6 +335,7 @@ class OwnedQueues:
                     unknown.update(await self._begin(ready))
                 except CallError as error:
                     logger.info("%d queues are taken over later: %s", len(missing), error)
+                    self._failover.note(error, {queue.topic for queue in missing})
                 # At once: two members that wait for each other's queues would wait for ever.
                 await self._give_back_idle(set(queues) - self._wanted)
                 if self._missing(queues, unknown):

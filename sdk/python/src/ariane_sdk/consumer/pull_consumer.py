@@ -341,7 +341,9 @@ class PullConsumer:
             CallError: The broker did not answer.
         """
         self._queue(queue)
-        return await self._life.owned.kept_offset(queue)
+        owned = self._life.owned
+        failover = self._life.session.failover
+        return await failover.ask(lambda: owned.kept_offset(queue), [queue.topic], reads=True)
 
     async def seek(self, queue: MessageQueue, to: int | StartPosition) -> None:
         """Continue elsewhere in a queue; the stored offset follows when messages there are done.
@@ -359,8 +361,12 @@ class PullConsumer:
             # The application's offset: of the same epoch as its messages of the queue.
             position = QueuePosition(checked_offset(to), polled.log_epoch)
         else:
-            broker = self._life.owned.broker_of(queue)
-            position = await position_of(self._life.session.calls, broker, queue, to)
+            session, owned = self._life.session, self._life.owned
+            position = await session.failover.ask(
+                lambda: position_of(session.calls, owned.broker_of(queue), queue, to),
+                [queue.topic],
+                reads=True,
+            )
         polled.seek(position)
         self._line.put_down(polled)
 
@@ -399,7 +405,11 @@ class PullConsumer:
         """
         self._life.check_running()
         self._count_as_done(offsets)
-        await self._life.owned.store(durable=durable)
+        owned = self._life.owned
+        # Offsets that are stored already are not stored again, unless they must be on a disk.
+        await self._life.session.failover.ask(
+            lambda: owned.store(durable=durable), {queue.topic for queue in self.assignment}
+        )
 
     def commit_nowait(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
         """Mark polled messages as done, and store the offsets without waiting.

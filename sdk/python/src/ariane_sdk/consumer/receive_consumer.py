@@ -21,16 +21,17 @@ from ariane_sdk.client.operator_answers import OperatorAnswers
 from ariane_sdk.client.stateless_client import CALL_TIMEOUT_S, StatelessClient
 from ariane_sdk.client.telemetry import Telemetry
 from ariane_sdk.consumer.group.consumer_plan import filters_of
-from ariane_sdk.consumer.receiving.asking import HOLD_S, is_held
+from ariane_sdk.consumer.receiving.asking import is_held
 from ariane_sdk.consumer.receiving.fetched import Fetched
 from ariane_sdk.consumer.receiving.idle_return import IdleReturn
 from ariane_sdk.consumer.receiving.invisible_span import check_span
 from ariane_sdk.consumer.receiving.listening import Listening
 from ariane_sdk.consumer.receiving.message_listener import MessageListener, of_one
-from ariane_sdk.consumer.receiving.receive_calls import DONE, Settlement, duration_of, failed
+from ariane_sdk.consumer.receiving.receive_calls import duration_of
 from ariane_sdk.consumer.receiving.receiving_member import ReceivingMember
 from ariane_sdk.errors import ArianeError, DeadlinePassed, IllegalArgument
 from ariane_sdk.message import ReceivedMessage
+from ariane_sdk.routing.failover import PATIENCE_S
 from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
 RECEIVE_COUNT_DEFAULT: Final = 32
+RECEIVE_S: Final = 15.0
 ANSWER_BYTES_MAX: Final = 4 << 20
 """Bytes of records in one answer: more than a broker's default of 1 MiB, because each answer is
 recorded and settled by itself."""
@@ -174,7 +176,7 @@ class ReceiveConsumer(StatelessClient):
         return self._group
 
     async def receive_batch(
-        self, count_max: int = RECEIVE_COUNT_DEFAULT, *, timeout_s: float = HOLD_S
+        self, count_max: int = RECEIVE_COUNT_DEFAULT, *, timeout_s: float = RECEIVE_S
     ) -> list[ReceivedMessage]:
         """The next messages, all of one broker.
 
@@ -275,8 +277,8 @@ class ReceiveConsumer(StatelessClient):
     async def ack(self, *messages: ReceivedMessage) -> None:
         """Acknowledge messages; returns when that is as safe as the brokers guarantee.
 
-        If a broker does not answer in time, it is asked again while no other member gets the
-        messages. With ``keep_invisible`` it is asked once.
+        While a replica takes over, its call waits for it. If a broker does not answer in time, it
+        is asked again while no other member gets the messages, with ``keep_invisible`` for 30 s.
 
         Raises:
             ReceiptExpired: Another consumer has some of the messages by now; the others are
@@ -286,7 +288,7 @@ class ReceiveConsumer(StatelessClient):
         timeout_s = self._call_timeout_s
         while True:
             try:
-                return await self._member.calls.settle(messages, DONE, timeout_s=timeout_s)
+                return await self._member.ack(*messages, timeout_s=timeout_s, patience_s=PATIENCE_S)
             except DeadlinePassed:
                 if self._clock.monotonic_s() >= _held_until_s(messages):
                     raise
@@ -314,8 +316,13 @@ class ReceiveConsumer(StatelessClient):
         """
         if delay_s is not None:
             check_span("delay_s", delay_s)
-        outcome = failed(delay_s, dead_letter=dead_letter, cause=cause)
-        await self._member.calls.settle(messages, outcome)
+        await self._member.nack(
+            *messages,
+            delay_s=delay_s,
+            dead_letter=dead_letter,
+            cause=cause,
+            patience_s=PATIENCE_S,
+        )
 
     async def extend(self, *messages: ReceivedMessage, seconds: float) -> None:
         """Keep messages invisible to other members for this long from now on; 0 ends it at once.
@@ -330,8 +337,7 @@ class ReceiveConsumer(StatelessClient):
             CallError: For some messages, the outcome is unknown.
         """
         check_span("seconds", seconds)
-        await self._member.keeping.say_before(messages)
-        await self._member.calls.settle(messages, Settlement(invisible_s=seconds))
+        await self._member.extend(*messages, seconds=seconds, patience_s=PATIENCE_S)
 
     async def give_back(self, *messages: ReceivedMessage) -> None:
         """Give back these messages at once, and those that were fetched and not taken."""
@@ -361,7 +367,7 @@ class ReceiveConsumer(StatelessClient):
         checked_count("concurrency", concurrency)
         await self.give_back()  # Brokers do not renew the invisible time of those.
         traced = self._traced(of_one(listener))
-        listening = Listening(traced, self, concurrency=concurrency, clock=self._clock)
+        listening = Listening(traced, self._member, concurrency=concurrency, clock=self._clock)
         try:
             fetching = self._receive(concurrency, keep_invisible=True)
             async with aclosing(fetching) as messages:
@@ -393,7 +399,7 @@ class ReceiveConsumer(StatelessClient):
     async def _give_back(self, messages: list[ReceivedMessage]) -> None:
         """Make messages visible at once; after a failure, they are visible when their time ends."""
         try:
-            await self.extend(*messages, seconds=0)
+            await self._member.extend(*messages, seconds=0)
         except ArianeError as error:
             logger.warning("%d messages come again later: %s", len(messages), error)
 

@@ -9,8 +9,8 @@ from ariane_record.errors import RecallHandleIllegal
 from ariane_record.single.recall_handle import RecallHandle, decode_recall_handle
 from ariane_sdk.client.broker_calls import answer_of
 from ariane_sdk.errors import CallError, IllegalArgument
-from ariane_sdk.net.backoff import Backoff
 from ariane_sdk.net.connections import Connections
+from ariane_sdk.routing.failover import Failover
 from ariane_sdk.routing.routes import Routes, address_for_send
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.settings import ProducerSettings
@@ -32,7 +32,7 @@ class RecallCalls:
         self._connections = connections
         self._routes = routes
         self._settings = settings
-        self._clock = clock
+        self._failover = Failover(routes, clock)
 
     async def recall(self, handle: str) -> bool:
         """Take a message back, and repeat the call while that may help: repeating is harmless.
@@ -50,20 +50,17 @@ class RecallCalls:
             named = decode_recall_handle(handle)
         except RecallHandleIllegal as error:
             raise IllegalArgument(str(error)) from error
-        deadline_s = self._clock.monotonic_s() + self._settings.send_timeout_s
-        backoff = Backoff(self._settings.repeat_delay_s_min, self._settings.repeat_delay_s_max)
-        while True:
-            try:
-                await self._call(named, handle)
-            except CallError as error:
-                if error.reason == DELIVERED_REASON:
-                    return False
-                left_s = deadline_s - self._clock.monotonic_s()
-                if left_s <= 0 or not (error.retriable or error.outcome_unknown):
-                    raise
-                await self._clock.sleep(min(max(backoff.next_s(), error.retry_after_s), left_s))
-            else:
-                return True
+        try:
+            await self._failover.ask(
+                lambda: self._call(named, handle),
+                [named.topic],
+                patience_s=self._settings.send_timeout_s,
+            )
+        except CallError as error:
+            if error.reason == DELIVERED_REASON:
+                return False
+            raise
+        return True
 
     async def _call(self, named: RecallHandle, handle: str) -> None:
         address = await address_for_send(self._routes, named.topic, named.broker_name)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Sequence
-from typing import Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from typing import Final, Protocol, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,8 @@ from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.timestamps import timestamp_ms
 from ariane_sdk.routing.route import BrokerRoute
 
+Answer = TypeVar("Answer")
+
 PAGE_MESSAGES_MAX: Final = 64
 """The number of messages in one page of a broker."""
 
@@ -39,11 +41,21 @@ _COMPRESSIONS: Final = {
 }
 
 
+class OfBroker(Protocol):
+    """Asks a broker: its present primary, where another one has taken over."""
+
+    async def __call__(
+        self, topic: str, broker: BrokerRoute, ask: Callable[[BrokerRoute], Awaitable[Answer]], /
+    ) -> Answer:
+        """Return the answer to a question about a topic."""
+
+
 class MessageQueries:
     """Asks brokers for single messages."""
 
-    def __init__(self, connections: Connections, *, timeout_s: float) -> None:
+    def __init__(self, connections: Connections, of_broker: OfBroker, *, timeout_s: float) -> None:
         self._connections = connections
+        self._of_broker = of_broker
         self._timeout_s = timeout_s
 
     async def by_id(
@@ -102,9 +114,13 @@ class MessageQueries:
         Raises:
             CallError: The call failed.
         """
-        queries = self._connections.queries(read_address(broker))
-        call = queries.QueryMessages(request, timeout=self._timeout_s)
-        return await answer_of(call, peer_name(broker))
+
+        async def ask(present: BrokerRoute) -> QueryMessagesResponse:
+            queries = self._connections.queries(read_address(present))
+            call = queries.QueryMessages(request, timeout=self._timeout_s)
+            return await answer_of(call, peer_name(present))
+
+        return await self._of_broker(request.topic, broker, ask)
 
 
 class _BrokerPages:

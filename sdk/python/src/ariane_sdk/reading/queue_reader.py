@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing
 from datetime import datetime
 from enum import Enum
+from functools import partial
 from itertools import chain
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ariane.broker.v1.offset_service_pb2 import STORE_RULE_MOVE
 from ariane.broker.v1.pull_service_pb2 import (
@@ -39,6 +48,7 @@ from ariane_sdk.net.timestamps import timestamp_from
 from ariane_sdk.reading.columns_out import RangeColumns
 from ariane_sdk.reading.message_query import MessageQueries
 from ariane_sdk.reading.range_chunks import RangeChunks, chunk_columns
+from ariane_sdk.routing.failover import PATIENCE_S
 from ariane_sdk.routing.live_broker import live_broker_of, route_to
 from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.routing.route import BrokerRoute, Route
@@ -49,6 +59,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 CHUNK_BYTES_DEFAULT: Final = 2 << 20
+
+Answer = TypeVar("Answer")
 
 
 class TimeBoundary(Enum):
@@ -78,6 +90,7 @@ class QueueReader(StatelessClient):
         *,
         replicas: bool = False,
         call_timeout_s: float = CALL_TIMEOUT_S,
+        patience_s: float = PATIENCE_S,
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
@@ -90,13 +103,21 @@ class QueueReader(StatelessClient):
                 confirmed, so a queue may seem to end a little earlier than before. The primary is
                 asked first each time.
             call_timeout_s: As for other stateless clients.
+            patience_s: For how long a call is made again while its broker has no primary or does
+                not answer, and a range is read on without progress; 0: one try.
             clock: For tests.
             random: For tests.
 
         Raises:
             IllegalArgument: An address is invalid.
         """
-        super().__init__(name_servers, call_timeout_s=call_timeout_s, clock=clock, random=random)
+        super().__init__(
+            name_servers,
+            call_timeout_s=call_timeout_s,
+            patience_s=patience_s,
+            clock=clock,
+            random=random,
+        )
         self._replicas = replicas
 
     async def bounds(
@@ -112,13 +133,11 @@ class QueueReader(StatelessClient):
             RouteNotFound: No live broker has the topic.
             CallError: A broker did not answer.
         """
-        route = await self._route(topic)
         calls = self._session.calls
-        answers = await asyncio.gather(
-            *(
-                calls.queue_bounds(broker, topic, replicas=self._replicas)
-                for broker in _readable(route, broker_names)
-            )
+        answers = await self._of_brokers(
+            topic,
+            lambda broker: calls.queue_bounds(broker, topic, replicas=self._replicas),
+            _readable(await self._route(topic), broker_names),
         )
         return {
             queue: (bounds.min_queue_offset, bounds.max_queue_offset)
@@ -146,13 +165,11 @@ class QueueReader(StatelessClient):
             RouteNotFound: No live broker has the topic.
             CallError: A broker did not answer.
         """
-        route = await self._route(topic)
         calls = self._session.calls
-        answers = await asyncio.gather(
-            *(
-                calls.queue_offsets_at(broker, topic, when, boundary.value)
-                for broker in _readable(route, broker_names)
-            )
+        answers = await self._of_brokers(
+            topic,
+            lambda broker: calls.queue_offsets_at(broker, topic, when, boundary.value),
+            _readable(await self._route(topic), broker_names),
         )
         found = chain.from_iterable(answer.items() for answer in answers)
         return {queue: position.queue_offset for queue, position in found}
@@ -168,11 +185,10 @@ class QueueReader(StatelessClient):
         route = await self._route(topic)
         calls = self._session.calls
         queues = _by_broker(route.read_queues)
-        answers = await asyncio.gather(
-            *(
-                calls.stored_offsets(broker, group, queues[broker.broker_name])
-                for broker in _readable(route)
-            )
+        answers = await self._of_brokers(
+            topic,
+            lambda broker: calls.stored_offsets(broker, group, queues[broker.broker_name]),
+            _readable(route),
         )
         return dict(chain.from_iterable(answer.items() for answer in answers))
 
@@ -187,21 +203,26 @@ class QueueReader(StatelessClient):
         """
         checked_group(group)
         checked_offsets(offsets)
-        calls = self._session.calls
-        stores = []
-        for queues in _by_broker(offsets).values():
-            broker = await find_broker(self._session.routes, queues[0])
-            stores.append(
-                calls.store_offsets(
-                    broker,
-                    group,
-                    {queue: offsets[queue] for queue in queues},
-                    durable=True,
-                    rules=dict.fromkeys(queues, STORE_RULE_MOVE),
-                )
+        session = self._session
+
+        async def store(queues: Sequence[MessageQueue]) -> dict[MessageQueue, CallError]:
+            broker = await find_broker(session.routes, queues[0])
+            wanted = {queue: offsets[queue] for queue in queues}
+            return await session.calls.store_offsets(
+                broker, group, wanted, durable=True, rules=dict.fromkeys(queues, STORE_RULE_MOVE)
             )
+
         refused: dict[MessageQueue, CallError] = {}
-        for answer in await asyncio.gather(*stores):
+        for answer in await asyncio.gather(
+            *(
+                session.failover.ask(
+                    partial(store, queues),
+                    {queue.topic for queue in queues},
+                    patience_s=self._patience_s,
+                )
+                for queues in _by_broker(offsets).values()
+            )
+        ):
             refused |= answer
         if refused:
             raise ConsumerOffsetRefused(refused)
@@ -228,8 +249,8 @@ class QueueReader(StatelessClient):
         Raises:
             QueueOffsetOutOfRange: The begin is no longer kept.
             RecordDamaged: The records cannot be decoded.
-            DeadlinePassed: The broker sends nothing for ``call_timeout_s`` and does not answer a
-                probe. A slow broker is waited for, and the time spent on chunks does not count.
+            DeadlinePassed: The broker sent nothing and answered no probe for ``patience_s``. A slow
+                broker is waited for, and the time spent on chunks does not count.
             CallError: The broker did not answer, despite retries.
         """
         chunks = self._chunks.of(queue, begin, end, chunk_bytes, RANGE_PROJECTION_RECORDS)
@@ -267,8 +288,8 @@ class QueueReader(StatelessClient):
                 continue behind it, from ``int(error.metadata["queue_offset"]) + 1``.
             QueueOffsetOutOfRange: The begin is no longer kept.
             RecordDamaged: The records cannot be decoded.
-            DeadlinePassed: The broker sends nothing for ``call_timeout_s`` and does not answer a
-                probe. A slow broker is waited for, and the time spent on chunks does not count.
+            DeadlinePassed: The broker sent nothing and answered no probe for ``patience_s``. A slow
+                broker is waited for, and the time spent on chunks does not count.
             CallError: The broker did not answer, despite retries.
         """
         wanted = RangeColumns(checked_queue(queue), column_names)
@@ -299,9 +320,14 @@ class QueueReader(StatelessClient):
             MessageNotFound: No broker has it.
             CallError: A broker did not answer.
         """
-        live = await self._session.name_servers.list_brokers()
-        brokers = [route_to(live_broker_of(each)) for each in live]
-        message = await self._queries.by_id(brokers, message_id, topic)
+        session = self._session
+
+        async def once() -> ReceivedMessage | None:
+            live = await session.name_servers.list_brokers()
+            brokers = [route_to(live_broker_of(each)) for each in live]
+            return await self._queries.by_id(brokers, message_id, topic)
+
+        message = await session.failover.ask(once, patience_s=self._patience_s, reads=True)
         if message is not None:
             return message
         if topic:
@@ -382,12 +408,35 @@ class QueueReader(StatelessClient):
             lambda: self._session,
             self._clock,
             silence_s=self._call_timeout_s,
+            patience_s=self._patience_s,
             replicas=self._replicas,
         )
 
     @property
     def _queries(self) -> MessageQueries:
-        return MessageQueries(self._session.connections, timeout_s=self._call_timeout_s)
+        return MessageQueries(
+            self._session.connections, self._of_broker, timeout_s=self._call_timeout_s
+        )
+
+    async def _of_brokers(
+        self,
+        topic: str,
+        ask: Callable[[BrokerRoute], Awaitable[Answer]],
+        brokers: Iterable[BrokerRoute],
+    ) -> list[Answer]:
+        """The answers of all brokers, which are asked at the same time."""
+        return await asyncio.gather(*(self._of_broker(topic, each, ask) for each in brokers))
+
+    async def _of_broker(
+        self, topic: str, broker: BrokerRoute, ask: Callable[[BrokerRoute], Awaitable[Answer]]
+    ) -> Answer:
+        """The answer of a broker: of its present primary, where another one has taken over."""
+        session, any_queue = self._session, MessageQueue(topic, broker.broker_name, 0)
+
+        async def once() -> Answer:
+            return await ask(await find_broker(session.routes, any_queue))
+
+        return await session.failover.ask(once, [topic], patience_s=self._patience_s, reads=True)
 
     async def _route(self, topic: str) -> Route:
         """The route as it is now: a reader that plans must see queues that were added."""

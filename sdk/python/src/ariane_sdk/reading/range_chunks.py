@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from functools import partial
-from typing import Final
 
 import numpy as np
 from grpc.aio import AioRpcError
@@ -21,18 +20,12 @@ from ariane_sdk.client.broker_calls import read_addresses
 from ariane_sdk.client.session import Session
 from ariane_sdk.errors import CallError, RecordDamaged
 from ariane_sdk.message_queue import MessageQueue
-from ariane_sdk.net.backoff import backoff_s
+from ariane_sdk.net.backoff import Backoff
 from ariane_sdk.net.living_stream import LivingStream
 from ariane_sdk.net.status import error_from_rpc
+from ariane_sdk.routing.failover import REPEAT_S_MAX, REPEAT_S_MIN
 from ariane_sdk.routing.routes import find_broker
 from ariane_sdk.runtime.clock import Clock
-
-READ_PATIENCE_S: Final = 30.0
-"""How long reading is repeated without progress: a broker restarts in less time."""
-
-READ_RETRY_S_MIN: Final = 0.1
-READ_RETRY_S_MAX: Final = 2.0
-"""The delay before a repeat; it doubles from the first value to the second."""
 
 
 class RangeChunks:
@@ -44,16 +37,19 @@ class RangeChunks:
         clock: Clock,
         *,
         silence_s: float,
+        patience_s: float,
         replicas: bool = False,
     ) -> None:
         """``running`` returns the connections; it raises when the client is not running.
 
-        After ``silence_s`` without a chunk it is probed whether the broker is live. ``replicas``:
-        whether to read from replicas while the primary does not answer.
+        After ``silence_s`` without a chunk it is probed whether the broker is live. Reading goes on
+        after failures until there was no progress for ``patience_s``. ``replicas``: whether to read
+        from replicas while the primary does not answer.
         """
         self._running = running
         self._clock = clock
         self._silence_s = silence_s
+        self._patience_s = patience_s
         self._replicas = replicas
 
     async def of(
@@ -85,7 +81,8 @@ class RangeChunks:
         next_offset = checked_offset(begin)
         checked_offset(end)
         checked_count("chunk_bytes", chunk_bytes)
-        turn = failure_count = 0
+        turn = 0
+        backoff = Backoff(REPEAT_S_MIN, REPEAT_S_MAX)
         progress_s = self._clock.monotonic_s()
         while next_offset < end:
             request = PullRangeRequest(
@@ -106,25 +103,21 @@ class RangeChunks:
             try:
                 while (chunk := await stream.next()) is not None:
                     next_offset = chunk.next_queue_offset
-                    failure_count = 0
+                    backoff = Backoff(REPEAT_S_MIN, REPEAT_S_MAX)
                     progress_s = self._clock.monotonic_s()
                     if chunk.record_sizes:
                         yield chunk
             except (CallError, AioRpcError) as failure:
                 error = _error_of(failure, peer=f"broker {broker.broker_name} at {address}")
-                # A broker that was silent for long is not asked again, but its replicas are.
-                is_over = len(addresses) == 1 if error is failure else not error.retriable
                 turn += 1
                 if error.reason == "QUEUE_UNDER_REPAIR":
                     progress_s = self._clock.monotonic_s()  # The broker is working on it.
                     # Each is tried at least once, however long the first was silent.
-                patience_ends = self._clock.monotonic_s() - progress_s > READ_PATIENCE_S
-                if is_over or (patience_ends and turn >= len(addresses)):
+                left_s = progress_s + self._patience_s - self._clock.monotonic_s()
+                if not error.retriable or (left_s <= 0 and turn >= len(addresses)):
                     raise error from (None if error is failure else failure)
-                delay_s = backoff_s(failure_count, READ_RETRY_S_MIN, READ_RETRY_S_MAX)
-                await self._clock.sleep(delay_s)
-                failure_count += 1
-                await self._running().routes.refresh(queue.topic)
+                delay_s = backoff.next_s()
+                await self._running().failover.wait(error, [queue.topic], delay_s, delay_s)
             else:
                 return
             finally:

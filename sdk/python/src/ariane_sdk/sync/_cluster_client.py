@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from ariane_sdk.client.stateless_client import CALL_TIMEOUT_S
 from ariane_sdk.cluster import cluster_client as _cluster_client
+from ariane_sdk.routing.failover import PATIENCE_S
 from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.runtime.blocking import BlockingClient, blocking
 
@@ -15,10 +16,18 @@ class ClusterClient(BlockingClient[_cluster_client.ClusterClient]):
     """Shows and changes the topics, groups, offsets and sinks of a cluster."""
 
     def __init__(
-        self, name_servers: NameServerAddresses, *, call_timeout_s: float = CALL_TIMEOUT_S
+        self,
+        name_servers: NameServerAddresses,
+        *,
+        call_timeout_s: float = CALL_TIMEOUT_S,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         """Set up; see ``ariane_sdk.ClusterClient``."""
-        super().__init__(_cluster_client.ClusterClient(name_servers, call_timeout_s=call_timeout_s))
+        super().__init__(
+            _cluster_client.ClusterClient(
+                name_servers, call_timeout_s=call_timeout_s, patience_s=patience_s
+            )
+        )
 
     create_topic = blocking(_cluster_client.ClusterClient.create_topic)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ariane_sdk.client.stateless_client import CALL_TIMEOUT_S
 from ariane_sdk.reading import queue_reader as _queue_reader
+from ariane_sdk.routing.failover import PATIENCE_S
 from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.runtime.blocking import BlockingClient, blocking, blocking_iterator
 
@@ -17,10 +18,14 @@ class QueueReader(BlockingClient[_queue_reader.QueueReader]):
         *,
         replicas: bool = False,
         call_timeout_s: float = CALL_TIMEOUT_S,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         """Set up; see ``ariane_sdk.QueueReader``."""
         reader = _queue_reader.QueueReader(
-            name_servers, replicas=replicas, call_timeout_s=call_timeout_s
+            name_servers,
+            replicas=replicas,
+            call_timeout_s=call_timeout_s,
+            patience_s=patience_s,
         )
         super().__init__(reader)
 

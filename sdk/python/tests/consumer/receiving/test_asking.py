@@ -14,7 +14,7 @@ from ariane.broker.v1.receive_service_pb2 import (
 )
 from ariane_record import RecordFields, encode_record
 from ariane_sdk.consumer.receiving import asking as _asking
-from ariane_sdk.consumer.receiving.asking import Asking
+from ariane_sdk.consumer.receiving.asking import HOLD_S, Asking
 from ariane_sdk.consumer.receiving.fetched import Fetched
 from ariane_sdk.consumer.receiving.receive_calls import Answer
 from ariane_sdk.consumer.receiving.receive_wire import receive_answer
@@ -119,7 +119,7 @@ async def test_no_call_is_held_while_somebody_works():
         waiting = asyncio.create_task(anext(batches))
         while len(broker.holds) < 2:  # noqa: ASYNC110 - it is the other end.
             await asyncio.sleep(0)
-        assert broker.holds == [0, 15.0]
+        assert broker.holds == [0, HOLD_S]
         waiting.cancel()
         await asyncio.wait([waiting])
 
@@ -197,7 +197,7 @@ async def test_who_asks_for_one_batch_fetches_no_other():
     async with aclosing(asking_of(broker, fetched, timeout_s=60).batches()) as batches:
         assert bodies([await anext(batches)]) == [0, 1, 2, 3]
     assert not fetched
-    assert broker.holds == [15.0]
+    assert broker.holds == [HOLD_S]
 
 
 @pytest.mark.parametrize("cut", ["wire", "record"])

@@ -8,6 +8,7 @@ from ariane.broker.v1.receive_service_pb2 import SettledRecords, SettleRecordsRe
 from ariane_sdk.consumer.receiving.receive_calls import DONE, Answer, ReceiveCalls, messages_of
 from ariane_sdk.consumer.receiving.receive_wire import receive_answer
 from ariane_sdk.errors import ServiceUnavailable
+from ariane_sdk.routing.failover import Failover
 from ariane_sdk.runtime.clock import SystemClock
 from sdk.python.tests.consumer.receiving.test_asking import encoded
 
@@ -15,14 +16,21 @@ from sdk.python.tests.consumer.receiving.test_asking import encoded
 class Primaries:
     """Where the primary is: each look is the next place."""
 
+    topics = ("orders",)
+
     def __init__(self, *places):
         self.places = list(places)
+        self.failover = Failover(self, SystemClock())
 
     def find(self, broker_name):
         assert broker_name == "a"
         return self.places[0]
 
-    async def look_again(self):
+    def doubt(self, topic):
+        assert topic == "orders"
+
+    async def reconsider(self, topic):
+        assert topic == "orders"
         if len(self.places) > 1:
             del self.places[0]
 
@@ -37,7 +45,9 @@ class Brokers:
     def receiving(self, address):
         async def settle(request, **_):
             if address != self.primary:
-                raise ServiceUnavailable("not the primary", reason="BROKER_NOT_PRIMARY")
+                raise ServiceUnavailable(
+                    "not the primary", reason="BROKER_NOT_PRIMARY", retriable=True
+                )
             self.settled += [each.receipt for each in request.settlements]
             return SettleRecordsResponse(results=[SettledRecords()])
 
@@ -62,7 +72,7 @@ def calls_of(brokers, primaries):
 )
 async def test_messages_are_settled_at_who_has_taken_over(places):
     brokers = Brokers("new:1")
-    await calls_of(brokers, Primaries(*places)).settle(received(), DONE)
+    await calls_of(brokers, Primaries(*places)).settle(received(), DONE, patience_s=60)
     assert brokers.settled == [b"token"]
 
 
@@ -70,7 +80,7 @@ async def test_messages_are_settled_at_who_has_taken_over(places):
 async def test_that_nobody_has_taken_over_yet_is_told(place):
     brokers = Brokers("new:1")
     with pytest.raises(ServiceUnavailable):
-        await calls_of(brokers, Primaries(place)).settle(received(), DONE)
+        await calls_of(brokers, Primaries(place)).settle(received(), DONE, patience_s=0.1)
     assert not brokers.settled
 
 

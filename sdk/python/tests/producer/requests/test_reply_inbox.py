@@ -70,5 +70,5 @@ async def test_a_queue_that_lost_its_end_is_read_on_from_there(refusal, goes_on)
     offsets = {0: QueuePosition(5, 7)}
     async with asyncio.timeout(60):
         for _ in range(3):
-            await inbox._pull("replies", "broker-a", offsets)
+            await inbox._pull("replies", "broker-a", offsets, 1.0)
     assert broker.asked == [(5, 7), goes_on, (9, 8)]

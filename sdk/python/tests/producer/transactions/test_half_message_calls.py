@@ -50,9 +50,8 @@ class OneRoute:
     async def get_for_send(self, topic):
         return self.route
 
-    async def refresh(self, topic):
+    async def reconsider(self, topic):
         self.refreshed += 1
-        return self.route
 
 
 class OneLane:

@@ -55,7 +55,8 @@ class ClusterDoors:
     """Stubs to the processes of one cluster, for the length of a block."""
 
     def __init__(self, name_servers: str) -> None:
-        self.client = ClusterClient(name_servers)
+        # An operator is told at once what does not answer.
+        self.client = ClusterClient(name_servers, patience_s=0.0)
         self.name_servers: Sequence[str] = tuple(
             part.strip() for part in name_servers.replace(";", ",").split(",") if part.strip()
         )

@@ -10,9 +10,10 @@ from ariane.broker.v1.client_service_pb2 import (
     UnlockQueuesRequest,
 )
 from ariane_sdk.client.broker_calls import answer_of, peer_name, read_address
+from ariane_sdk.client.session import Session
 from ariane_sdk.consumer.group.consumer_plan import ConsumerPlan
+from ariane_sdk.errors import CallError
 from ariane_sdk.message_queue import MessageQueue
-from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.timestamps import duration_s
 from ariane_sdk.routing.route import BrokerRoute
 
@@ -20,8 +21,9 @@ from ariane_sdk.routing.route import BrokerRoute
 class QueueLockCalls:
     """Calls brokers to lock queues for one member."""
 
-    def __init__(self, connections: Connections, plan: ConsumerPlan) -> None:
-        self._connections = connections
+    def __init__(self, session: Session, plan: ConsumerPlan) -> None:
+        self._connections = session.connections
+        self._failover = session.failover
         self._group = plan.group
         self._client_id = plan.client_id
         self._timeout_s = plan.settings.call_timeout_s
@@ -43,9 +45,14 @@ class QueueLockCalls:
             queues=[LockedQueue(topic=q.topic, queue_id=q.queue_id) for q in queues],
         )
         clients = self._connections.clients(read_address(broker))
-        response = await answer_of(
-            clients.LockQueues(request, timeout=self._timeout_s), peer_name(broker)
-        )
+        try:
+            response = await answer_of(
+                clients.LockQueues(request, timeout=self._timeout_s), peer_name(broker)
+            )
+        except CallError as error:
+            # Locks are asked for again and again; then by a newer route.
+            self._failover.note(error, {queue.topic for queue in queues})
+            raise
         epochs = {
             MessageQueue(entry.topic, broker.broker_name, entry.queue_id): entry.lock_epoch
             for entry in response.queues

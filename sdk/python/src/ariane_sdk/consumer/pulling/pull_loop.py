@@ -33,7 +33,12 @@ from ariane_sdk.consumer.delivery.damaged_bodies import BodiesDamaged, DamagedBo
 from ariane_sdk.consumer.delivery.owned_queue import OwnedQueue
 from ariane_sdk.consumer.delivery.window import ROOM_SHARE_MIN
 from ariane_sdk.consumer.group.consumer_plan import ConsumerPlan
-from ariane_sdk.consumer.pulling.pull_requests import Arrived, PullRequests, QueueKey
+from ariane_sdk.consumer.pulling.pull_requests import (
+    HOLD_S_IN_TURN,
+    Arrived,
+    PullRequests,
+    QueueKey,
+)
 from ariane_sdk.consumer.pulling.pull_source import PullSource
 from ariane_sdk.consumer.pulling.pull_stream import PullStream
 from ariane_sdk.consumer.pulling.pull_wire import PullAnswer, PulledRecords
@@ -52,9 +57,6 @@ INTERRUPT_DELAY_S: Final = 0.005
 
 POSITIONS_PER_PULL_MAX: Final = 8192
 """Brokers accept no more in one call."""
-
-HOLD_GRACE_S: Final = 5.0
-"""How much longer than the hold an answer may take."""
 
 AHEAD_BYTES_MIN: Final = 64 << 10
 """A smaller answer is decoded before the next pull is sent: its listener should not wait."""
@@ -236,7 +238,7 @@ class PullLoop:
             await self._pull(ready)
         if self._stream is None:
             raise CallError("no pull was sent", retriable=True)
-        return await self._stream.answer(self._settings.hold_s + HOLD_GRACE_S)
+        return await self._stream.answer(self._hold_s() + self._settings.call_timeout_s)
 
     def _answered(self, answer: PullAnswer) -> _OpenPull:
         """Return the pull of an answer; if further answers follow, they begin behind this one."""
@@ -332,7 +334,12 @@ class PullLoop:
         await self._stream.ask(self._note(request), follow=not _take_turns(ready))
 
     def _request(self, ready: Mapping[QueueKey, OwnedQueue]) -> PullRecordsRequest:
-        return self._requests.request(ready, self._arrived, in_turn=_take_turns(ready))
+        hold_s = HOLD_S_IN_TURN if _take_turns(ready) else self._hold_s()
+        return self._requests.request(ready, self._arrived, hold_s=hold_s)
+
+    def _hold_s(self) -> float:
+        """How long a pull is held: after a failure not at all, so that the next shows sooner."""
+        return 0.0 if self._failure_count else self._settings.hold_s
 
     def _note(self, request: PullRecordsRequest) -> PullRecordsRequest:
         """Note a pull that is about to be sent."""

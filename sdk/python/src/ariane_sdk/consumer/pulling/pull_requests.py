@@ -53,14 +53,14 @@ class PullRequests:
         ready: Mapping[QueueKey, OwnedQueue],
         arrived: Mapping[QueueKey, Arrived],
         *,
-        in_turn: bool,
+        hold_s: float,
     ) -> PullRecordsRequest:
         """Make the request of a pull.
 
         Args:
             ready: The queues to be pulled.
             arrived: The answers that are not in the windows of their queues yet.
-            in_turn: Whether other queues wait for their turn.
+            hold_s: How long the broker holds it.
         """
         filters, settings = self.plan.filters, self.plan.settings
         topics = {topic for topic, _ in ready}
@@ -71,7 +71,7 @@ class PullRequests:
             subscriptions=[filters[topic].to_wire(topic) for topic in topics if topic in filters],
             record_count_max=settings.pull_record_count_max,
             size_bytes_max=settings.pull_bytes_max,
-            hold_duration=duration_from(HOLD_S_IN_TURN if in_turn else settings.hold_s),
+            hold_duration=duration_from(hold_s),
             projection=projection_of(ready.values(), filters),
         )
 

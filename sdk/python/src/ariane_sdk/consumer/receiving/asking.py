@@ -34,8 +34,9 @@ from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import start_task
 
-HOLD_S: Final = 15.0
-"""How long one call is held while there are no messages."""
+HOLD_S: Final = 5.0
+"""How long one call is held while there are no messages. A broker that went silent is noticed only
+after this time: its connections stay open."""
 RETRY_S: Final = 1.0
 """Delay before a broker that failed is asked again."""
 SLOW_SHARE: Final = 8
@@ -225,10 +226,11 @@ class Asking:
     async def _ask_on(self, address: str, broker: BrokerRoute) -> None:
         # With a timeout the application wants one batch: one held call serves it.
         likely = self._timeout_s is None and not self._fetched.is_late(address)
+        hold_s = min(HOLD_S, self._wait_s)
         while True:
             await self._wanted.wait()
             try:
-                answer = await self._next_answer(address, broker, likely=likely)
+                answer = await self._next_answer(address, broker, hold_s, likely=likely)
             except CallError as error:
                 # A broker that has become a replica refuses; its address is of no use then.
                 away = isinstance(error, ServiceUnavailable | DeadlinePassed)
@@ -242,7 +244,9 @@ class Asking:
                 self._ask_others(brokers)
                 if address not in brokers and _names(brokers, broker.broker_name):
                     return
+                hold_s = 0.0  # Whether it is still away is known sooner.
                 continue
+            hold_s = min(HOLD_S, self._wait_s)
             likely = self._timeout_s is None and self._is_full(answer)
             if not answer.message_count:
                 continue
@@ -258,12 +262,14 @@ class Asking:
             if self._timeout_s is not None:
                 return
 
-    async def _next_answer(self, address: str, broker: BrokerRoute, *, likely: bool) -> Answer:
+    async def _next_answer(
+        self, address: str, broker: BrokerRoute, hold_s: float, *, likely: bool
+    ) -> Answer:
         """The answer of a call made ahead, or of a new call, held unless messages are likely."""
         if likely and address not in self._ahead:
             await self._ask_at_once(address, broker)
         if address not in self._ahead:
-            return await self._answer(address, broker)
+            return await self._answer(address, broker, hold_s)
         try:
             # ``_stop`` takes its answer, also if this is cancelled.
             answer = await asyncio.shield(self._ahead[address])
@@ -273,9 +279,8 @@ class Asking:
         del self._ahead[address]
         return answer
 
-    async def _answer(self, address: str, broker: BrokerRoute) -> Answer:
+    async def _answer(self, address: str, broker: BrokerRoute, hold_s: float) -> Answer:
         """Make a held call; if one batch is wanted, the call outlives the wait for it."""
-        hold_s = min(HOLD_S, self._wait_s)
         calls = self._fetched.take_late(address)
         if not calls and self._timeout_s is None:
             return await self._receive(broker, self._order, hold_s)

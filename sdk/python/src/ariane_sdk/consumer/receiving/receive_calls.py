@@ -29,13 +29,7 @@ from ariane_sdk.client.broker_calls import answer_of, peer_name, read_address
 from ariane_sdk.consumer.pulling.received_messages import queue_offsets_of, received_messages
 from ariane_sdk.consumer.receiving.primaries import Primaries
 from ariane_sdk.consumer.receiving.receive_wire import QueueAnswer, receive_answer
-from ariane_sdk.errors import (
-    DeadlinePassed,
-    IllegalArgument,
-    ReceiptExpired,
-    RecordDamaged,
-    ServiceUnavailable,
-)
+from ariane_sdk.errors import IllegalArgument, ReceiptExpired, RecordDamaged
 from ariane_sdk.message import Receipt, ReceivedMessage
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.connections import Connections
@@ -164,11 +158,18 @@ class ReceiveCalls:
         outcome: Settlement,
         *,
         timeout_s: float | None = None,
+        patience_s: float = 0.0,
     ) -> None:
         """Settle messages of any brokers, messages of one broker in one call.
 
         The calls go to the brokers' present primaries: a replica that took over since knows the
         receipts, too.
+
+        Args:
+            messages: The messages.
+            outcome: What becomes of them.
+            timeout_s: How long one try may take; default: as other calls.
+            patience_s: For how long a broker without an answer is asked again.
 
         Raises:
             ReceiptExpired: Another member has some of them by now; the others are settled.
@@ -186,7 +187,9 @@ class ReceiveCalls:
         except AttributeError:
             raise IllegalArgument("only messages of a ReceiveConsumer can be settled") from None
         calls = [
-            self._at_primary(name, at[name], partial(self._settle, dict(some), outcome, timeout_s))
+            self._at_primary(
+                name, at[name], partial(self._settle, dict(some), outcome, timeout_s), patience_s
+            )
             for name, receipts in by_broker.items()
             for some in _pieces(list(receipts.items()), SETTLEMENTS_MAX)
         ]
@@ -222,18 +225,17 @@ class ReceiveCalls:
         )
 
     async def _at_primary(
-        self, name: str, known: str, call: Callable[[str], Awaitable[None]]
+        self,
+        name: str,
+        known: str,
+        call: Callable[[str], Awaitable[None]],
+        patience_s: float = 0.0,
     ) -> None:
-        """Call the primary of the routes, and once more if the routes were out of date."""
-        address = self._primaries.find(name) or known
-        try:
-            await call(address)
-        except (ServiceUnavailable, DeadlinePassed):
-            await self._primaries.look_again()
-            now = self._primaries.find(name) or known
-            if now == address:
-                raise
-            await call(now)
+        """Call the present primary of a broker; to settle or keep again is harmless."""
+        primaries = self._primaries
+        await primaries.failover.ask(
+            lambda: call(primaries.find(name) or known), primaries.topics, patience_s=patience_s
+        )
 
     async def _settle(
         self,

@@ -17,8 +17,15 @@ from ariane_sdk.consumer.receiving.asking import Asking, Receive
 from ariane_sdk.consumer.receiving.fetched import Fetched
 from ariane_sdk.consumer.receiving.keeping import Keeping
 from ariane_sdk.consumer.receiving.primaries import Primaries
-from ariane_sdk.consumer.receiving.receive_calls import Answer, ReceiveCalls
+from ariane_sdk.consumer.receiving.receive_calls import (
+    DONE,
+    Answer,
+    ReceiveCalls,
+    Settlement,
+    failed,
+)
 from ariane_sdk.errors import CallError
+from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.net.timestamps import duration_s
 from ariane_sdk.routing.route import BrokerRoute
 from ariane_sdk.runtime.clock import Clock
@@ -53,7 +60,7 @@ class ReceivingMember:
         self._clock = clock
         self._refusal: CallError | None = None
         self._askings: WeakSet[Asking] = WeakSet()
-        self._primaries = Primaries(session.routes, self._topics)
+        self._primaries = Primaries(session.routes, self._topics, clock)
         self.calls = ReceiveCalls(
             session.connections,
             order.consumer_group,
@@ -123,6 +130,38 @@ class ReceivingMember:
     async def end_asking(self) -> None:
         """End the calls of the application that wait for messages."""
         await asyncio.gather(*(asking.close() for asking in list(self._askings)))
+
+    async def ack(
+        self,
+        *messages: ReceivedMessage,
+        timeout_s: float | None = None,
+        patience_s: float = 0.0,
+    ) -> None:
+        """Settle messages as done; the arguments and errors are those of ``ReceiveCalls.settle``.
+
+        Without patience, the caller makes the call again until the broker has answered.
+        """
+        await self.calls.settle(messages, DONE, timeout_s=timeout_s, patience_s=patience_s)
+
+    async def nack(
+        self,
+        *messages: ReceivedMessage,
+        delay_s: float | None = None,
+        dead_letter: bool = False,
+        cause: str = "",
+        patience_s: float = 0.0,
+    ) -> None:
+        """Settle messages as failed; likewise."""
+        outcome = failed(delay_s, dead_letter=dead_letter, cause=cause)
+        await self.calls.settle(messages, outcome, patience_s=patience_s)
+
+    async def extend(
+        self, *messages: ReceivedMessage, seconds: float, patience_s: float = 0.0
+    ) -> None:
+        """Set the invisible time of messages from now on; likewise."""
+        await self.keeping.say_before(messages)
+        outcome = Settlement(invisible_s=seconds)
+        await self.calls.settle(messages, outcome, patience_s=patience_s)
 
     async def close(self) -> None:
         """Leave the group."""

@@ -14,14 +14,25 @@ from typing import Final
 
 import numpy as np
 
-from ariane.broker.v1.pull_service_pb2 import PullPosition, PullRecordsRequest, QueueRecords
+from ariane.broker.v1.pull_service_pb2 import (
+    PullPosition,
+    PullRecordsRequest,
+    QueueBounds,
+    QueueRecords,
+)
 from ariane.broker.v1.topic_service_pb2 import CreateTopicRequest, Topic
 from ariane_record.single.view import iter_messages
 from ariane_sdk.checks.tag_filter import TagFilter
 from ariane_sdk.client.broker_calls import answer_of, peer_name, read_address
 from ariane_sdk.client.queue_position import QueuePosition
 from ariane_sdk.client.session import Session
-from ariane_sdk.errors import CallError, RouteNotFound, ServiceUnavailable, TopicExists
+from ariane_sdk.errors import (
+    CallError,
+    DeadlinePassed,
+    RouteNotFound,
+    ServiceUnavailable,
+    TopicExists,
+)
 from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.status import error_from_status
@@ -34,8 +45,9 @@ from ariane_sdk.runtime.tasks import loop_for_ever, start_task
 REPLY_GROUP: Final = "ARIANE_REPLIES"
 """The group as which inboxes pull; it has no members and no offsets."""
 
-HOLD_S: Final = 15.0
-HOLD_GRACE_S: Final = 5.0
+HOLD_S: Final = 5.0
+"""How long a pull is held; a broker that went silent is noticed after it."""
+HOLD_GRACE_S: Final = 3.0
 RETRY_S: Final = 0.2
 """How long to wait after a pull that failed."""
 
@@ -119,14 +131,25 @@ class ReplyInbox:
     async def _begin(self, topic: str, broker: BrokerRoute) -> None:
         """Read the queues of one broker from their ends."""
         try:
-            bounds = await self._session.calls.queue_bounds(broker, topic)
+            bounds = await self._session.failover.ask(
+                lambda: self._bounds(topic, broker.broker_name),
+                [topic],
+                patience_s=self._timeout_s,
+                reads=True,
+            )
             ends = {
                 queue.queue_id: QueuePosition(queue_bounds.max_queue_offset, queue_bounds.log_epoch)
                 for queue, queue_bounds in bounds
             }
-        except ServiceUnavailable:
+        except (ServiceUnavailable, DeadlinePassed):
             ends = {}  # A broker that comes back is read from its beginning: it may hold replies.
         self._start_reader(topic, broker.broker_name, ends)
+
+    async def _bounds(self, topic: str, broker_name: str) -> list[tuple[MessageQueue, QueueBounds]]:
+        broker = (await self._session.routes.get(topic)).broker(broker_name)
+        if broker is None:
+            raise ServiceUnavailable(f"broker {broker_name} does not carry {topic!r} now")
+        return await self._session.calls.queue_bounds(broker, topic)
 
     def _follow(self, route: Route) -> None:
         """Read brokers that took up the topic later, from their beginning: all they have is new."""
@@ -139,11 +162,15 @@ class ReplyInbox:
     ) -> None:
         if (topic, broker_name) in self._readers:
             return
+        hold_s = HOLD_S
 
         async def turn() -> None:
+            nonlocal hold_s
             try:
-                await self._pull(topic, broker_name, offsets)
+                await self._pull(topic, broker_name, offsets, hold_s)
+                hold_s = HOLD_S
             except CallError as error:
+                hold_s = 0.0  # Whether it is still away is known sooner.
                 logger.info("replies from broker %s: %s", broker_name, error)
                 await self._clock.sleep(max(RETRY_S, error.retry_after_s))
                 await self._session.routes.refresh(topic)
@@ -151,7 +178,9 @@ class ReplyInbox:
         reader = start_task(loop_for_ever(turn, self._clock), f"replies-{broker_name}")
         self._readers[topic, broker_name] = reader
 
-    async def _pull(self, topic: str, broker_name: str, offsets: dict[int, QueuePosition]) -> None:
+    async def _pull(
+        self, topic: str, broker_name: str, offsets: dict[int, QueuePosition], hold_s: float
+    ) -> None:
         """Hold one pull for all queues of the topic on a broker."""
         route = await self._session.routes.get(topic)
         broker = route.broker(broker_name)
@@ -167,10 +196,10 @@ class ReplyInbox:
                 for queue_id in range(broker.read_queue_count)
             ],
             subscriptions=[self._filter.to_wire(topic)],
-            hold_duration=duration_from(HOLD_S),
+            hold_duration=duration_from(hold_s),
         )
         call = self._session.connections.pull(read_address(broker)).PullRecords(
-            request, timeout=HOLD_S + HOLD_GRACE_S
+            request, timeout=hold_s + HOLD_GRACE_S
         )
         response = await answer_of(call, peer_name(broker))
         for records in response.queues:

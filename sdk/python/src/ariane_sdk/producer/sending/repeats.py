@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Final
 
-from ariane_sdk.errors import ArianeError, CallError, ServiceUnavailable
+from ariane_sdk.errors import ArianeError, CallError
 from ariane_sdk.net.backoff import backoff_s
 from ariane_sdk.net.status import ROUTING_REASONS
 from ariane_sdk.producer.batches.grouped_batch import GroupedBatch
@@ -33,12 +33,10 @@ from ariane_sdk.producer.sending.broker_sender import BrokerSender
 from ariane_sdk.producer.sending.latency import BrokerLatencies
 from ariane_sdk.producer.sending.queue_sequences import QueueSequences
 from ariane_sdk.producer.sending.unsettled import Unsettled
+from ariane_sdk.routing.failover import misleads
 from ariane_sdk.routing.routes import Routes
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.settings import ProducerSettings
-
-REPEATED_REASONS: Final = ROUTING_REASONS | {"DEADLINE_PASSED"}
-"""Nothing was stored; another broker, or the same with a fresh route, may store it."""
 
 COUNTED_REASONS: Final = ROUTING_REASONS - {"BROKER_NOT_PRIMARY"} | {"SEQUENCE_GAP"}
 """Repeats after these are few: if one changes nothing, many will not."""
@@ -111,11 +109,7 @@ class Repeats:
             )
         for batch, error in refused:
             self._note(batch, error)
-        misled = {
-            batch.topic
-            for batch, error in refused
-            if error.reason in ROUTING_REASONS or isinstance(error, ServiceUnavailable)
-        }
+        misled = {batch.topic for batch, error in refused if misleads(error)}
         # If no name server knows better, the next try will tell.
         await asyncio.gather(*map(self._routes.reconsider, misled))
         # Batches that were taken out meanwhile have moved to other queues.
@@ -152,7 +146,7 @@ class Repeats:
 
     def _may_repeat(self, batch: SendBatch, error: CallError) -> bool:
         """Whether a batch with time left may be sent again after this error."""
-        may = error.retriable or error.reason in REPEATED_REASONS
+        may = error.retriable or error.reason in ROUTING_REASONS
         if self._sequenced:
             may |= error.reason in UNCONFIRMED_REASONS
             may |= error.reason == SEQUENCE_GAP and not batch.maybe_stored

@@ -6,8 +6,8 @@ that may be stored is repeated only at its broker: at another broker it would be
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar, cast
+from collections.abc import Callable
+from typing import Final, cast
 
 from ariane.broker.v1.client_service_pb2 import (
     TRANSACTION_OUTCOME_COMMIT,
@@ -20,31 +20,22 @@ from ariane_sdk.checks.demand import Demand, demand_of
 from ariane_sdk.checks.limits import check_body_size, checked_tag, checked_topic
 from ariane_sdk.checks.property_names import check_property_names
 from ariane_sdk.client.message_trace import MessageTrace
-from ariane_sdk.errors import (
-    CallError,
-    IllegalArgument,
-    MessageIllegal,
-    SendError,
-    ServiceUnavailable,
-)
+from ariane_sdk.errors import CallError, IllegalArgument, MessageIllegal, SendError
 from ariane_sdk.message import AcknowledgedLevel, Message, SendResult
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.backoff import Backoff
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.error_copy import error_copy
-from ariane_sdk.net.status import ROUTING_REASONS
 from ariane_sdk.producer.batches.topic_lane import SendOptions
 from ariane_sdk.producer.intake.intake import Intake
 from ariane_sdk.producer.transactions.transaction import HalfMessage, TransactionOutcome
 from ariane_sdk.producer.transactions.transaction_requests import TransactionRequests
+from ariane_sdk.routing.failover import Failover
 from ariane_sdk.routing.routes import Routes, address_for_send
 from ariane_sdk.runtime.clock import Clock
-from ariane_sdk.runtime.log import logger
 from ariane_sdk.settings import ProducerSettings
 
 IMMUNITY_PROPERTY: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
-
-Answer = TypeVar("Answer")
 
 _OUTCOMES: Final = {
     TransactionOutcome.COMMIT: TRANSACTION_OUTCOME_COMMIT,
@@ -72,6 +63,7 @@ class TransactionCalls:
     ) -> None:
         self._requests = TransactionRequests(connections, settings=settings)
         self._routes = routes
+        self._failover = Failover(routes, clock)
         self._intake = intake
         self._group = group
         self._settings = settings
@@ -108,8 +100,7 @@ class TransactionCalls:
                 if error.outcome_unknown or not error.retriable or left_s <= 0:
                     raise error_copy(error, SendError) from error
                 avoided.add(queue.broker_name)
-                await self._wait(error, backoff.next_s(), left_s)
-                await self._refresh(message.topic, error)
+                await self._failover.wait(error, [message.topic], backoff.next_s(), left_s)
             else:
                 if self.trace is not None:
                     self.trace.half_sent(message, half.message.unique_id, began_ms)
@@ -159,8 +150,9 @@ class TransactionCalls:
                 response.duplicate,
             )
 
-        deadline_s = self._clock.monotonic_s() + self._settings.send_timeout_s
-        result = await self._repeated(call, half.topic, deadline_s)
+        result = await self._failover.ask(
+            call, [half.topic], patience_s=self._settings.send_timeout_s, is_final=_is_final
+        )
         if self.trace is not None:
             self.trace.ended(half.topic, half.transaction_id, outcome.value)
         return result
@@ -194,42 +186,13 @@ class TransactionCalls:
                 raise
 
         try:
-            await self._repeated(call, queue.topic, deadline_s)
+            left_s = deadline_s - self._clock.monotonic_s()
+            await self._failover.ask(call, [queue.topic], patience_s=left_s)
         except _NotHere as refusal:
             raise refusal.error from None
         except CallError as error:
             error.outcome_unknown = error.outcome_unknown or maybe_stored
             raise
-
-    async def _repeated(
-        self, call: Callable[[], Awaitable[Answer]], topic: str, deadline_s: float
-    ) -> Answer:
-        """Repeat a call while it may help."""
-        backoff = Backoff(self._settings.repeat_delay_s_min, self._settings.repeat_delay_s_max)
-        maybe_done = False
-        while True:
-            try:
-                return await call()
-            except CallError as error:
-                maybe_done = maybe_done or error.outcome_unknown
-                left_s = deadline_s - self._clock.monotonic_s()
-                if left_s <= 0 or not (error.retriable or error.outcome_unknown):
-                    error.outcome_unknown = maybe_done and not _is_final(error)
-                    raise
-                logger.info("a call of a transaction is repeated: %s", error)
-                await self._wait(error, backoff.next_s(), left_s)
-                await self._refresh(topic, error)
-
-    async def _wait(self, error: CallError, delay_s: float, left_s: float) -> None:
-        await self._clock.sleep(min(max(delay_s, error.retry_after_s), left_s))
-
-    async def _refresh(self, topic: str, error: CallError) -> None:
-        """Ask for the route again if an error suggests that it is wrong."""
-        if error.reason in ROUTING_REASONS or isinstance(error, ServiceUnavailable):
-            try:
-                await self._routes.refresh(topic)
-            except CallError as unknown:
-                logger.info("the route of %s stays as it is: %s", topic, unknown)
 
     async def _choose(
         self, message: Message, options: SendOptions, avoided: set[str]

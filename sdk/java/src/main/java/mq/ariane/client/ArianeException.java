@@ -18,9 +18,10 @@ public final class ArianeException extends RuntimeException {
     // What a reason means for whoever called; docs/errors.md of ArianeMQ has the whole table.
     private static final Set<String> RETRIABLE_REASONS = Set.of("SERVICE_STARTING", "SERVICE_DRAINING", "SERVICE_BUSY",
             "STORE_FULL", "STORE_POISONED", "HELD_PULLS_EXHAUSTED", "QUEUE_UNDER_REPAIR",
-            "NAME_SERVERS_UNREACHABLE", "QUEUE_ORDER_UNKNOWN");
+            "NAME_SERVERS_UNREACHABLE", "QUEUE_ORDER_UNKNOWN", "BROKER_NOT_PRIMARY", "DEADLINE_PASSED",
+            "TOO_FEW_IN_SYNC", "PEER_UNREACHABLE");
     private static final Set<String> UNKNOWN_REASONS = Set.of("INTERNAL_FAULT", "FLUSH_UNCONFIRMED",
-            "REPLICATION_UNCONFIRMED", "SEQUENCE_PASSED");
+            "REPLICATION_UNCONFIRMED", "SEQUENCE_PASSED", "CLIENT_SILENT", "CHANGE_UNCONFIRMED");
     private static final Set<String> ROUTING_REASONS = Set.of("TOPIC_NOT_FOUND", "TOPIC_NOT_WRITABLE",
             "QUEUE_NOT_FOUND", "BROKER_NOT_PRIMARY");
     private static final Set<String> UNCONFIRMED_REASONS = Set.of("FLUSH_UNCONFIRMED", "REPLICATION_UNCONFIRMED");
@@ -92,7 +93,7 @@ public final class ArianeException extends RuntimeException {
 
     /** Whether the same may pass later, or where the next route leads. */
     boolean isPassing() {
-        return retriable || isRouting() || reason.equals("DEADLINE_PASSED");
+        return retriable || isRouting();
     }
 
     /** The same for somebody else, with this as its cause. */
@@ -102,10 +103,6 @@ public final class ArianeException extends RuntimeException {
 
     boolean isRouting() {
         return ROUTING_REASONS.contains(reason);
-    }
-
-    boolean isNotPrimary() {
-        return reason.equals("BROKER_NOT_PRIMARY");
     }
 
     boolean isUnconfirmed() {

@@ -251,7 +251,7 @@ public final class Client implements AutoCloseable {
                 return call.apply(address);
             } catch (RuntimeException error) {
                 ArianeException failure = ArianeException.of(error, address);
-                boolean may = failure.isRetriable() || failure.isUnconfirmed() || failure.isNotPrimary();
+                boolean may = failure.isRetriable() || failure.isUnconfirmed();
                 if (!may || !deadline.pause(repeats, failure.retryAfter())) {
                     throw failure;
                 }

@@ -32,7 +32,8 @@ import mq.ariane.namesrv.v1.BrokerRoute;
 
 /** Receives messages and settles them. Any number may share a group. Close it at the end. */
 public final class Consumer implements AutoCloseable {
-    private static final Duration HOLD_MAX = Duration.ofSeconds(20);
+    // How long a broker holds a call; one that went silent is noticed only after it.
+    private static final Duration HOLD_MAX = Duration.ofSeconds(5);
 
     /**
      * Who receives, and what.
@@ -114,12 +115,14 @@ public final class Consumer implements AutoCloseable {
         Deadline deadline = Deadline.in(wait);
         Duration tryTimeout = client.settings().tryTimeout();
         Deadline asking = Deadline.in(wait.compareTo(tryTimeout) < 0 ? tryTimeout : wait);
+        boolean failed = false;
         for (int repeats = 0;; repeats++) {
             if (life.isCancelled()) {
                 throw new IllegalStateException("the consumer is closed");
             }
             try {
-                askAll(wait, asking);
+                // Without a hold, whether a broker is still away is known sooner.
+                askAll(failed ? Duration.ZERO : wait, asking);
             } catch (ArianeException failure) {
                 throw orInterrupted(failure);
             }
@@ -128,6 +131,7 @@ public final class Consumer implements AutoCloseable {
                 return List.of();
             }
             pending.remove(answer.address());
+            failed = answer.error() != null;
             if (answer.error() == null) {
                 // Nobody may have called until others see them again.
                 boolean held = System.nanoTime() - answer.atNanos() < settings.invisible().toNanos();
