@@ -57,7 +57,8 @@ class ProducerSettings:
 
     Attributes:
         call_timeout_s: The longest time of one call, in seconds.
-        send_timeout_s: The longest time from a send to its outcome, repeats included.
+        send_timeout_s: The longest time from a send to its outcome, repeats included. Messages in
+            a call with younger ones wait for its answer, ``call_timeout_s`` longer at most.
         idempotent: Whether batches are numbered, so that brokers recognise a repeat and store it
             once. A batch that may be stored is then repeated in its own queue until
             ``send_timeout_s`` is over.

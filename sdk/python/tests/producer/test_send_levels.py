@@ -4,7 +4,15 @@ import asyncio
 
 import pytest
 
-from ariane_sdk import AcknowledgedLevel, Message, Producer, ProducerSettings, errors
+from ariane_sdk import (
+    AcknowledgedLevel,
+    Message,
+    MessageQueue,
+    Producer,
+    ProducerSettings,
+    errors,
+)
+from ariane_sdk.producer.sending.append_stream import AppendStream
 
 SAFE = {"level": AcknowledgedLevel.FLUSHED}
 
@@ -48,6 +56,67 @@ async def test_messages_of_different_levels_do_not_share_a_batch_and_keep_their_
     bodies = broker.bodies
     assert [body for body in bodies if body.isdigit()] == [b"%d" % n for n in range(9)]
     assert set(demands(broker)) == {(0, 0), (2, 0)}
+
+
+async def test_messages_of_one_demand_share_a_batch(world):
+    """Each in a batch of its own, they would be stored one after the other."""
+    broker = world.brokers["broker-a"]
+    patient = ProducerSettings(call_timeout_s=60, send_timeout_s=60)
+    async with Producer(world.name_servers, settings=patient) as producer:
+        answer = asyncio.Event()
+        broker.script.append(answer)
+        held = asyncio.ensure_future(producer.send(Message("orders", b"held"), **SAFE))
+        await broker.wait_called(1)
+        named = MessageQueue("orders", "broker-a", 0)
+        sends = [
+            asyncio.ensure_future(producer.send(Message("orders", b"x"), **more, **demand))
+            for _ in range(20)
+            for more in ({}, {"message_queue": named})
+            for demand in (SAFE, {"in_sync_min": 2})
+        ]
+        grouped = [
+            asyncio.ensure_future(
+                producer.send(Message("orders", b"x", message_group="g"), in_sync_min=2)
+            )
+            for _ in range(20)
+        ]
+        await asyncio.sleep(0)
+        answer.set()
+        await asyncio.gather(held, *sends, *grouped)
+    batches = [batch for call in broker.calls for batch in call.batches]
+    assert len(broker.messages) == 101
+    # Those with a named queue change their demand each time, and so does their batch.
+    assert len(batches) <= 1 + 2 + 40 + 1
+    assert max(len(batch.record_sizes) // 4 for batch in batches) == 20
+
+
+async def test_an_old_message_does_not_end_the_call_of_younger_ones(
+    world, leaping_clock, monkeypatch
+):
+    broker = world.brokers["broker-a"]
+    timeouts_s = []
+
+    def send(stream, parts, timeout_s, answered, **more):
+        timeouts_s.append(timeout_s)
+        real(stream, parts, timeout_s, answered, **more)
+
+    real = AppendStream.send
+    monkeypatch.setattr(AppendStream, "send", send)
+    patient = ProducerSettings(call_timeout_s=60, send_timeout_s=60)
+    async with Producer(world.name_servers, settings=patient, clock=leaping_clock) as producer:
+        answer = asyncio.Event()
+        broker.script.append(answer)
+        held = asyncio.ensure_future(producer.send(Message("orders", b"held"), **SAFE))
+        await broker.wait_called(1)
+        old = asyncio.ensure_future(producer.send(Message("orders", b"old"), in_sync_min=2))
+        await asyncio.sleep(0)
+        leaping_clock.ahead_s += 50
+        young = asyncio.ensure_future(producer.send(Message("orders", b"young"), **SAFE))
+        await asyncio.sleep(0)
+        answer.set()
+        await asyncio.gather(held, old, young)
+    assert [len(call.batches) for call in broker.calls] == [1, 2]
+    assert timeouts_s[1] > 50
 
 
 @pytest.mark.parametrize(

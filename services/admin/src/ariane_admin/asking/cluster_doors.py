@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 CALL_SECONDS_MAX = 5.0
 """How long one call may take."""
 
+PATIENCE_S = 0.0
+"""For how long a call of the client is made again: an operator is told at once what is silent."""
+
 PAGE_SIZE = 1000
 
 PRIMARY_ID = 0
@@ -55,8 +58,7 @@ class ClusterDoors:
     """Stubs to the processes of one cluster, for the length of a block."""
 
     def __init__(self, name_servers: str) -> None:
-        # An operator is told at once what does not answer.
-        self.client = ClusterClient(name_servers, patience_s=0.0)
+        self.client = ClusterClient(name_servers, patience_s=PATIENCE_S)
         self.name_servers: Sequence[str] = tuple(
             part.strip() for part in name_servers.replace(";", ",").split(",") if part.strip()
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ariane_admin.asking.cluster_doors import ClusterDoors
+from ariane_admin.asking.cluster_doors import PATIENCE_S, ClusterDoors
 from ariane_admin.asking.roll_call import RollCall, known_groups
 from ariane_record.names import dead_letter_topic, retry_topic
 from ariane_sdk import QueueReader
@@ -22,7 +22,10 @@ async def topic_content(
         CallError: A broker refused or did not answer.
     """
     gone = {"topic": topic, "brokers": 0, "messages": 0, "groups": 0}
-    async with ClusterDoors(name_servers) as doors, QueueReader(name_servers) as reader:
+    async with (
+        ClusterDoors(name_servers) as doors,
+        QueueReader(name_servers, patience_s=PATIENCE_S) as reader,
+    ):
         try:
             bounds = await reader.bounds(topic, broker_names=broker_names)
         except RouteNotFound:
@@ -62,7 +65,7 @@ async def group_content(name_servers: str, group: str) -> dict[str, Any]:
 
 async def message_count(name_servers: str, topic: str) -> int:
     """The number of messages of a topic; 0 without such a topic."""
-    async with QueueReader(name_servers) as reader:
+    async with QueueReader(name_servers, patience_s=PATIENCE_S) as reader:
         try:
             bounds = await reader.bounds(topic)
         except RouteNotFound:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from ariane_admin.asking.cluster_doors import PATIENCE_S
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.terminal.output import Output, output_option
 from ariane_sdk import ClusterClient, LiveBroker
@@ -21,7 +22,7 @@ def show(*, name_servers: str, output: Output) -> None:
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
 
     async def ask() -> list[LiveBroker]:
-        async with ClusterClient(name_servers) as client:
+        async with ClusterClient(name_servers, patience_s=PATIENCE_S) as client:
             return await client.list_brokers()
 
     output.rows(

@@ -17,7 +17,7 @@ from ariane_admin.asking.changing.changes import (
     change_option,
     required,
 )
-from ariane_admin.asking.cluster_doors import ClusterDoors
+from ariane_admin.asking.cluster_doors import PATIENCE_S, ClusterDoors
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.asking.roll_call import RollCall
 from ariane_admin.messages.message_lines import as_row
@@ -276,7 +276,7 @@ def consume(
 
 async def _following(name_servers: str, topic: str, begin: Begin, lines: _Lines) -> ExitStatus:
     async with (
-        QueueReader(name_servers) as reader,
+        QueueReader(name_servers, patience_s=PATIENCE_S) as reader,
         aclosing(follow(reader, topic, begin)) as messages,
     ):
         await lines.write_all(messages)
@@ -284,7 +284,10 @@ async def _following(name_servers: str, topic: str, begin: Begin, lines: _Lines)
 
 
 async def _up_to_the_end(name_servers: str, topic: str, begin: Begin, lines: _Lines) -> ExitStatus:
-    async with ClusterDoors(name_servers) as doors, QueueReader(name_servers) as reader:
+    async with (
+        ClusterDoors(name_servers) as doors,
+        QueueReader(name_servers, patience_s=PATIENCE_S) as reader,
+    ):
         roll = RollCall(await doors.primaries_of(topic))
         async with aclosing(read_stored(reader, topic, begin, roll)) as messages:
             await lines.write_all(messages)

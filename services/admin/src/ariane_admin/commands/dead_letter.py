@@ -15,7 +15,7 @@ import click
 
 from ariane.admin.v1 import dead_letter_service_pb2 as letter_pb
 from ariane_admin.asking.changing.changes import AdminChoice, administration, change_option
-from ariane_admin.asking.cluster_doors import ClusterDoors, answer_to_question
+from ariane_admin.asking.cluster_doors import PATIENCE_S, ClusterDoors, answer_to_question
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.asking.roll_call import RollCall, known_groups
 from ariane_admin.errors import CommandFailed
@@ -105,7 +105,10 @@ def list_letters(
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
 
     async def ask() -> tuple[RollCall, list[Row]]:
-        async with ClusterDoors(name_servers) as doors, DeadLetters(name_servers) as letters:
+        async with (
+            ClusterDoors(name_servers) as doors,
+            DeadLetters(name_servers, patience_s=PATIENCE_S) as letters,
+        ):
             roll = RollCall(await doors.primaries())
 
             async def at(broker: LiveBroker) -> list[Row]:
@@ -142,7 +145,10 @@ def show(*, group: str, place: str, name_servers: str, output: Output) -> None:
     wanted = _at(place)
 
     async def ask() -> list[Row]:
-        async with ClusterDoors(name_servers) as doors, DeadLetters(name_servers) as letters:
+        async with (
+            ClusterDoors(name_servers) as doors,
+            DeadLetters(name_servers, patience_s=PATIENCE_S) as letters,
+        ):
             await doors.primaries([wanted.broker_name])
             peer = f"broker {wanted.broker_name}"
             return await answer_to_question(_rows(letters, group, wanted, 1), peer)
@@ -176,7 +182,10 @@ def export(*, group: str, file: TextIO, name_servers: str, **which: Any) -> int:
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
 
     async def write() -> tuple[RollCall, int]:
-        async with ClusterDoors(name_servers) as doors, DeadLetters(name_servers) as letters:
+        async with (
+            ClusterDoors(name_servers) as doors,
+            DeadLetters(name_servers, patience_s=PATIENCE_S) as letters,
+        ):
             roll = RollCall(await doors.primaries())
             turn = asyncio.Lock()
             count = 0
@@ -284,7 +293,7 @@ def redrive(
 async def _counted(name_servers: str, group: str, wanted: DeadLetterFilter) -> tuple[int, int]:
     """How many dead letters wait, and how many were sent back; no broker may be silent."""
     counts = [0, 0]
-    async with DeadLetters(name_servers) as letters:
+    async with DeadLetters(name_servers, patience_s=PATIENCE_S) as letters:
         with progress() as tell:
             async for letter in letters.read(group, wanted):
                 counts[letter.redriven] += 1

@@ -10,7 +10,7 @@ from ariane.admin.v1.cluster_service_pb2 import BrokerOutcome
 from ariane.admin.v1.silent_broker_pb2 import SilentBroker
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_admin.asking.answers import Answers
-from ariane_admin.asking.cluster_doors import ClusterDoors
+from ariane_admin.asking.cluster_doors import PATIENCE_S, ClusterDoors
 from ariane_sdk import DeadLetters, LiveBroker, Producer
 from ariane_sdk.errors import ArianeError, RouteNotFound
 from ariane_servicekit import ErrorTranslator, ServiceError
@@ -30,7 +30,7 @@ class ClusterAccess:
 
     def __init__(self, name_servers: str, translator: ErrorTranslator) -> None:
         self.doors = ClusterDoors(name_servers)
-        self.reader = DeadLetters(name_servers)
+        self.reader = DeadLetters(name_servers, patience_s=PATIENCE_S)
         self.translator = translator
         self._name_servers = name_servers
         self._producer: Producer | None = None

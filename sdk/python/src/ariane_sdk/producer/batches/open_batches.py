@@ -154,36 +154,14 @@ class OpenBatches:
     ) -> SinglesBatch:
         """Return the batch that takes a message for a queue; None as queue means any queue.
 
-        With a demand it is a new one.
-
         Raises:
             TopicRefused: No broker takes messages for the topic.
         """
-        if demand is not None:
-            return self._apart(lane, queue, delay_kind, demand, grouped=grouped)
         if queue is None:
-            return self.unpinned(lane, body_bytes, delay_kind=delay_kind)
-        return self.pinned(lane, queue, body_bytes, delay_kind=delay_kind, grouped=grouped)
-
-    def _apart(
-        self,
-        lane: TopicLane,
-        queue: MessageQueue | None,
-        delay_kind: int,
-        demand: Demand,
-        *,
-        grouped: bool,
-    ) -> SinglesBatch:
-        """Open a batch for one send only, whose messages must be safer than others."""
-        if queue is None:
-            queue = lane.next_queue(self._sending.is_welcome)
-            batch = self._new_single(queue, lane.choose_queue, lane, delay_kind)
-        else:
-            batch = self._new_pinned(lane, queue, delay_kind, grouped=grouped)
-            # Later messages for this queue must not be sent before these.
-            lane.open_pinned.pop(queue, None)
-        batch.demand = demand
-        return batch
+            return self.unpinned(lane, body_bytes, delay_kind=delay_kind, demand=demand)
+        return self.pinned(
+            lane, queue, body_bytes, delay_kind=delay_kind, demand=demand, grouped=grouped
+        )
 
     def pinned(
         self,
@@ -192,67 +170,89 @@ class OpenBatches:
         body_bytes: int,
         *,
         delay_kind: int = AT_ONCE,
+        demand: Demand | None = None,
         grouped: bool,
     ) -> SinglesBatch:
         """Return the batch that takes a message for this very queue.
 
         Messages that belong to the queue by their groups, and messages whose senders named the
-        queue, do not share a batch: only the former can move to another queue.
+        queue, do not share a batch: only the former can move to another queue. Messages of
+        different demands do not share one either. Of all these the queue has one open batch, since
+        a later message must not join a batch before an earlier message's.
         """
         if delay_kind == AT_ONCE:
             batch = lane.open_pinned.get(queue)
         else:
-            batch = lane.open_delayed.get((queue, delay_kind))
+            batch = lane.open_apart.get((queue, delay_kind, demand))
         if (
             batch is not None
             and self.fits(batch, body_bytes)
             and isinstance(batch, GroupedBatch) == grouped
+            and batch.demand == demand
         ):
             return batch
-        batch = self._new_pinned(lane, queue, delay_kind, grouped=grouped)
+        batch = self._new_pinned(lane, queue, delay_kind, demand, grouped=grouped)
         if delay_kind == AT_ONCE:
             lane.open_pinned[queue] = batch
         else:
-            lane.open_delayed[queue, delay_kind] = batch
+            lane.open_apart[queue, delay_kind, demand] = batch
         return batch
 
     def unpinned(
-        self, lane: TopicLane, body_bytes: int, *, delay_kind: int = AT_ONCE
+        self,
+        lane: TopicLane,
+        body_bytes: int,
+        *,
+        delay_kind: int = AT_ONCE,
+        demand: Demand | None = None,
     ) -> SinglesBatch:
         """Return the batch that takes a message for any queue.
 
         Raises:
             TopicRefused: No broker takes messages for the topic.
         """
-        if delay_kind == AT_ONCE:
+        if delay_kind == AT_ONCE and demand is None:
             batch = lane.open_unpinned
         else:
-            batch = lane.open_delayed.get((None, delay_kind))
+            batch = lane.open_apart.get((None, delay_kind, demand))
         if batch is not None and batch.count < batch.cut_count and self.fits(batch, body_bytes):
             return batch
         queue = lane.next_queue(self._sending.is_welcome)
-        return self.next_unpinned(lane, queue, body_bytes, delay_kind=delay_kind)
+        return self.next_unpinned(lane, queue, body_bytes, delay_kind=delay_kind, demand=demand)
 
     def next_unpinned(
-        self, lane: TopicLane, queue: MessageQueue, body_bytes: int, *, delay_kind: int = AT_ONCE
+        self,
+        lane: TopicLane,
+        queue: MessageQueue,
+        body_bytes: int,
+        *,
+        delay_kind: int = AT_ONCE,
+        demand: Demand | None = None,
     ) -> SinglesBatch:
         """Return the batch for this queue, and make it the one for messages to any queue."""
-        batch = lane.open_shares.get((queue, delay_kind))
+        batch = lane.open_shares.get((queue, delay_kind, demand))
         if batch is not None and batch.queue == queue and self.fits(batch, body_bytes):
-            batch.cut_count = batch.count + self._cut_count(lane, queue, delay_kind)
+            batch.cut_count = batch.count + self._cut_count(lane, queue, delay_kind, demand)
         else:
-            batch = self._new_unpinned(lane, queue, delay_kind)
-        if delay_kind == AT_ONCE:
+            batch = self._new_unpinned(lane, queue, delay_kind, demand)
+        if delay_kind == AT_ONCE and demand is None:
             lane.open_unpinned = batch
         else:
-            lane.open_delayed[None, delay_kind] = batch
+            lane.open_apart[None, delay_kind, demand] = batch
         return batch
 
     def _new_pinned(
-        self, lane: TopicLane, queue: MessageQueue, delay_kind: int, *, grouped: bool
+        self,
+        lane: TopicLane,
+        queue: MessageQueue,
+        delay_kind: int,
+        demand: Demand | None,
+        *,
+        grouped: bool,
     ) -> SinglesBatch:
+        batch: SinglesBatch
         if grouped:
-            return GroupedBatch(
+            batch = GroupedBatch(
                 queue,
                 body_bytes_max=self._body_bytes_max,
                 sequenced=self._settings.idempotent,
@@ -260,7 +260,10 @@ class OpenBatches:
                 plain_topic=lane.plain,
                 unique_ids=self._unique_ids,
             )
-        return self._new_single(queue, None, lane, delay_kind)
+        else:
+            batch = self._new_single(queue, None, lane, delay_kind)
+        batch.demand = demand
+        return batch
 
     def _new_single(
         self,
@@ -281,14 +284,19 @@ class OpenBatches:
             cut_count=cut_count,
         )
 
-    def _new_unpinned(self, lane: TopicLane, queue: MessageQueue, delay_kind: int) -> SinglesBatch:
-        cut_count = self._cut_count(lane, queue, delay_kind)
+    def _new_unpinned(
+        self, lane: TopicLane, queue: MessageQueue, delay_kind: int, demand: Demand | None
+    ) -> SinglesBatch:
+        cut_count = self._cut_count(lane, queue, delay_kind, demand)
         batch = self._new_single(queue, lane.choose_queue, lane, delay_kind, cut_count)
+        batch.demand = demand
         if self._settings.spread_count:
-            lane.open_shares[queue, delay_kind] = batch
+            lane.open_shares[queue, delay_kind, demand] = batch
         return batch
 
-    def _cut_count(self, lane: TopicLane, queue: MessageQueue, delay_kind: int) -> int:
+    def _cut_count(
+        self, lane: TopicLane, queue: MessageQueue, delay_kind: int, demand: Demand | None
+    ) -> int:
         """Number of messages after which a batch for any queue hands over to the next queue."""
         if not lane.has_several_queues:
             return NEVER_CUT
@@ -298,7 +306,7 @@ class OpenBatches:
             # With much in flight, a few large shares spread as evenly as many small ones.
             return spread_count if cut_count == NEVER_CUT else max(spread_count, cut_count // 8)
         current = lane.open_unpinned
-        if delay_kind != AT_ONCE or (current is not None and current.open):
+        if delay_kind != AT_ONCE or demand is not None or (current is not None and current.open):
             # Two calls share the messages of one turn; more batches would only delay one another.
             return NEVER_CUT
         return cut_count

@@ -90,10 +90,11 @@ class TopicLane:
         row: The topic's row in that bundle.
         route: The route; None until a name server has returned it.
         open_unpinned: The batch that takes the next message for any queue.
-        open_shares: The batches among which messages for any queue are spread, by queue and kind of
-            delay.
-        open_pinned: The batches of messages for a particular queue.
-        open_delayed: The batches of delayed messages, by queue (or None) and kind of delay.
+        open_shares: The batches among which messages for any queue are spread, by queue, kind of
+            delay and demand.
+        open_pinned: The one open batch of messages for each particular queue.
+        open_apart: The batches of delayed messages, and of those for any queue with a demand, by
+            queue (or None), kind of delay and demand.
         parked: Messages that wait for the route.
         parked_groups: Messages of message groups that wait for the order of queues.
         route_task: The task that asks for the route.
@@ -118,7 +119,7 @@ class TopicLane:
         "groups_held",
         "has_several_queues",
         "next_queue",
-        "open_delayed",
+        "open_apart",
         "open_pinned",
         "open_shares",
         "open_unpinned",
@@ -158,9 +159,9 @@ class TopicLane:
         self.row = 0
         self.route: Route | None = None
         self.open_unpinned: SinglesBatch | None = None
-        self.open_shares: dict[tuple[MessageQueue, int], SinglesBatch] = {}
+        self.open_shares: dict[tuple[MessageQueue, int, Demand | None], SinglesBatch] = {}
         self.open_pinned: dict[MessageQueue, SinglesBatch] = {}
-        self.open_delayed: dict[tuple[MessageQueue | None, int], SinglesBatch] = {}
+        self.open_apart: dict[tuple[MessageQueue | None, int, Demand | None], SinglesBatch] = {}
         self.parked: list[ParkedMessage] = []
         self.parked_groups: list[ParkedMessage] = []
         self.route_task: asyncio.Task[None] | None = None
@@ -207,7 +208,7 @@ class TopicLane:
     def close_pinned(self) -> None:
         """Close the batches of particular queues: the next message for one begins a new batch."""
         self.open_pinned.clear()
-        self.open_delayed.clear()
+        self.open_apart.clear()
 
     @property
     def group_queues(self) -> Sequence[MessageQueue]:

@@ -101,12 +101,13 @@ class AppendCalls:
     def _send_batches(self, call: AppendCall) -> bool:
         """Send batches; returns whether an answer is to come."""
         now_s = call.begun_s = self._clock.monotonic_s()
-        deadline_s = _earliest_deadline_s(call.batches)
-        if deadline_s <= now_s:
+        if min([batch.deadline_s for batch in call.batches]) <= now_s:
             call.batches = self._in_time(call.batches, now_s)
             if not call.batches:
                 return False
-            deadline_s = _earliest_deadline_s(call.batches)
+        # An old batch must not end the call of younger ones: those behind them would be as old by
+        # the time of their call, and so on for good.
+        deadline_s = max([batch.deadline_s for batch in call.batches])
         address = self._address(call.broker_name, [batch.topic for batch in call.batches])
         if not address:
             text = f"broker {call.broker_name}: nobody knows where it is"
@@ -257,8 +258,3 @@ class AppendCalls:
             self._unsettled.lose(call.broker_name, call.batches, error)
         finally:
             call.over(call)
-
-
-def _earliest_deadline_s(batches: Sequence[SendBatch]) -> float:
-    """The first deadline of some batches, at least one."""
-    return min([batch.deadline_s for batch in batches])

@@ -14,7 +14,7 @@ import click
 from ariane.filter.v1.filter_service_pb2 import MessageRange, TryFilterRequest
 from ariane_admin.asking.changing.module_file import module_in
 from ariane_admin.asking.changing.upload_token import Metadata, token_option
-from ariane_admin.asking.cluster_doors import ClusterDoors, answer_to_question
+from ariane_admin.asking.cluster_doors import PATIENCE_S, ClusterDoors, answer_to_question
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.asking.filter_servers import LOAD_SECONDS_MAX, FilterServer, filter_servers
 from ariane_admin.errors import CommandFailed
@@ -65,7 +65,10 @@ def try_filter(
     subject = _subject(filter_or_file)
 
     async def ask() -> list[Row]:
-        async with ClusterDoors(name_servers) as doors, QueueReader(name_servers) as reader:
+        async with (
+            ClusterDoors(name_servers) as doors,
+            QueueReader(name_servers, patience_s=PATIENCE_S) as reader,
+        ):
             messages = await _last(reader, topic, count)
             verdicts = await _verdicts(doors, subject, messages, token)
             return [

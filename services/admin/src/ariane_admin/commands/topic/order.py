@@ -8,6 +8,7 @@ import click
 
 from ariane.admin.v1.topic_service_pb2 import UpdateTopicQueueOrderRequest
 from ariane_admin.asking.changing.changes import AdminChoice, administration, change_option
+from ariane_admin.asking.cluster_doors import PATIENCE_S
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.terminal.confirmation import confirm, yes_option
 from ariane_admin.terminal.output import Output, output_option
@@ -84,7 +85,7 @@ def places_in_order(route: Route) -> Mapping[MessageQueue, int]:
 
 
 async def _route(name_servers: str, name: str) -> Route:
-    async with ClusterClient(name_servers) as cluster:
+    async with ClusterClient(name_servers, patience_s=PATIENCE_S) as cluster:
         return await cluster.route(name)
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 import click
 
+from ariane_admin.asking.cluster_doors import PATIENCE_S
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.messages.message_lines import as_row
 from ariane_admin.messages.queue_tail import follow_from
@@ -56,7 +57,7 @@ def tail(*, name: str, last: int, no_follow: bool, name_servers: str, output: Ou
 async def _tail(
     name_servers: str, topic: str, last: int, output: Output, *, no_follow: bool
 ) -> None:
-    async with QueueReader(name_servers) as reader:
+    async with QueueReader(name_servers, patience_s=PATIENCE_S) as reader:
         bounds = await reader.bounds(topic)
         for message in await _newest(reader, bounds, last):
             _write(message, output)

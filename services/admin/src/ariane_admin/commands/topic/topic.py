@@ -18,6 +18,7 @@ from ariane_admin.asking.changing.changes import (
 )
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
+    PATIENCE_S,
     ClusterDoors,
     answer_to_question,
     broker_peer,
@@ -314,7 +315,10 @@ def delete(
 
 async def _queues(name_servers: str, name: str) -> tuple[RollCall, list[Row]]:
     """All queues of the route; what is in those of a broker that does not answer is not known."""
-    async with ClusterDoors(name_servers) as doors, QueueReader(name_servers) as reader:
+    async with (
+        ClusterDoors(name_servers) as doors,
+        QueueReader(name_servers, patience_s=PATIENCE_S) as reader,
+    ):
         route = await doors.client.route(name)
         roll = RollCall(await doors.primaries_of(name))
 
