@@ -47,6 +47,7 @@ type process struct {
 	sent    []string
 	calls   []int // Messages of each call of senders.
 	settled []string
+	shown   []string // Handles of what was shown to others at once.
 }
 
 func start(t *testing.T, name string, brokers ...*process) *process {
@@ -159,6 +160,15 @@ func (p *process) AckMessages(_ context.Context, request *brokerv1.AckMessagesRe
 	return &brokerv1.AckMessagesResponse{Results: results}, nil
 }
 
+func (p *process) ChangeInvisibleDuration(_ context.Context, request *brokerv1.ChangeInvisibleDurationRequest) (*brokerv1.ChangeInvisibleDurationResponse, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if request.InvisibleDuration.AsDuration() == 0 {
+		p.shown = append(p.shown, request.ReceiptHandle)
+	}
+	return &brokerv1.ChangeInvisibleDurationResponse{ReceiptHandle: request.ReceiptHandle}, nil
+}
+
 func client(t *testing.T, nameServers ...*process) *Client {
 	t.Helper()
 	addresses := make([]string, len(nameServers))
@@ -223,6 +233,41 @@ func TestReceiveEndsWithItsContextAndLosesNothing(t *testing.T) {
 		t.Fatal("nothing is there: ", deliveries, err)
 	}
 	close(arrive)
+}
+
+func TestWhatCameAndNobodyTookGoesBackWhenTheConsumerIsClosed(t *testing.T) {
+	brokers := []*process{start(t, "broker-a"), start(t, "broker-b")}
+	for _, broker := range brokers {
+		broker.receive = func(context.Context) []string { return []string{broker.name + "-1", broker.name + "-2"} }
+	}
+	waiter := consumer(t, client(t, start(t, "", brokers...)))
+	found := map[string]bool{}
+	deliveries, err := waiter.Receive(context.Background(), patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, body := range bodies(deliveries) {
+		found[body] = true
+	}
+	for came := false; !came; time.Sleep(time.Millisecond) {
+		waiter.mu.Lock()
+		for _, asking := range waiter.pending {
+			came = !asking
+		}
+		waiter.mu.Unlock()
+	}
+	waiter.Close()
+	for _, broker := range brokers {
+		for _, handle := range broker.shown {
+			found[handle] = true
+		}
+	}
+	if len(found) != 4 {
+		t.Fatal(found)
+	}
+	if _, err = waiter.Receive(context.Background(), 0); !errors.Is(err, ErrClosed) {
+		t.Fatal(err)
+	}
 }
 
 func TestReceiveAsksAgainAfterEveryEmptyHold(t *testing.T) {

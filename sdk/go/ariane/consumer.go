@@ -47,7 +47,8 @@ type Consumer struct {
 	arrived chan received
 
 	mu      sync.Mutex
-	pending map[string]bool // Brokers that are asked now, by address.
+	pending map[string]bool // By address of a broker: whether it is being asked, or its answer waits.
+	asking  sync.WaitGroup
 }
 
 type received struct {
@@ -60,8 +61,8 @@ type received struct {
 // holdMax is how long a broker holds a call; one that went silent is noticed only after it.
 const holdMax = 5 * time.Second
 
-// NewConsumer makes a consumer. Close it at the end: what it has in hand comes to others then once it
-// is visible again.
+// NewConsumer makes a consumer. Close it at the end, before its client: what the application has in hand comes to
+// others then once it is visible again.
 func NewConsumer(client *Client, options ConsumerOptions) (*Consumer, error) {
 	if options.Tags != "" && options.SQL != "" {
 		return nil, errors.New("ariane: a consumer filters by tags or by SQL, not by both")
@@ -100,8 +101,14 @@ func NewConsumer(client *Client, options ConsumerOptions) (*Consumer, error) {
 	}, nil
 }
 
-// Close ends what is being asked.
-func (c *Consumer) Close() { c.cancel() }
+// Close ends what is being asked, and gives back what came and nobody took: others see that at once. It returns
+// also when brokers are away.
+func (c *Consumer) Close() {
+	c.mu.Lock()
+	c.cancel()
+	c.mu.Unlock()
+	c.asking.Wait()
+}
 
 // Receive waits at most so long for messages, and returns those of the broker that has some first;
 // none, and no error, when nothing came. Every broker of the topic is asked. Those that have not
@@ -165,13 +172,16 @@ func (c *Consumer) askAll(ctx context.Context, wait, hold time.Duration) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.ctx.Err() != nil {
+		return closedError()
+	}
 	for _, broker := range route.Brokers {
 		address := broker.Addresses[0]
-		if address == "" || c.pending[address] {
+		if _, has := c.pending[address]; has || address == "" {
 			continue
 		}
 		c.pending[address] = true
-		go c.ask(address, hold)
+		c.asking.Go(func() { c.ask(address, hold) })
 	}
 	return nil
 }
@@ -182,10 +192,25 @@ func (c *Consumer) ask(address string, hold time.Duration) {
 	answer := received{address: address}
 	answer.deliveries, answer.err = c.receiveFrom(address, hold)
 	answer.at = time.Now()
+	c.mu.Lock()
+	c.pending[address] = false
+	c.mu.Unlock()
 	select {
 	case c.arrived <- answer:
 	case <-c.ctx.Done():
+		c.giveBack(answer.deliveries)
 	}
+}
+
+// giveBack shows messages to others. What a broker does not hear of comes again by itself.
+func (c *Consumer) giveBack(deliveries []Delivery) {
+	ctx, cancel := context.WithTimeout(context.Background(), c.client.options.TryTimeout)
+	defer cancel()
+	var calls sync.WaitGroup
+	for _, each := range deliveries {
+		calls.Go(func() { _ = c.ChangeInvisibleDuration(ctx, &each, 0) })
+	}
+	calls.Wait()
 }
 
 func (c *Consumer) receiveFrom(address string, hold time.Duration) ([]Delivery, error) {

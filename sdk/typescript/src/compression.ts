@@ -9,7 +9,11 @@ const BODY_BYTES_MAX = 32 << 20;
 const COMPRESS_BYTES_MIN = 4096;
 const ZSTD_LEVEL = 3;
 
-await zstd.isLoaded;
+/**
+ * Is over when all formats can be read and written, which takes a few milliseconds once. Awaited before the first
+ * message rather than here: a module that waits cannot be required.
+ */
+export const formatsLoaded: Promise<unknown> = zstd.isLoaded;
 
 interface Body {
   body: Uint8Array;

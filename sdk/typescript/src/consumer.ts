@@ -1,5 +1,6 @@
 import { Metadata, status as Code } from "@grpc/grpc-js";
 import type { Client } from "./client.js";
+import { formatsLoaded } from "./compression.js";
 import { ArianeError, errorOf, errorOfStatus, ROUTING_REASONS } from "./errors.js";
 import {
   ReceiveOrder, ReceiveServiceClient, ReceiveStart, type SettledMessage,
@@ -76,10 +77,19 @@ export class Consumer {
     });
   }
 
-  /** End what is being asked. What is in hand comes to others once it is visible again. */
-  close(): void {
+  /**
+   * End what is being asked, and give back what came and nobody took: others see that at once. What is in
+   * hand comes to them once it is visible again. Resolves also when brokers are away.
+   */
+  async close(): Promise<void> {
     this.closed = true;
     for (const call of this.calls) call.cancel();
+    const answers = await Promise.all(this.pending.values());
+    const left = answers.flatMap((each) => (each.taken ? [] : each.deliveries));
+    for (const each of answers) each.taken = true;
+    // What a broker does not hear of comes again by itself.
+    const timeoutMs = this.client.settings.tryTimeoutMs;
+    await Promise.allSettled(left.map((each) => this.changeInvisible(each, 0, { timeoutMs })));
   }
 
   /**
@@ -168,6 +178,7 @@ export class Consumer {
 
   /** Ask each broker of the topic that is not being asked already. */
   private async askAll(waitMs: number, limit: Limit): Promise<void> {
+    await formatsLoaded;
     const route = await this.client.route(this.settings.topic, limit);
     for (const broker of route.brokers) {
       const address = broker.addresses.get(0n);

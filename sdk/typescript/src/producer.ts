@@ -1,6 +1,7 @@
 import { randomBytes, randomInt } from "node:crypto";
 import { status as Code } from "@grpc/grpc-js";
 import type { Client } from "./client.js";
+import { formatsLoaded } from "./compression.js";
 import { ArianeError, errorOf, ROUTING_REASONS, UNCONFIRMED_REASONS } from "./errors.js";
 import {
   SendMessagesRequest, type SendMessagesResponse, SendServiceClient,
@@ -50,6 +51,7 @@ export class Producer {
    * groups, that are sent while another is on its way to the same broker go on together.
    */
   async send(message: Message, call?: CallSettings): Promise<Receipt> {
+    await formatsLoaded;
     const limit = this.client.limitOf(call);
     const { topic, group = "" } = message;
     const wire = wireOf(message, this.client.settings.compression);
@@ -64,6 +66,7 @@ export class Producer {
    * none.
    */
   async sendBatch(messages: readonly Message[], call?: CallSettings): Promise<Receipt[]> {
+    await formatsLoaded;
     const limit = this.client.limitOf(call);
     const { topic, group = "" } = messages[0] ?? { topic: "" };
     if (messages.length === 0) throw new TypeError("a batch needs a message");

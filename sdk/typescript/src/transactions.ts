@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { status as Code } from "@grpc/grpc-js";
 import { type Client, type Unary, VERSION } from "./client.js";
+import { formatsLoaded } from "./compression.js";
 import { ArianeError, errorOfStatus } from "./errors.js";
 import {
   AttachRequest, ClientServiceClient, type TransactionCheck, TransactionOutcome,
@@ -93,6 +94,7 @@ export class TransactionProducer {
   async begin(message: Message, call?: CallSettings): Promise<Transaction> {
     if (this.closed) throw new ArianeError("the transaction producer is closed", Code.FAILED_PRECONDITION);
     if (message.deliverAt) throw new TypeError("the message of a transaction cannot be delayed");
+    await formatsLoaded;
     const limit = this.client.limitOf(call);
     const wire = wireOf(message, this.client.settings.compression, MessageType.MESSAGE_TYPE_TRANSACTION);
     const { queueId, broker } = await this.producer.choose(message.topic, message.group ?? "", limit);
@@ -181,6 +183,7 @@ export class TransactionProducer {
     let cause = "";
     try {
       if (!check.message) throw new Error("the broker did not say the message");
+      await formatsLoaded;
       outcome = await this.checker(messageOf(check.message));
       if (!(outcome in OUTCOMES)) throw new TypeError(`the checker said ${outcome}`);
     } catch (error) {

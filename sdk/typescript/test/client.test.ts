@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { createRequire } from "node:module";
 import { afterEach, test } from "node:test";
 import { setTimeout as passed } from "node:timers/promises";
 import { status } from "@grpc/grpc-js";
@@ -6,7 +7,7 @@ import { ArianeError, Client, Consumer, type Delivery, Producer, TransactionProd
 import { Process, TOPIC } from "./cluster.js";
 
 const PATIENCE_MS = 30_000;
-const running: { stop(): void }[] = [];
+const running: { stop(): unknown }[] = [];
 
 afterEach(() => {
   for (const each of running.splice(0)) each.stop();
@@ -101,6 +102,18 @@ test("batches come until the consumer is closed, over an outage, too", async () 
     if (found.length === 3) setTimeout(() => consumer.close(), 50);
   }
   assert.deepEqual(found, ["again", "again", "again"]);
+});
+
+test("what came and nobody took goes back when the consumer is closed", async () => {
+  const [one, other] = [await start("broker-a"), await start("broker-b")];
+  one.receive = async () => ["a1", "a2"];
+  other.receive = async () => ["b1"];
+  const consumer = consumerOf(clientOf(await start("", one, other)));
+  const taken = bodies(await consumer.receive(PATIENCE_MS));
+  await Promise.all(consumer["pending"].values());
+  await consumer.close();
+  assert.deepEqual([...taken, ...one.shown, ...other.shown].sort(), ["a1", "a2", "b1"]);
+  await assert.rejects(consumer.receive(0), /closed/);
 });
 
 test("a send ends in its time behind one that takes longer", async () => {
@@ -258,6 +271,12 @@ test("whoever waits learns that the client was closed, and nothing goes on", asy
   assert.match((await receiving).message, /closed/);
   assert.ok(Date.now() - begin < 10_000);
   assert.deepEqual(process.getActiveResourcesInfo().filter((each) => each.startsWith("Timeout")), []);
+});
+
+test("the package can be required, where Node.js can require modules", {
+  skip: !("require_module" in process.features && process.features.require_module),
+}, () => {
+  assert.equal(createRequire(import.meta.url)("../src/index.js").Client, Client);
 });
 
 test("what the wire would change in silence is refused", async () => {

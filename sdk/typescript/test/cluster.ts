@@ -1,7 +1,7 @@
 // Name servers and brokers that say what a test wants.
 import { Server, ServerCredentials, status, type UntypedServiceImplementation } from "@grpc/grpc-js";
 import {
-  AckMessagesResponse, ReceiveMessagesResponse, ReceiveServiceService, type ReceiveServiceServer,
+  AckMessagesResponse, ChangeInvisibleDurationResponse, ReceiveMessagesResponse, ReceiveServiceService, type ReceiveServiceServer,
 } from "../src/generated/ariane/broker/v1/receive_service.js";
 import {
   type SendMessagesRequest, SendMessagesResponse, type SendServiceServer, SendServiceService,
@@ -22,6 +22,8 @@ export class Process {
   readonly counts: Record<string, number> = {};
   readonly sent: SendMessagesRequest[] = [];
   readonly settled: string[] = [];
+  /** Handles of what was shown to others at once. */
+  readonly shown: string[] = [];
   /** What a send waits for, once it is stored, before it is acknowledged. */
   acknowledge: () => Promise<unknown> = () => Promise.resolve();
   /** Whether a message is no message for this broker. */
@@ -98,6 +100,10 @@ export class Process {
           call.write(ReceiveMessagesResponse.fromPartial({ messages }));
           call.end();
         }, (error: Error) => call.emit("error", { code: status.UNAVAILABLE, details: error.message }));
+      },
+      changeInvisibleDuration: ({ request }, answer) => {
+        if (request.invisibleDuration?.seconds === 0n) this.shown.push(request.receiptHandle);
+        answer(null, ChangeInvisibleDurationResponse.fromPartial({ receiptHandle: request.receiptHandle }));
       },
       ackMessages: (call, answer) => {
         this.settled.push(...call.request.receiptHandles);

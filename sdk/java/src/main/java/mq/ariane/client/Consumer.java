@@ -1,6 +1,7 @@
 package mq.ariane.client;
 
 import io.grpc.Context;
+import java.lang.System.Logger.Level;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Iterator;
@@ -73,12 +74,15 @@ public final class Consumer implements AutoCloseable {
         }
     }
 
-    private record Answer(String address, List<Delivery> deliveries, long atNanos, ArianeException error) {}
+    record Answer(String address, List<Delivery> deliveries, long atNanos, ArianeException error) {}
+
+    private static final System.Logger LOG = System.getLogger(Consumer.class.getName());
 
     private final Client client;
     private final Settings settings;
     private final ReceiveOrder order;
-    private final BlockingQueue<Answer> arrived = new LinkedBlockingQueue<>();
+    /** Answers that nobody has taken yet. */
+    final BlockingQueue<Answer> arrived = new LinkedBlockingQueue<>();
     private final Set<String> pending = ConcurrentHashMap.newKeySet();
     private final Context.CancellableContext life = Context.ROOT.withCancellation();
 
@@ -97,10 +101,35 @@ public final class Consumer implements AutoCloseable {
                 .build();
     }
 
-    /** Ends what is being asked. What is in hand comes to others once it is visible again. */
+    /**
+     * Ends what is being asked, and gives back what came and nobody took: others see that at once. What is in hand comes
+     * to them once it is visible again. It returns also when brokers are away.
+     */
     @Override
     public void close() {
         life.cancel(null);
+        Deadline deadline = Deadline.in(client.settings().tryTimeout());
+        try {
+            while (!pending.isEmpty()) {
+                Answer answer = arrived.poll(deadline.left().toNanos(), TimeUnit.NANOSECONDS);
+                if (answer == null) {
+                    return;
+                }
+                pending.remove(answer.address());
+                answer.deliveries().forEach(each -> giveBack(each, deadline));
+            }
+        } catch (InterruptedException interrupted) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    /** Shows a message to others. What a broker does not hear of comes again by itself. */
+    private void giveBack(Delivery delivery, Deadline deadline) {
+        try {
+            changeInvisible(delivery, Duration.ZERO, deadline);
+        } catch (ArianeException away) {
+            LOG.log(Level.DEBUG, "a message is not given back before its time", away);
+        }
     }
 
     /**
@@ -178,7 +207,10 @@ public final class Consumer implements AutoCloseable {
 
     /** Lets others not see a message for so long from now on; returns what settles it then. */
     public Delivery changeInvisible(Delivery delivery, Duration duration) {
-        Deadline deadline = client.deadline();
+        return changeInvisible(delivery, duration, client.deadline());
+    }
+
+    private Delivery changeInvisible(Delivery delivery, Duration duration, Deadline deadline) {
         var request = ChangeInvisibleDurationRequest.newBuilder().setConsumerGroup(settings.group())
                 .setReceiptHandle(delivery.handle()).setInvisibleDuration(Times.of(duration)).build();
         var answer = onPrimary(delivery.brokerName(), deadline, stub -> stub.changeInvisibleDuration(request));

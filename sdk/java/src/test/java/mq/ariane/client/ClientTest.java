@@ -134,6 +134,24 @@ class ClientTest {
     }
 
     @Test
+    void whatCameAndNobodyTookGoesBackWhenTheConsumerIsClosed() throws Exception {
+        FakeProcess[] brokers = {start("broker-a"), start("broker-b")};
+        for (FakeProcess broker : brokers) {
+            broker.receive = () -> List.of(broker.name + "-1", broker.name + "-2");
+        }
+        Consumer consumer = consumer(client(PATIENCE, start("", brokers)), PATIENCE);
+        HashSet<String> found = new HashSet<>(bodies(consumer.receive(PATIENCE)));
+        while (consumer.arrived.isEmpty()) {
+            Thread.onSpinWait();
+        }
+        consumer.close();
+        for (FakeProcess broker : brokers) {
+            found.addAll(broker.shown);
+        }
+        assertEquals(4, found.size(), found.toString());
+    }
+
+    @Test
     void whatOthersSeeAgainByNowIsNotGivenOut() throws Exception {
         FakeProcess broker = start("broker-a");
         broker.receive = () -> List.of(String.valueOf(broker.count("receive")));

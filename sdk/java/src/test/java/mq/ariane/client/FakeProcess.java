@@ -15,6 +15,8 @@ import java.util.concurrent.Callable;
 import java.util.concurrent.ConcurrentHashMap;
 import mq.ariane.broker.v1.AckMessagesRequest;
 import mq.ariane.broker.v1.AckMessagesResponse;
+import mq.ariane.broker.v1.ChangeInvisibleDurationRequest;
+import mq.ariane.broker.v1.ChangeInvisibleDurationResponse;
 import mq.ariane.broker.v1.ReceiveMessagesRequest;
 import mq.ariane.broker.v1.ReceiveMessagesResponse;
 import mq.ariane.broker.v1.ReceiveServiceGrpc;
@@ -43,6 +45,9 @@ final class FakeProcess implements AutoCloseable {
     final Map<String, Integer> counts = new ConcurrentHashMap<>();
     final List<SendMessagesRequest> sent = Collections.synchronizedList(new ArrayList<>());
     final List<String> settled = Collections.synchronizedList(new ArrayList<>());
+
+    /** Handles of what was shown to others at once. */
+    final List<String> shown = Collections.synchronizedList(new ArrayList<>());
 
     /** Bodies of what comes with one call, which is UNAVAILABLE where it throws. */
     volatile Callable<List<String>> receive = () -> {
@@ -136,6 +141,16 @@ final class FakeProcess implements AutoCloseable {
                 }
                 return said.build();
             });
+        }
+
+        @Override
+        public void changeInvisibleDuration(ChangeInvisibleDurationRequest request,
+                StreamObserver<ChangeInvisibleDurationResponse> caller) {
+            if (request.getInvisibleDuration().getSeconds() == 0) {
+                shown.add(request.getReceiptHandle());
+            }
+            answer(caller, () -> ChangeInvisibleDurationResponse.newBuilder()
+                    .setReceiptHandle(request.getReceiptHandle()).build());
         }
 
         @Override
