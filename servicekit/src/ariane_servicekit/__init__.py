@@ -22,6 +22,7 @@ from ariane_servicekit.errors import (
     ServicekitError,
     SettingsError,
     StartRefused,
+    StopIncomplete,
     feature_not_available,
     field_invalid,
 )
@@ -63,6 +64,7 @@ __all__ = [
     "SettingRow",
     "SettingsError",
     "StartRefused",
+    "StopIncomplete",
     "StopRequest",
     "SystemClock",
     "at_once",

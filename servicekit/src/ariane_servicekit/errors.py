@@ -6,6 +6,7 @@
     ├── ServiceError        a public error: leaves the process as google.rpc.Status
     ├── SettingsError       a setting is unknown or illegal; the process does not start
     ├── StartRefused        the process cannot start; one line has the reason
+    ├── StopIncomplete      the process has stopped, and could not save all
     ├── FileDamaged         a state file and its previous generation cannot be read
     └── ProcessFailed       a child process died or did not become ready
 """
@@ -109,6 +110,10 @@ class SettingsError(ServicekitError):
 
 class StartRefused(ServicekitError):
     """The process cannot start: port taken, store locked, state damaged. The text is one line."""
+
+
+class StopIncomplete(ServicekitError):
+    """The process has stopped, and could not save all. The text is one line."""
 
 
 class FileDamaged(ServicekitError):

@@ -1,6 +1,7 @@
 """What a broker keeps over a restart, and what makes it refuse to start."""
 
 import asyncio
+import errno
 import json
 from contextlib import suppress
 
@@ -11,8 +12,9 @@ from structlog.testing import capture_logs
 from ariane.broker.v1 import broker_service_pb2 as broker_pb
 from ariane.broker.v1 import group_service_pb2 as group_pb
 from ariane.broker.v1 import topic_service_pb2 as topic_pb
-from ariane_servicekit import StartRefused
+from ariane_servicekit import StartRefused, StopIncomplete
 from ariane_storage.disk.os_disk import OsOpenFile
+from ariane_storage.state_file import StateFile
 
 
 @pytest.fixture
@@ -227,6 +229,33 @@ async def test_groups_of_rocketmq_with_any_number_of_retries_are_taken(running, 
             found = (await broker.groups.GetConsumerGroup(request)).group
             attempts[name] = found.attempts_max
         assert attempts == {"few": 0, "many": 1000, "odd": 16, "list": 16}
+
+
+async def test_what_cannot_be_saved_at_the_stop_keeps_nothing_else_from_it(
+    running, config, monkeypatch
+):
+    await fill(running)
+    save = StateFile.save
+
+    def full(self, state):
+        if self.path.name == "consumerOffset.json":
+            raise OSError(errno.ENOSPC, "no space")
+        save(self, state)
+
+    epochs = (config / "logEpochs.json").read_text()
+
+    async def live():
+        async with running(offset_save_s=3600) as broker:
+            await broker.store("orders", [b"c"])
+            await broker.store_offset("group", "orders", 1, 2)
+            monkeypatch.setattr(StateFile, "save", full)
+
+    with pytest.raises(StopIncomplete, match="consumer offsets"):
+        await live()
+    begins = [begin for _, begin in json.loads((config / "logEpochs.json").read_text())["epochs"]]
+    known = [begin for _, begin in json.loads(epochs)["epochs"]]
+    assert len(begins) == len(known) + 2, "that of the start, and that of the stop"
+    assert not (config.parent / "abort").exists()
 
 
 async def test_lost_topics_are_found_by_their_queues(running, config):

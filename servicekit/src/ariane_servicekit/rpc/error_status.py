@@ -24,8 +24,11 @@ from ariane_servicekit.errors import ServiceError, feature_not_available, field_
 from ariane_servicekit.observability.logs import get_logger
 from ariane_servicekit.rpc.calls import current_call
 
-ErrorRules: TypeAlias = Mapping[type[Exception], Callable[[Any], ServiceError]]
-"""How exceptions of other packages become public errors: by class, the nearest ancestor wins."""
+ErrorRules: TypeAlias = Mapping[type[Exception], Callable[[Any], ServiceError | None]]
+"""How exceptions of other packages become public errors: by class, the nearest ancestor wins.
+
+A rule returns None for an exception that has no public error after all.
+"""
 
 NO_RULES: Final[ErrorRules] = MappingProxyType({})
 
@@ -43,7 +46,7 @@ class ErrorTranslator:
     """
 
     def __init__(self, rules: ErrorRules = NO_RULES) -> None:
-        self._rules: dict[type[Exception], Callable[[Any], ServiceError]] = {
+        self._rules: dict[type[Exception], Callable[[Any], ServiceError | None]] = {
             DecodeError: _undecodable,
             NotImplementedError: _not_implemented,
             **rules,
@@ -55,8 +58,8 @@ class ErrorTranslator:
             return error
         for ancestor in type(error).__mro__:
             rule = self._rules.get(ancestor)
-            if rule is not None:
-                public: ServiceError = rule(error)
+            public = None if rule is None else rule(error)
+            if public is not None:
                 public.__cause__ = error
                 return public
         _log.error("unexpected_exception", exc_info=error)

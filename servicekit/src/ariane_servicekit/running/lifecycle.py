@@ -34,7 +34,7 @@ from ariane_servicekit.clock import SystemClock
 from ariane_servicekit.configuration.live_settings import LiveSettings
 from ariane_servicekit.configuration.settings import ServiceSettings
 from ariane_servicekit.configuration.settings_sources import load_settings
-from ariane_servicekit.errors import SettingsError, StartRefused
+from ariane_servicekit.errors import SettingsError, StartRefused, StopIncomplete
 from ariane_servicekit.observability.exports import Exports
 from ariane_servicekit.observability.logs import configure_logs, get_logger
 from ariane_servicekit.observability.measures import Measures
@@ -90,6 +90,9 @@ def run(settings: SettingsT, compose: Compose[SettingsT]) -> int:
         return asyncio.run(_live(settings, compose))
     except StartRefused as error:
         return _refuse(settings.service_name, error)
+    except StopIncomplete as error:
+        _log.error("service_stopped_incomplete", cause=str(error))
+        return ExitStatus.FAULT
     except Exception:  # noqa: BLE001 - the last resort of the process
         _log.exception("service_failed")
         return ExitStatus.FAULT

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,7 +30,15 @@ from ariane_broker.replication.shared_row import ROW_RULES, RowUnreachable
 from ariane_broker.rpc.producer_streams import ProducerStreams
 from ariane_broker.state.state_files import BrokerState
 from ariane_broker.topics.topic_table import TopicConfig
-from ariane_servicekit import Address, ErrorRules, Loop, RpcService, StartRefused, get_logger
+from ariane_servicekit import (
+    Address,
+    ErrorRules,
+    Loop,
+    RpcService,
+    StartRefused,
+    StopIncomplete,
+    get_logger,
+)
 from ariane_servicekit.observability.measures import Measures
 from ariane_servicekit.observability.tracing import WorkTracer
 from ariane_storage.errors import QueueUnderRepair, StorageError, StorePoisoned
@@ -202,16 +210,18 @@ class BrokerLife:
                 await primary.hand_over(
                     None, grace_s=HAND_OVER_S_MAX, save_state=self.saved_offsets.save
                 )
-            except RowUnreachable as error:  # The lease runs out.
+            except (RowUnreachable, OSError) as error:  # The lease runs out.
                 _log.warning("primary_not_resigned", cause=str(error))
         primary.close()
 
     async def stop(self) -> None:
         """Stop loops, save offsets, flush and close; the store last.
 
+        What cannot be saved keeps nothing else from being saved.
+
         Raises:
             StorePoisoned: The disk failed now.
-            OSError: Consumer offsets could not be saved.
+            StopIncomplete: Something could not be saved; the next start does without it.
         """
         await self.registration.close()
         if self.signs_of_life is not None:
@@ -223,22 +233,40 @@ class BrokerLife:
         await asyncio.to_thread(self.threads.flusher.shutdown)
         await asyncio.to_thread(self.threads.keeper.shutdown)
         try:
-            await self.saved_offsets.save()
-            await asyncio.get_running_loop().run_in_executor(self.threads.state, self._hand_over)
-            await self.log_states.save()
-            await self.state.end_epoch()
+            failures = await self._save_all()
         finally:
+            # Again only after an error that nobody foresaw.
+            await asyncio.get_running_loop().run_in_executor(self.threads.state, self.store.close)
+            await asyncio.to_thread(self.threads.state.shutdown)
+            if self.close_row is not None:
+                await asyncio.to_thread(self.close_row)
+        if failures:
+            raise StopIncomplete("; ".join(failures))
+
+    async def _save_all(self) -> list[str]:
+        """Save everything and close the store; return what failed."""
+        loop, state = asyncio.get_running_loop(), self.threads.state
+        steps: Mapping[str, Callable[[], Awaitable[object]]] = {
+            "consumer offsets": self.saved_offsets.save,
+            "the timer's files for RocketMQ": lambda: loop.run_in_executor(state, self._hand_over),
+            "snapshots": self.log_states.save,
+            "the end of the epoch": self.state.end_epoch,
             # Waits for a recovery that was cut short, too.
-            loop = asyncio.get_running_loop()
+            "the store": lambda: loop.run_in_executor(state, self.store.close),
+        }
+        failures = []
+        poisoned: StorePoisoned | None = None
+        for what, save in steps.items():
             try:
-                await loop.run_in_executor(self.threads.state, self.store.close)
-            except StorePoisoned:
-                _log.exception("store_close_failed")
-                raise
-            finally:
-                await asyncio.to_thread(self.threads.state.shutdown)
-                if self.close_row is not None:
-                    await asyncio.to_thread(self.close_row)
+                await save()
+            except StorePoisoned as error:
+                poisoned = error
+            except (StorageError, OSError) as error:
+                failures.append(f"{what}: {error}")
+        if poisoned is not None:
+            _log.error("store_close_failed", cause=str(poisoned), also="; ".join(failures))
+            raise poisoned
+        return failures
 
     def _hand_over(self) -> None:
         """Write the waiting delayed messages for a RocketMQ broker that may run next. Blocks."""

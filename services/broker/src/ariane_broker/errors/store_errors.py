@@ -16,6 +16,7 @@ from ariane_broker.errors.public_errors import (
 from ariane_servicekit.errors import ServiceError, field_invalid
 from ariane_servicekit.rpc.error_status import ErrorRules
 from ariane_storage import errors as storage
+from ariane_storage.disk.disk import is_exhausted
 
 
 def _store_full(error: storage.StoreFull) -> ServiceError:
@@ -23,6 +24,17 @@ def _store_full(error: storage.StoreFull) -> ServiceError:
         ErrorReason.ERROR_REASON_STORE_FULL,
         f"the store takes no messages: {error.reason}",
         {"cause": error.reason},
+    )
+
+
+def _disk_exhausted(error: OSError) -> ServiceError | None:
+    """For a change that could not be saved, and is as if it had not been asked for."""
+    if not is_exhausted(error):
+        return None
+    return ServiceError(
+        ErrorReason.ERROR_REASON_STORE_FULL,
+        f"nothing was changed, because it cannot be saved: {error.strerror}",
+        {"cause": error.strerror or ""},
     )
 
 
@@ -75,6 +87,7 @@ STORAGE_RULES: Final[ErrorRules] = MappingProxyType(
         storage.StoreClosed: lambda _: broker_draining(),
         storage.StoreFull: _store_full,
         storage.StorePoisoned: lambda _: store_poisoned(),
+        OSError: _disk_exhausted,
     }
 )
-"""The public error for each error of the store. Other errors of the store are faults."""
+"""The public error for each error of the store and its disk. Others are faults."""
