@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import grpc
 from grpc import aio
 
 from ariane_wire.client import stream_call
 from ariane_wire.client.call import ClientCall
+from ariane_wire.client.intercepting import intercepted
 from ariane_wire.client.method import Method
 from ariane_wire.client.request_stream import Requests
 from ariane_wire.client.unary_call import UnaryUnaryCall
+from ariane_wire.errors import CallFailed
 from ariane_wire.protocol.compression import NAMES
 
 if TYPE_CHECKING:
@@ -46,36 +49,71 @@ def sorted_interceptors(
     return rows
 
 
+class Terms(NamedTuple):
+    """How a call is to be made.
+
+    Attributes:
+        timeout_s: None for as long as it takes.
+        encoding: Of its messages.
+    """
+
+    timeout_s: float | None
+    metadata: Metadata
+    wait_for_ready: bool
+    encoding: str
+
+
 class _Callable:
     """A method on a channel."""
+
+    kind: int
 
     def __init__(self, channel: Channel, method: Method) -> None:
         self._channel = channel
         self._method = method
 
-    def _encoding(self, compression: grpc.Compression | None) -> str:
-        return self._channel.compression if compression is None else NAMES[compression]
-
-    def _block(self, timeout: float | None, metadata: Metadata, encoding: str) -> bytes:
-        return self._method.block(timeout, metadata, encoding)
-
-    def _prepare(
+    def _call(
         self,
-        call: ClientCall,
-        encoding: str,
-        wait_for_ready: bool | None,
+        request: Any,
+        terms: tuple[float | None, Metadata, bool | None],
         credentials: grpc.CallCredentials | None,
-    ) -> None:
+        compression: grpc.Compression | None,
+    ) -> Any:
+        """Begin a call, through the interceptors if there are some."""
         if credentials is not None:
             raise ValueError("credentials of a call are not supported: send metadata")
-        if wait_for_ready:
+        channel, method = self._channel, self._method
+        encoding = channel.compression if compression is None else NAMES[compression]
+        if not method.interceptors:
+            timeout_s, metadata, ready = terms
+            return self._begin(method, request, Terms(timeout_s, metadata, bool(ready), encoding))
+        begin = partial(self._begin_intercepted, encoding)
+        return intercepted(self.kind, channel, method, begin, request, terms)
+
+    def _begin_intercepted(
+        self, encoding: str, details: aio.ClientCallDetails, request: Any
+    ) -> Any:
+        """Begin a call as its interceptors would have it."""
+        method = self._method.at(details.method)
+        ready = bool(details.wait_for_ready)
+        terms = Terms(details.timeout, details.metadata, ready, encoding)
+        return self._begin(method, request, terms)
+
+    def _begin(self, method: Method, request: Any, terms: Terms) -> Any:
+        raise NotImplementedError
+
+    def _start(self, call: ClientCall, terms: Terms) -> None:
+        if terms.wait_for_ready:
             call.wait_for_ready = True
-        if encoding != "identity":
-            call.compression = encoding
+        if terms.encoding != "identity":
+            call.compression = terms.encoding
+        self._channel.start(call, terms.timeout_s)
 
 
 class UnaryUnary(_Callable, aio.UnaryUnaryMultiCallable):  # type: ignore[type-arg]
     """One request, one response."""
+
+    kind = 0
 
     def __call__(
         self,
@@ -93,18 +131,28 @@ class UnaryUnary(_Callable, aio.UnaryUnaryMultiCallable):  # type: ignore[type-a
             ValueError: Metadata cannot be sent.
             grpc.aio.UsageError: The channel is closed.
         """
-        method = self._method
-        encoding = self._encoding(compression)
-        call = UnaryUnaryCall(self._channel, method, method.block(timeout, metadata, encoding))
-        if credentials is not None or wait_for_ready or encoding != "identity":
-            self._prepare(call, encoding, wait_for_ready, credentials)
-        call.request = call.serialize(request)
-        self._channel.start(call, timeout)
+        return self._call(request, (timeout, metadata, wait_for_ready), credentials, compression)
+
+    def _begin(self, method: Method, request: Any, terms: Terms) -> UnaryUnaryCall:
+        call = UnaryUnaryCall(
+            self._channel, method, method.block(terms.timeout_s, terms.metadata, terms.encoding)
+        )
+        if terms.encoding != "identity":
+            call.compression = terms.encoding
+        try:
+            call.request = call.serialize(request)
+        except CallFailed:
+            return call
+        if terms.wait_for_ready:
+            call.wait_for_ready = True
+        self._channel.start(call, terms.timeout_s)
         return call
 
 
 class UnaryStream(_Callable, aio.UnaryStreamMultiCallable):  # type: ignore[type-arg]
     """One request, many responses."""
+
+    kind = 1
 
     def __call__(
         self,
@@ -117,18 +165,26 @@ class UnaryStream(_Callable, aio.UnaryStreamMultiCallable):  # type: ignore[type
         compression: grpc.Compression | None = None,
     ) -> Any:
         """Begin a call."""
-        encoding = self._encoding(compression)
-        block = self._block(timeout, metadata, encoding)
-        call = stream_call.UnaryStream(self._channel, self._method, block)
-        self._prepare(call, encoding, wait_for_ready, credentials)
-        call.request = call.serialize(request)
-        self._channel.start(call, timeout)
+        return self._call(request, (timeout, metadata, wait_for_ready), credentials, compression)
+
+    def _begin(self, method: Method, request: Any, terms: Terms) -> stream_call.UnaryStreamCall:
+        block = method.block(terms.timeout_s, terms.metadata, terms.encoding)
+        call = stream_call.UnaryStream(self._channel, method, block)
+        if terms.encoding != "identity":
+            call.compression = terms.encoding
+        try:
+            call.request = call.serialize(request)
+        except CallFailed:
+            return stream_call.UnaryStreamCall(call)
+        self._start(call, terms)
         return stream_call.UnaryStreamCall(call)
 
 
 class StreamUnary(_Callable, aio.StreamUnaryMultiCallable):  # type: ignore[type-arg]
     """Many requests, one response."""
 
+    kind = 2
+
     def __call__(  # noqa: PLR0917 - grpcio's signature.
         self,
         request_iterator: Requests = None,
@@ -139,18 +195,22 @@ class StreamUnary(_Callable, aio.StreamUnaryMultiCallable):  # type: ignore[type
         compression: grpc.Compression | None = None,
     ) -> Any:
         """Begin a call."""
-        encoding = self._encoding(compression)
-        block = self._block(timeout, metadata, encoding)
-        call = stream_call.StreamUnary(self._channel, self._method, block)
-        self._prepare(call, encoding, wait_for_ready, credentials)
-        self._channel.start(call, timeout)
-        call.feed_from(request_iterator)
+        terms = (timeout, metadata, wait_for_ready)
+        return self._call(request_iterator, terms, credentials, compression)
+
+    def _begin(self, method: Method, request: Any, terms: Terms) -> stream_call.StreamUnaryCall:
+        block = method.block(terms.timeout_s, terms.metadata, terms.encoding)
+        call = stream_call.StreamUnary(self._channel, method, block)
+        self._start(call, terms)
+        call.feed_from(request)
         return stream_call.StreamUnaryCall(call)
 
 
 class StreamStream(_Callable, aio.StreamStreamMultiCallable):  # type: ignore[type-arg]
     """Many requests, many responses."""
 
+    kind = 3
+
     def __call__(  # noqa: PLR0917 - grpcio's signature.
         self,
         request_iterator: Requests = None,
@@ -161,10 +221,12 @@ class StreamStream(_Callable, aio.StreamStreamMultiCallable):  # type: ignore[ty
         compression: grpc.Compression | None = None,
     ) -> Any:
         """Begin a call."""
-        encoding = self._encoding(compression)
-        block = self._block(timeout, metadata, encoding)
-        call = stream_call.StreamStream(self._channel, self._method, block)
-        self._prepare(call, encoding, wait_for_ready, credentials)
-        self._channel.start(call, timeout)
-        call.feed_from(request_iterator)
+        terms = (timeout, metadata, wait_for_ready)
+        return self._call(request_iterator, terms, credentials, compression)
+
+    def _begin(self, method: Method, request: Any, terms: Terms) -> stream_call.StreamStreamCall:
+        block = method.block(terms.timeout_s, terms.metadata, terms.encoding)
+        call = stream_call.StreamStream(self._channel, method, block)
+        self._start(call, terms)
+        call.feed_from(request)
         return stream_call.StreamStreamCall(call)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 from grpc.aio import ClientInterceptor, Metadata
 
 from ariane_wire.protocol.header_fields import METHOD_POST, literal, path
-from ariane_wire.protocol.metadata import encode_metadata, metadata_octets
+from ariane_wire.protocol.metadata import encode_metadata
 from ariane_wire.protocol.timeouts import timeout_field
 
-BLOCKS_MAX = 64
+BLOCKS_MAX: Final = 64
+"""Timeouts whose blocks are kept: callers use few."""
 
 
 class Method:
@@ -22,7 +23,15 @@ class Method:
         serializer: None for requests that are octets.
     """
 
-    __slots__ = ("_blocks", "_lead", "deserializer", "interceptors", "path", "serializer")
+    __slots__ = (
+        "_blocks",
+        "_channel_fields",
+        "_lead",
+        "deserializer",
+        "interceptors",
+        "path",
+        "serializer",
+    )
 
     def __init__(
         self,
@@ -36,8 +45,16 @@ class Method:
         self.serializer = serializer
         self.deserializer = deserializer
         self.interceptors = interceptors
+        self._channel_fields = channel_fields
         self._lead = METHOD_POST + path(self.path) + channel_fields
         self._blocks: dict[float | None, bytes] = {None: self._lead}
+
+    def at(self, method: str | bytes) -> Method:
+        """The same, under another path if an interceptor has changed it."""
+        path_ = method.decode() if isinstance(method, bytes) else method
+        if path_ == self.path:
+            return self
+        return Method(path_, self.serializer, self.deserializer, self._channel_fields, [])
 
     def block(
         self,
@@ -62,8 +79,3 @@ class Method:
         if metadata:
             block += encode_metadata(metadata)
         return block
-
-    @staticmethod
-    def metadata_octets(metadata: Iterable[tuple[str, str | bytes]] | None) -> int:
-        """Size of a call's metadata."""
-        return metadata_octets(metadata or ())

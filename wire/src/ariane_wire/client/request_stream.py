@@ -25,7 +25,7 @@ Requests = AsyncIterable[Any] | Iterable[Any] | None
 class RequestStream(ClientCall):
     """A call whose requests are a stream."""
 
-    _is_done_writing = False
+    is_done_writing = False
     _feeder: asyncio.Task[None] | None = None
     _begun: asyncio.Future[None] | None = None
 
@@ -40,7 +40,7 @@ class RequestStream(ClientCall):
         connection.open(self, self.block)
         if self._begun is not None and not self._begun.done():
             self._begun.set_result(None)
-        if self._is_done_writing:
+        if self.is_done_writing:
             self.end_sending()
         connection.carrier.wake()
 
@@ -106,7 +106,7 @@ class RequestStream(ClientCall):
     async def _write(self, request: Any) -> None:
         if self.code_ is not None:
             raise asyncio.InvalidStateError(_FINISHED)
-        if self._is_done_writing:
+        if self.is_done_writing:
             raise asyncio.InvalidStateError(_HALF_CLOSED)
         try:
             if not self.is_open:
@@ -132,9 +132,9 @@ class RequestStream(ClientCall):
         self._end_writing()
 
     def _end_writing(self) -> None:
-        if self.code_ is not None or self._is_done_writing:
+        if self.code_ is not None or self.is_done_writing:
             return
-        self._is_done_writing = True
+        self.is_done_writing = True
         if self.is_open:
             self.end_sending()
             self.connection.carrier.wake()

@@ -235,6 +235,11 @@ class _Writing(_Handle):
         """End the requests."""
         await self._stream.done_writing()
 
+    @property
+    def _done_writing_flag(self) -> bool:
+        """What grpcio's interceptors ask."""
+        return self._stream.is_done_writing
+
     async def wait_for_connection(self) -> None:
         """Wait until the call is written, or has failed."""
         await self._stream.wait_for_connection()

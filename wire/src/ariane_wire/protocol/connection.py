@@ -67,6 +67,7 @@ class Connection(FrameReader, Generic[Head]):
         self.goaway_sent: int | None = None
         self.goaway_received: int | None = None
         self.ended = ""
+        self._farewell = ""
         self.streams_begun = 0
         self._pieces: list[bytes] = []
         self._block_flags = 0
@@ -211,7 +212,7 @@ class Connection(FrameReader, Generic[Head]):
     def lose(self, text: str) -> None:
         """The transport is gone: every stream is lost, and nothing is sent any more."""
         self.is_over = True
-        self.ended = self.ended or text
+        self.ended = self.ended or self._farewell or text
         for stream in list(self.streams.values()):
             self.close_stream(stream)
             stream.on_lost(self.ended, never_processed=False)
@@ -398,6 +399,8 @@ class Connection(FrameReader, Generic[Head]):
         code = int.from_bytes(payload[4:8], "big")
         text = payload[8:208].decode(errors="replace")
         self.goaway_received = last
+        if code:
+            self._farewell = f"{error_name(code)} {text}".strip()
         self.on_goaway(last, code, f"{error_name(code)} {text}".strip())
         self.stream_closed()
 

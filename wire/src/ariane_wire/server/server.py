@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -136,13 +137,17 @@ class Server(aio.Server):
         self.attach(asyncio.get_running_loop())
         for bound, tls in self._bound:
             for listener in bound.sockets:
+                listen: Any = self.loop.create_server
+                if listener.family == socket.AF_UNIX:
+                    listen = self.loop.create_unix_server
+                limit_s = self.options.handshake_s if tls else None
                 self._listeners.append(
-                    await self.loop.create_server(
+                    await listen(
                         self.accept,
                         sock=listener,
                         ssl=tls,
                         backlog=BACKLOG,
-                        ssl_handshake_timeout=self.options.handshake_s if tls else None,
+                        ssl_handshake_timeout=limit_s,
                     )
                 )
 

@@ -25,6 +25,8 @@ class Keepalive:
         self._timeout_s = options.keepalive_timeout_s
         self._without_calls = options.keepalive_without_calls
         self._timer: asyncio.TimerHandle | None = None
+        self._asked_at: float | None = None
+        """When a ping went that has no answer yet."""
         if self._time_s is not None:
             self._timer = link.loop.call_later(self._time_s, self._look)
 
@@ -39,23 +41,23 @@ class Keepalive:
         connection = link.connection
         if self._time_s is None or connection.is_over:
             return
-        loop = link.loop
-        silent_s = loop.time() - link.last_received
-        if silent_s < self._time_s * 0.999:
-            self._timer = loop.call_later(self._time_s - silent_s, self._look)
-        elif not connection.streams and not self._without_calls:
-            self._timer = loop.call_later(self._time_s, self._look)
-        else:
-            asked_at = link.last_received
-            connection.out.append(ping_frame(PING))
-            connection.carrier.wake()
-            self._timer = loop.call_later(self._timeout_s, self._judge, asked_at)
-
-    def _judge(self, asked_at: float) -> None:
-        link = self._link
-        if link.last_received > asked_at or link.connection.is_over:
-            self._look()
+        now = link.loop.time()
+        if self._asked_at is not None and link.last_received <= self._asked_at:
+            left_s = self._asked_at + self._timeout_s - now
+            if left_s <= 0:
+                connection.end(TIMED_OUT)
+                if link.transport is not None:
+                    link.transport.abort()
+                return
+            self._timer = link.loop.call_later(min(left_s, self._time_s), self._look)
             return
-        link.connection.end(TIMED_OUT)
-        if link.transport is not None:
-            link.transport.abort()
+        self._asked_at = None
+        wait_s = link.last_received + self._time_s - now
+        if wait_s <= self._time_s * 0.001:
+            wait_s = self._time_s
+            if connection.streams or self._without_calls:
+                self._asked_at = now
+                connection.out.append(ping_frame(PING))
+                connection.carrier.wake()
+                wait_s = min(self._timeout_s, self._time_s)
+        self._timer = link.loop.call_later(wait_s, self._look)
