@@ -237,12 +237,15 @@ async def test_a_peer_that_has_fallen_silent():
         while await reader.read(65536):
             pass
         writer.close()
+        ended.set()
 
+    ended = asyncio.Event()
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     options = ChannelOptions(keepalive_time_s=0.05, keepalive_timeout_s=0.05)
     async with ariane_wire.insecure_channel(address, options) as channel:
         error = await failure(channel.unary_unary(ECHO)(b"", timeout=20))
+    await ended.wait()
     server.close()
     assert (error.code(), error.details()) == (
         *(StatusCode.UNAVAILABLE, "keepalive watchdog timeout"),

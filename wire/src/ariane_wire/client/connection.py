@@ -130,4 +130,5 @@ class ClientConnection(Connection[ResponseHead]):
         if self.is_full:
             self.is_full = False
             self.on_change(self)
-        super().stream_closed()
+        if self.goaway_received is not None:
+            super().stream_closed()

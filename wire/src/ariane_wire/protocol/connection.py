@@ -140,13 +140,10 @@ class Connection(FrameReader, Generic[Head]):
 
     def stream_closed(self) -> None:
         """A stream has ended; the last one of a connection that goes away ends it."""
-        if not self.streams and self.is_leaving and not self.is_over:
+        if self.goaway_sent is None and self.goaway_received is None:
+            return
+        if not self.streams and not self.is_over:
             self.end("the connection was drained")
-
-    @property
-    def is_leaving(self) -> bool:
-        """Whether no more streams are opened."""
-        return self.goaway_sent is not None or self.goaway_received is not None
 
     def _remember_late(self, stream_id: int) -> None:
         self._late[stream_id] = None
@@ -287,7 +284,7 @@ class Connection(FrameReader, Generic[Head]):
 
     def _block(self, flags: int, stream_id: int, block: bytes) -> None:
         ends = bool(flags & frames.END_STREAM)
-        head = self.blocks.heads.get(block)
+        head: Head | None = self.heads.get(block)
         if head is None:
             self.work += len(block) >> 8
             if len(block) > _BLOCK_FACTOR * self._header_octets_max:
@@ -300,6 +297,7 @@ class Connection(FrameReader, Generic[Head]):
             except StreamFault as fault:
                 self.check_head_place(stream_id)
                 raise StreamFault(stream_id, fault.code, fault.text) from None
+            self.heads = self.blocks.heads
         self.on_head(stream_id, head, ends=ends)
 
     @abstractmethod

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from struct import Struct
-from typing import Final
+from typing import Any, Final
 
 from ariane_wire.protocol.allowance import Allowance
 from ariane_wire.protocol.faults import ConnectionFault, StreamFault
 from ariane_wire.protocol.frames import (
     DATA,
+    END_HEADERS,
     END_STREAM,
     HEAD,
     HEAD_OCTETS,
+    HEADERS,
     PADDED,
     PREFIX_OCTETS,
     ErrorCode,
@@ -29,6 +31,7 @@ WORK_MAX: Final = 128
 """Calls that are begun in one turn, before other connections have theirs; an uncommon header block
 of 256 octets counts like a call."""
 
+_WHOLE_HEAD: Final = END_STREAM | END_HEADERS
 _LENGTH: Final = Struct(">I")
 
 
@@ -37,6 +40,7 @@ class FrameReader(FrameSender, ABC):
 
     Attributes:
         streams: Open streams, by id.
+        heads: What header blocks were parsed to, as far as that is remembered.
         work: What this turn has cost so far; see ``WORK_MAX``.
         taken: Octets of DATA that came since we last opened the connection's window.
         grant_at: When ``taken`` has come so far, the window is looked at.
@@ -46,6 +50,7 @@ class FrameReader(FrameSender, ABC):
     def __init__(self, frame_octets_max: int, streams_max: int) -> None:
         super().__init__()
         self.streams: dict[int, Stream] = {}
+        self.heads: dict[bytes, Any] = {}
         self.work = 0
         self.taken = 0
         self.grant_at = 0
@@ -84,7 +89,7 @@ class FrameReader(FrameSender, ABC):
         """Whether frames are left that were too much for one turn."""
         return self.work >= WORK_MAX and bool(self._rest) and not self.is_over
 
-    def _cut(self, octets: bytes | memoryview) -> None:  # noqa: C901, PLR0912 - one loop: no calls.
+    def _cut(self, octets: bytes | memoryview) -> None:  # noqa: C901, PLR0912, PLR0915 - one loop: no calls.
         end = len(octets)
         at = self._go_on(octets, end) if self._left else 0
         streams = self.streams
@@ -121,6 +126,17 @@ class FrameReader(FrameSender, ABC):
                         if stream.taken >= stream.grant_at:
                             self._grant_stream(stream)
                     at = stop
+                    continue
+            elif kind == HEADERS and stop <= end and flags | END_STREAM == _WHOLE_HEAD:
+                # A block that is remembered; there is none before the peer's SETTINGS.
+                head = self.heads.get(bytes(octets[at + HEAD_OCTETS : stop]))
+                if head is not None and not self._block_of and stream_id:
+                    self._take_head(stream_id & 0x7FFFFFFF, head, ends=flags == _WHOLE_HEAD)
+                    at = stop
+                    if self.is_over:
+                        return
+                    if self.work >= WORK_MAX:
+                        break
                     continue
             if length > self._frame_octets_max:
                 raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, f"a frame of {length} octets")
@@ -196,6 +212,12 @@ class FrameReader(FrameSender, ABC):
         except StreamFault as fault:
             self.refuse(fault)
 
+    def _take_head(self, stream_id: int, head: Any, *, ends: bool) -> None:
+        try:
+            self.on_head(stream_id, head, ends=ends)
+        except StreamFault as fault:
+            self.refuse(fault)
+
     def take_octets(self, octets: int) -> None:
         """DATA of the connection has come, of whichever stream."""
         self.taken += octets
@@ -208,6 +230,15 @@ class FrameReader(FrameSender, ABC):
             return
         self._left_ends = ends
         self._give(stream, payload, 0, len(payload))
+
+    @abstractmethod
+    def on_head(self, stream_id: int, head: Any, *, ends: bool) -> None:
+        """A header block has come.
+
+        Raises:
+            ConnectionFault: It may not come there.
+            StreamFault: It breaks a rule of its stream.
+        """
 
     @abstractmethod
     def on_frame(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:

@@ -8,8 +8,9 @@ import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
+from dataclasses import dataclass, replace
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import grpc
 from grpc import StatusCode, aio
@@ -26,6 +27,7 @@ from ariane_wire.server.life import ConnectionLife
 from ariane_wire.server.prompt import run_prompt
 from ariane_wire.server.serving import NOT_FOUND, serve
 from ariane_wire.transport.deadlines import Deadlines
+from ariane_wire.transport.first_octets import MixedListener
 from ariane_wire.transport.link import Link
 from ariane_wire.transport.listening import BACKLOG, Bound, bind
 
@@ -33,6 +35,22 @@ if TYPE_CHECKING:
     from ariane_wire.server.call import ServerCall
 
 _TOO_MANY: Final = "Concurrent RPC limit exceeded!"
+
+
+class Listening(Protocol):
+    """What takes connections for a server."""
+
+    def close(self) -> None:
+        """Take no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Port:
+    """A bound port, and what it takes."""
+
+    bound: Bound
+    tls: ssl.SSLContext | None
+    takes_plain_text: bool = False
 
 
 class Server(aio.Server):
@@ -59,8 +77,8 @@ class Server(aio.Server):
         self._compression = NAMES[compression]
         self._chance = chance or Random()  # noqa: S311 - spreads the ends of connections.
         self._ledger = MemoryLedger(options.memory_octets_max)
-        self._bound: list[tuple[Bound, ssl.SSLContext | None]] = []
-        self._listeners: list[asyncio.Server] = []
+        self._bound: list[_Port] = []
+        self._listeners: list[Listening] = []
         self._lives: dict[ServerConnection, ConnectionLife] = {}
         self._number = 0
         self._calls: set[ServerCall] = set()
@@ -119,9 +137,20 @@ class Server(aio.Server):
         server_credentials.set_alpn_protocols(["h2"])
         return self._bind(address, server_credentials)
 
+    def add_mixed_port(self, address: str, server_credentials: Any) -> int:
+        """Bind a port that takes plain text and TLS, told apart by the first octet.
+
+        Raises:
+            BindRefused: With the reason.
+            TypeError: As ``add_secure_port``.
+        """
+        port = self.add_secure_port(address, server_credentials)
+        self._bound[-1] = replace(self._bound[-1], takes_plain_text=True)
+        return port
+
     def _bind(self, address: str, tls: ssl.SSLContext | None) -> int:
         bound = bind(address)
-        self._bound.append((bound, tls))
+        self._bound.append(_Port(bound, tls))
         return bound.port
 
     # Life.
@@ -135,21 +164,26 @@ class Server(aio.Server):
         if self._loop is not None:
             raise aio.UsageError("the server was started before")
         self.attach(asyncio.get_running_loop())
-        for bound, tls in self._bound:
-            for listener in bound.sockets:
-                listen: Any = self.loop.create_server
-                if listener.family == socket.AF_UNIX:
-                    listen = self.loop.create_unix_server
-                limit_s = self.options.handshake_s if tls else None
-                self._listeners.append(
-                    await listen(
-                        self.accept,
-                        sock=listener,
-                        ssl=tls,
-                        backlog=BACKLOG,
-                        ssl_handshake_timeout=limit_s,
-                    )
-                )
+        for port in self._bound:
+            for listener in port.bound.sockets:
+                self._listeners.append(await self._listen(port, listener))
+
+    async def _listen(self, port: _Port, listener: socket.socket) -> Listening:
+        tls = port.tls
+        if tls is not None and port.takes_plain_text:
+            handshake_s = self.options.handshake_s
+            return MixedListener(self.loop, listener, self.accept, tls, handshake_s)
+        listen: Any = self.loop.create_server
+        if listener.family == socket.AF_UNIX:
+            listen = self.loop.create_unix_server
+        made: Listening = await listen(
+            self.accept,
+            sock=listener,
+            ssl=tls,
+            backlog=BACKLOG,
+            ssl_handshake_timeout=self.options.handshake_s if tls else None,
+        )
+        return made
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """Become a server of a loop, without listening: ``accept`` takes connections."""
@@ -189,8 +223,8 @@ class Server(aio.Server):
             grace: Seconds for calls in work; None for none.
         """
         if self._loop is None:
-            for bound, _ in self._bound:
-                for listener in bound.sockets:
+            for port in self._bound:
+                for listener in port.bound.sockets:
                     listener.close()
             return
         assert self._ended is not None  # noqa: S101 - a started server has one.

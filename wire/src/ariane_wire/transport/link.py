@@ -191,7 +191,7 @@ class Link(asyncio.BufferedProtocol):
                 future.set_result(None)
 
     def _write(self, transport: asyncio.Transport, out: list[bytes | memoryview]) -> None:
-        if not any(type(piece) is memoryview or len(piece) >= VIEW_OCTETS for piece in out):
+        if max(map(len, out)) < VIEW_OCTETS:
             transport.write(b"".join(out))
         elif self._is_vectored:
             transport.writelines(out)
