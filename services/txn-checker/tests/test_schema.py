@@ -113,7 +113,8 @@ def test_a_database_of_another_kind_is_refused(url, words):
 
 
 async def test_an_unreachable_database_is_told_without_its_password():
-    database = Database("postgresql+psycopg://me:secret@127.0.0.1:1/x", SCHEMA, SystemClock())
+    url = "postgresql+psycopg://me:secret@127.0.0.1:1/x?sslpassword=secret"
+    database = Database(url, SCHEMA, SystemClock())
     with pytest.raises(DatabaseUnusable) as refused:
         await database.open(wait_s=0)
     assert "me:***@127.0.0.1" in str(refused.value)

@@ -107,7 +107,7 @@ class ServiceSettings(BaseModel):
     )
     otlp_endpoint: str = Field(
         "",
-        pattern="^(|https?://.+)$",
+        pattern="^(|https?://[^@]+)$",
         description="Collector that is told metrics and spans by OTLP over gRPC, such as "
         "http://otel-collector:4317. Empty: none.",
     )

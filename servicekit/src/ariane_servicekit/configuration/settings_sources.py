@@ -5,19 +5,20 @@ from __future__ import annotations
 import argparse
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Final, Literal, NoReturn, TypeVar, Union, get_args, get_origin
 
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticUndefined
 
 from ariane_servicekit.configuration.settings import ServiceSettings
 from ariane_servicekit.errors import SettingsError
+from ariane_servicekit.observability.passwords import without_passwords
 
 SettingsT = TypeVar("SettingsT", bound=ServiceSettings)
 
@@ -79,7 +80,8 @@ def load_settings(
     try:
         return settings_class.model_validate(values).from_sources(sources)
     except ValidationError as error:
-        raise SettingsError(_one_line(error.errors()[0], place)) from None
+        secret = {name for name, field in settings_class.model_fields.items() if _is_secret(field)}
+        raise SettingsError(_one_line(error.errors()[0], place, secret)) from None
 
 
 def flag_of(name: str) -> str:
@@ -206,7 +208,11 @@ def _unknown(kind: str, given: str, known: Sequence[str] | Mapping[str, object])
     return f"unknown {kind} {given}{hint}"
 
 
-def _one_line(error: ErrorDetails, place: Any) -> str:
+def _is_secret(field: FieldInfo) -> bool:
+    return SecretStr in {field.annotation, *get_args(field.annotation)}
+
+
+def _one_line(error: ErrorDetails, place: Any, secret: Collection[str]) -> str:
     text = " ".join(error["msg"].removeprefix("Value error, ").split())
     if not error["loc"]:
         return text
@@ -214,8 +220,10 @@ def _one_line(error: ErrorDetails, place: Any) -> str:
     if error["type"] == "missing":
         return f"{place(name)} is required"
     given = error["input"]
-    shown = f" (given: {given!r})" if isinstance(given, str | int | float) else ""
-    return f"{place(name)}: {text[0].lower()}{text[1:]}{shown}"
+    shown = ""
+    if name not in secret and isinstance(given, str | int | float):
+        shown = f" (given: {given!r})"
+    return without_passwords(f"{place(name)}: {text[0].lower()}{text[1:]}{shown}")
 
 
 def _type_name(field: FieldInfo) -> str:

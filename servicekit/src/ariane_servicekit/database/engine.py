@@ -34,6 +34,7 @@ from ariane_servicekit.clock import Clock
 from ariane_servicekit.database.errors import DatabaseUnusable
 from ariane_servicekit.database.schema import Schema, migrate
 from ariane_servicekit.observability.logs import get_logger
+from ariane_servicekit.observability.passwords import without_passwords
 
 BUSY_S_MAX: Final = 10.0
 """Seconds that a writer of SQLite waits for a writer of another process."""
@@ -141,7 +142,9 @@ class Database:
                 cause = error.orig if isinstance(error, DBAPIError) else error
                 if self._clock.monotonic() >= end_s:
                     text = " ".join(str(cause).split())
-                    shown = self._engine.url.render_as_string(hide_password=True)
+                    shown = without_passwords(
+                        self._engine.url.render_as_string(hide_password=False)
+                    )
                     raise DatabaseUnusable(f"{shown}: {text}") from error
                 _log.warning("database_unreachable", error=str(cause))
                 await self._clock.sleep(RETRY_S)

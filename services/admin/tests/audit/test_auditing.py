@@ -155,6 +155,8 @@ async def test_what_was_before_may_be_unknown(delete, entries):
 
 def test_bodies_are_left_out_and_long_things_are_cut():
     assert "secret" not in trail_json(Message(body=b"secret", topic="t"))
+    url = "postgresql://me:secret@h/x?sslpassword=secret"
+    assert "secret" not in trail_json(topic_pb.ListTopicsRequest(name_prefix=url))
     long = topic_pb.ListTopicsRequest(name_prefix='\N{SNOWMAN}"' * 20_000)
     assert len(trail_json(long).encode()) <= JSON_BYTES_MAX
     assert json.loads(trail_json(long))["cut"]

@@ -30,7 +30,7 @@ class BrokerLives:
     def compose(self, settings: BrokerSettings, stop: StopRequest) -> Service:
         """Build the broker as primary or as replica."""
         environment = on_this_machine(settings, stop)
-        if not settings.replica_set_url:
+        if not settings.replica_set_url.get_secret_value():
             return compose_from(environment)
         won, self._won = self._won, None
         if won is not None:

@@ -129,7 +129,11 @@ def compose_replica(environment: Environment, on_won: Callable[[WonElection], No
     settings, clock = environment.settings, environment.clock
     try:
         database = Database(
-            settings.replica_set_url, SCHEMA, clock, threads=2, survives_power_loss=True
+            settings.replica_set_url.get_secret_value(),
+            SCHEMA,
+            clock,
+            threads=2,
+            survives_power_loss=True,
         )
     except DatabaseError as error:
         raise StartRefused(str(error)) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from ariane_broker.delay.level_table import level_waits_ms
 from ariane_broker.topics.topic_table import QUEUE_COUNT_MAX
@@ -47,11 +47,12 @@ class BrokerSettings(ServiceSettings):
         description="Distinguishes brokers of one name. With replica_set_url, any of them may "
         "become primary, and broker 0 creates the set; without it, there is only broker 0.",
     )
-    replica_set_url: str = Field(
-        "",
+    replica_set_url: SecretStr = Field(
+        SecretStr(""),
         description="The database in which brokers of one name agree on the primary, as an "
         "SQLAlchemy URL: sqlite:////path/file.db on one machine, postgresql+psycopg://... on "
-        "several. The same for all of them. Empty: the broker has no replicas.",
+        "several. The same for all of them. Empty: the broker has no replicas. It may contain a "
+        "password, and nothing shows it.",
     )
     accept_set_loss: bool = Field(
         default=False,
@@ -370,7 +371,7 @@ class BrokerSettings(ServiceSettings):
             raise ValueError("message_bytes_max must not exceed receive_bytes_max")
         if self.message_bytes_max + (64 << 10) > self.segment_bytes:
             raise ValueError("message_bytes_max must fit into a segment, with 64 KiB around it")
-        if self.broker_id and not self.replica_set_url:
+        if self.broker_id and not self.replica_set_url.get_secret_value():
             raise ValueError("broker_id must be 0 unless replica_set_url is set")
         if self.advertised_address is None and self.listen.is_wildcard and self.name_servers:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Requests and answers in the trail: JSON of bounded size, without bodies of messages."""
+"""Requests and answers in the trail: JSON of bounded size, without bodies and passwords."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
 from ariane_admin.audit.trail import JSON_BYTES_MAX
+from ariane_servicekit.observability.passwords import without_passwords
 
 _LEFT_OUT: Final = frozenset({"body", "module"})
 """Fields that the trail leaves out: the data of applications, and their code."""
@@ -57,6 +58,8 @@ def _without_bodies(value: Any) -> Any:
             key: "left out" if key in _LEFT_OUT else _without_bodies(inner)
             for key, inner in value.items()
         }
+    if isinstance(value, str):
+        return without_passwords(value)
     return list(map(_without_bodies, value)) if isinstance(value, list) else value
 
 

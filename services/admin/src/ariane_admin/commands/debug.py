@@ -6,7 +6,6 @@ import io
 import json
 import os
 import platform
-import re
 import tarfile
 import time
 from collections.abc import Iterator, Sequence
@@ -23,6 +22,7 @@ from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, output_option
 from ariane_admin.terminal.progress import progress
+from ariane_servicekit.observability.passwords import without_passwords
 
 LOG_BYTES_MAX: Final = 8 << 20
 """Of each log file, its end."""
@@ -35,9 +35,6 @@ _QUESTIONS: Final = (
     ("group", "list", "--system"),
 )
 """Commands whose answers are kept."""
-
-_SECRET: Final = re.compile(r"(?P<before>://[^\s:/@\"']*:)[^\s@\"']+(?=@)")
-"""The password of a URL, such as that of a database."""
 
 
 class Kept(NamedTuple):
@@ -160,7 +157,7 @@ def _log(path: Path) -> Kept:
 
 
 def _without_secrets(text: str) -> bytes:
-    return _SECRET.sub(r"\g<before>***", text).encode()
+    return without_passwords(text).encode()
 
 
 def _write(path: Path, kept: Sequence[Kept]) -> None:

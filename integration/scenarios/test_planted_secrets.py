@@ -1,0 +1,146 @@
+"""Secrets in the settings of every service: nothing that a person reads or passes on has them."""
+
+import asyncio
+import json
+import re
+import tarfile
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+
+from ariane_admin.cli import main
+from ariane_admin.service.settings import AdminSettings
+from ariane_admin.terminal.exits import ExitStatus
+from ariane_broker.settings import BrokerSettings
+from ariane_filter.settings import FilterSettings
+from ariane_namesrv.settings import NamesrvSettings
+from ariane_servicekit import SettingsError, load_settings
+from ariane_servicekit.errors import ProcessFailed
+from ariane_servicekit.running.processes import ServiceProcess
+from ariane_testkit.small_store import SMALL_STORE
+from ariane_txn_checker.settings import CheckerSettings
+
+SERVICES = (
+    AdminSettings,
+    BrokerSettings,
+    CheckerSettings,
+    FilterSettings,
+    NamesrvSettings,
+)
+PLANTED = "hunter2-of-the-planted-secret"
+LIKE_SECRETS = re.compile(r"url|token|webhook|pass|secret|credential")
+
+
+def secrets_of(settings):
+    return [
+        name
+        for name, field in settings.model_fields.items()
+        if "SecretStr" in str(field.annotation)
+    ]
+
+
+@pytest.mark.parametrize("settings", SERVICES, ids=lambda settings: settings.service_name)
+def test_what_may_be_a_secret_is_one_and_no_error_shows_it(settings):
+    named = {name for name in settings.model_fields if LIKE_SECRETS.search(name)}
+    assert named <= set(secrets_of(settings)), named
+    for name in (*secrets_of(settings), "otlp_endpoint", "listen"):
+        for value in (f"x://me:{PLANTED}@h", f"http://me:{PLANTED}@h", f"x:///?password={PLANTED}"):
+            flag = f"--{name.replace('_', '-')}={value}"
+            try:
+                shown = str(load_settings(settings, [flag], {}).shown())
+            except SettingsError as refused:
+                shown = str(refused)
+            assert PLANTED not in shown, flag
+
+
+def database(path):
+    """A database whose URL has a secret, which SQLite ignores."""
+    return f"sqlite:///file:{path}?uri=true&password={PLANTED}"
+
+
+@asynccontextmanager
+async def planted_services(folder):
+    """One process of each service, each with its secrets; gives the name server's address."""
+    async with AsyncExitStack() as running:
+
+        async def start(name, module, *flags):
+            process = ServiceProcess(name, module, flags, folder / "logs" / f"{name}.log")
+            await process.start()
+            running.push_async_callback(process.stop)
+            return process.address
+
+        name_server = await start("namesrv", "ariane_namesrv", "--data-path", str(folder / "n"))
+        known = ("--name-servers", name_server)
+        stored = ("--store-path", str(folder / "store"), *SMALL_STORE)
+        in_set = ("--replica-set-url", database(folder / "set.db"))
+        broker = await start("broker", "ariane_broker", *known, *stored, *in_set)
+        checks = ("--database-url", database(folder / "c.db"))
+        checker = await start("checker", "ariane_txn_checker", *known, *checks)
+        beside = ("--broker", broker, "--data-path", str(folder / "f"))
+        uploads = ("--uploads", "any", "--upload-token", PLANTED)
+        await start("filter", "ariane_filter", *beside, *uploads)
+        hook = ("--alert-webhook", f"http://127.0.0.1:1/hook/{PLANTED}", "--alert-disk-ratio", "0")
+        trail = ("--database-url", database(folder / "a.db"), "--checkers", checker)
+        await start("admin", "ariane_admin.service", *known, *trail, *hook)
+        yield name_server, checker
+
+
+async def test_no_log_list_error_or_bundle_shows_a_secret(tmp_path, ariane, until, capfd):
+    async with planted_services(tmp_path) as (name_server, checker):
+
+        async def brokers():
+            return (await ariane(name_server, "broker", "list"))[1]
+
+        await until(brokers)
+        told = []
+        for service, more in {
+            "namesrv": (),
+            "broker": (),
+            "filter": (),
+            "txn-checker": ("--checker", checker),
+        }.items():
+            status, settings = await ariane(name_server, "setting", "list", service, *more)
+            assert status == ExitStatus.DONE
+            told.append(json.dumps(settings))
+        assert "replica_set_url" in told[1]
+        assert "upload_token" in told[2]
+        assert "database_url" in told[3]
+        url = f"postgresql://me:{PLANTED}@h/x"
+        words = ("setting", "set", "broker", "replica_set_url", url, "--yes")
+        status = await asyncio.to_thread(main, [*words, "--name-servers", name_server])
+        assert status != ExitStatus.DONE
+        told += capfd.readouterr()
+        logs = sorted((tmp_path / "logs").iterdir())
+        given = [word for log in logs for word in ("--log", str(log))]
+        bundle = tmp_path / "bundle.tar.gz"
+        status, _ = await ariane(name_server, "debug", "bundle", "-f", str(bundle), *given)
+        assert status == ExitStatus.DONE
+    with tarfile.open(bundle) as archive:
+        told += [archive.extractfile(one).read().decode() for one in archive if one.isfile()]
+    told += [log.read_text() for log in logs]
+    assert sum("service_ready" in text for text in told) >= len(SERVICES)
+    assert [text for text in told if PLANTED in text] == []
+
+
+@pytest.mark.parametrize(
+    ("module", "flag", "more"),
+    [
+        ("ariane_broker", "--replica-set-url", ("--store-path", "store")),
+        ("ariane_txn_checker", "--database-url", ("--name-servers", "127.0.0.1:1")),
+        ("ariane_admin.service", "--database-url", ("--name-servers", "127.0.0.1:1")),
+    ],
+)
+async def test_a_start_that_is_refused_says_why_without_the_secret(
+    tmp_path, monkeypatch, module, flag, more
+):
+    monkeypatch.chdir(tmp_path)
+    for url in (
+        f"mysql://me:{PLANTED}@127.0.0.1:1/x?password={PLANTED}",
+        f"{PLANTED}@127.0.0.1",
+    ):
+        log = tmp_path / "refused.log"
+        process = ServiceProcess("refused", module, (*more, flag, url), log)
+        process.ready_s_max = 20.0
+        with pytest.raises(ProcessFailed) as refused:
+            await process.start()
+        assert PLANTED not in str(refused.value) + log.read_text(), url
