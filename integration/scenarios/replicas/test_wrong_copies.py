@@ -105,3 +105,104 @@ async def test_a_replica_whose_disk_is_full_leaves_the_set_and_deletes_nothing(l
         await first.wait()
         await in_sync(second, 1)
         assert len(await bodies_in(cluster)) == 2010
+
+
+async def filled(cluster):
+    """Send some segments full; the end of the log."""
+    for number in range(5):
+        await send(cluster, f"{number}:" + "x" * 2000, 500)
+    return (await in_sync(cluster.brokers[0], 0, 1)).max_commit_log_offset
+
+
+def segments_of(tmp_path, process):
+    return sorted((tmp_path / process.name / "commitlog").iterdir())
+
+
+def halve_the_last(paths):
+    [*_, last] = [path for path in paths if any(path.read_bytes()[:64])]
+    with last.open("r+b") as file:
+        file.truncate(last.stat().st_size // 4)
+
+
+def remove_the_first(paths):
+    paths[0].unlink()
+
+
+def remove_one_in_the_middle(paths):
+    paths[1].unlink()
+
+
+def write_zeros(paths):
+    with paths[1].open("r+b") as file:
+        file.seek(200_000)
+        file.write(bytes(1 << 16))
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["stopped", "killed"])
+@pytest.mark.parametrize(
+    "harm", [halve_the_last, remove_the_first, remove_one_in_the_middle, write_zeros]
+)
+async def test_what_a_replica_lost_while_it_was_down_is_fetched_before_it_is_in_sync(
+    local_cluster, tmp_path, harm, is_killed
+):
+    async with local_cluster(*QUICK, *SMALL_SEGMENTS, replicas=1) as cluster:
+        [first], [second] = cluster.brokers, cluster.replicas
+        await in_sync(first, 0, 1)
+        end = await filled(cluster)
+        if is_killed:
+            second.kill()
+            await second.wait()
+        else:
+            await second.stop()
+        harm(segments_of(tmp_path, second))
+        await second.start()
+        await in_sync(first, 0, 1)
+        first.kill()
+        await first.wait()
+        state = await in_sync(second, 1)
+        assert (state.min_commit_log_offset, state.max_commit_log_offset) == (0, end)
+        assert len(set(await bodies_in(cluster))) == 2500
+
+
+async def test_an_older_store_is_out_of_sync_until_it_has_caught_up(local_cluster, tmp_path):
+    """Its primary dies before it has: it is not elected, and nothing is lost."""
+    async with local_cluster(*QUICK, *SMALL_SEGMENTS, replicas=1) as cluster:
+        [first], [second] = cluster.brokers, cluster.replicas
+        await in_sync(first, 0, 1)
+        await send(cluster, "before", 10)
+        await second.stop()
+        shutil.copytree(tmp_path / second.name, tmp_path / "older")
+        await second.start()
+        end = await filled(cluster)
+        second.kill()
+        first.kill()
+        await asyncio.gather(first.wait(), second.wait())
+        shutil.rmtree(tmp_path / second.name)
+        shutil.move(tmp_path / "older", tmp_path / second.name)
+        second.ready_s_max = 20
+        await second.start()
+        await first.start()
+        state = await in_sync(first, 0, 1)
+        assert state.max_commit_log_offset == end
+        assert len(set(await bodies_in(cluster))) == 2510
+
+
+async def test_a_damaged_primary_is_mended_from_its_replica(local_cluster, tmp_path):
+    async with local_cluster(*QUICK, *SMALL_SEGMENTS, replicas=1) as cluster:
+        [first], [second] = cluster.brokers, cluster.replicas
+        await in_sync(first, 0, 1)
+        await filled(cluster)
+        await second.stop()
+        await in_sync(first, 0)
+        await first.stop()
+        write_zeros(segments_of(tmp_path, first))
+        await first.start()  # Alone in sync, it has to be primary all the same.
+        await in_sync(first, 0)
+        assert len(await bodies_in(cluster)) < 2500
+        await second.start()
+        await in_sync(second, 0, 1)
+        assert len(set(await bodies_in(cluster))) == 2500
+        second.kill()
+        await second.wait()
+        await in_sync(first, 0)
+        assert len(set(await bodies_in(cluster))) == 2500

@@ -37,7 +37,8 @@ from ariane_broker.measuring.room import measuring_room
 from ariane_broker.naming.room import NamingRoom, naming_room
 from ariane_broker.read.room import read_room
 from ariane_broker.receive.room import ReceiveRoom, receive_room
-from ariane_broker.replication.room import Elected
+from ariane_broker.replication.room import Elected, primary_operations
+from ariane_broker.replication.shared_row import RowUnreachable
 from ariane_broker.retry.room import RetryRoom, retry_room
 from ariane_broker.rpc.room import RpcRoom, rpc_room
 from ariane_broker.settings import BrokerSettings
@@ -47,6 +48,7 @@ from ariane_broker.topics.system_topics import system_topics
 from ariane_broker.transactions.room import TransactionsRoom, transactions_room
 from ariane_servicekit import (
     Loop,
+    ServiceError,
     StopRequest,
     SystemClock,
     get_logger,
@@ -58,6 +60,12 @@ SIGNS_PER_LEASE: Final = 5
 
 REPLICA_ROUTES_S: Final = 1.0
 """Interval of checks that routes have the present replicas."""
+
+GIVE_WAY_S: Final = 1.0
+"""Interval of checks whether a replica can be primary in place of a damaged one."""
+
+GIVE_WAY_S_MAX: Final = 5.0
+"""Seconds for which messages are refused while the replica catches up."""
 
 _log = get_logger(__name__)
 
@@ -135,6 +143,7 @@ def compose_from(
             rooms.receive.upkeep,
             *rooms.spark_batches.loops,
             *_replica_routes(environment, rooms.log, rooms.naming),
+            *_giving_way(environment, rooms.log, rooms.state),
         ),
         primary=rooms.log.primary,
         signs_of_life=_signs_of_life(environment, rooms.log),
@@ -238,6 +247,27 @@ def _replica_routes(environment: Environment, log: LogRoom, naming: NamingRoom) 
             await naming.registration.announce()
 
     return [Loop("replica-routes", tell, interval_s=REPLICA_ROUTES_S, clock=environment.clock)]
+
+
+def _giving_way(environment: Environment, log: LogRoom, state: StateRoom) -> list[Loop]:
+    """The loop in which a primary with a damaged log hands its role to a replica without damage."""
+    primary = log.primary
+    if primary is None:
+        return []
+    operations = primary_operations(environment, primary, state.saved_offsets.save)
+
+    async def give_way() -> None:
+        heir = primary.sound_heir()
+        if heir is None:
+            return
+        try:
+            await operations.transfer(heir, grace_s=GIVE_WAY_S_MAX)
+        except (ServiceError, RowUnreachable) as error:
+            _log.warning("primary_does_not_give_way", heir=heir, cause=str(error))
+            return
+        _log.warning("damaged_primary_gave_way", heir=heir)
+
+    return [Loop("give-way", give_way, interval_s=GIVE_WAY_S, clock=environment.clock)]
 
 
 def _thread(name: str) -> Executor:

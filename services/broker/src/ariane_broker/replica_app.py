@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from ariane_broker.environment import Environment
 from ariane_broker.following.followed_state import FollowedState
+from ariane_broker.following.log_mending import LogMending
 from ariane_broker.following.lost_end import LostEnd
 from ariane_broker.following.replica_client import ReplicaClient, ReplicaIdentity
 from ariane_broker.following.replica_life import ReplicaLife
@@ -164,6 +165,13 @@ def compose_replica(environment: Environment, on_won: Callable[[WonElection], No
         is_sync_flush=settings.flush_mode == "sync",
         state_interval_s=settings.replica_state_s,
         sleep=clock.sleep,
+        mending=LogMending(
+            store,
+            environment.threads.keeper,
+            set_begin=lambda: status().replica_set.begin,
+            forget_snapshots=state.forget_snapshots,
+            on_mended=lambda: environment.stop.request("the log was mended", anew=True),
+        ),
         on_taken=lambda: log.keeping.appended(store.max_offset),
         on_state=reading.read_state,
     )
@@ -229,6 +237,7 @@ def _own_log(log: LogRoom, disk_force_ratio: float) -> OwnLog:
         store.min_offset,
         store.max_offset,
         store.confirmed_offset,
+        is_damaged=bool(store.damage),
         pressure=f"its disk is {used:.0%} full, and it deletes nothing that the primary keeps: "
         "make room for it"
         if is_pressed

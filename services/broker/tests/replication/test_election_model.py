@@ -193,7 +193,8 @@ class Node:
                 if elected is not None:
                     self.become_primary(elected)
                 return
-            await self.reign.renew()
+            known = min(self.reign.replica_set.confirmed, len(self.log))
+            await self.reign.renew(max(known, self.copies.confirmed(self.own)))
             await self.take_in_and_out()
         except RowUnreachable:
             return

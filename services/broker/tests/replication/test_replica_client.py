@@ -14,6 +14,7 @@ from ariane.replication.v1.log_service_pb2_grpc import add_LogServiceServicer_to
 from ariane.replication.v1.state_service_pb2_grpc import add_StateServiceServicer_to_server
 from ariane_broker.errors.replication import log_diverged
 from ariane_broker.following import replica_client
+from ariane_broker.following.log_mending import LogMending
 from ariane_broker.following.replica_client import ReplicaClient, ReplicaIdentity
 from ariane_broker.replication.log_feed import LogFeed
 from ariane_broker.replication.log_taker import CannotFollow, LogTaker
@@ -94,6 +95,13 @@ def replica(tmp_path):
             is_sync_flush=False,
             state_interval_s=60,
             sleep=asyncio.sleep,
+            mending=LogMending(
+                store,
+                keeper,
+                set_begin=lambda: 0,
+                forget_snapshots=state.forget_snapshots,
+                on_mended=lambda: None,
+            ),
             on_taken=lambda: None,
             on_state=nothing,
         )

@@ -67,7 +67,7 @@ class TestRow:
         both = row.with_in_sync(frozenset({0, 1}))
         ordered = both.wanting(2, unclean=unclean)
         everybody = frozenset({0, 1, 2})
-        for after in (ordered.renewed(), ordered.with_in_sync(everybody), ordered.removed(2)):
+        for after in (ordered.renewed(0), ordered.with_in_sync(everybody), ordered.removed(2)):
             assert (after.wanted_id, after.unclean) == (None, False)
         # It is stopped in order, and names nobody or another one.
         for wanted_id in (None, 1):
@@ -118,12 +118,12 @@ class TestReign:
     async def test_it_holds_as_long_as_it_is_renewed(self, reign):
         self.now = 14.9
         assert reign.holds
-        await reign.renew()
+        await reign.renew(0)
         self.now = 19.8
         assert reign.holds
         self.now = 20.0
         assert not reign.holds
-        await reign.renew()  # Nobody took it meanwhile.
+        await reign.renew(0)  # Nobody took it meanwhile.
         assert reign.holds
 
     async def test_changes_of_others_are_taken_over_and_an_election_ends_it(self, reign, rows):
@@ -134,7 +134,7 @@ class TestReign:
         assert reign.replica_set.addresses == {0: "a", 1: "b"}
         found = await other.read()
         await other.change(found.elected(1, 2))
-        await reign.renew()
+        await reign.renew(0)
         assert reign.is_deposed
         assert not reign.holds
         assert self.deposed == [True]

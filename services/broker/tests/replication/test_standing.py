@@ -16,8 +16,10 @@ class TestStanding:
         async def settle():
             self.settled.append(True)
 
-        def standing(broker_id, *, epoch=0, address=None, set_id="s", pressure="", **what):
-            log = OwnLog(set_id if epoch else "", epoch, 0, 900, confirmed=0, pressure=pressure)
+        def standing(broker_id, *, epoch=0, address=None, set_id="s", log=None, **what):
+            log = OwnLog(set_id if epoch else "", epoch, 0, 900, confirmed=0)._replace(
+                **(log or {})
+            )
             what = {
                 "may_lack_end": False,
                 "is_new": not epoch,
@@ -111,7 +113,7 @@ class TestStanding:
             assert await namesake.turn() is None
             assert "a primary with this broker's id is at h:0" in namesake.trouble
             self.now += 5.0
-            await rows[1].change((await rows[1].read()).renewed())
+            await rows[1].change((await rows[1].read()).renewed(0))
         assert (await rows[1].read()).addresses[0] == "h:0"
         assert await namesake.turn() is None
         self.now += 5.3  # It was the one that has moved.
@@ -231,11 +233,46 @@ class TestStanding:
         self, rows, standing
     ):
         await self.in_sync(rows[0], {0, 1})
-        pressed = standing(1, epoch=1, pressure="its disk is 86% full")
+        pressed = standing(1, epoch=1, log={"pressure": "its disk is 86% full"})
         await pressed.turn()
         assert (await rows[0].read()).in_sync == {0}
         await pressed.turn()
         assert not pressed.may_follow
         assert pressed.trouble == "its disk is 86% full"
-        last = standing(0, epoch=1, pressure="its disk is 86% full")
+        last = standing(0, epoch=1, log={"pressure": "its disk is 86% full"})
         assert (await last.turn()).replica_set.primary_id == 0
+
+    async def confirmed(self, rows, in_sync):
+        await self.in_sync(rows[0], in_sync)
+        await rows[0].change((await rows[0].read()).renewed(1000))
+
+    async def test_an_older_store_leaves_the_set_before_it_catches_up(self, rows, standing):
+        """Else it would be elected while it lacks what the set has confirmed."""
+        await self.confirmed(rows, {0, 1})
+        older = standing(1, epoch=1)
+        assert not older.may_follow
+        await older.turn()
+        assert (await rows[0].read()).in_sync == {0}
+        await older.turn()
+        assert older.may_follow
+
+    @pytest.mark.parametrize("what", [{"is_damaged": True}, {"begin": 8}])
+    async def test_a_log_that_misses_records_leaves_the_set_unless_it_is_the_last(
+        self, rows, standing, what
+    ):
+        await self.in_sync(rows[0], {0, 1})
+        await standing(1, epoch=1, log=what).turn()
+        assert (await rows[0].read()).in_sync == {0}
+        last = standing(0, epoch=1, log=what)
+        assert await last.turn() is None
+        assert (await last.turn()).replica_set.primary_id == 0
+
+    @pytest.mark.parametrize("lost_power", [False, True])
+    async def test_an_older_store_of_the_last_one_waits_for_an_order(
+        self, rows, standing, lost_power
+    ):
+        await self.confirmed(rows, {0})
+        last = standing(0, epoch=1, may_lack_end=lost_power)
+        assert await last.turn() is None
+        assert (await last.turn() is not None) is lost_power
+        assert ("older than what the set relies on" in last.trouble) is not lost_power

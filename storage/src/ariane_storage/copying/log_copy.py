@@ -13,9 +13,13 @@ from typing import Final, NamedTuple
 from ariane_record.checksums.checksum import crc32
 from ariane_storage.copying.raw_appender import RawAppended, RawAppender
 from ariane_storage.copying.truncation import Truncation, truncate
-from ariane_storage.errors import CommitLogOffsetOutOfRange, LogPositionMismatch
+from ariane_storage.disk.disk import is_exhausted
+from ariane_storage.errors import CommitLogOffsetOutOfRange, LogPositionMismatch, StoreFull
 from ariane_storage.keeping.keeper import Keeper
+from ariane_storage.log.damage import Damage
 from ariane_storage.log.epoch_history import EpochHistory, EpochStart
+from ariane_storage.log.scan import Ending, scan
+from ariane_storage.log.segment import segment_name
 from ariane_storage.parts import StoreParts
 from ariane_storage.state_file import StateFile
 
@@ -23,6 +27,18 @@ READ_BYTES_MAX: Final = 1 << 20
 """Bytes of one read, by default."""
 
 JUNCTION_BYTES_MAX: Final = 1 << 16
+
+
+class LogRange(NamedTuple):
+    """A range of the log.
+
+    Attributes:
+        begin: Commit-log offset of its first byte.
+        end: Commit-log offset behind its last byte.
+    """
+
+    begin: int
+    end: int
 
 
 class Junction(NamedTuple):
@@ -55,6 +71,90 @@ class LogCopy:
     def set_id(self) -> str:
         """The id of the set that this log belongs to; empty before it belongs to one."""
         return self._set_id
+
+    def missing(self, begin: int) -> tuple[LogRange, ...]:
+        """Ranges that are missing or known to be damaged in a log that should begin at an offset.
+
+        In order; the first one begins there if files are missing at the begin.
+        """
+        parts = self._parts
+        lost = (LogRange(begin, parts.log.min_offset),) if begin < parts.log.min_offset else ()
+        return lost + tuple(LogRange(one.begin, one.end) for one in parts.quarantine.ranges)
+
+    @property
+    def last_segment_begin(self) -> int:
+        """Commit-log offset of the first byte of the segment that is being written."""
+        log = self._parts.log
+        return max(0, log.write_offset - 1) // log.segment_bytes * log.segment_bytes
+
+    def is_sound(self, wanted: LogRange) -> bool:
+        """Whether a range of the log is there, and all its records are valid. Blocks; any thread.
+
+        Damage that is found is noted.
+        """
+        parts = self._parts
+        log, quarantine = parts.log, parts.quarantine
+        if not log.min_offset <= wanted.begin < wanted.end <= log.write_offset:
+            return False
+        for event in scan(log.walk(wanted.begin), wanted.begin):
+            if isinstance(event, Damage):
+                quarantine.add(event)
+            if isinstance(event, Ending) or event.end >= wanted.end:
+                break
+        return not any(
+            one.begin < wanted.end and one.end > wanted.begin for one in quarantine.ranges
+        )
+
+    def mend(self, commit_log_offset: int, content: bytes) -> None:
+        """Write bytes of another copy into a damaged or missing range. Blocks.
+
+        Nobody reads them before the store was opened anew; see ``mended``.
+
+        Raises:
+            StoreFull: No space for a missing segment.
+            StorePoisoned: The disk failed.
+        """
+        parts = self._parts
+        start = commit_log_offset - commit_log_offset % parts.log.segment_bytes
+        path = parts.log.folder / segment_name(start)
+
+        def write_all() -> None:
+            if parts.disk.size_of(path) is None:
+                parts.disk.allocate(path, parts.log.segment_bytes)
+            file = parts.disk.open(path, writable=True)
+            try:
+                file.write_at(commit_log_offset - start, content)
+                file.flush()
+            finally:
+                file.close()
+
+        def write() -> None:
+            try:
+                write_all()
+            except OSError as error:
+                if not is_exhausted(error):
+                    raise
+                reason = f"no space to mend the log ({error.strerror})"
+                raise StoreFull(parts.files.root, reason) from error
+
+        parts.guard.watch(write)
+
+    def mended(self, ranges: Sequence[LogRange]) -> None:
+        """Note, durably, that ranges are whole again. Blocks.
+
+        The next opening reads the whole log, and rebuilds what is derived from it.
+
+        Raises:
+            StorePoisoned: The disk failed.
+        """
+        parts = self._parts
+
+        def note() -> None:
+            parts.disk.sync(folders=[parts.log.folder])
+            parts.quarantine.lift(ranges)
+            parts.quarantine.save()
+
+        parts.guard.watch(note)
 
     def join_set(self, set_id: str) -> None:
         """Make this log, durably, one of a set. Blocks; repeating is harmless.

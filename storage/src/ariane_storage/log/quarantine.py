@@ -2,16 +2,19 @@
 
 ::
 
-    quarantine.json    {"ranges": [{"begin": 4096, "end": 5256, "reason": "checksum differs"}]}
+    quarantine.json    {"ranges": [{"begin": 4096, "end": 5256, "reason": "checksum differs"}],
+                        "mended": false}
 
 Readers skip the messages in them, and everything around them is served. Operators see them in
-reports; ``ariane store fsck`` finds them again from the log alone.
+reports; ``ariane store fsck`` finds them again from the log alone. ``mended`` says that a range was
+filled from another copy of the log: what was derived from the log without it must be rebuilt.
 """
 
 from __future__ import annotations
 
 import threading
 from bisect import bisect_right
+from collections.abc import Sequence
 from pathlib import Path
 
 from ariane_storage.disk.disk import Disk
@@ -21,7 +24,11 @@ from ariane_storage.state_file import StateFile
 
 
 class Quarantine:
-    """The damaged ranges of one store, in order, none touching another. Any thread."""
+    """The damaged ranges of one store, in order, none touching another. Any thread.
+
+    Attributes:
+        is_mended: Whether a range was mended since the store was opened last.
+    """
 
     def __init__(self, disk: Disk, path: Path) -> None:
         self._file = StateFile(path, disk)
@@ -29,6 +36,7 @@ class Quarantine:
         self._ranges: tuple[Damage, ...] = ()
         self._changing = threading.RLock()
         self._changed = False
+        self.is_mended = False
 
     @property
     def ranges(self) -> tuple[Damage, ...]:
@@ -45,6 +53,7 @@ class Quarantine:
             for entry in state.get("ranges", []):
                 reason = DamageReason(entry["reason"])
                 self.add(Damage(int(entry["begin"]), int(entry["end"]), reason))
+            self.is_mended = bool(state.get("mended", False))
             self._changed = False
         except (StateFileDamaged, ValueError, KeyError, TypeError, AttributeError):
             self._changed = True
@@ -78,6 +87,18 @@ class Quarantine:
                 begin, end = min(begin, other.begin), max(end, other.end)
             self._replace([*apart, Damage(begin, end, reason)])
 
+    def lift(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Drop ranges that were mended, given by begin and end."""
+        with self._changing:
+            mended = set(ranges)
+            self._replace([one for one in self._ranges if (one.begin, one.end) not in mended])
+            self.is_mended = self._changed = True
+
+    def is_rebuilt(self) -> None:
+        """Note that what is derived from the log has the mended ranges, too."""
+        self._changed |= self.is_mended
+        self.is_mended = False
+
     def keep_above(self, commit_log_begin: int) -> None:
         """Drop ranges that are gone from the log."""
         with self._changing:
@@ -109,7 +130,7 @@ class Quarantine:
             for damage in self._ranges
         ]
         try:
-            self._file.save({"ranges": ranges})
+            self._file.save({"ranges": ranges, "mended": self.is_mended})
         except OSError:
             self._changed = True
             raise

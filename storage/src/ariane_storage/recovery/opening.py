@@ -88,6 +88,9 @@ def _recovered(
         disk.make_folders(folder)
     # Before any change: a store that needs an operator's decision stays as it is.
     DeletedTopics(disk, files.deleted_topics).load(0)
+    known = Quarantine(disk, files.quarantine)
+    known.load()
+    rebuild = rebuild or known.is_mended
     if rebuild:
         IdleQueues(disk, files.idle_queues).check()
     crashed = mark_running(disk, files)
@@ -97,6 +100,8 @@ def _recovered(
         disk.sync(folders=[files.root, files.config])
     size = config.segment_bytes
     found = find_segments(disk, files.commit_log, size, checkpoint, crashed=crashed)
+    # Before anything is written: what a file was last written to still says.
+    changed_from = _changed_from(disk, files, found.starts)
     foreign = set_aside(disk, files.commit_log, found.foreign)
     parts = _parts(files, config, disk, clock, found.starts)
     parts.believed_time.resume(_last_seen_ms(disk, files, found.starts))
@@ -111,11 +116,13 @@ def _recovered(
         deleted_topics=parts.deleted_topics,
         quarantine=parts.quarantine,
         checkpoint=checkpoint,
+        changed_from=changed_from,
         crashed=crashed,
         progress=progress,
         rebuild=rebuild,
     )
     report = recovery.run()
+    parts.quarantine.is_rebuilt()
     confirmed = checkpoint.confirmed_offset if checkpoint is not None else 0
     confirmed = min(max(confirmed, parts.log.min_offset), report.end_offset)
     report = replace(report, set_aside=foreign, confirmed_offset=confirmed)
@@ -170,6 +177,20 @@ def _parts(
         unreadable=unreadable,
         guard=FlushGuard(),
     )
+
+
+def _changed_from(disk: Disk, files: StoreFiles, starts: Sequence[int]) -> int | None:
+    """The first segment that was written to after the checkpoint, by its files; None if none was.
+
+    After a stop another program has done that; after a crash it may also be the end of the log.
+    """
+    checked_ms = disk.modified_ms(files.checkpoint)
+    if checked_ms is None:
+        return None
+    written = (
+        (start, disk.modified_ms(files.commit_log / segment_name(start))) for start in starts
+    )
+    return next((start for start, ms in written if ms is not None and ms > checked_ms), None)
 
 
 def _last_seen_ms(disk: Disk, files: StoreFiles, starts: Sequence[int]) -> int | None:

@@ -3,7 +3,8 @@
 1. The checkpoint tells up to where consume queues and index are durable; their files are loaded up
 to there. Without a valid checkpoint, or if files are missing or another queue's, they are deleted
 and rebuilt from the whole log; the ends of queues are written down first.
-2. The log is scanned from there to its end. Valid records are dispatched.
+2. The log is scanned from there to its end. Valid records are dispatched. If a segment before was
+written to after the checkpoint, by whatever program, the scan begins there, and finds the damage.
 3. Damage in the middle, with valid records behind it, is quarantined. A torn tail is cut, durably:
 behind the end there are only zeros, so that no old record ever comes back.
 4. One case looks like damage and is a torn tail: after power loss, later pages of the unflushed end
@@ -117,6 +118,7 @@ class Recovery:
         deleted_topics: Offsets below which records of topics are deleted.
         quarantine: Damage known before.
         checkpoint: The newest valid checkpoint, or None.
+        changed_from: The first segment that was written to after the checkpoint; None if none was.
         crashed: Whether the previous run ended without a stop.
         progress: Called now and then with the progress, or None.
         rebuild: Whether to rebuild consume queues and index in any case.
@@ -131,6 +133,7 @@ class Recovery:
     deleted_topics: DeletedTopics
     quarantine: Quarantine
     checkpoint: Checkpoint | None
+    changed_from: int | None
     crashed: bool
     progress: ProgressCallback | None = None
     rebuild: bool = False
@@ -288,6 +291,8 @@ class Recovery:
             begin = min(begin, self.log.shortened[0].start)
         elif begin > lowest and not self._starts_here(begin):
             begin = max(lowest, begin - begin % self.log.segment_bytes)
+        if self.changed_from is not None:
+            begin = max(lowest, min(begin, self.changed_from))
         return begin
 
     def _starts_here(self, begin: int) -> bool:

@@ -27,7 +27,7 @@ from ariane.replication.v1 import replica_pb2 as ariane_dot_replication_dot_v1_d
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'ariane/replication/v1/log_service.proto\x12\x15\x61riane.replication.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a#ariane/replication/v1/replica.proto\x1a\x1egoogle/protobuf/duration.proto\"\x8f\x01\n\x10\x46ollowLogRequest\x12\x34\n\x05hello\x18\x01 \x01(\x0b\x32#.ariane.replication.v1.ReplicaHelloH\x00\x12:\n\x08progress\x18\x02 \x01(\x0b\x32&.ariane.replication.v1.ReplicaProgressH\x00\x42\t\n\x07\x63ontent\"\xf9\x01\n\x0cReplicaHello\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x11\n\tbroker_id\x18\x03 \x01(\x03\x12\x31\n\x06\x65pochs\x18\x04 \x03(\x0b\x32!.ariane.replication.v1.EpochStart\x12\x1d\n\x15min_commit_log_offset\x18\x05 \x01(\x03\x12\x1d\n\x15max_commit_log_offset\x18\x06 \x01(\x03\x12\x15\n\rsegment_bytes\x18\x07 \x01(\x03\x12\x13\n\x0bknown_epoch\x18\x08 \x01(\x05\x12\x0e\n\x06set_id\x18\t \x01(\t\"\x92\x01\n\x0fReplicaProgress\x12!\n\x19written_commit_log_offset\x18\x01 \x01(\x03\x12!\n\x19\x66lushed_commit_log_offset\x18\x02 \x01(\x03\x12\x15\n\rstate_version\x18\x03 \x01(\x03\x12\"\n\x1areceived_commit_log_offset\x18\x04 \x01(\x03\"\xc8\x01\n\x11\x46ollowLogResponse\x12\x38\n\x07welcome\x18\x01 \x01(\x0b\x32%.ariane.replication.v1.PrimaryWelcomeH\x00\x12\x30\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x1f.ariane.replication.v1.LogChunkH\x00\x12<\n\theartbeat\x18\x03 \x01(\x0b\x32\'.ariane.replication.v1.PrimaryHeartbeatH\x00\x42\t\n\x07\x63ontent\"\xb7\x02\n\x0ePrimaryWelcome\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x31\n\x06\x65pochs\x18\x02 \x03(\x0b\x32!.ariane.replication.v1.EpochStart\x12\x1f\n\x17\x62\x65gin_commit_log_offset\x18\x03 \x01(\x03\x12\x1d\n\x15min_commit_log_offset\x18\x04 \x01(\x03\x12\x1d\n\x15max_commit_log_offset\x18\x05 \x01(\x03\x12.\n\x0bsilence_max\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x14\n\x0cwindow_bytes\x18\x07 \x01(\x03\x12\x0e\n\x06set_id\x18\x08 \x01(\t\x12\x16\n\x0ejunction_bytes\x18\t \x01(\x03\x12\x16\n\x0ejunction_crc32\x18\n \x01(\x07\"\xc3\x01\n\x08LogChunk\x12\x19\n\x11\x63ommit_log_offset\x18\x01 \x01(\x03\x12\r\n\x05\x65poch\x18\x02 \x01(\x05\x12%\n\x1d\x65poch_begin_commit_log_offset\x18\x03 \x01(\x03\x12#\n\x1b\x63onfirmed_commit_log_offset\x18\x04 \x01(\x03\x12\x11\n\tlog_crc32\x18\x05 \x01(\x07\x12\x11\n\tlog_bytes\x18\x0f \x01(\x0cJ\x04\x08\x06\x10\x07R\x15max_commit_log_offset\"z\n\x10PrimaryHeartbeat\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12#\n\x1b\x63onfirmed_commit_log_offset\x18\x02 \x01(\x03\x12\x15\n\rstate_version\x18\x04 \x01(\x03J\x04\x08\x03\x10\x04R\x15max_commit_log_offset2z\n\nLogService\x12l\n\tFollowLog\x12\'.ariane.replication.v1.FollowLogRequest\x1a(.ariane.replication.v1.FollowLogResponse\"\x08\xca\xf3\x18\x04\x08\t\x10\x04(\x01\x30\x01\x42P\n\x18mq.ariane.replication.v1P\x01Z2ariane.mq/go/arianepb/replication/v1;replicationv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\'ariane/replication/v1/log_service.proto\x12\x15\x61riane.replication.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a#ariane/replication/v1/replica.proto\x1a\x1egoogle/protobuf/duration.proto\"a\n\x0f\x46\x65tchLogRequest\x12\x0e\n\x06set_id\x18\x01 \x01(\t\x12\x1f\n\x17\x62\x65gin_commit_log_offset\x18\x02 \x01(\x03\x12\x1d\n\x15\x65nd_commit_log_offset\x18\x03 \x01(\x03\"8\n\x10\x46\x65tchLogResponse\x12\x11\n\tlog_crc32\x18\x01 \x01(\x07\x12\x11\n\tlog_bytes\x18\x02 \x01(\x0c\"\x8f\x01\n\x10\x46ollowLogRequest\x12\x34\n\x05hello\x18\x01 \x01(\x0b\x32#.ariane.replication.v1.ReplicaHelloH\x00\x12:\n\x08progress\x18\x02 \x01(\x0b\x32&.ariane.replication.v1.ReplicaProgressH\x00\x42\t\n\x07\x63ontent\"\xf9\x01\n\x0cReplicaHello\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x11\n\tbroker_id\x18\x03 \x01(\x03\x12\x31\n\x06\x65pochs\x18\x04 \x03(\x0b\x32!.ariane.replication.v1.EpochStart\x12\x1d\n\x15min_commit_log_offset\x18\x05 \x01(\x03\x12\x1d\n\x15max_commit_log_offset\x18\x06 \x01(\x03\x12\x15\n\rsegment_bytes\x18\x07 \x01(\x03\x12\x13\n\x0bknown_epoch\x18\x08 \x01(\x05\x12\x0e\n\x06set_id\x18\t \x01(\t\"\xc4\x01\n\x0fReplicaProgress\x12!\n\x19written_commit_log_offset\x18\x01 \x01(\x03\x12!\n\x19\x66lushed_commit_log_offset\x18\x02 \x01(\x03\x12\x15\n\rstate_version\x18\x03 \x01(\x03\x12\"\n\x1areceived_commit_log_offset\x18\x04 \x01(\x03\x12\x30\n\x07missing\x18\x05 \x03(\x0b\x32\x1f.ariane.replication.v1.LogRange\"\xc8\x01\n\x11\x46ollowLogResponse\x12\x38\n\x07welcome\x18\x01 \x01(\x0b\x32%.ariane.replication.v1.PrimaryWelcomeH\x00\x12\x30\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x1f.ariane.replication.v1.LogChunkH\x00\x12<\n\theartbeat\x18\x03 \x01(\x0b\x32\'.ariane.replication.v1.PrimaryHeartbeatH\x00\x42\t\n\x07\x63ontent\"\xb7\x02\n\x0ePrimaryWelcome\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x31\n\x06\x65pochs\x18\x02 \x03(\x0b\x32!.ariane.replication.v1.EpochStart\x12\x1f\n\x17\x62\x65gin_commit_log_offset\x18\x03 \x01(\x03\x12\x1d\n\x15min_commit_log_offset\x18\x04 \x01(\x03\x12\x1d\n\x15max_commit_log_offset\x18\x05 \x01(\x03\x12.\n\x0bsilence_max\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x14\n\x0cwindow_bytes\x18\x07 \x01(\x03\x12\x0e\n\x06set_id\x18\x08 \x01(\t\x12\x16\n\x0ejunction_bytes\x18\t \x01(\x03\x12\x16\n\x0ejunction_crc32\x18\n \x01(\x07\"\xc3\x01\n\x08LogChunk\x12\x19\n\x11\x63ommit_log_offset\x18\x01 \x01(\x03\x12\r\n\x05\x65poch\x18\x02 \x01(\x05\x12%\n\x1d\x65poch_begin_commit_log_offset\x18\x03 \x01(\x03\x12#\n\x1b\x63onfirmed_commit_log_offset\x18\x04 \x01(\x03\x12\x11\n\tlog_crc32\x18\x05 \x01(\x07\x12\x11\n\tlog_bytes\x18\x0f \x01(\x0cJ\x04\x08\x06\x10\x07R\x15max_commit_log_offset\"z\n\x10PrimaryHeartbeat\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12#\n\x1b\x63onfirmed_commit_log_offset\x18\x02 \x01(\x03\x12\x15\n\rstate_version\x18\x04 \x01(\x03J\x04\x08\x03\x10\x04R\x15max_commit_log_offset2\xe3\x01\n\nLogService\x12l\n\tFollowLog\x12\'.ariane.replication.v1.FollowLogRequest\x1a(.ariane.replication.v1.FollowLogResponse\"\x08\xca\xf3\x18\x04\x08\t\x10\x04(\x01\x30\x01\x12g\n\x08\x46\x65tchLog\x12&.ariane.replication.v1.FetchLogRequest\x1a\'.ariane.replication.v1.FetchLogResponse\"\x08\xca\xf3\x18\x04\x08\t\x10\x04\x30\x01\x42P\n\x18mq.ariane.replication.v1P\x01Z2ariane.mq/go/arianepb/replication/v1;replicationv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,20 +37,26 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'\n\030mq.ariane.replication.v1P\001Z2ariane.mq/go/arianepb/replication/v1;replicationv1'
   _globals['_LOGSERVICE'].methods_by_name['FollowLog']._loaded_options = None
   _globals['_LOGSERVICE'].methods_by_name['FollowLog']._serialized_options = b'\312\363\030\004\010\t\020\004'
-  _globals['_FOLLOWLOGREQUEST']._serialized_start=167
-  _globals['_FOLLOWLOGREQUEST']._serialized_end=310
-  _globals['_REPLICAHELLO']._serialized_start=313
-  _globals['_REPLICAHELLO']._serialized_end=562
-  _globals['_REPLICAPROGRESS']._serialized_start=565
-  _globals['_REPLICAPROGRESS']._serialized_end=711
-  _globals['_FOLLOWLOGRESPONSE']._serialized_start=714
-  _globals['_FOLLOWLOGRESPONSE']._serialized_end=914
-  _globals['_PRIMARYWELCOME']._serialized_start=917
-  _globals['_PRIMARYWELCOME']._serialized_end=1228
-  _globals['_LOGCHUNK']._serialized_start=1231
-  _globals['_LOGCHUNK']._serialized_end=1426
-  _globals['_PRIMARYHEARTBEAT']._serialized_start=1428
-  _globals['_PRIMARYHEARTBEAT']._serialized_end=1550
-  _globals['_LOGSERVICE']._serialized_start=1552
-  _globals['_LOGSERVICE']._serialized_end=1674
+  _globals['_LOGSERVICE'].methods_by_name['FetchLog']._loaded_options = None
+  _globals['_LOGSERVICE'].methods_by_name['FetchLog']._serialized_options = b'\312\363\030\004\010\t\020\004'
+  _globals['_FETCHLOGREQUEST']._serialized_start=166
+  _globals['_FETCHLOGREQUEST']._serialized_end=263
+  _globals['_FETCHLOGRESPONSE']._serialized_start=265
+  _globals['_FETCHLOGRESPONSE']._serialized_end=321
+  _globals['_FOLLOWLOGREQUEST']._serialized_start=324
+  _globals['_FOLLOWLOGREQUEST']._serialized_end=467
+  _globals['_REPLICAHELLO']._serialized_start=470
+  _globals['_REPLICAHELLO']._serialized_end=719
+  _globals['_REPLICAPROGRESS']._serialized_start=722
+  _globals['_REPLICAPROGRESS']._serialized_end=918
+  _globals['_FOLLOWLOGRESPONSE']._serialized_start=921
+  _globals['_FOLLOWLOGRESPONSE']._serialized_end=1121
+  _globals['_PRIMARYWELCOME']._serialized_start=1124
+  _globals['_PRIMARYWELCOME']._serialized_end=1435
+  _globals['_LOGCHUNK']._serialized_start=1438
+  _globals['_LOGCHUNK']._serialized_end=1633
+  _globals['_PRIMARYHEARTBEAT']._serialized_start=1635
+  _globals['_PRIMARYHEARTBEAT']._serialized_end=1757
+  _globals['_LOGSERVICE']._serialized_start=1760
+  _globals['_LOGSERVICE']._serialized_end=1987
 # @@protoc_insertion_point(module_scope)

@@ -21,6 +21,62 @@ else:
 DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
+class FetchLogRequest(_message.Message):
+    """Asks for a range."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SET_ID_FIELD_NUMBER: _builtins.int
+    BEGIN_COMMIT_LOG_OFFSET_FIELD_NUMBER: _builtins.int
+    END_COMMIT_LOG_OFFSET_FIELD_NUMBER: _builtins.int
+    set_id: _builtins.str
+    """The set of the replica."""
+    begin_commit_log_offset: _builtins.int
+    """Commit-log offset of the first byte: the start of a record."""
+    end_commit_log_offset: _builtins.int
+    """Commit-log offset behind the last byte."""
+    def __init__(
+        self,
+        *,
+        set_id: _builtins.str = ...,
+        begin_commit_log_offset: _builtins.int = ...,
+        end_commit_log_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_commit_log_offset", b"begin_commit_log_offset", "end_commit_log_offset", b"end_commit_log_offset", "set_id", b"set_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FetchLogRequest: _TypeAlias = FetchLogRequest  # noqa: Y015
+
+@_typing.final
+class FetchLogResponse(_message.Message):
+    """The next bytes of a range; they follow those of the response before."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOG_CRC32_FIELD_NUMBER: _builtins.int
+    LOG_BYTES_FIELD_NUMBER: _builtins.int
+    log_crc32: _builtins.int
+    """CRC-32 (zlib polynomial) of `log_bytes`: a bit pattern, hence fixed32."""
+    log_bytes: _builtins.bytes
+    """The bytes, all of one segment; 1 MiB at most."""
+    def __init__(
+        self,
+        *,
+        log_crc32: _builtins.int = ...,
+        log_bytes: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["log_bytes", b"log_bytes", "log_crc32", b"log_crc32"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FetchLogResponse: _TypeAlias = FetchLogResponse  # noqa: Y015
+
+@_typing.final
 class FollowLogRequest(_message.Message):
     """What a replica says over its stream."""
 
@@ -124,6 +180,7 @@ class ReplicaProgress(_message.Message):
     FLUSHED_COMMIT_LOG_OFFSET_FIELD_NUMBER: _builtins.int
     STATE_VERSION_FIELD_NUMBER: _builtins.int
     RECEIVED_COMMIT_LOG_OFFSET_FIELD_NUMBER: _builtins.int
+    MISSING_FIELD_NUMBER: _builtins.int
     written_commit_log_offset: _builtins.int
     """Everything before it is written."""
     flushed_commit_log_offset: _builtins.int
@@ -134,6 +191,12 @@ class ReplicaProgress(_message.Message):
     """Everything before it has come; beyond the written one where a record has come in part. What is
     on its way is counted from here.
     """
+    @_builtins.property
+    def missing(self) -> _containers.RepeatedCompositeFieldContainer[_replica_pb2.LogRange]:
+        """Ranges of the log before the written offset that the replica misses, or that it knows to be
+        damaged. It is in sync only if the primary lacks them, too.
+        """
+
     def __init__(
         self,
         *,
@@ -141,10 +204,11 @@ class ReplicaProgress(_message.Message):
         flushed_commit_log_offset: _builtins.int = ...,
         state_version: _builtins.int = ...,
         received_commit_log_offset: _builtins.int = ...,
+        missing: _abc.Iterable[_replica_pb2.LogRange] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["flushed_commit_log_offset", b"flushed_commit_log_offset", "received_commit_log_offset", b"received_commit_log_offset", "state_version", b"state_version", "written_commit_log_offset", b"written_commit_log_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["flushed_commit_log_offset", b"flushed_commit_log_offset", "missing", b"missing", "received_commit_log_offset", b"received_commit_log_offset", "state_version", b"state_version", "written_commit_log_offset", b"written_commit_log_offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -41,6 +41,11 @@ class LogServiceStub(object):
                 request_serializer=ariane_dot_replication_dot_v1_dot_log__service__pb2.FollowLogRequest.SerializeToString,
                 response_deserializer=ariane_dot_replication_dot_v1_dot_log__service__pb2.FollowLogResponse.FromString,
                 _registered_method=True)
+        self.FetchLog = channel.unary_stream(
+                '/ariane.replication.v1.LogService/FetchLog',
+                request_serializer=ariane_dot_replication_dot_v1_dot_log__service__pb2.FetchLogRequest.SerializeToString,
+                response_deserializer=ariane_dot_replication_dot_v1_dot_log__service__pb2.FetchLogResponse.FromString,
+                _registered_method=True)
 
 
 class LogServiceServicer(object):
@@ -61,6 +66,15 @@ class LogServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FetchLog(self, request, context):
+        """Fetches a range of the log that a replica misses or that is damaged there. A stream, because
+        the range may be a whole segment. It is empty when the primary misses the range, too.
+        Errors: BROKER_NOT_PRIMARY, LOG_DIVERGED when the replica is of another set.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_LogServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -68,6 +82,11 @@ def add_LogServiceServicer_to_server(servicer, server):
                     servicer.FollowLog,
                     request_deserializer=ariane_dot_replication_dot_v1_dot_log__service__pb2.FollowLogRequest.FromString,
                     response_serializer=ariane_dot_replication_dot_v1_dot_log__service__pb2.FollowLogResponse.SerializeToString,
+            ),
+            'FetchLog': grpc.unary_stream_rpc_method_handler(
+                    servicer.FetchLog,
+                    request_deserializer=ariane_dot_replication_dot_v1_dot_log__service__pb2.FetchLogRequest.FromString,
+                    response_serializer=ariane_dot_replication_dot_v1_dot_log__service__pb2.FetchLogResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -99,6 +118,33 @@ class LogService(object):
             '/ariane.replication.v1.LogService/FollowLog',
             ariane_dot_replication_dot_v1_dot_log__service__pb2.FollowLogRequest.SerializeToString,
             ariane_dot_replication_dot_v1_dot_log__service__pb2.FollowLogResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FetchLog(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/ariane.replication.v1.LogService/FetchLog',
+            ariane_dot_replication_dot_v1_dot_log__service__pb2.FetchLogRequest.SerializeToString,
+            ariane_dot_replication_dot_v1_dot_log__service__pb2.FetchLogResponse.FromString,
             options,
             channel_credentials,
             insecure,

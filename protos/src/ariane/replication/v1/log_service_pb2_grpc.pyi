@@ -44,6 +44,11 @@ class LogServiceStub:
     LOG_DIVERGED when the two logs share no beginning, or the primary no longer keeps what the
     replica needs next, FIELD_INVALID, SERVICE_DRAINING.
     """
+    FetchLog: _grpc.UnaryStreamMultiCallable[_log_service_pb2.FetchLogRequest, _log_service_pb2.FetchLogResponse]
+    """Fetches a range of the log that a replica misses or that is damaged there. A stream, because
+    the range may be a whole segment. It is empty when the primary misses the range, too.
+    Errors: BROKER_NOT_PRIMARY, LOG_DIVERGED when the replica is of another set.
+    """
 
 @_typing.type_check_only
 class LogServiceAsyncStub(LogServiceStub):
@@ -60,6 +65,11 @@ class LogServiceAsyncStub(LogServiceStub):
     Errors: BROKER_NOT_PRIMARY, EPOCH_FENCED when the replica knows of a newer primary,
     LOG_DIVERGED when the two logs share no beginning, or the primary no longer keeps what the
     replica needs next, FIELD_INVALID, SERVICE_DRAINING.
+    """
+    FetchLog: _aio.UnaryStreamMultiCallable[_log_service_pb2.FetchLogRequest, _log_service_pb2.FetchLogResponse]  # type: ignore[assignment]
+    """Fetches a range of the log that a replica misses or that is damaged there. A stream, because
+    the range may be a whole segment. It is empty when the primary misses the range, too.
+    Errors: BROKER_NOT_PRIMARY, LOG_DIVERGED when the replica is of another set.
     """
 
 class LogServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -80,6 +90,17 @@ class LogServiceServicer(metaclass=_abc_1.ABCMeta):
         Errors: BROKER_NOT_PRIMARY, EPOCH_FENCED when the replica knows of a newer primary,
         LOG_DIVERGED when the two logs share no beginning, or the primary no longer keeps what the
         replica needs next, FIELD_INVALID, SERVICE_DRAINING.
+        """
+
+    @_abc_1.abstractmethod
+    def FetchLog(
+        self,
+        request: _log_service_pb2.FetchLogRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_log_service_pb2.FetchLogResponse], _abc.AsyncIterator[_log_service_pb2.FetchLogResponse]]:
+        """Fetches a range of the log that a replica misses or that is damaged there. A stream, because
+        the range may be a whole segment. It is empty when the primary misses the range, too.
+        Errors: BROKER_NOT_PRIMARY, LOG_DIVERGED when the replica is of another set.
         """
 
 def add_LogServiceServicer_to_server(servicer: LogServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -48,6 +48,32 @@ class EpochStart(_message.Message):
 Global___EpochStart: _TypeAlias = EpochStart  # noqa: Y015
 
 @_typing.final
+class LogRange(_message.Message):
+    """A range of the commit log."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BEGIN_COMMIT_LOG_OFFSET_FIELD_NUMBER: _builtins.int
+    END_COMMIT_LOG_OFFSET_FIELD_NUMBER: _builtins.int
+    begin_commit_log_offset: _builtins.int
+    """Commit-log offset of its first byte."""
+    end_commit_log_offset: _builtins.int
+    """Commit-log offset behind its last byte."""
+    def __init__(
+        self,
+        *,
+        begin_commit_log_offset: _builtins.int = ...,
+        end_commit_log_offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_commit_log_offset", b"begin_commit_log_offset", "end_commit_log_offset", b"end_commit_log_offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LogRange: _TypeAlias = LogRange  # noqa: Y015
+
+@_typing.final
 class ReplicaSet(_message.Message):
     """Brokers of one name that hold one log, as the shared row says. The row changes by
     compare-and-set only, and with it the truth.

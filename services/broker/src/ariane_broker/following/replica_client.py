@@ -17,7 +17,9 @@ from grpc import aio
 from ariane.replication.v1 import log_service_pb2 as log_pb
 from ariane.replication.v1 import state_service_pb2 as state_pb
 from ariane.replication.v1.replica_pb2 import EpochStart as EpochStartMessage
+from ariane.replication.v1.replica_pb2 import LogRange as LogRangeMessage
 from ariane.replication.v1.state_service_pb2_grpc import StateServiceStub
+from ariane_broker.following.log_mending import LogMending
 from ariane_broker.following.log_wire import LogResponse, log_response
 from ariane_broker.replication.log_feed import LogRun
 from ariane_broker.replication.log_taker import CannotFollow, LogTaker, Welcome
@@ -99,14 +101,15 @@ class ReplicaClient:
         is_sync_flush: bool,
         state_interval_s: float,
         sleep: Callable[[float], Awaitable[None]],
+        mending: LogMending,
         on_taken: Callable[[], None],
         on_state: Callable[[], Awaitable[None]],
     ) -> None:
         """``is_sync_flush``: whether bytes are flushed before they are reported as progress.
 
         ``flusher`` runs flushes that the primary waits for, ``keeper`` other work on the disk.
-        ``on_taken`` is called when bytes were appended; ``on_state`` is awaited when files of
-        decisions may have changed.
+        ``mending`` mends the log. ``on_taken`` is called when bytes were appended; ``on_state`` is
+        awaited when files of decisions may have changed.
         """
         self._identity = identity
         self._store = store
@@ -117,10 +120,11 @@ class ReplicaClient:
         self._is_sync_flush = is_sync_flush
         self._state_interval_s = state_interval_s
         self._sleep = sleep
+        self._mending = mending
         self._on_taken = on_taken
         self._on_state = on_state
         self.agreement_count = 0
-        self._agreement: Future[None] | None = None
+        self._agreement: Future[Any] | None = None
         self._state_version = 0
         self._state_wanted = asyncio.Event()
         self._progressed = asyncio.Event()
@@ -169,6 +173,8 @@ class ReplicaClient:
             if first is aio.EOF or not first.message.HasField("welcome"):
                 raise CannotFollow("the primary did not begin with a welcome")
             welcome = _welcome(first.message.welcome)
+            if await self._mend(channel):
+                return
             await self._agree(welcome)
             await self._put_state(await self._pull_state(stub), wait=False)
             beside.append(asyncio.create_task(self._keep_pulling(stub), name="pull-state"))
@@ -196,6 +202,16 @@ class ReplicaClient:
                 task.cancel()
             if beside:
                 await asyncio.wait(beside)
+
+    async def _mend(self, channel: aio.Channel) -> bool:
+        """Mend the log; returns whether it has changed: the primary has to be asked anew then."""
+        cutting = self._mending.cut_damaged_end()
+        if cutting is not None:
+            self.agreement_count += 1
+            self._agreement = cutting
+            await asyncio.wrap_future(cutting)
+            return True
+        return await self._mending.fetch(channel)
 
     async def _agree(self, welcome: Welcome) -> None:
         """Make the log agree with the primary's.
@@ -246,6 +262,12 @@ class ReplicaClient:
                 flushed_commit_log_offset=store.flushed_offset,
                 state_version=self._state_version,
                 received_commit_log_offset=store.copying.next_offset,
+                missing=[
+                    LogRangeMessage(
+                        begin_commit_log_offset=one.begin, end_commit_log_offset=one.end
+                    )
+                    for one in self._mending.missing
+                ],
             )
             await call.write(log_pb.FollowLogRequest(progress=progress))
 

@@ -42,6 +42,7 @@ class OwnLog(NamedTuple):
         begin: Its begin.
         end: Its end.
         confirmed: The confirmed offset known from primaries.
+        is_damaged: Whether it has ranges that are known to be damaged or missing.
         pressure: Why it cannot grow; empty if it can.
     """
 
@@ -50,6 +51,7 @@ class OwnLog(NamedTuple):
     begin: int
     end: int
     confirmed: int
+    is_damaged: bool = False
     pressure: str = ""
 
 
@@ -97,6 +99,7 @@ class Standing:
         self._monotonic = monotonic
         self._candidacy = Candidacy(broker_id, lease_s=lease_s)
         self._had_place = False
+        self._is_settled = False
         self.replica_set: ReplicaSet | None = None
         self.trouble = ""
         self.has_primary = True
@@ -141,6 +144,7 @@ class Standing:
         if self._must_leave(found):
             await self._leave(found)
             return False
+        self._is_settled = True
         self.trouble = self._log().pressure
         return True
 
@@ -206,7 +210,23 @@ class Standing:
         is_counted = self._broker_id in found.in_sync
         is_last = found.in_sync == {self._broker_id}
         is_pressed = bool(self._log().pressure) and not is_last
-        return is_counted and (is_pressed or self._may_lack_end or self._lost_store(found))
+        return is_counted and (is_pressed or self._may_lack(found) or self._lost_store(found))
+
+    def _may_lack(self, found: ReplicaSet) -> bool:
+        """Whether the log lacks records that the set relies on, as far as can be told at a start.
+
+        Later, the primary compares both logs: it may lack the same records.
+        """
+        if self._is_settled:
+            return False
+        log = self._log()
+        is_shorter = log.end < found.confirmed or log.begin > found.begin
+        return self._may_lack_end or log.is_damaged or is_shorter
+
+    def _is_older(self, found: ReplicaSet) -> bool:
+        """Whether the store is an older one: no loss of power has taken its end."""
+        is_counted_on = not self._is_settled and not self._may_lack_end
+        return is_counted_on and self._log().end < found.confirmed
 
     def _lost_store(self, found: ReplicaSet) -> bool:
         """Whether the set relies on a log that this broker has lost."""
@@ -214,7 +234,8 @@ class Standing:
             return False
         is_wanted = found.unclean and found.wanted_id == self._broker_id
         has_others = len(found.addresses) > 1
-        return self._is_new and not self._log().epoch and has_others and not is_wanted
+        is_new = self._is_new and not self._log().epoch
+        return has_others and not is_wanted and (is_new or self._is_older(found))
 
     async def _leave(self, found: ReplicaSet) -> None:
         """Leave the in-sync set; the last member stays, since no other one has more."""
@@ -222,17 +243,18 @@ class Standing:
             if not self.trouble:
                 _log.error("store_lost", broker_id=self._broker_id, epoch=found.epoch)
             self.trouble = (
-                "its store is new, and it was the only one in sync: elect the broker that has "
-                "most: the highest epoch, then the largest end"
+                "its store is new or older than what the set relies on, and it was the only one "
+                "in sync: elect the broker that has most: the highest epoch, then the largest end"
             )
         elif found.in_sync == {self._broker_id}:
-            _log.warning("log_end_may_be_lost", broker_id=self._broker_id)
+            _log.warning("log_may_lack_records", broker_id=self._broker_id)
             await self._has_settled()
         elif await self._row.change(found.without(self._broker_id)):
             _log.warning("left_in_sync_set", broker_id=self._broker_id)
             await self._has_settled()
 
     async def _has_settled(self) -> None:
+        self._is_settled = True
         if self._may_lack_end:
             await self._settle()
             self._may_lack_end = False

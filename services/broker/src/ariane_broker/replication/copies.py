@@ -18,10 +18,12 @@ once the copy has the change, too.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from ariane_storage.copying.log_copy import LogRange
 
 
 class Progress(NamedTuple):
@@ -32,12 +34,14 @@ class Progress(NamedTuple):
         written: Commit-log offset before which it has written every record.
         flushed: Commit-log offset before which it has flushed every record.
         state_version: Version of topics and groups that it has.
+        missing: Ranges before ``written`` that it misses or knows to be damaged.
     """
 
     received: int
     written: int
     flushed: int
     state_version: int
+    missing: Sequence[LogRange] = ()
 
 
 @dataclass(slots=True)
@@ -53,6 +57,7 @@ class Copy:
         caught_up_s: When it last had the whole log, topics and groups, by the monotonic clock.
         heard_s: When it last reported.
         state_version: Version of topics and groups that it has.
+        missing: Ranges before ``written`` that it misses or knows to be damaged.
     """
 
     broker_id: int
@@ -63,6 +68,7 @@ class Copy:
     caught_up_s: float = 0.0
     heard_s: float = 0.0
     state_version: int = 0
+    missing: Sequence[LogRange] = ()
     _end_before: int = 0
     _end_before_s: float = 0.0
     _version_awaited: int = 0
@@ -89,6 +95,14 @@ class Copy:
             elif written >= self._end_before:
                 self.caught_up_s = max(self.caught_up_s, self._end_before_s)
         self._end_before, self._end_before_s = end, now_s
+
+
+def lacks_more(missing: Sequence[LogRange], others: Sequence[LogRange]) -> bool:
+    """Whether ranges are missing in one log that are not missing in the other."""
+    return any(
+        not any(other.begin <= one.begin and one.end <= other.end for other in others)
+        for one in missing
+    )
 
 
 class Copies:
@@ -140,7 +154,7 @@ class Copies:
     ) -> None:
         """Note a replica's progress, while the primary has a log's end and a version of state."""
         has_more = progress.state_version > copy.state_version
-        copy.state_version = progress.state_version
+        copy.state_version, copy.missing = progress.state_version, progress.missing
         copy.progressed(progress.written, progress.flushed, end=end, now_s=now_s, version=version)
         if has_more:
             self.wake()

@@ -14,7 +14,7 @@ from ariane_broker.errors.replication import (
     too_few_in_sync,
 )
 from ariane_broker.replication.confirmation import Confirmation
-from ariane_broker.replication.copies import Copies, Copy, Progress
+from ariane_broker.replication.copies import Copies, Copy, Progress, lacks_more
 from ariane_broker.replication.log_feed import LogFeed
 from ariane_broker.replication.log_taker import other_set
 from ariane_broker.replication.reign import Reign
@@ -250,6 +250,19 @@ class Primary:
         _log.info("replica_attached", broker_id=hello.broker_id, begin_commit_log_offset=begin)
         return feed, copy
 
+    def check_copier(self, set_id: str) -> None:
+        """Refuse to hand out parts of the log.
+
+        Raises:
+            ServiceError: BROKER_NOT_PRIMARY; LOG_DIVERGED for a broker of another set.
+        """
+        store = self._store
+        if not self.has_begun or not self.reign.holds:
+            raise broker_not_primary(self.reign.replica_set.primary_address)
+        if set_id != store.copying.set_id:
+            reason = other_set(set_id, store.copying.set_id)
+            raise log_diverged(reason, store.min_offset, store.max_offset)
+
     @property
     def _busy_chunk_count(self) -> int | None:
         if self._is_sync_flush:
@@ -311,7 +324,7 @@ class Primary:
         if self._is_closed:
             return
         try:
-            await self.reign.renew()
+            await self.reign.renew(self._confirmed_end)
             if self.has_begun and not self._is_closed:
                 await self._take_in_and_out()
         except RowUnreachable as error:  # The lease runs out if this lasts.
@@ -321,15 +334,47 @@ class Primary:
             return
         self.is_row_away = False
 
+    @property
+    def _confirmed_end(self) -> int:
+        """How far the log is confirmed, by this primary or those before it."""
+        known = self.reign.replica_set.confirmed
+        if not self.has_begun:
+            return known
+        return max(min(known, self._store.max_offset), self.confirmation.confirmed)
+
+    def _lacking(self) -> frozenset[int]:
+        """Replicas that miss a range of the log which this broker has."""
+        own = self._store.copying.missing(self.reign.replica_set.begin)
+        members = self.copies.members.values()
+        return frozenset(one.broker_id for one in members if lacks_more(one.missing, own))
+
+    def sound_heir(self) -> int | None:
+        """A replica in sync that misses nothing, if this broker does: it should be primary.
+
+        As its replica, this broker fetches what it misses.
+        """
+        if not self.has_begun or not self._store.copying.missing(self.reign.replica_set.begin):
+            return None
+        members, confirmed = self.copies.members, self.confirmation.confirmed
+        heirs = (
+            one
+            for one in sorted(self.copies.waited_for)
+            if members[one].attached
+            and not members[one].missing
+            and members[one].written >= confirmed
+        )
+        return next(heirs, None)
+
     async def _take_in_and_out(self) -> None:
         me, copies = self.reign.broker_id, self.copies
         # A broker that may have lost records has removed itself.
         copies.wait_for(self.reign.replica_set.in_sync - {me})
         now_s = self._monotonic()
         own = self._store.flushed_offset if self._is_sync_flush else self._store.max_offset
-        late = copies.late(now_s)
+        lacking = self._lacking()
+        late = copies.late(now_s) | (lacking & copies.waited_for)
         confirmed = max(copies.confirmed(own), self.confirmation.confirmed)
-        ready = copies.ready(confirmed, self.state_version, now_s)
+        ready = copies.ready(confirmed, self.state_version, now_s) - lacking
         if late or ready:
             # In this order: a broker that can be elected is always one that is waited for.
             copies.wait_for(copies.waited_for | ready)

@@ -65,13 +65,13 @@ class Reign:
         """Whether the reign is known to be over."""
         return self._is_deposed
 
-    async def renew(self) -> None:
-        """Renew the lease.
+    async def renew(self, confirmed: int) -> None:
+        """Renew the lease, and tell how far the log is confirmed.
 
         Raises:
             RowUnreachable: The database is away.
         """
-        await self._change(lambda row: row.renewed())
+        await self._change(lambda row: row.renewed(confirmed))
 
     async def change_in_sync(
         self, change: Callable[[frozenset[int]], frozenset[int]]

@@ -42,6 +42,8 @@ class ReplicaSet:
         lease_s: The lease of the primary in seconds; 0 before the first primary.
         set_id: The id of the set, which its logs carry, too: epochs alone do not tell sets apart.
         begin: Commit-log offset at which the log begins; retention may have deleted all before.
+        confirmed: Commit-log offset up to which all in sync had the log at the last renewal. A
+            broker whose log ends before has lost records, or has an older store.
     """
 
     version: int = 0
@@ -55,6 +57,7 @@ class ReplicaSet:
     lease_s: float = 0.0
     set_id: str = ""
     begin: int = 0
+    confirmed: int = 0
 
     @property
     def primary_address(self) -> str:
@@ -126,9 +129,10 @@ class ReplicaSet:
         """
         if not self.may_elect(broker_id) or epoch <= self.epoch:
             raise ValueError(f"broker {broker_id} cannot be elected in epoch {epoch}")
-        in_sync = self.in_sync - {self.primary_id} | {broker_id}
+        in_sync, confirmed = self.in_sync - {self.primary_id} | {broker_id}, self.confirmed
         if broker_id not in self.in_sync:
-            in_sync = frozenset({broker_id})  # The others may have records that this one lacks.
+            # The others may have records that this one lacks.
+            in_sync, confirmed = frozenset({broker_id}), 0
         return self._changed(
             epoch=epoch,
             primary_id=broker_id,
@@ -137,11 +141,12 @@ class ReplicaSet:
             wanted_id=None,
             unclean=False,
             lease_s=lease_s,
+            confirmed=confirmed,
         )
 
-    def renewed(self) -> Self:
-        """The row with one more renewal of the lease."""
-        return self._by_primary(renewals=self.renewals + 1)
+    def renewed(self, confirmed: int) -> Self:
+        """The row with one more renewal of the lease, and how far the log is confirmed."""
+        return self._by_primary(renewals=self.renewals + 1, confirmed=confirmed)
 
     def beginning_at(self, begin: int) -> Self:
         """The row with a later begin of the log: nobody deletes anything before it says so."""
@@ -196,6 +201,7 @@ class ReplicaSet:
             "lease_s": self.lease_s,
             "set_id": self.set_id,
             "begin": self.begin,
+            "confirmed": self.confirmed,
         }
 
     @classmethod
@@ -213,4 +219,5 @@ class ReplicaSet:
             lease_s=float(document["lease_s"]),
             set_id=document["set_id"],
             begin=int(document["begin"]),
+            confirmed=int(document["confirmed"]),
         )

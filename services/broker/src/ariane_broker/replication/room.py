@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from ariane_broker.environment import Environment
@@ -20,6 +20,7 @@ from ariane_broker.log.promise import (
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.replication.confirmation import Confirmation
 from ariane_broker.replication.copies import Copies
+from ariane_broker.replication.operating import PrimaryOperations
 from ariane_broker.replication.primary import Primary
 from ariane_broker.replication.promises import ReplicatedPromise, by_enough, fenced
 from ariane_broker.replication.reign import Reign
@@ -123,3 +124,18 @@ class PrimaryPromises:
         if in_sync_min > 1:
             confirmed = by_enough(confirmed, lambda: primary.in_sync_count >= in_sync_min)
         return ReplicatedPromise(own, confirmed, lambda: primary.has_copies)
+
+
+def primary_operations(
+    environment: Environment, primary: Primary, save_state: Callable[[], Awaitable[None]]
+) -> PrimaryOperations:
+    """What operators may ask of a primary; ``save_state`` saves what replicas need of it."""
+    settings = environment.settings
+    return PrimaryOperations(
+        (settings.cluster_name, settings.broker_name),
+        primary,
+        primary.reign.row,
+        monotonic=environment.clock.monotonic,
+        save_state=save_state,
+        on_resigned=lambda: environment.stop.request("the role was handed over", anew=True),
+    )

@@ -20,8 +20,8 @@ from ariane_broker.log.room import LogRoom
 from ariane_broker.naming.room import NamingRoom
 from ariane_broker.read.room import ReadRoom
 from ariane_broker.receive.room import ReceiveRoom
-from ariane_broker.replication.operating import PrimaryOperations
 from ariane_broker.replication.primary import Primary
+from ariane_broker.replication.room import primary_operations
 from ariane_broker.replication.state_copies import StateCopies
 from ariane_broker.retry.room import RetryRoom
 from ariane_broker.rpc.append_worker import AppendWorker
@@ -171,14 +171,7 @@ def _replication(
     """The services of a primary for replicas and for operators."""
     settings, store = environment.settings, log.store
     names = (settings.cluster_name, settings.broker_name)
-    operations = PrimaryOperations(
-        names,
-        primary,
-        primary.reign.row,
-        monotonic=environment.clock.monotonic,
-        save_state=state.saved_offsets.save,
-        on_resigned=lambda: environment.stop.request("the role was handed over", anew=True),
-    )
+    operations = primary_operations(environment, primary, state.saved_offsets.save)
     copies = StateCopies(environment.disk, StoreFiles(settings.store_path).config)
     return {
         "LogService": LogServicer(

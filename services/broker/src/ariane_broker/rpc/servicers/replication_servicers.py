@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 from grpc import aio
@@ -30,6 +31,7 @@ from ariane_record.layout import ByteBuffer
 from ariane_record.single.wire_fields import length_prefix, length_tag
 from ariane_servicekit import first_request
 from ariane_servicekit.errors import field_invalid
+from ariane_storage.copying.log_copy import LogRange
 from ariane_storage.log.epoch_history import EpochStart
 from ariane_storage.store import Store
 
@@ -82,6 +84,23 @@ class LogServicer(LogServiceServicer):
             reading.cancel()
             with suppress(asyncio.CancelledError):
                 await reading
+
+    @override
+    async def FetchLog(
+        self, request: log_pb.FetchLogRequest, context: aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[log_pb.FetchLogResponse]:
+        copying = self._store.copying
+        self._primary.check_copier(request.set_id)
+        wanted = LogRange(request.begin_commit_log_offset, request.end_commit_log_offset)
+        if not await asyncio.to_thread(copying.is_sound, wanted):
+            return
+        place = wanted.begin
+        while place < wanted.end:
+            content = await asyncio.to_thread(
+                partial(copying.read, place, wanted.end, bytes_max=PIECE_BYTES)
+            )
+            yield log_pb.FetchLogResponse(log_crc32=crc32(content), log_bytes=content)
+            place += len(content)
 
     async def _read(
         self, requests: AsyncIterator[log_pb.FollowLogRequest], copy: Copy, feed: LogFeed
@@ -239,6 +258,10 @@ def _progress(progress: log_pb.ReplicaProgress) -> Progress:
         written=progress.written_commit_log_offset,
         flushed=progress.flushed_commit_log_offset,
         state_version=progress.state_version,
+        missing=tuple(
+            LogRange(one.begin_commit_log_offset, one.end_commit_log_offset)
+            for one in progress.missing
+        ),
     )
 
 
