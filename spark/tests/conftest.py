@@ -51,6 +51,7 @@ class MemoryCluster:
     reads: list[tuple[QueueRange, Detail]] = field(default_factory=list)
     questions: int = 0
     open_streams: int = 0
+    lost: list[tuple[int, int]] = field(default_factory=list)
     log_epoch: int = 0
     kept_ends: dict[MessageQueue, int] = field(default_factory=dict)
     # Ends that a new primary tells until somebody waits for what lies behind.
@@ -140,7 +141,8 @@ class MemoryCluster:
                 encoded = [encode_record(record) for record in chunk]
                 sizes = np.array([len(record) for record in encoded], np.int32)
                 columns = decode_columns(b"".join(encoded), sizes) if chunk else None
-                yield RangeChunk(columns, end)
+                lost = [run for run in self.lost if begin <= run[0] < end]
+                yield RangeChunk(columns, end, lost)
                 self._fail()
         finally:
             self.open_streams -= 1

@@ -121,6 +121,18 @@ def test_messages_that_are_gone_fail_the_read_and_say_everything(cluster):
     )
 
 
+def test_damaged_messages_are_a_loss(cluster, caplog):
+    queue = cluster.add("orders", "broker-a", 0, 10)
+    cluster.lost = [(3, 2)]
+    with pytest.raises(DataLost, match="2 messages from 3 on are lost: their records are damaged"):
+        read(cluster, QueueRange(queue, 1, 8))
+
+    with caplog.at_level(logging.WARNING):
+        assert read(cluster, QueueRange(queue, 1, 8), failOnDataLoss="false")
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "2 messages from 3 on are lost" in said
+
+
 def test_messages_that_are_gone_are_skipped_and_counted_where_that_is_wanted(cluster, caplog):
     queue = cluster.add("orders", "broker-a", 0, 10)
     cluster.earliest[queue] = 4

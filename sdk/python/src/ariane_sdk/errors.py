@@ -36,6 +36,7 @@
         +-- QueueOffsetOutOfRange   queue_offset, min, max
         +-- MessageNotFound
         +-- RecordDamaged           a stored record fails its checksum
+        +-- MessagesLost            a broker has lost messages, and that is to be an error
         +-- GroupNotFound
         +-- GroupRefused            the group does not accept this member
         +-- ConsumerOffsetRefused   some consumer offsets were not stored
@@ -376,6 +377,10 @@ class RecordDamaged(CallError):
     """A stored record fails its checksum; the call is never repeated."""
 
     reason = "RECORD_CORRUPTED"
+
+
+class MessagesLost(CallError):
+    """A broker has lost messages; only if the client is to fail then. Offsets stay before them."""
 
 
 class FilterServersUnreachable(CallError):

@@ -183,6 +183,8 @@ class ConsumerSettings:
             the application to finish.
         filter_servers_wait_s: How long a consumer with an uploaded filter waits while no
             FilterServer of a broker answers; then it ends with ``FilterServersUnreachable``.
+        fail_on_lost_messages: Whether the consumer ends with ``MessagesLost`` at messages that a
+            broker has lost; otherwise, it logs an error and goes on behind them.
         zone: The machine room of this consumer, which the group's strategy may use; may be empty.
         instance_name: Distinguishes broadcasting consumers of one host and group.
         local_offsets_path: Folder for the offsets of broadcasting consumers; default:
@@ -209,6 +211,7 @@ class ConsumerSettings:
     offset_store_interval_s: float = 5.0
     release_timeout_s: float = 10.0
     filter_servers_wait_s: float = 30.0
+    fail_on_lost_messages: bool = False
     zone: str = ""
     instance_name: str = "default"
     local_offsets_path: Path | None = None

@@ -10,6 +10,7 @@ from grpc.aio import AioRpcError, Metadata
 
 from ariane_sdk import MessageQueue, PullSettings
 from ariane_sdk.client.attachment import Attachment
+from ariane_sdk.client.lost_messages import LostMessages
 from ariane_sdk.client.operator_answers import OperatorAnswers
 from ariane_sdk.consumer.delivery.damaged_bodies import DamagedBodies
 from ariane_sdk.consumer.polling.polled_queue import PolledQueue
@@ -84,6 +85,8 @@ async def test_pulls_are_back_a_quarter_of_the_outage_after_their_broker():
         source=BrokerSource("broker-a", lambda: ""),
         on_trouble=lambda _topic, _error: None,
         damaged_bodies=DamagedBodies(None),
+        lost=LostMessages(fails=False),
+        on_fatal=lambda _error: None,
         on_lost=lambda _queue, _error: None,
         lock_epoch_of=lambda _queue: None,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
@@ -59,10 +59,13 @@ class RangeChunk(NamedTuple):
     Attributes:
         records: The records in order; ``None`` if a filter left none.
         next_queue_offset: The queue offset after the last examined message.
+        lost: First queue offset and count of consecutive messages before it that the broker has
+            lost.
     """
 
     records: RecordColumns | None
     next_queue_offset: QueueOffset
+    lost: Sequence[tuple[int, int]] = ()
 
 
 class RangeSource(Protocol):

@@ -231,6 +231,7 @@ class QueueClient:
                 yield RangeChunk(
                     decode_chunk(chunk, fetch.detail) if chunk.head.record_sizes else None,
                     QueueOffset(chunk.head.next_queue_offset),
+                    [(run.first_queue_offset, run.message_count) for run in chunk.head.lost],
                 )
         except grpc.RpcError as failure:
             self._routes.forget(part.queue.topic)

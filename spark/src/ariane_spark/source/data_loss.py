@@ -110,6 +110,16 @@ class DataLossPolicy:
             f" {end - begin} messages are lost"
         )
 
+    def damaged(self, queue: MessageQueue, first: int, count: int) -> None:
+        """Report messages that their broker has lost, in the middle of a queue.
+
+        Raises:
+            DataLost: A loss ends the query.
+        """
+        self._report(
+            f"{queue}: {count} messages from {first} on are lost: their records are damaged"
+        )
+
     def _report(self, text: str) -> None:
         if self.fails:
             _fail(text)

@@ -127,6 +127,8 @@ class RangeReader:
                 with closing(stream):
                     for chunk in stream:
                         failures = 0
+                        for first, count in chunk.lost:
+                            self._loss.damaged(part.queue, first, count)
                         part = replace(part, begin=chunk.next_queue_offset)
                         if chunk.records is not None:
                             yield chunk.records

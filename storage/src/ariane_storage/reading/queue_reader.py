@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -89,8 +88,15 @@ class QueueReader:
             only = self._read_one(queue, queue_offset, wanted, (low, high))
             if only is not None:
                 return only
+        lost: list[int] = []
         found, following, looked_at_bytes = self._found(
-            queue, queue_offset, count, max_count=max_count, max_bytes=max_bytes, wanted=wanted
+            queue,
+            queue_offset,
+            count,
+            max_count=max_count,
+            max_bytes=max_bytes,
+            wanted=wanted,
+            lost=lost,
         )
         has_some = bool(len(found.sizes))
         return QueueRead(
@@ -101,6 +107,7 @@ class QueueReader:
             chunks=found.chunks,
             sizes=found.sizes.astype("i4"),
             looked_at_bytes=looked_at_bytes,
+            lost_offsets=np.array(sorted(each for each in lost if each < following), np.int64),
         )
 
     def _found(
@@ -112,8 +119,11 @@ class QueueReader:
         max_count: int,
         max_bytes: int,
         wanted: Filter | None,
+        lost: list[int],
     ) -> tuple[Gathered, int, int]:
         """The matching records among some entries, the next offset, and the bytes examined.
+
+        The queue offsets of damaged ones are added to ``lost``, also some behind the next offset.
 
         Raises:
             QueueUnderRepair: The first entry is wrong, or one that was passed over.
@@ -129,7 +139,10 @@ class QueueReader:
             max_bytes=examined_bytes // looks if looks else max_bytes,
             wanted=wanted,
         )
-        found = self._gathered(queue, selection)
+        found = self._gathered(queue, selection, lost)
+        if len(selection.sizes) < selection.next_queue_offset - queue_offset:
+            holes = entries["size"][: selection.next_queue_offset - queue_offset] == HOLE_SIZE
+            lost += (np.flatnonzero(holes) + queue_offset).tolist()
         following = selection.next_queue_offset
         if found.stopped_at is not None:
             following = found.stopped_at
@@ -163,14 +176,21 @@ class QueueReader:
             ) and not is_lost(parts.quarantine, queue, queue_offset):
                 raise self._under_repair(queue, queue_offset)
 
-    def _gathered(self, queue: ConsumeQueue, selection: Selection) -> Gathered:
+    def _gathered(self, queue: ConsumeQueue, selection: Selection, lost: list[int]) -> Gathered:
         parts = self._parts
+
+        def is_known(queue_offset: int) -> bool:
+            known = is_lost(parts.quarantine, queue, queue_offset)
+            if known:
+                lost.append(queue_offset)
+            return known
+
         return gather(
             parts.log,
             selection,
             parts.identity_of(queue),
             trusted_from=parts.trusted_from,
-            is_lost=partial(is_lost, parts.quarantine, queue),
+            is_lost=is_known,
         )
 
     def _is_hidden(self, queue: ConsumeQueue, queue_offset: int, limit: int | None) -> bool:

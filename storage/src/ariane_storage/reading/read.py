@@ -50,6 +50,7 @@ _IDENTITY: Final = np.dtype(
 """Size, queue offset and commit-log offset of records: their identity except the topic."""
 
 _NO_SIZES: Final = np.empty(0, np.int32)
+_NO_OFFSETS: Final = np.empty(0, np.int64)
 _NONE_SOUND: Final = np.zeros(1, np.bool_)
 _READ_ALONG_MAX: Final = 2048
 """Copying so many bytes between two records takes less time than a call: of two queues whose
@@ -84,6 +85,8 @@ class QueueRead:
         min_queue_offset: The oldest queue offset that is kept.
         max_queue_offset: End of the readable part (exclusive).
         looked_at_bytes: Size of all entries and records that were examined.
+        lost_offsets: Queue offsets below ``next_queue_offset`` whose messages are damaged, and were
+            skipped; ascending. A filter may have left others out unseen.
     """
 
     status: QueueReadStatus
@@ -93,6 +96,7 @@ class QueueRead:
     chunks: list[memoryview] = field(default_factory=list)
     sizes: NDArray[np.int32] = field(default_factory=_NO_SIZES.copy)
     looked_at_bytes: int = 0
+    lost_offsets: Int64s = field(default_factory=_NO_OFFSETS.copy)
 
     @property
     def count(self) -> int:

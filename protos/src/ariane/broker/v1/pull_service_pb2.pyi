@@ -312,6 +312,7 @@ class QueueRecords(_message.Message):
     MAX_QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
     LOG_EPOCH_FIELD_NUMBER: _builtins.int
     REPLICA_FIELD_NUMBER: _builtins.int
+    LOST_FIELD_NUMBER: _builtins.int
     RECORD_SIZES_FIELD_NUMBER: _builtins.int
     BODY_RUNS_FIELD_NUMBER: _builtins.int
     BODIES_FIELD_NUMBER: _builtins.int
@@ -343,6 +344,10 @@ class QueueRecords(_message.Message):
         """Where the next messages are better read; absent: here. Only with messages."""
 
     @_builtins.property
+    def lost(self) -> _containers.RepeatedCompositeFieldContainer[Global___LostRun]:
+        """Messages before `next_queue_offset` that are lost. The caller should tell somebody."""
+
+    @_builtins.property
     def body_runs(self) -> _containers.RepeatedCompositeFieldContainer[Global___BodyRun]:
         """In place of sizes and records: the messages whose bodies are returned, in order."""
 
@@ -357,6 +362,7 @@ class QueueRecords(_message.Message):
         max_queue_offset: _builtins.int = ...,
         log_epoch: _builtins.int = ...,
         replica: Global___ReplicaHint | None = ...,
+        lost: _abc.Iterable[Global___LostRun] | None = ...,
         record_sizes: _builtins.bytes = ...,
         body_runs: _abc.Iterable[Global___BodyRun] | None = ...,
         bodies: _builtins.bytes = ...,
@@ -364,7 +370,7 @@ class QueueRecords(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "replica", b"replica"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bodies", b"bodies", "body_runs", b"body_runs", "error", b"error", "log_epoch", b"log_epoch", "max_queue_offset", b"max_queue_offset", "min_queue_offset", b"min_queue_offset", "next_queue_offset", b"next_queue_offset", "queue_id", b"queue_id", "record_sizes", b"record_sizes", "records", b"records", "replica", b"replica", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bodies", b"bodies", "body_runs", b"body_runs", "error", b"error", "log_epoch", b"log_epoch", "lost", b"lost", "max_queue_offset", b"max_queue_offset", "min_queue_offset", b"min_queue_offset", "next_queue_offset", b"next_queue_offset", "queue_id", b"queue_id", "record_sizes", b"record_sizes", "records", b"records", "replica", b"replica", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -398,6 +404,34 @@ class ReplicaHint(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReplicaHint: _TypeAlias = ReplicaHint  # noqa: Y015
+
+@_typing.final
+class LostRun(_message.Message):
+    """Consecutive messages of one queue that the broker has no more, although it keeps others before
+    and behind them: their records are damaged. They are passed over, and counted in no other field.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIRST_QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
+    MESSAGE_COUNT_FIELD_NUMBER: _builtins.int
+    first_queue_offset: _builtins.int
+    """The queue offset of the first."""
+    message_count: _builtins.int
+    """How many there are, at least 1."""
+    def __init__(
+        self,
+        *,
+        first_queue_offset: _builtins.int = ...,
+        message_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_queue_offset", b"first_queue_offset", "message_count", b"message_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LostRun: _TypeAlias = LostRun  # noqa: Y015
 
 @_typing.final
 class BodyRun(_message.Message):
@@ -533,6 +567,7 @@ class QueueMessages(_message.Message):
     MAX_QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
     LOG_EPOCH_FIELD_NUMBER: _builtins.int
     REPLICA_FIELD_NUMBER: _builtins.int
+    LOST_FIELD_NUMBER: _builtins.int
     MESSAGES_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic."""
@@ -555,6 +590,10 @@ class QueueMessages(_message.Message):
         """Where the next messages are better read; absent: here. Only with messages."""
 
     @_builtins.property
+    def lost(self) -> _containers.RepeatedCompositeFieldContainer[Global___LostRun]:
+        """Messages before `next_queue_offset` that are lost. The caller should tell somebody."""
+
+    @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Message]:
         """The messages, in order."""
 
@@ -569,11 +608,12 @@ class QueueMessages(_message.Message):
         max_queue_offset: _builtins.int = ...,
         log_epoch: _builtins.int = ...,
         replica: Global___ReplicaHint | None = ...,
+        lost: _abc.Iterable[Global___LostRun] | None = ...,
         messages: _abc.Iterable[_message_pb2.Message] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "replica", b"replica"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "log_epoch", b"log_epoch", "max_queue_offset", b"max_queue_offset", "messages", b"messages", "min_queue_offset", b"min_queue_offset", "next_queue_offset", b"next_queue_offset", "queue_id", b"queue_id", "replica", b"replica", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "log_epoch", b"log_epoch", "lost", b"lost", "max_queue_offset", b"max_queue_offset", "messages", b"messages", "min_queue_offset", b"min_queue_offset", "next_queue_offset", b"next_queue_offset", "queue_id", b"queue_id", "replica", b"replica", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -642,6 +682,7 @@ class PullRangeResponse(_message.Message):
     HEADERS_FIELD_NUMBER: _builtins.int
     PROPERTY_ENDS_FIELD_NUMBER: _builtins.int
     PROPERTIES_FIELD_NUMBER: _builtins.int
+    LOST_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
     next_queue_offset: _builtins.int
     """Behind the last record that was looked at."""
@@ -657,6 +698,10 @@ class PullRangeResponse(_message.Message):
     """With HEADERS: the property strings, back to back."""
     records: _builtins.bytes
     """With RECORDS: the records, back to back."""
+    @_builtins.property
+    def lost(self) -> _containers.RepeatedCompositeFieldContainer[Global___LostRun]:
+        """Messages before `next_queue_offset` that are lost. The caller should tell somebody."""
+
     def __init__(
         self,
         *,
@@ -665,11 +710,12 @@ class PullRangeResponse(_message.Message):
         headers: _builtins.bytes = ...,
         property_ends: _builtins.bytes = ...,
         properties: _builtins.bytes = ...,
+        lost: _abc.Iterable[Global___LostRun] | None = ...,
         records: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["headers", b"headers", "next_queue_offset", b"next_queue_offset", "properties", b"properties", "property_ends", b"property_ends", "record_sizes", b"record_sizes", "records", b"records"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["headers", b"headers", "lost", b"lost", "next_queue_offset", b"next_queue_offset", "properties", b"properties", "property_ends", b"property_ends", "record_sizes", b"record_sizes", "records", b"records"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -733,21 +779,27 @@ class PullMessageRangeResponse(_message.Message):
 
     NEXT_QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
     MESSAGES_FIELD_NUMBER: _builtins.int
+    LOST_FIELD_NUMBER: _builtins.int
     next_queue_offset: _builtins.int
     """Behind the last message that was looked at."""
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Message]:
         """The messages, in order."""
 
+    @_builtins.property
+    def lost(self) -> _containers.RepeatedCompositeFieldContainer[Global___LostRun]:
+        """Messages before `next_queue_offset` that are lost. The caller should tell somebody."""
+
     def __init__(
         self,
         *,
         next_queue_offset: _builtins.int = ...,
         messages: _abc.Iterable[_message_pb2.Message] | None = ...,
+        lost: _abc.Iterable[Global___LostRun] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "next_queue_offset", b"next_queue_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lost", b"lost", "messages", b"messages", "next_queue_offset", b"next_queue_offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

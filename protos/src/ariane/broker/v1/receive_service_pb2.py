@@ -22,6 +22,7 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from ariane.broker.v1 import pull_service_pb2 as ariane_dot_broker_dot_v1_dot_pull__service__pb2
 from ariane.common.v1 import access_pb2 as ariane_dot_common_dot_v1_dot_access__pb2
 from ariane.common.v1 import message_pb2 as ariane_dot_common_dot_v1_dot_message__pb2
 from ariane.common.v1 import subscription_pb2 as ariane_dot_common_dot_v1_dot_subscription__pb2
@@ -30,7 +31,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from google.rpc import status_pb2 as google_dot_rpc_dot_status__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&ariane/broker/v1/receive_service.proto\x12\x10\x61riane.broker.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1e\x61riane/common/v1/message.proto\x1a#ariane/common/v1/subscription.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\"\xd6\x02\n\x0cReceiveOrder\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\x12\x35\n\rsubscriptions\x18\x03 \x03(\x0b\x32\x1e.ariane.common.v1.Subscription\x12\x19\n\x11message_count_max\x18\x04 \x01(\x05\x12\x16\n\x0esize_bytes_max\x18\x05 \x01(\x03\x12\x35\n\x12invisible_duration\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\rhold_duration\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12-\n\x05start\x18\t \x01(\x0e\x32\x1e.ariane.broker.v1.ReceiveStart\x12\x13\n\x0b\x62y_priority\x18\n \x01(\x08J\x04\x08\x08\x10\t\"G\n\x16ReceiveMessagesRequest\x12-\n\x05order\x18\x01 \x01(\x0b\x32\x1e.ariane.broker.v1.ReceiveOrder\"N\n\x17ReceiveMessagesResponse\x12\x33\n\x08messages\x18\x01 \x03(\x0b\x32!.ariane.broker.v1.ReceivedMessage\"\x8a\x01\n\x0fReceivedMessage\x12*\n\x07message\x18\x01 \x01(\x0b\x32\x19.ariane.common.v1.Message\x12\x16\n\x0ereceipt_handle\x18\x02 \x01(\t\x12\x33\n\x0finvisible_until\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"E\n\x12\x41\x63kMessagesRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x17\n\x0freceipt_handles\x18\x02 \x03(\t\"H\n\x13\x41\x63kMessagesResponse\x12\x31\n\x07results\x18\x01 \x03(\x0b\x32 .ariane.broker.v1.SettledMessage\"H\n\x0eSettledMessage\x12!\n\x05\x65rror\x18\x01 \x01(\x0b\x32\x12.google.rpc.Status\x12\x13\n\x0b\x64\x65\x61\x64_letter\x18\x02 \x01(\x08\"\x87\x01\n\x1e\x43hangeInvisibleDurationRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x16\n\x0ereceipt_handle\x18\x02 \x01(\t\x12\x35\n\x12invisible_duration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"n\n\x1f\x43hangeInvisibleDurationResponse\x12\x16\n\x0ereceipt_handle\x18\x01 \x01(\t\x12\x33\n\x0finvisible_until\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"l\n\x14KeepInvisibleRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\x12\x17\n\x0freceipt_handles\x18\x03 \x03(\t\x12\x10\n\x08receipts\x18\x04 \x03(\x0c\"H\n\x15KeepInvisibleResponse\x12/\n\x07results\x18\x01 \x03(\x0b\x32\x1e.ariane.broker.v1.KeptMessages\"1\n\x0cKeptMessages\x12!\n\x05\x65rror\x18\x01 \x01(\x0b\x32\x12.google.rpc.Status\"l\n\x13NackMessagesRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x17\n\x0freceipt_handles\x18\x02 \x03(\t\x12$\n\x04nack\x18\x03 \x01(\x0b\x32\x16.ariane.broker.v1.Nack\"T\n\x04Nack\x12(\n\x05\x64\x65lay\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0b\x64\x65\x61\x64_letter\x18\x02 \x01(\x08\x12\r\n\x05\x63\x61use\x18\x03 \x01(\t\"I\n\x14NackMessagesResponse\x12\x31\n\x07results\x18\x01 \x03(\x0b\x32 .ariane.broker.v1.SettledMessage\"F\n\x15ReceiveRecordsRequest\x12-\n\x05order\x18\x01 \x01(\x0b\x32\x1e.ariane.broker.v1.ReceiveOrder\"K\n\x16ReceiveRecordsResponse\x12\x31\n\x06queues\x18\x01 \x03(\x0b\x32!.ariane.broker.v1.ReceivedRecords\"\x98\x01\n\x0fReceivedRecords\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x0f\n\x07receipt\x18\x03 \x01(\x0c\x12\x10\n\x08\x61ttempts\x18\x04 \x01(\x0c\x12\x1a\n\x12invisible_until_ms\x18\x05 \x01(\x03\x12\x14\n\x0crecord_sizes\x18\x07 \x01(\x0c\x12\x0f\n\x07records\x18\x0f \x01(\x0c\"g\n\x14SettleRecordsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x37\n\x0bsettlements\x18\x02 \x03(\x0b\x32\".ariane.broker.v1.RecordSettlement\"\x9f\x01\n\x10RecordSettlement\x12\x0f\n\x07receipt\x18\x01 \x01(\x0c\x12\x0e\n\x06ranges\x18\x02 \x01(\x0c\x12\x37\n\x12invisible_duration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.DurationH\x00\x12&\n\x04nack\x18\x04 \x01(\x0b\x32\x16.ariane.broker.v1.NackH\x00\x42\t\n\x07outcome\"J\n\x15SettleRecordsResponse\x12\x31\n\x07results\x18\x01 \x03(\x0b\x32 .ariane.broker.v1.SettledRecords\"e\n\x0eSettledRecords\x12!\n\x05\x65rror\x18\x01 \x01(\x0b\x32\x12.google.rpc.Status\x12\x15\n\rsettled_count\x18\x02 \x01(\x05\x12\x19\n\x11\x64\x65\x61\x64_letter_count\x18\x03 \x01(\x05\"=\n\x14ListReceivingRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\"I\n\x15ListReceivingResponse\x12\x30\n\x06queues\x18\x01 \x03(\x0b\x32 .ariane.broker.v1.ReceivingQueue\"\xa8\x01\n\x0eReceivingQueue\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x17\n\x0f\x63onsumer_offset\x18\x03 \x01(\x03\x12\x17\n\x0funsettled_count\x18\x04 \x01(\x03\x12\x17\n\x0fin_flight_count\x18\x05 \x01(\x03\x12\x15\n\rdelayed_count\x18\x06 \x01(\x03\x12\x13\n\x0bready_count\x18\x07 \x01(\x03*a\n\x0cReceiveStart\x12\x1d\n\x19RECEIVE_START_UNSPECIFIED\x10\x00\x12\x18\n\x14RECEIVE_START_OLDEST\x10\x01\x12\x18\n\x14RECEIVE_START_NEWEST\x10\x02\x32\x91\x07\n\x0eReceiveService\x12r\n\x0fReceiveMessages\x12(.ariane.broker.v1.ReceiveMessagesRequest\x1a).ariane.broker.v1.ReceiveMessagesResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x03\x30\x01\x12\x64\n\x0b\x41\x63kMessages\x12$.ariane.broker.v1.AckMessagesRequest\x1a%.ariane.broker.v1.AckMessagesResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x03\x12\x88\x01\n\x17\x43hangeInvisibleDuration\x12\x30.ariane.broker.v1.ChangeInvisibleDurationRequest\x1a\x31.ariane.broker.v1.ChangeInvisibleDurationResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x03\x12j\n\rKeepInvisible\x12&.ariane.broker.v1.KeepInvisibleRequest\x1a\'.ariane.broker.v1.KeepInvisibleResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x03\x12g\n\x0cNackMessages\x12%.ariane.broker.v1.NackMessagesRequest\x1a&.ariane.broker.v1.NackMessagesResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x03\x12m\n\x0eReceiveRecords\x12\'.ariane.broker.v1.ReceiveRecordsRequest\x1a(.ariane.broker.v1.ReceiveRecordsResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x03\x12j\n\rSettleRecords\x12&.ariane.broker.v1.SettleRecordsRequest\x1a\'.ariane.broker.v1.SettleRecordsResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x03\x12j\n\rListReceiving\x12&.ariane.broker.v1.ListReceivingRequest\x1a\'.ariane.broker.v1.ListReceivingResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x03\x42\x41\n\x13mq.ariane.broker.v1P\x01Z(ariane.mq/go/arianepb/broker/v1;brokerv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&ariane/broker/v1/receive_service.proto\x12\x10\x61riane.broker.v1\x1a#ariane/broker/v1/pull_service.proto\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1e\x61riane/common/v1/message.proto\x1a#ariane/common/v1/subscription.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\"\xd6\x02\n\x0cReceiveOrder\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\x12\x35\n\rsubscriptions\x18\x03 \x03(\x0b\x32\x1e.ariane.common.v1.Subscription\x12\x19\n\x11message_count_max\x18\x04 \x01(\x05\x12\x16\n\x0esize_bytes_max\x18\x05 \x01(\x03\x12\x35\n\x12invisible_duration\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x30\n\rhold_duration\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12-\n\x05start\x18\t \x01(\x0e\x32\x1e.ariane.broker.v1.ReceiveStart\x12\x13\n\x0b\x62y_priority\x18\n \x01(\x08J\x04\x08\x08\x10\t\"G\n\x16ReceiveMessagesRequest\x12-\n\x05order\x18\x01 \x01(\x0b\x32\x1e.ariane.broker.v1.ReceiveOrder\"N\n\x17ReceiveMessagesResponse\x12\x33\n\x08messages\x18\x01 \x03(\x0b\x32!.ariane.broker.v1.ReceivedMessage\"\xb3\x01\n\x0fReceivedMessage\x12*\n\x07message\x18\x01 \x01(\x0b\x32\x19.ariane.common.v1.Message\x12\x16\n\x0ereceipt_handle\x18\x02 \x01(\t\x12\x33\n\x0finvisible_until\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\'\n\x04lost\x18\x04 \x03(\x0b\x32\x19.ariane.broker.v1.LostRun\"E\n\x12\x41\x63kMessagesRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x17\n\x0freceipt_handles\x18\x02 \x03(\t\"H\n\x13\x41\x63kMessagesResponse\x12\x31\n\x07results\x18\x01 \x03(\x0b\x32 .ariane.broker.v1.SettledMessage\"H\n\x0eSettledMessage\x12!\n\x05\x65rror\x18\x01 \x01(\x0b\x32\x12.google.rpc.Status\x12\x13\n\x0b\x64\x65\x61\x64_letter\x18\x02 \x01(\x08\"\x87\x01\n\x1e\x43hangeInvisibleDurationRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x16\n\x0ereceipt_handle\x18\x02 \x01(\t\x12\x35\n\x12invisible_duration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"n\n\x1f\x43hangeInvisibleDurationResponse\x12\x16\n\x0ereceipt_handle\x18\x01 \x01(\t\x12\x33\n\x0finvisible_until\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"l\n\x14KeepInvisibleRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\x12\x17\n\x0freceipt_handles\x18\x03 \x03(\t\x12\x10\n\x08receipts\x18\x04 \x03(\x0c\"H\n\x15KeepInvisibleResponse\x12/\n\x07results\x18\x01 \x03(\x0b\x32\x1e.ariane.broker.v1.KeptMessages\"1\n\x0cKeptMessages\x12!\n\x05\x65rror\x18\x01 \x01(\x0b\x32\x12.google.rpc.Status\"l\n\x13NackMessagesRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x17\n\x0freceipt_handles\x18\x02 \x03(\t\x12$\n\x04nack\x18\x03 \x01(\x0b\x32\x16.ariane.broker.v1.Nack\"T\n\x04Nack\x12(\n\x05\x64\x65lay\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0b\x64\x65\x61\x64_letter\x18\x02 \x01(\x08\x12\r\n\x05\x63\x61use\x18\x03 \x01(\t\"I\n\x14NackMessagesResponse\x12\x31\n\x07results\x18\x01 \x03(\x0b\x32 .ariane.broker.v1.SettledMessage\"F\n\x15ReceiveRecordsRequest\x12-\n\x05order\x18\x01 \x01(\x0b\x32\x1e.ariane.broker.v1.ReceiveOrder\"K\n\x16ReceiveRecordsResponse\x12\x31\n\x06queues\x18\x01 \x03(\x0b\x32!.ariane.broker.v1.ReceivedRecords\"\xc1\x01\n\x0fReceivedRecords\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x0f\n\x07receipt\x18\x03 \x01(\x0c\x12\x10\n\x08\x61ttempts\x18\x04 \x01(\x0c\x12\x1a\n\x12invisible_until_ms\x18\x05 \x01(\x03\x12\'\n\x04lost\x18\x06 \x03(\x0b\x32\x19.ariane.broker.v1.LostRun\x12\x14\n\x0crecord_sizes\x18\x07 \x01(\x0c\x12\x0f\n\x07records\x18\x0f \x01(\x0c\"g\n\x14SettleRecordsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x37\n\x0bsettlements\x18\x02 \x03(\x0b\x32\".ariane.broker.v1.RecordSettlement\"\x9f\x01\n\x10RecordSettlement\x12\x0f\n\x07receipt\x18\x01 \x01(\x0c\x12\x0e\n\x06ranges\x18\x02 \x01(\x0c\x12\x37\n\x12invisible_duration\x18\x03 \x01(\x0b\x32\x19.google.protobuf.DurationH\x00\x12&\n\x04nack\x18\x04 \x01(\x0b\x32\x16.ariane.broker.v1.NackH\x00\x42\t\n\x07outcome\"J\n\x15SettleRecordsResponse\x12\x31\n\x07results\x18\x01 \x03(\x0b\x32 .ariane.broker.v1.SettledRecords\"e\n\x0eSettledRecords\x12!\n\x05\x65rror\x18\x01 \x01(\x0b\x32\x12.google.rpc.Status\x12\x15\n\rsettled_count\x18\x02 \x01(\x05\x12\x19\n\x11\x64\x65\x61\x64_letter_count\x18\x03 \x01(\x05\"=\n\x14ListReceivingRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\"I\n\x15ListReceivingResponse\x12\x30\n\x06queues\x18\x01 \x03(\x0b\x32 .ariane.broker.v1.ReceivingQueue\"\xa8\x01\n\x0eReceivingQueue\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x17\n\x0f\x63onsumer_offset\x18\x03 \x01(\x03\x12\x17\n\x0funsettled_count\x18\x04 \x01(\x03\x12\x17\n\x0fin_flight_count\x18\x05 \x01(\x03\x12\x15\n\rdelayed_count\x18\x06 \x01(\x03\x12\x13\n\x0bready_count\x18\x07 \x01(\x03*a\n\x0cReceiveStart\x12\x1d\n\x19RECEIVE_START_UNSPECIFIED\x10\x00\x12\x18\n\x14RECEIVE_START_OLDEST\x10\x01\x12\x18\n\x14RECEIVE_START_NEWEST\x10\x02\x32\x91\x07\n\x0eReceiveService\x12r\n\x0fReceiveMessages\x12(.ariane.broker.v1.ReceiveMessagesRequest\x1a).ariane.broker.v1.ReceiveMessagesResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x03\x30\x01\x12\x64\n\x0b\x41\x63kMessages\x12$.ariane.broker.v1.AckMessagesRequest\x1a%.ariane.broker.v1.AckMessagesResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x03\x12\x88\x01\n\x17\x43hangeInvisibleDuration\x12\x30.ariane.broker.v1.ChangeInvisibleDurationRequest\x1a\x31.ariane.broker.v1.ChangeInvisibleDurationResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x03\x12j\n\rKeepInvisible\x12&.ariane.broker.v1.KeepInvisibleRequest\x1a\'.ariane.broker.v1.KeepInvisibleResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x03\x12g\n\x0cNackMessages\x12%.ariane.broker.v1.NackMessagesRequest\x1a&.ariane.broker.v1.NackMessagesResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x03\x12m\n\x0eReceiveRecords\x12\'.ariane.broker.v1.ReceiveRecordsRequest\x1a(.ariane.broker.v1.ReceiveRecordsResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x03\x12j\n\rSettleRecords\x12&.ariane.broker.v1.SettleRecordsRequest\x1a\'.ariane.broker.v1.SettleRecordsResponse\"\x08\xca\xf3\x18\x04\x08\x03\x10\x03\x12j\n\rListReceiving\x12&.ariane.broker.v1.ListReceivingRequest\x1a\'.ariane.broker.v1.ListReceivingResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x03\x42\x41\n\x13mq.ariane.broker.v1P\x01Z(ariane.mq/go/arianepb/broker/v1;brokerv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -54,58 +55,58 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RECEIVESERVICE'].methods_by_name['SettleRecords']._serialized_options = b'\312\363\030\004\010\003\020\003'
   _globals['_RECEIVESERVICE'].methods_by_name['ListReceiving']._loaded_options = None
   _globals['_RECEIVESERVICE'].methods_by_name['ListReceiving']._serialized_options = b'\312\363\030\004\010\007\020\003'
-  _globals['_RECEIVESTART']._serialized_start=2923
-  _globals['_RECEIVESTART']._serialized_end=3020
-  _globals['_RECEIVEORDER']._serialized_start=251
-  _globals['_RECEIVEORDER']._serialized_end=593
-  _globals['_RECEIVEMESSAGESREQUEST']._serialized_start=595
-  _globals['_RECEIVEMESSAGESREQUEST']._serialized_end=666
-  _globals['_RECEIVEMESSAGESRESPONSE']._serialized_start=668
-  _globals['_RECEIVEMESSAGESRESPONSE']._serialized_end=746
-  _globals['_RECEIVEDMESSAGE']._serialized_start=749
-  _globals['_RECEIVEDMESSAGE']._serialized_end=887
-  _globals['_ACKMESSAGESREQUEST']._serialized_start=889
-  _globals['_ACKMESSAGESREQUEST']._serialized_end=958
-  _globals['_ACKMESSAGESRESPONSE']._serialized_start=960
-  _globals['_ACKMESSAGESRESPONSE']._serialized_end=1032
-  _globals['_SETTLEDMESSAGE']._serialized_start=1034
-  _globals['_SETTLEDMESSAGE']._serialized_end=1106
-  _globals['_CHANGEINVISIBLEDURATIONREQUEST']._serialized_start=1109
-  _globals['_CHANGEINVISIBLEDURATIONREQUEST']._serialized_end=1244
-  _globals['_CHANGEINVISIBLEDURATIONRESPONSE']._serialized_start=1246
-  _globals['_CHANGEINVISIBLEDURATIONRESPONSE']._serialized_end=1356
-  _globals['_KEEPINVISIBLEREQUEST']._serialized_start=1358
-  _globals['_KEEPINVISIBLEREQUEST']._serialized_end=1466
-  _globals['_KEEPINVISIBLERESPONSE']._serialized_start=1468
-  _globals['_KEEPINVISIBLERESPONSE']._serialized_end=1540
-  _globals['_KEPTMESSAGES']._serialized_start=1542
-  _globals['_KEPTMESSAGES']._serialized_end=1591
-  _globals['_NACKMESSAGESREQUEST']._serialized_start=1593
-  _globals['_NACKMESSAGESREQUEST']._serialized_end=1701
-  _globals['_NACK']._serialized_start=1703
-  _globals['_NACK']._serialized_end=1787
-  _globals['_NACKMESSAGESRESPONSE']._serialized_start=1789
-  _globals['_NACKMESSAGESRESPONSE']._serialized_end=1862
-  _globals['_RECEIVERECORDSREQUEST']._serialized_start=1864
-  _globals['_RECEIVERECORDSREQUEST']._serialized_end=1934
-  _globals['_RECEIVERECORDSRESPONSE']._serialized_start=1936
-  _globals['_RECEIVERECORDSRESPONSE']._serialized_end=2011
-  _globals['_RECEIVEDRECORDS']._serialized_start=2014
-  _globals['_RECEIVEDRECORDS']._serialized_end=2166
-  _globals['_SETTLERECORDSREQUEST']._serialized_start=2168
-  _globals['_SETTLERECORDSREQUEST']._serialized_end=2271
-  _globals['_RECORDSETTLEMENT']._serialized_start=2274
-  _globals['_RECORDSETTLEMENT']._serialized_end=2433
-  _globals['_SETTLERECORDSRESPONSE']._serialized_start=2435
-  _globals['_SETTLERECORDSRESPONSE']._serialized_end=2509
-  _globals['_SETTLEDRECORDS']._serialized_start=2511
-  _globals['_SETTLEDRECORDS']._serialized_end=2612
-  _globals['_LISTRECEIVINGREQUEST']._serialized_start=2614
-  _globals['_LISTRECEIVINGREQUEST']._serialized_end=2675
-  _globals['_LISTRECEIVINGRESPONSE']._serialized_start=2677
-  _globals['_LISTRECEIVINGRESPONSE']._serialized_end=2750
-  _globals['_RECEIVINGQUEUE']._serialized_start=2753
-  _globals['_RECEIVINGQUEUE']._serialized_end=2921
-  _globals['_RECEIVESERVICE']._serialized_start=3023
-  _globals['_RECEIVESERVICE']._serialized_end=3936
+  _globals['_RECEIVESTART']._serialized_start=3042
+  _globals['_RECEIVESTART']._serialized_end=3139
+  _globals['_RECEIVEORDER']._serialized_start=288
+  _globals['_RECEIVEORDER']._serialized_end=630
+  _globals['_RECEIVEMESSAGESREQUEST']._serialized_start=632
+  _globals['_RECEIVEMESSAGESREQUEST']._serialized_end=703
+  _globals['_RECEIVEMESSAGESRESPONSE']._serialized_start=705
+  _globals['_RECEIVEMESSAGESRESPONSE']._serialized_end=783
+  _globals['_RECEIVEDMESSAGE']._serialized_start=786
+  _globals['_RECEIVEDMESSAGE']._serialized_end=965
+  _globals['_ACKMESSAGESREQUEST']._serialized_start=967
+  _globals['_ACKMESSAGESREQUEST']._serialized_end=1036
+  _globals['_ACKMESSAGESRESPONSE']._serialized_start=1038
+  _globals['_ACKMESSAGESRESPONSE']._serialized_end=1110
+  _globals['_SETTLEDMESSAGE']._serialized_start=1112
+  _globals['_SETTLEDMESSAGE']._serialized_end=1184
+  _globals['_CHANGEINVISIBLEDURATIONREQUEST']._serialized_start=1187
+  _globals['_CHANGEINVISIBLEDURATIONREQUEST']._serialized_end=1322
+  _globals['_CHANGEINVISIBLEDURATIONRESPONSE']._serialized_start=1324
+  _globals['_CHANGEINVISIBLEDURATIONRESPONSE']._serialized_end=1434
+  _globals['_KEEPINVISIBLEREQUEST']._serialized_start=1436
+  _globals['_KEEPINVISIBLEREQUEST']._serialized_end=1544
+  _globals['_KEEPINVISIBLERESPONSE']._serialized_start=1546
+  _globals['_KEEPINVISIBLERESPONSE']._serialized_end=1618
+  _globals['_KEPTMESSAGES']._serialized_start=1620
+  _globals['_KEPTMESSAGES']._serialized_end=1669
+  _globals['_NACKMESSAGESREQUEST']._serialized_start=1671
+  _globals['_NACKMESSAGESREQUEST']._serialized_end=1779
+  _globals['_NACK']._serialized_start=1781
+  _globals['_NACK']._serialized_end=1865
+  _globals['_NACKMESSAGESRESPONSE']._serialized_start=1867
+  _globals['_NACKMESSAGESRESPONSE']._serialized_end=1940
+  _globals['_RECEIVERECORDSREQUEST']._serialized_start=1942
+  _globals['_RECEIVERECORDSREQUEST']._serialized_end=2012
+  _globals['_RECEIVERECORDSRESPONSE']._serialized_start=2014
+  _globals['_RECEIVERECORDSRESPONSE']._serialized_end=2089
+  _globals['_RECEIVEDRECORDS']._serialized_start=2092
+  _globals['_RECEIVEDRECORDS']._serialized_end=2285
+  _globals['_SETTLERECORDSREQUEST']._serialized_start=2287
+  _globals['_SETTLERECORDSREQUEST']._serialized_end=2390
+  _globals['_RECORDSETTLEMENT']._serialized_start=2393
+  _globals['_RECORDSETTLEMENT']._serialized_end=2552
+  _globals['_SETTLERECORDSRESPONSE']._serialized_start=2554
+  _globals['_SETTLERECORDSRESPONSE']._serialized_end=2628
+  _globals['_SETTLEDRECORDS']._serialized_start=2630
+  _globals['_SETTLEDRECORDS']._serialized_end=2731
+  _globals['_LISTRECEIVINGREQUEST']._serialized_start=2733
+  _globals['_LISTRECEIVINGREQUEST']._serialized_end=2794
+  _globals['_LISTRECEIVINGRESPONSE']._serialized_start=2796
+  _globals['_LISTRECEIVINGRESPONSE']._serialized_end=2869
+  _globals['_RECEIVINGQUEUE']._serialized_start=2872
+  _globals['_RECEIVINGQUEUE']._serialized_end=3040
+  _globals['_RECEIVESERVICE']._serialized_start=3142
+  _globals['_RECEIVESERVICE']._serialized_end=4055
 # @@protoc_insertion_point(module_scope)

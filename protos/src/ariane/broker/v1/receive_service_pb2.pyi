@@ -3,6 +3,7 @@
 isort:skip_file
 """
 
+from ariane.broker.v1 import pull_service_pb2 as _pull_service_pb2
 from ariane.common.v1 import message_pb2 as _message_pb2
 from ariane.common.v1 import subscription_pb2 as _subscription_pb2
 from collections import abc as _abc
@@ -173,6 +174,7 @@ class ReceivedMessage(_message.Message):
     MESSAGE_FIELD_NUMBER: _builtins.int
     RECEIPT_HANDLE_FIELD_NUMBER: _builtins.int
     INVISIBLE_UNTIL_FIELD_NUMBER: _builtins.int
+    LOST_FIELD_NUMBER: _builtins.int
     receipt_handle: _builtins.str
     """Settles it. Opaque; signed for this group, message and attempt. Survives a restart of the
     broker.
@@ -185,16 +187,23 @@ class ReceivedMessage(_message.Message):
     def invisible_until(self) -> _timestamp_pb2.Timestamp:
         """Until when others do not see it, unless that is changed."""
 
+    @_builtins.property
+    def lost(self) -> _containers.RepeatedCompositeFieldContainer[_pull_service_pb2.LostRun]:
+        """Messages of its queue that the broker has lost, as found since it last told. Said to one
+        consumer of the group, with the next message of the queue; it should tell somebody.
+        """
+
     def __init__(
         self,
         *,
         message: _message_pb2.Message | None = ...,
         receipt_handle: _builtins.str = ...,
         invisible_until: _timestamp_pb2.Timestamp | None = ...,
+        lost: _abc.Iterable[_pull_service_pb2.LostRun] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["invisible_until", b"invisible_until", "message", b"message"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["invisible_until", b"invisible_until", "message", b"message", "receipt_handle", b"receipt_handle"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["invisible_until", b"invisible_until", "lost", b"lost", "message", b"message", "receipt_handle", b"receipt_handle"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -577,6 +586,7 @@ class ReceivedRecords(_message.Message):
     RECEIPT_FIELD_NUMBER: _builtins.int
     ATTEMPTS_FIELD_NUMBER: _builtins.int
     INVISIBLE_UNTIL_MS_FIELD_NUMBER: _builtins.int
+    LOST_FIELD_NUMBER: _builtins.int
     RECORD_SIZES_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
@@ -595,6 +605,12 @@ class ReceivedRecords(_message.Message):
     """Bytes of each record: n x int32, little-endian."""
     records: _builtins.bytes
     """The records, back to back. Last, so that a reader meets the sizes before the block."""
+    @_builtins.property
+    def lost(self) -> _containers.RepeatedCompositeFieldContainer[_pull_service_pb2.LostRun]:
+        """Messages of the queue that the broker has lost, as found since it last told. Said to one
+        consumer of the group, with the next messages of the queue; it should tell somebody.
+        """
+
     def __init__(
         self,
         *,
@@ -603,12 +619,13 @@ class ReceivedRecords(_message.Message):
         receipt: _builtins.bytes = ...,
         attempts: _builtins.bytes = ...,
         invisible_until_ms: _builtins.int = ...,
+        lost: _abc.Iterable[_pull_service_pb2.LostRun] | None = ...,
         record_sizes: _builtins.bytes = ...,
         records: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "invisible_until_ms", b"invisible_until_ms", "queue_id", b"queue_id", "receipt", b"receipt", "record_sizes", b"record_sizes", "records", b"records", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "invisible_until_ms", b"invisible_until_ms", "lost", b"lost", "queue_id", b"queue_id", "receipt", b"receipt", "record_sizes", b"record_sizes", "records", b"records", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

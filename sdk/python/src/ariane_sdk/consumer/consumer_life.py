@@ -85,6 +85,11 @@ class ConsumerLife:
         """The queues that this consumer has now."""
         return self.owned.queues if self._started else frozenset()
 
+    @property
+    def lost_count(self) -> int:
+        """How many damaged messages were passed over."""
+        return self.owned.lost_count if self._started else 0
+
     def check_running(self) -> None:
         """Refuse to serve a consumer that does not run.
 

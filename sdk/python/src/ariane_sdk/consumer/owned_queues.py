@@ -113,6 +113,11 @@ class OwnedQueues:
         """The queues in work."""
         return frozenset(self._owned)
 
+    @property
+    def lost_count(self) -> int:
+        """How many damaged messages were passed over."""
+        return self._pull_loops.lost_count
+
     def states(self) -> list[ClientQueueState]:
         """The report of the queues in work, for operators."""
         now_s = asyncio.get_running_loop().time()

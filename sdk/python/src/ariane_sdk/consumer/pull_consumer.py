@@ -154,6 +154,11 @@ class PullConsumer:
         return self._plan.client_id
 
     @property
+    def lost_message_count(self) -> int:
+        """How many messages were passed over because the broker has lost them: damaged records."""
+        return self._life.lost_count
+
+    @property
     def assignment(self) -> frozenset[MessageQueue]:
         """The queues that this consumer owns now."""
         return self._life.assignment

@@ -163,6 +163,11 @@ class PushConsumer:
         return self._plan.client_id
 
     @property
+    def lost_message_count(self) -> int:
+        """How many messages were passed over because the broker has lost them: damaged records."""
+        return self._life.lost_count
+
+    @property
     def assignment(self) -> frozenset[MessageQueue]:
         """The queues that this member owns now, without those of the group's retry topic."""
         returning = retry_topic(self.group)

@@ -16,6 +16,7 @@ from ariane_sdk.checks.queue_arguments import checked_count
 from ariane_sdk.checks.sql_filter import Sql
 from ariane_sdk.client.client_id import new_client_id
 from ariane_sdk.client.listener import Listener
+from ariane_sdk.client.lost_messages import LostMessages
 from ariane_sdk.client.message_trace import MessageTrace
 from ariane_sdk.client.operator_answers import OperatorAnswers
 from ariane_sdk.client.stateless_client import CALL_TIMEOUT_S, StatelessClient
@@ -76,6 +77,7 @@ class ReceiveConsumer(StatelessClient):
         from_oldest: bool = True,
         by_priority: bool = False,
         keep_invisible: bool = False,
+        fail_on_lost_messages: bool = False,
         call_timeout_s: float = CALL_TIMEOUT_S,
         tracer_provider: TracerProvider | None = None,
         meter_provider: MeterProvider | None = None,
@@ -98,6 +100,8 @@ class ReceiveConsumer(StatelessClient):
             keep_invisible: Whether brokers keep messages invisible while this consumer runs, for 12
                 h at most, and for a minute after they last heard of it. This ends for a message
                 whose time is set by ``extend``.
+            fail_on_lost_messages: Whether receiving ends with ``MessagesLost`` when a broker tells
+                of messages that it has lost; otherwise, it logs an error and goes on.
             call_timeout_s: How long one call may take, beyond its hold.
             tracer_provider: Creates OpenTelemetry spans for ``listen``; default: the application's
                 global provider.
@@ -143,6 +147,7 @@ class ReceiveConsumer(StatelessClient):
             size_bytes_max=ANSWER_BYTES_MAX,
         )
         self._from_oldest = from_oldest
+        self._lost = LostMessages(fails=fail_on_lost_messages)
         self._keeps = keep_invisible
         self._idle = IdleReturn(self.give_back, invisible_s)
         self._joined: ReceivingMember | None = None
@@ -174,6 +179,11 @@ class ReceiveConsumer(StatelessClient):
     def group(self) -> str:
         """The consumer group."""
         return self._group
+
+    @property
+    def lost_message_count(self) -> int:
+        """How many messages were passed over because the broker has lost them: damaged records."""
+        return self._lost.count
 
     async def receive_batch(
         self, count_max: int = RECEIVE_COUNT_DEFAULT, *, timeout_s: float = RECEIVE_S
@@ -390,6 +400,7 @@ class ReceiveConsumer(StatelessClient):
                 session,
                 self._order,
                 from_oldest=self._from_oldest,
+                lost=self._lost,
                 call_timeout_s=self._call_timeout_s,
                 clock=self._clock,
                 answers=OperatorAnswers(facts=self._facts, stacks_allowed=self._stacks_on_request),

@@ -35,6 +35,7 @@ from ariane_sdk.checks.queue_arguments import (
     checked_offsets,
     checked_queue,
 )
+from ariane_sdk.client.lost_messages import LostMessages
 from ariane_sdk.client.stateless_client import CALL_TIMEOUT_S, StatelessClient
 from ariane_sdk.errors import (
     CallError,
@@ -89,6 +90,7 @@ class QueueReader(StatelessClient):
         name_servers: NameServerAddresses,
         *,
         replicas: bool = False,
+        fail_on_lost_messages: bool = False,
         call_timeout_s: float = CALL_TIMEOUT_S,
         patience_s: float = PATIENCE_S,
         clock: Clock | None = None,
@@ -102,6 +104,8 @@ class QueueReader(StatelessClient):
                 primary does not answer. A replica returns what its primary had last reported as
                 confirmed, so a queue may seem to end a little earlier than before. The primary is
                 asked first each time.
+            fail_on_lost_messages: Whether reading a range ends with ``MessagesLost`` at messages
+                that the broker has lost; otherwise, it logs an error and goes on behind them.
             call_timeout_s: As for other stateless clients.
             patience_s: For how long a call is made again while its broker has no primary or does
                 not answer, and a range is read on without progress; 0: one try.
@@ -119,6 +123,12 @@ class QueueReader(StatelessClient):
             random=random,
         )
         self._replicas = replicas
+        self._lost = LostMessages(fails=fail_on_lost_messages)
+
+    @property
+    def lost_message_count(self) -> int:
+        """How many messages were passed over because the broker has lost them: damaged records."""
+        return self._lost.count
 
     async def bounds(
         self, topic: str, *, broker_names: Collection[str] = ()
@@ -409,6 +419,7 @@ class QueueReader(StatelessClient):
             self._clock,
             silence_s=self._call_timeout_s,
             patience_s=self._patience_s,
+            lost=self._lost,
             replicas=self._replicas,
         )
 

@@ -17,8 +17,9 @@ from ariane_record.decoding.columns import RecordColumns, decode_columns
 from ariane_record.errors import RecordCorrupted
 from ariane_sdk.checks.queue_arguments import checked_count, checked_offset, checked_queue
 from ariane_sdk.client.broker_calls import read_addresses
+from ariane_sdk.client.lost_messages import LostMessages
 from ariane_sdk.client.session import Session
-from ariane_sdk.errors import CallError, RecordDamaged
+from ariane_sdk.errors import CallError, MessagesLost, RecordDamaged
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.backoff import Backoff
 from ariane_sdk.net.living_stream import LivingStream
@@ -38,19 +39,22 @@ class RangeChunks:
         *,
         silence_s: float,
         patience_s: float,
+        lost: LostMessages,
         replicas: bool = False,
     ) -> None:
         """``running`` returns the connections; it raises when the client is not running.
 
         After ``silence_s`` without a chunk it is probed whether the broker is live. Reading goes on
         after failures until there was no progress for ``patience_s``. ``replicas``: whether to read
-        from replicas while the primary does not answer.
+        from replicas while the primary does not answer. ``lost`` hears of messages that the broker
+        has lost.
         """
         self._running = running
         self._clock = clock
         self._silence_s = silence_s
         self._patience_s = patience_s
         self._replicas = replicas
+        self._lost = lost
 
     async def of(
         self,
@@ -74,6 +78,7 @@ class RangeChunks:
             QueueNotFound: No live broker has the queue.
             QueueOffsetOutOfRange: The begin is no longer kept.
             ClientNotRunning: The client is not running.
+            MessagesLost: The broker has lost messages of the range, and that is an error.
             DeadlinePassed: The broker sends no chunk and does not answer a probe.
             CallError: The call failed, even when repeated.
         """
@@ -102,11 +107,14 @@ class RangeChunks:
             stream = LivingStream(call, ask, silence_s=self._silence_s)
             try:
                 while (chunk := await stream.next()) is not None:
+                    self._lost.hear(queue, chunk.lost)
                     next_offset = chunk.next_queue_offset
                     backoff = Backoff(REPEAT_S_MIN, REPEAT_S_MAX)
                     progress_s = self._clock.monotonic_s()
                     if chunk.record_sizes:
                         yield chunk
+            except MessagesLost:
+                raise
             except (CallError, AioRpcError) as failure:
                 error = _error_of(failure, peer=f"broker {broker.broker_name} at {address}")
                 turn += 1

@@ -73,6 +73,11 @@ class PullConsumer(BlockingClient[_pull_consumer.PullConsumer]):
         return self._client.client_id
 
     @property
+    def lost_message_count(self) -> int:
+        """How many messages were passed over because the broker has lost them: damaged records."""
+        return self._client.lost_message_count
+
+    @property
     def assignment(self) -> frozenset[MessageQueue]:
         """The queues that this consumer has now."""
         return self._on_loop(lambda: self._client.assignment)

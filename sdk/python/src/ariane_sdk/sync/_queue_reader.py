@@ -17,6 +17,7 @@ class QueueReader(BlockingClient[_queue_reader.QueueReader]):
         name_servers: NameServerAddresses,
         *,
         replicas: bool = False,
+        fail_on_lost_messages: bool = False,
         call_timeout_s: float = CALL_TIMEOUT_S,
         patience_s: float = PATIENCE_S,
     ) -> None:
@@ -24,10 +25,16 @@ class QueueReader(BlockingClient[_queue_reader.QueueReader]):
         reader = _queue_reader.QueueReader(
             name_servers,
             replicas=replicas,
+            fail_on_lost_messages=fail_on_lost_messages,
             call_timeout_s=call_timeout_s,
             patience_s=patience_s,
         )
         super().__init__(reader)
+
+    @property
+    def lost_message_count(self) -> int:
+        """How many messages were passed over because the broker has lost them: damaged records."""
+        return self._client.lost_message_count
 
     bounds = blocking(_queue_reader.QueueReader.bounds)
     offsets_at = blocking(_queue_reader.QueueReader.offsets_at)

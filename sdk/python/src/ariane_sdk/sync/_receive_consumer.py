@@ -26,6 +26,7 @@ class ReceiveConsumer(BlockingClient[_receive_consumer.ReceiveConsumer]):
         from_oldest: bool = True,
         by_priority: bool = False,
         keep_invisible: bool = False,
+        fail_on_lost_messages: bool = False,
         call_timeout_s: float = CALL_TIMEOUT_S,
         stacks_on_request: bool = True,
     ) -> None:
@@ -39,6 +40,7 @@ class ReceiveConsumer(BlockingClient[_receive_consumer.ReceiveConsumer]):
                 from_oldest=from_oldest,
                 by_priority=by_priority,
                 keep_invisible=keep_invisible,
+                fail_on_lost_messages=fail_on_lost_messages,
                 call_timeout_s=call_timeout_s,
                 stacks_on_request=stacks_on_request,
             )
@@ -58,6 +60,11 @@ class ReceiveConsumer(BlockingClient[_receive_consumer.ReceiveConsumer]):
             SystemExit: The listener called ``sys.exit()``, which closes the consumer.
         """
         self._run_callbacks(self._client.listen(listener, concurrency=concurrency))
+
+    @property
+    def lost_message_count(self) -> int:
+        """How many messages were passed over because the broker has lost them: damaged records."""
+        return self._client.lost_message_count
 
     def batches(
         self, count_max: int = _receive_consumer.RECEIVE_COUNT_DEFAULT

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from ariane.broker.v1.receive_service_pb2 import SettledRecords, SettleRecordsResponse
+from ariane_sdk.client.lost_messages import LostMessages
 from ariane_sdk.consumer.receiving.receive_calls import DONE, Answer, ReceiveCalls, messages_of
 from ariane_sdk.consumer.receiving.receive_wire import receive_answer
 from ariane_sdk.errors import ServiceUnavailable
@@ -59,7 +60,14 @@ def received():
 
 
 def calls_of(brokers, primaries):
-    return ReceiveCalls(brokers, "billing", primaries, timeout_s=3.0, clock=SystemClock())
+    return ReceiveCalls(
+        brokers,
+        "billing",
+        primaries,
+        timeout_s=3.0,
+        clock=SystemClock(),
+        lost=LostMessages(fails=False),
+    )
 
 
 @pytest.mark.parametrize(

@@ -206,7 +206,10 @@ def _rest(room: int, taken: int) -> int:
 
 
 def _says_something(found: Iterable[PulledQueue]) -> bool:
-    return any(len(pulled.sizes) or pulled.error is not None for pulled in found)
+    return any(
+        len(pulled.sizes) or pulled.error is not None or len(pulled.lost_offsets)
+        for pulled in found
+    )
 
 
 def _in_order(found: Mapping[int, PulledQueue]) -> list[PulledQueue]:

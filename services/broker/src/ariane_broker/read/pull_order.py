@@ -15,6 +15,7 @@ from ariane_broker.log.held_requests import HOLD_SECONDS_MAX
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.read.replica_hints import ReplicaHint
 from ariane_servicekit.errors import ServiceError, field_invalid
+from ariane_storage.log.records.fields import Int64s
 
 RECORD_COUNT_MAX: Final = 65536
 RECORD_COUNT_DEFAULT: Final = 4096
@@ -23,6 +24,7 @@ SIZE_BYTES_DEFAULT: Final = 1 << 20
 POSITIONS_MAX: Final = 8192
 
 _NO_SIZES: Final = np.empty(0, np.int32)
+_NO_OFFSETS: Final = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,7 @@ class PulledQueue:
         bodies_suffice: As in the order.
         log_epoch: The epoch of the log in which the queue was read.
         replica: The replica from which to read on; None for this broker.
+        lost_offsets: Queue offsets before ``next_queue_offset`` whose messages are damaged.
     """
 
     queue: QueueKey
@@ -106,6 +109,7 @@ class PulledQueue:
     bodies_suffice: bool = False
     log_epoch: int = 0
     replica: ReplicaHint | None = None
+    lost_offsets: Int64s = field(default_factory=lambda: _NO_OFFSETS)
 
     @property
     def size_bytes(self) -> int:

@@ -181,6 +181,7 @@ class QueueLooks:
                 replica=None
                 if hints is None or not read.count
                 else _replica(hints, order, position, read),
+                lost_offsets=read.lost_offsets,
             )
             if read.count:
                 size_bytes = pulled.size_bytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -26,6 +26,7 @@ from ariane_record.layout import HOST_FLAGS, SystemFlag
 from ariane_servicekit import AnswerLease
 from ariane_servicekit.errors import field_invalid
 from ariane_storage.errors import QueueUnderRepair
+from ariane_storage.log.records.fields import Int64s
 from ariane_storage.store import Store
 
 CHUNK_BYTES_MIN: Final = 64 << 10
@@ -82,6 +83,8 @@ class RangeChunk:
         headers: 88 bytes of each record, back to back: its header, an IPv6 address as zero.
         properties: The property strings, back to back.
         property_ends: End of each string in ``properties``.
+        lost_offsets: Queue offsets before ``next_queue_offset`` whose messages are damaged, and
+            that no chunk before has told.
     """
 
     next_queue_offset: int
@@ -90,6 +93,7 @@ class RangeChunk:
     headers: bytes = b""
     properties: bytes = b""
     property_ends: NDArray[np.int32] | None = None
+    lost_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -166,9 +170,11 @@ class PullRange:
             position = read.next_queue_offset
             if position > end:
                 records, sizes, position = _cut(records, sizes, end)
-            if len(sizes) or position >= end:
+            lost = read.lost_offsets[read.lost_offsets < end]
+            if len(sizes) or position >= end or len(lost):
                 self.statistics.count_pull(len(sizes), sum(map(len, records)))
-                yield project(records, sizes, position, order.projection)
+                chunk = project(records, sizes, position, order.projection)
+                yield replace(chunk, lost_offsets=lost) if len(lost) else chunk
             else:
                 await asyncio.sleep(0)
 

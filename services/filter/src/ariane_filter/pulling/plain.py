@@ -61,6 +61,7 @@ def _queue(records: QueueRecords, found: QueueMessages | None) -> QueueMessages:
         min_queue_offset=records.min_queue_offset,
         max_queue_offset=records.max_queue_offset,
         log_epoch=records.log_epoch,
+        lost=records.lost,
     )
     if records.records and not records.HasField("error") and found is not None:
         sizes = np.frombuffer(records.record_sizes, _SIZE)

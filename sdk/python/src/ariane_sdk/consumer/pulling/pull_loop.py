@@ -29,6 +29,7 @@ from ariane.broker.v1.pull_service_pb2 import PullRecordsRequest, QueueRecords
 from ariane_record.errors import CodecMissing, RecordCorrupted
 from ariane_sdk.checks.local_filter import LocalFilter
 from ariane_sdk.checks.message_filter import MessageFilter
+from ariane_sdk.client.lost_messages import LostMessages
 from ariane_sdk.consumer.delivery.damaged_bodies import BodiesDamaged, DamagedBodies
 from ariane_sdk.consumer.delivery.owned_queue import OwnedQueue
 from ariane_sdk.consumer.delivery.window import ROOM_SHARE_MIN
@@ -44,7 +45,13 @@ from ariane_sdk.consumer.pulling.pull_stream import PullStream
 from ariane_sdk.consumer.pulling.pull_wire import PullAnswer, PulledRecords
 from ariane_sdk.consumer.pulling.pulled import damage_before_filter, fill, move_into_range
 from ariane_sdk.consumer.pulling.replica_reads import ReplicaReads
-from ariane_sdk.errors import CallError, FilterFailed, QueueOffsetOutOfRange, RecordDamaged
+from ariane_sdk.errors import (
+    CallError,
+    FilterFailed,
+    MessagesLost,
+    QueueOffsetOutOfRange,
+    RecordDamaged,
+)
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.backoff import RECONNECT_DELAY_S_MAX, reconnect_delay_s
 from ariane_sdk.net.connections import Connections
@@ -94,12 +101,16 @@ class PullLoop:
         on_lost: Callable[[MessageQueue, CallError], None],
         lock_epoch_of: Callable[[MessageQueue], int | None],
         damaged_bodies: DamagedBodies,
+        lost: LostMessages,
+        on_fatal: Callable[[CallError], None],
     ) -> None:
         """Start without queues.
 
         ``source`` is the broker, or the FilterServers beside it. ``on_trouble`` is called with a
         topic and an error when the route may be out of date, ``on_lost`` when another member has
         locked a queue. ``damaged_bodies`` gives up messages that columns or filters cannot read.
+        ``lost`` hears of messages that the broker has lost; ``on_fatal`` is called if they end the
+        consumer.
         """
         self.broker_name = broker_name
         self._connections = connections
@@ -110,6 +121,8 @@ class PullLoop:
         self._on_trouble = on_trouble
         self._on_lost = on_lost
         self._damaged_bodies = damaged_bodies
+        self._lost = lost
+        self._on_fatal = on_fatal
         self._requests = PullRequests(plan, lock_epoch_of)
         self._owned: dict[QueueKey, OwnedQueue] = {}
         self._replica_reads = ReplicaReads(
@@ -410,17 +423,25 @@ class PullLoop:
         owned.pulled_s = asyncio.get_running_loop().time()
         # The broker has found that its log still has the messages of the window.
         owned.log_epoch = head.log_epoch
-        if not pulled.message_count:
-            owned.window.put((), head.next_queue_offset)
-            return None
+        return self._take_messages_in(owned, pulled)
+
+    def _take_messages_in(self, owned: OwnedQueue, pulled: PulledRecords) -> BodiesDamaged | None:
+        begin = owned.window.next_pull_offset
         try:
-            self._fill(owned, pulled)
+            self._lost.hear(owned.queue, pulled.head.lost)
+            if pulled.message_count:
+                self._fill(owned, pulled)
+            else:
+                owned.window.put((), pulled.head.next_queue_offset)
+        except MessagesLost as error:
+            self._queue_failed(owned, error)
+            self._on_fatal(error)
         except BodiesDamaged as damage:
             return damage
         except FilterFailed as error:
             self._queue_failed(owned, FilterFailed(f"{owned.queue}: {error}"))
         except (CodecMissing, RecordCorrupted, RecordDamaged) as error:
-            self._queue_failed(owned, CallError(f"{owned.queue} at {asked.offsets[key]}: {error}"))
+            self._queue_failed(owned, CallError(f"{owned.queue} at {begin}: {error}"))
         return None
 
     def _fill(self, owned: OwnedQueue, pulled: PulledRecords) -> None:

@@ -12,6 +12,7 @@ from functools import partial
 from zlib import crc32
 
 from ariane_sdk.checks.uploaded_filter import UploadedFilter
+from ariane_sdk.client.lost_messages import LostMessages
 from ariane_sdk.client.session import Session
 from ariane_sdk.consumer.delivery.damaged_bodies import DamagedBodies
 from ariane_sdk.consumer.delivery.owned_queue import OwnedQueue
@@ -51,9 +52,15 @@ class PullLoops:
         self._on_lost = on_lost
         self._on_fatal = on_fatal
         self._damaged_bodies = damaged_bodies
+        self._lost = LostMessages(fails=plan.settings.fail_on_lost_messages)
         self._broker_loops: dict[str, PullLoop] = {}
         self._filter_loops: dict[str, PullLoop] = {}
         self._loop_of: dict[MessageQueue, tuple[PullLoop, OwnedQueue]] = {}
+
+    @property
+    def lost_count(self) -> int:
+        """How many damaged messages were passed over."""
+        return self._lost.count
 
     def add(self, owned: OwnedQueue) -> None:
         """Add a queue."""
@@ -104,6 +111,8 @@ class PullLoops:
                 on_trouble=self._suspect,
                 on_lost=self._on_lost,
                 damaged_bodies=self._damaged_bodies,
+                lost=self._lost,
+                on_fatal=self._on_fatal,
                 lock_epoch_of=self._locks.epoch_of if self._locks is not None else lambda _: None,
             )
         return loop

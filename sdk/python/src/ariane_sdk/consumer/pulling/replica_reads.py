@@ -238,6 +238,7 @@ def _pulled(owned: OwnedQueue, chunk: PullRangeResponse) -> PulledRecords:
         queue_id=owned.queue.queue_id,
         next_queue_offset=chunk.next_queue_offset,
         log_epoch=owned.log_epoch,
+        lost=chunk.lost,
         record_sizes=chunk.record_sizes,
     )
     records = memoryview(chunk.records)

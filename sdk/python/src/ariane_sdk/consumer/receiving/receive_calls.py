@@ -26,6 +26,7 @@ from ariane.broker.v1.receive_service_pb2 import (
 )
 from ariane_record.errors import RecordCorrupted
 from ariane_sdk.client.broker_calls import answer_of, peer_name, read_address
+from ariane_sdk.client.lost_messages import LostMessages
 from ariane_sdk.consumer.pulling.received_messages import queue_offsets_of, received_messages
 from ariane_sdk.consumer.receiving.primaries import Primaries
 from ariane_sdk.consumer.receiving.receive_wire import QueueAnswer, receive_answer
@@ -123,7 +124,10 @@ class ReceiveCalls:
         *,
         timeout_s: float,
         clock: Clock,
+        lost: LostMessages,
     ) -> None:
+        """``lost`` hears of messages that brokers have lost."""
+        self._lost = lost
         self._connections = connections
         self._group = group
         self._primaries = primaries
@@ -134,6 +138,7 @@ class ReceiveCalls:
         """Receive messages of one broker; none if the hold time ended.
 
         Raises:
+            MessagesLost: The broker has lost messages, and that is an error.
             CallError: The broker refused or did not answer.
             RecordDamaged: Its answer cannot be decoded.
         """
@@ -148,9 +153,14 @@ class ReceiveCalls:
         )
         held_until_s = self._clock.monotonic_s() + duration_s(order.invisible_duration)
         try:
-            return Answer(broker.broker_name, address, receive_answer(answer), held_until_s)
+            queues = receive_answer(answer)
         except DecodeError as error:
             raise RecordDamaged(f"{peer}: {error}") from error
+        for queue in queues:
+            head = queue.head
+            at = MessageQueue(head.topic, broker.broker_name, head.queue_id)
+            self._lost.hear(at, head.lost)
+        return Answer(broker.broker_name, address, queues, held_until_s)
 
     async def settle(
         self,

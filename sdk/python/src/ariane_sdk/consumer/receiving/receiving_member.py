@@ -8,6 +8,7 @@ from weakref import WeakSet
 
 from ariane.broker.v1.client_service_pb2 import CONSUME_MODEL_RECEIVING, Membership
 from ariane.broker.v1.receive_service_pb2 import ReceiveOrder
+from ariane_sdk.client.lost_messages import LostMessages
 from ariane_sdk.client.operator_answers import OperatorAnswers
 from ariane_sdk.client.session import Session
 from ariane_sdk.consumer.group.attachments import Attachments
@@ -45,6 +46,7 @@ class ReceivingMember:
         order: ReceiveOrder,
         *,
         from_oldest: bool,
+        lost: LostMessages,
         call_timeout_s: float,
         clock: Clock,
         answers: OperatorAnswers,
@@ -52,7 +54,8 @@ class ReceivingMember:
         """Receive nothing yet.
 
         ``from_oldest`` tells where the group begins in a topic that is new to it.
-        ``call_timeout_s`` is how long one call may take, beyond its hold time.
+        ``lost`` hears of messages that brokers have lost. ``call_timeout_s`` is
+        how long one call may take, beyond its hold time.
         """
         self._routes = session.routes
         self._order = order
@@ -67,6 +70,7 @@ class ReceivingMember:
             self._primaries,
             timeout_s=call_timeout_s,
             clock=clock,
+            lost=lost,
         )
         self._begun: set[str] = set()
         """The brokers at which the group has begun; only asked where new messages are wanted."""

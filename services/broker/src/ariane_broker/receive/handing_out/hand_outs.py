@@ -191,6 +191,7 @@ class HandOuts:
                 wanted=request.filters.get(queue.topic),
             )
             selection.end = fresh.end
+            window.note_lost(fresh.lost_offsets)
             found.add(fresh)
         return selection
 
@@ -319,6 +320,7 @@ class HandOuts:
             attempts + 1,
             selection.found.chunks,
             selection.found.sizes,
+            window.take_lost(),
         )
 
 

@@ -133,6 +133,7 @@ class LookAhead:
             if found.end <= window.end:
                 break
             window.look(found.offsets, found.end)
+            window.note_lost(found.lost_offsets)
             _take_in(window, found)
             chosen = choose()
         return chosen

@@ -31,6 +31,7 @@ class FoundRecords:
         chunks: The records, back to back.
         end: All asked messages below this offset were looked at.
         looked_at_bytes: Bytes of entries and records that were examined for it.
+        lost_offsets: Queue offsets below the end whose messages are damaged.
     """
 
     offsets: Int64s = field(default_factory=lambda: _NO_OFFSETS)
@@ -38,6 +39,7 @@ class FoundRecords:
     chunks: list[memoryview] = field(default_factory=list)
     end: int = 0
     looked_at_bytes: int = 0
+    lost_offsets: Int64s = field(default_factory=lambda: _NO_OFFSETS)
 
     @property
     def size_bytes(self) -> int:
@@ -93,7 +95,7 @@ def read_from(
     read = store.read_queue(*queue, begin, max_count=count_max, max_bytes=bytes_max, wanted=wanted)
     end = int(read.next_queue_offset)
     sizes, chunks = read.sizes.astype(np.int32), list(read.chunks)
-    found = FoundRecords(_NO_OFFSETS, sizes, chunks, end, read.looked_at_bytes)
+    found = FoundRecords(_NO_OFFSETS, sizes, chunks, end, read.looked_at_bytes, read.lost_offsets)
     if read.count == end - begin:
         found.offsets = np.arange(begin, end, dtype=np.int64)
     else:

@@ -79,6 +79,7 @@ class HandedOut:
     attempts: NDArray[np.int32]
     chunks: Sequence[memoryview]
     sizes: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    lost_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
 
     @property
     def size_bytes(self) -> int:

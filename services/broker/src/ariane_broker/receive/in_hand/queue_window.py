@@ -62,6 +62,7 @@ queue until some are settled."""
 Rows = NDArray[np.void]
 
 _NO_ROWS: Final = np.empty(0, ROW)
+_NO_OFFSETS: Final = np.empty(0, np.int64)
 _SPARE: Final = 16
 """A buffer that is this many times larger than its rows is replaced."""
 
@@ -72,13 +73,16 @@ class QueueWindow:
     Attributes:
         end: The first queue offset that was not looked at.
         reset_epoch: How often the group's offset had been reset when the window began.
+        lost_offsets: Messages that were found to be damaged, and of which no member knows yet;
+            ascending, and in memory only.
     """
 
-    __slots__ = ("_begin", "_buffer", "_due_ms", "_stop", "end", "reset_epoch")
+    __slots__ = ("_begin", "_buffer", "_due_ms", "_stop", "end", "lost_offsets", "reset_epoch")
 
     def __init__(self, end: int, reset_epoch: int = 0, rows: Rows | None = None) -> None:
         self.end = end
         self.reset_epoch = reset_epoch
+        self.lost_offsets: Int64s = _NO_OFFSETS
         self._buffer: Rows = _NO_ROWS if rows is None else rows
         self._begin, self._stop = 0, len(self._buffer)
         self._due_ms: int | None = None
@@ -107,6 +111,16 @@ class QueueWindow:
         if self._due_ms is None:
             self._due_ms = int(self.rows["until_ms"].min()) if len(self.rows) else OFFSET_MAX
         return self._due_ms
+
+    def note_lost(self, offsets: Int64s) -> None:
+        """Note damaged messages for the next member that gets messages of the queue."""
+        if len(offsets):
+            self.lost_offsets = np.union1d(self.lost_offsets, offsets)
+
+    def take_lost(self) -> Int64s:
+        """The damaged messages to tell a member of; they are forgotten here."""
+        lost, self.lost_offsets = self.lost_offsets, _NO_OFFSETS
+        return lost
 
     def visible(self, now_ms: int) -> NDArray[np.int64]:
         """The rows that are visible now."""

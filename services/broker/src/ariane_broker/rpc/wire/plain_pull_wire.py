@@ -19,7 +19,7 @@ from ariane.broker.v1.pull_service_pb2 import (
 from ariane.common.v1.message_pb2 import Message
 from ariane_broker.read.pull_order import PulledQueue, PullOrder
 from ariane_broker.read.range_pull import RangeChunk
-from ariane_broker.rpc.wire.pull_wire import order_of
+from ariane_broker.rpc.wire.pull_wire import lost_runs, order_of
 from ariane_broker.rpc.wire.stored_message import message_of
 from ariane_record.decoding.columns import decode_columns
 from ariane_servicekit.rpc.error_status import status_of
@@ -57,6 +57,7 @@ def queue_messages(pulled: PulledQueue, broker_name: str) -> QueueMessages:
         max_queue_offset=pulled.max_queue_offset,
         log_epoch=pulled.log_epoch,
         replica=None if pulled.replica is None else ReplicaHint(**pulled.replica._asdict()),
+        lost=lost_runs(pulled.lost_offsets),
         messages=_messages(pulled.records, pulled.sizes, broker_name),
     )
 
@@ -66,6 +67,7 @@ def message_range_answer(chunk: RangeChunk, broker_name: str) -> PullMessageRang
     return PullMessageRangeResponse(
         next_queue_offset=chunk.next_queue_offset,
         messages=_messages(b"".join(chunk.records), chunk.sizes, broker_name),
+        lost=lost_runs(chunk.lost_offsets),
     )
 
 

@@ -25,6 +25,7 @@ import numpy as np
 from ariane.broker.v1.pull_service_pb2 import (
     PULL_PROJECTION_BODIES,
     BodyRun,
+    LostRun,
     PullMessagesRequest,
     PullPosition,
     PullRangeResponse,
@@ -37,11 +38,13 @@ from ariane.broker.v1.pull_service_pb2 import (
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.read.pull_order import Position, PulledQueue, PullOrder
 from ariane_broker.read.range_pull import RangeChunk
+from ariane_broker.receive.in_hand.ranges import ranges_of
 from ariane_broker.rpc.wire.subscription_wire import filters_of
 from ariane_broker.rpc.wire.wire_time import seconds_of
 from ariane_record.decoding.body_runs import GatheredBodies, gather_bodies
 from ariane_record.single.wire_fields import length_prefix, length_tag
 from ariane_servicekit.rpc.error_status import status_of
+from ariane_storage.log.records.fields import Int64s
 
 _Piece: TypeAlias = bytes | memoryview
 
@@ -168,8 +171,19 @@ def _queue_head(queue: PulledQueue) -> QueueRecords:
         max_queue_offset=queue.max_queue_offset,
         log_epoch=queue.log_epoch,
         replica=None if queue.replica is None else ReplicaHint(**queue.replica._asdict()),
+        lost=lost_runs(queue.lost_offsets),
         record_sizes=queue.sizes.astype(_INT32, copy=False).tobytes(),
     )
+
+
+def lost_runs(lost_offsets: Int64s) -> list[LostRun]:
+    """Lost messages, by ascending queue offsets, as runs."""
+    if not len(lost_offsets):
+        return []
+    return [
+        LostRun(first_queue_offset=first, message_count=count)
+        for first, count in ranges_of(lost_offsets).tolist()
+    ]
 
 
 def range_answer(chunk: RangeChunk) -> bytes:
@@ -183,6 +197,7 @@ def range_answer(chunk: RangeChunk) -> bytes:
         next_queue_offset=chunk.next_queue_offset,
         record_sizes=chunk.sizes.astype(_INT32, copy=False).tobytes(),
         property_ends=b"" if ends is None else ends.astype(_INT32, copy=False).tobytes(),
+        lost=lost_runs(chunk.lost_offsets),
     )
     pieces: list[bytes | memoryview] = [head.SerializeToString()]
     for tag, parts in (

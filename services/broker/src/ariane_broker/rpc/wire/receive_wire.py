@@ -37,6 +37,7 @@ from ariane_broker.receive.settling import (
     Settlement,
 )
 from ariane_broker.receive.standing import QueueStanding
+from ariane_broker.rpc.wire.pull_wire import lost_runs
 from ariane_broker.rpc.wire.stored_message import message_of
 from ariane_broker.rpc.wire.subscription_wire import filters_of
 from ariane_broker.rpc.wire.wire_time import seconds_of, set_time
@@ -113,6 +114,8 @@ def plain_answers(
             receipt = Receipt(out.queue, out.serial, queue_offset)
             received.receipt_handle = encode_handle(receipt, group, secret)
             set_time(received.invisible_until, out.until_ms)
+            if not row:
+                received.lost.extend(lost_runs(out.lost_offsets))
             size += record_bytes
             if size >= ANSWER_BYTES:
                 yield answer
@@ -133,6 +136,7 @@ def packed_answer(handed: Iterable[HandedOut], group: str, secret: bytes) -> byt
             receipt=encode_receipt(Receipt(out.queue, out.serial), group, secret),
             attempts=attempts.astype(_INT32, copy=False).tobytes(),
             invisible_until_ms=out.until_ms,
+            lost=lost_runs(out.lost_offsets),
             record_sizes=out.sizes.astype(_INT32, copy=False).tobytes(),
         ).SerializeToString()
         parts: list[_Piece] = [head, length_prefix(_RECORDS, out.size_bytes), *out.chunks]

@@ -1,0 +1,150 @@
+"""A damaged record in the middle of a queue: whoever reads the queue is told."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from ariane_sdk import (
+    ClusterClient,
+    Message,
+    MessageQueue,
+    Producer,
+    PullConsumer,
+    PullSettings,
+    PushConsumer,
+    PushSettings,
+    QueueReader,
+    ReceiveConsumer,
+)
+from ariane_sdk.errors import MessagesLost
+from ariane_servicekit.running.processes import LocalCluster
+from ariane_testkit.small_store import SMALL_STORE
+
+TOPIC = "orders"
+COUNT = 100
+DAMAGED = 42
+MARK = b"the one whose record is damaged"
+QUEUE = MessageQueue(TOPIC, "broker-a", 0)
+OTHERS = [number for number in range(COUNT) if number != DAMAGED]
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture
+async def cluster(tmp_path):
+    """A queue of which one message is damaged on the disk."""
+    async with LocalCluster(tmp_path, flush_mode="sync", extra_broker_args=SMALL_STORE) as cluster:
+        async with ClusterClient(cluster.name_servers) as client:
+            await client.create_topic(TOPIC, queue_count=1)
+        async with Producer(cluster.name_servers) as producer:
+            bodies = [MARK if number == DAMAGED else b"%d" % number for number in range(COUNT)]
+            await producer.send_batch([Message(TOPIC, body) for body in bodies])
+        await cluster.brokers[0].stop()
+        (segment,) = [
+            path
+            for path in (tmp_path / "broker-a").rglob("*")
+            if path.is_file() and "commitlog" in path.parts and MARK in path.read_bytes()
+        ]
+        octets = bytearray(segment.read_bytes())
+        octets[octets.index(MARK)] ^= 1
+        segment.write_bytes(octets)
+        await cluster.brokers[0].start()
+        yield cluster
+
+
+class Pulling:
+    """A way to consume."""
+
+    def __init__(self, cluster, **options):
+        self.consumer = PullConsumer(
+            cluster.name_servers,
+            group="pulling",
+            subscriptions={TOPIC: "*"},
+            start="earliest",
+            settings=PullSettings(**options),
+        )
+
+    async def take(self, count):
+        found = []
+        while len(found) < count:
+            found += [int(message.body) for message in await self.consumer.poll(timeout_s=30)]
+        return found
+
+
+class Pushed:
+    def __init__(self, cluster, **options):
+        self.found = []
+        self.consumer = PushConsumer(
+            cluster.name_servers,
+            group="pushed",
+            subscriptions={TOPIC: "*"},
+            start="earliest",
+            listener=self.listen,
+            settings=PushSettings(**options),
+        )
+
+    async def listen(self, messages):
+        self.found += [int(message.body) for message in messages]
+
+    async def take(self, count):
+        async with asyncio.timeout(60):
+            stopped = asyncio.create_task(self.consumer.run_until_stopped(handle_signals=False))
+            while len(self.found) < count and not stopped.done():  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(0.02)
+            if stopped.done():
+                stopped.result()
+            stopped.cancel()
+        return self.found
+
+
+class Received:
+    def __init__(self, cluster, **options):
+        self.consumer = ReceiveConsumer(
+            cluster.name_servers, group="received", subscriptions={TOPIC: "*"}, **options
+        )
+
+    async def take(self, count):
+        found = []
+        while len(found) < count:
+            batch = await self.consumer.receive_batch(COUNT, timeout_s=30)
+            await self.consumer.ack(*batch)
+            found += [int(message.body) for message in batch]
+        return found
+
+
+class Read:
+    def __init__(self, cluster, **options):
+        self.consumer = QueueReader(cluster.name_servers, **options)
+
+    async def take(self, _count):
+        return [
+            int(view.body)
+            async for columns in self.consumer.read_range(QUEUE, 0, COUNT)
+            for view in columns.iter_messages()
+        ]
+
+
+KINDS = [Pulling, Pushed, Received, Read]
+
+
+async def test_a_lost_message_is_told_and_counted(cluster, caplog):
+    for kind in KINDS:
+        caplog.clear()
+        reading = kind(cluster)
+        async with reading.consumer as consumer:
+            assert await reading.take(COUNT - 1) == OTHERS, kind
+            assert consumer.lost_message_count == 1, kind
+        (said,) = [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR]
+        assert f"1 messages from queue offset {DAMAGED} on are lost" in said, kind
+
+
+async def test_a_lost_message_is_an_error_where_it_is_to_be_one(cluster):
+    for kind in KINDS:
+        reading = kind(cluster, fail_on_lost_messages=True)
+        async with reading.consumer:
+            with pytest.raises(MessagesLost) as raised:
+                await reading.take(COUNT - 1)
+        assert raised.value.metadata == {"queue_offset": str(DAMAGED), "count": "1"}, kind
