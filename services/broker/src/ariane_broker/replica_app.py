@@ -117,6 +117,19 @@ def _gate(
     )
 
 
+def _database(environment: Environment) -> Database:
+    """The database of the replica set.
+
+    Raises:
+        StartRefused: It is invalid.
+    """
+    url = environment.settings.replica_set_url.get_secret_value()
+    try:
+        return Database(url, SCHEMA, environment.clock, threads=2, survives_power_loss=True)
+    except DatabaseError as error:
+        raise StartRefused(str(error)) from error
+
+
 def compose_replica(environment: Environment, on_won: Callable[[WonElection], None]) -> ReplicaLife:
     """Build a replica.
 
@@ -128,16 +141,7 @@ def compose_replica(environment: Environment, on_won: Callable[[WonElection], No
         StartRefused: The database in the settings is invalid.
     """
     settings, clock = environment.settings, environment.clock
-    try:
-        database = Database(
-            settings.replica_set_url.get_secret_value(),
-            SCHEMA,
-            clock,
-            threads=2,
-            survives_power_loss=True,
-        )
-    except DatabaseError as error:
-        raise StartRefused(str(error)) from error
+    database = _database(environment)
     names = (settings.cluster_name, settings.broker_name)
     row = DatabaseRow(database, *names)
     log = log_room(environment, set_begin=lambda: status().replica_set.begin)
