@@ -62,7 +62,7 @@ class Message:
         flag: Free for the application, 32 bits, signed.
         deliver_at: When consumers get it, with a time zone; a time in the past means now. Only one
             of this and the next two may be set, and none with a message group.
-        delay: How long after the send consumers get it.
+        delay: How long after the broker takes it consumers get it, by the broker's clock.
         delay_level: The same by the broker's table: 1 (1 s) to 18 (2 h); 0 means at once.
         priority: Consumers that receive by priority get higher ones first; 32 bits, signed.
     """

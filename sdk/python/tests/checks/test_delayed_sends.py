@@ -1,6 +1,7 @@
 """Delayed messages against a real broker: times, spans, levels, taking back."""
 
 import asyncio
+import time
 import uuid
 from datetime import UTC, datetime, timedelta, tzinfo
 
@@ -18,6 +19,7 @@ from ariane_sdk.errors import (
     MessageIllegal,
     MessageNotFound,
 )
+from ariane_sdk.runtime.clock import SystemClock
 
 
 class Nowhere(tzinfo):
@@ -102,6 +104,23 @@ async def test_each_way_to_say_it(producer, topic, arrived):
     assert [bool(result.recall_handle) for result in results] == [False, True, True, False, True]
     late = found[2].store_timestamp_ms - begin.timestamp() * 1000 - 200
     assert 0 <= late < 1000
+
+
+@pytest.mark.parametrize("ahead_ms", [-60_000, 60_000])
+async def test_a_delay_does_not_trust_the_producers_clock(
+    cluster, topic, arrived, monkeypatch, ahead_ms
+):
+    def wrong_ms(_):
+        return time.time_ns() // 1_000_000 + ahead_ms
+
+    monkeypatch.setattr(SystemClock, "now_ms", wrong_ms)
+    async with Producer(cluster.name_servers) as producer:
+        begin_ms = time.time_ns() // 1_000_000
+        await producer.send(Message(topic, b"a", delay=timedelta(milliseconds=1500)))
+        gone = await producer.send(Message(topic, b"gone", delay=timedelta(milliseconds=1500)))
+        assert await producer.recall(gone.recall_handle)
+        [message] = await arrived(1)
+    assert 1500 <= message.store_timestamp_ms - begin_ms < 30_000
 
 
 @pytest.mark.parametrize("unit", ["s", "us", "ns"])
@@ -268,8 +287,8 @@ def test_the_sync_twin(cluster):
         ({"deliver_at": datetime(1969, 1, 1, tzinfo=UTC)}, 1),
         ({"delay": timedelta(microseconds=1)}, 5001),
         ({"delay": timedelta(milliseconds=7)}, 5007),
-        ({"delay": timedelta(days=-900)}, 1),
-        ({"delay": timedelta.min}, 1),
+        ({"delay": timedelta(days=-900)}, 5001),
+        ({"delay": timedelta.min}, 5001),
         ({"delay": timedelta.max}, 5000 + (timedelta.max // timedelta(milliseconds=1)) + 1),
     ],
 )

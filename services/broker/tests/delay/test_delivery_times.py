@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 from grpc import aio
 
@@ -112,6 +113,13 @@ async def test_a_time_too_far_ahead_is_refused_with_the_limit(running):
         ({"delivery_times_ms": times(5, (1 << 63) - 1)}, "DELIVERY_TIME_TOO_LATE"),
         ({"delivery_times_ms": b"123"}, "BLOCK_CORRUPTED"),
         ({"delivery_times_ms": times(5, 5), "delay_level": 1}, "BLOCK_CORRUPTED"),
+        ({"delays_ms": times(5)}, "FIELD_INVALID"),
+        ({"delays_ms": times(5, 0)}, "FIELD_INVALID"),
+        ({"delays_ms": times(5, (1 << 63) - 1)}, "FIELD_INVALID"),
+        ({"delays_ms": times(5, 1 << 40)}, "DELIVERY_TIME_TOO_LATE"),
+        ({"delays_ms": b"123"}, "BLOCK_CORRUPTED"),
+        ({"delays_ms": times(5, 5), "delay_level": 1}, "BLOCK_CORRUPTED"),
+        ({"delays_ms": times(5, 5), "delivery_times_ms": times(5, 5)}, "BLOCK_CORRUPTED"),
     ],
 )
 async def test_times_that_cannot_be(broker, reason_of, fields, reason):
@@ -264,6 +272,19 @@ def test_a_plain_messages_time_is_rounded_up():
         assert delivery_time_ms(message, 0) == expected
 
 
+async def test_a_delay_counts_from_when_the_broker_takes_the_message(broker):
+    await broker.create_topic("orders", 1)
+    begin = now_ms()
+    plain = Message(body=b"plain")
+    plain.delay.FromMicroseconds(200_001)
+    await send_plain(broker, plain)
+    await broker.store("orders", [b"late", b"soon"], delays_ms=times(600, 400))
+    found = await arrived(broker, 3)
+    assert bodies_of(found) == [b"plain", b"soon", b"late"]
+    for message, least in zip(found, (201, 400, 600), strict=True):
+        assert message.store_timestamp_ms >= begin + least
+
+
 async def test_plain_messages_for_a_time_and_of_a_level(broker, refused):
     await broker.create_topic("orders", 1)
     await send_plain(broker, timed(b"a", now_ms() + 300), timed(b"b", now_ms() + 100))
@@ -274,5 +295,8 @@ async def test_plain_messages_for_a_time_and_of_a_level(broker, refused):
         [Message(body=b"a", delay_level=1), Message(body=b"b", delay_level=2)],
         [Message(body=b"a", message_type=MESSAGE_TYPE_DELAY)],
         [Message(body=b"a", delay_level=1, message_group="g")],
+        [Message(body=b"a", delay=Duration(seconds=1), message_group="g")],
+        [Message(body=b"a", delay=Duration(seconds=1)), Message(body=b"b")],
+        [Message(body=b"a", delay=Duration(seconds=1), delay_level=1)],
     ):
         assert (await refused(send_plain(broker, *messages))).reason == "MESSAGE_ILLEGAL"

@@ -108,12 +108,20 @@ async def test_a_recall_holds_over_a_restart(running, crashed, clock, stop):
         assert await arrived(broker, 1) == [b"kept"]
 
 
+async def test_the_time_in_a_handle_is_for_people(orders, clock):
+    """A producer that asks for a delay only knows about when the message is due."""
+    kept, gone = [await send(orders, body, now_ms() + 60_000) for body in (b"kept", b"gone")]
+    handle = decode_recall_handle(gone.recall_handle)._replace(delivery_time_ms=5).encode()
+    assert (await recall_call(orders, handle)).unique_id == gone.unique_id != kept.unique_id
+    clock.advance(61)
+    assert await arrived(orders, 1) == [b"kept"]
+
+
 async def test_handles_that_name_nothing(orders, refused):
     sent = await send(orders, b"a", now_ms() + 60_000)
     named = decode_recall_handle(sent.recall_handle)
     for changed, reason in (
         ({"unique_id": "other"}, "MESSAGE_NOT_FOUND"),
-        ({"delivery_time_ms": 5}, "MESSAGE_NOT_FOUND"),
         ({"broker_name": "other"}, "FIELD_INVALID"),
         ({"topic": "other"}, "FIELD_INVALID"),
     ):

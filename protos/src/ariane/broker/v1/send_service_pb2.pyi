@@ -90,6 +90,7 @@ class AppendBatch(_message.Message):
     RECORD_CRC32S_FIELD_NUMBER: _builtins.int
     DELAY_LEVEL_FIELD_NUMBER: _builtins.int
     DELIVERY_TIMES_MS_FIELD_NUMBER: _builtins.int
+    DELAYS_MS_FIELD_NUMBER: _builtins.int
     REQUIRED_LEVEL_FIELD_NUMBER: _builtins.int
     IN_SYNC_MIN_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
@@ -120,7 +121,12 @@ class AppendBatch(_message.Message):
     """
     delivery_times_ms: _builtins.bytes
     """Delivers each record at a time of its own, in milliseconds since the epoch: n x int64. One that
-    has passed is as good as now. Not with `delay_level`.
+    has passed is as good as now. Not with `delay_level` or `delays_ms`.
+    """
+    delays_ms: _builtins.bytes
+    """Delivers each record so many milliseconds after the broker takes it, by the broker's clock, so
+    that the producer's clock may be wrong: n x int64, each at least 1. Not with `delay_level` or
+    `delivery_times_ms`.
     """
     required_level: _message_pb2.AcknowledgedLevel.ValueType
     """How safe the records must be before they are acknowledged, where that is more than the broker
@@ -155,13 +161,14 @@ class AppendBatch(_message.Message):
         record_crc32s: _builtins.bytes = ...,
         delay_level: _builtins.int = ...,
         delivery_times_ms: _builtins.bytes = ...,
+        delays_ms: _builtins.bytes = ...,
         required_level: _message_pb2.AcknowledgedLevel.ValueType = ...,
         in_sync_min: _builtins.int = ...,
         records: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["sequence", b"sequence"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delay_level", b"delay_level", "delivery_times_ms", b"delivery_times_ms", "in_sync_min", b"in_sync_min", "key_counts", b"key_counts", "key_hashes", b"key_hashes", "queue_id", b"queue_id", "record_crc32s", b"record_crc32s", "record_sizes", b"record_sizes", "records", b"records", "records_crc32", b"records_crc32", "required_level", b"required_level", "sequence", b"sequence", "tag_codes", b"tag_codes", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delay_level", b"delay_level", "delays_ms", b"delays_ms", "delivery_times_ms", b"delivery_times_ms", "in_sync_min", b"in_sync_min", "key_counts", b"key_counts", "key_hashes", b"key_hashes", "queue_id", b"queue_id", "record_crc32s", b"record_crc32s", "record_sizes", b"record_sizes", "records", b"records", "records_crc32", b"records_crc32", "required_level", b"required_level", "sequence", b"sequence", "tag_codes", b"tag_codes", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -156,6 +156,7 @@ class Message(_message.Message):
     PRIORITY_FIELD_NUMBER: _builtins.int
     ORIGIN_FIELD_NUMBER: _builtins.int
     REPLY_ADDRESS_FIELD_NUMBER: _builtins.int
+    DELAY_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic. Filled by the producer. 1 to 127 characters of A-Z a-z 0-9 _ and -."""
     body: _builtins.bytes
@@ -210,6 +211,13 @@ class Message(_message.Message):
     def reply_address(self) -> Global___ReplyAddress:
         """Who waits for a reply to this message, or whose wait this reply ends. Absent for most."""
 
+    @_builtins.property
+    def delay(self) -> _duration_pb2.Duration:
+        """Delivers the message so long after the broker takes it, by the broker's clock, so that the
+        producer's clock may be wrong; rounded up to milliseconds. Not with `delivery_time` or
+        `delay_level`. Input only. Absent: no delay.
+        """
+
     def __init__(
         self,
         *,
@@ -230,10 +238,11 @@ class Message(_message.Message):
         priority: _builtins.int | None = ...,
         origin: Global___MessageOrigin | None = ...,
         reply_address: Global___ReplyAddress | None = ...,
+        delay: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "create_time", b"create_time", "delivery_time", b"delivery_time", "origin", b"origin", "position", b"position", "priority", b"priority", "reply_address", b"reply_address"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "create_time", b"create_time", "delay", b"delay", "delivery_time", b"delivery_time", "origin", b"origin", "position", b"position", "priority", b"priority", "reply_address", b"reply_address"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "body", b"body", "compression", b"compression", "create_time", b"create_time", "delay_level", b"delay_level", "delivery_time", b"delivery_time", "flag", b"flag", "keys", b"keys", "message_group", b"message_group", "message_type", b"message_type", "origin", b"origin", "position", b"position", "priority", b"priority", "properties", b"properties", "reply_address", b"reply_address", "tag", b"tag", "topic", b"topic", "unique_id", b"unique_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "body", b"body", "compression", b"compression", "create_time", b"create_time", "delay", b"delay", "delay_level", b"delay_level", "delivery_time", b"delivery_time", "flag", b"flag", "keys", b"keys", "message_group", b"message_group", "message_type", b"message_type", "origin", b"origin", "position", b"position", "priority", b"priority", "properties", b"properties", "reply_address", b"reply_address", "tag", b"tag", "topic", b"topic", "unique_id", b"unique_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__priority: _TypeAlias = _typing.Literal["priority"]  # noqa: Y015
     _WhichOneofArgType__priority: _TypeAlias = _typing.Literal["_priority", b"_priority"]  # noqa: Y015

@@ -11,6 +11,7 @@ from ariane_sdk.message import Message
 
 AT_ONCE: Final = 0
 AT_TIMES: Final = -1
+AFTER_DELAYS: Final = -2
 """Kinds of batches besides the delay levels, which start at 1: a batch has one kind."""
 
 DELAY_LEVEL_MAX: Final = (1 << 31) - 1
@@ -59,7 +60,7 @@ def check_delivery_time(message: Message, now_ms: int, days_max: float) -> None:
     Raises:
         MessageIllegal: The delivery time is further ahead.
     """
-    if delay_kind(message) != AT_TIMES:
+    if delay_kind(message) >= AT_ONCE:
         return
     time_ms = delivery_time_ms(message, now_ms)
     if time_ms - now_ms > days_max * _DAY_MS:
@@ -72,8 +73,21 @@ def check_delivery_time(message: Message, now_ms: int, days_max: float) -> None:
 
 
 def delay_kind(message: Message) -> int:
-    """The kind of batch that a message needs: a delay level, or one of the two constants."""
-    return message.delay_level or (AT_TIMES if is_delayed(message) else AT_ONCE)
+    """The kind of batch that a message needs: a delay level, or one of the three constants."""
+    if message.delay is not None:
+        return AFTER_DELAYS
+    return message.delay_level or (AT_ONCE if message.deliver_at is None else AT_TIMES)
+
+
+def delay_ms(message: Message) -> int:
+    """How long a message with a delay waits, rounded up to milliseconds; at least 1.
+
+    The broker counts it from when it takes the message, by its own clock: the producer's may be
+    wrong.
+    """
+    if message.delay is None:
+        raise AssertionError("a message of another kind")
+    return max(1, -(message.delay // -_MILLISECOND))
 
 
 def delivery_time_ms(message: Message, now_ms: int) -> int:
@@ -86,7 +100,7 @@ def delivery_time_ms(message: Message, now_ms: int) -> int:
         now_ms: When its delay begins.
     """
     if message.delay is not None:
-        return max(1, now_ms - message.delay // -_MILLISECOND)
+        return max(1, now_ms + delay_ms(message))
     if message.deliver_at is None:
         raise AssertionError("a message of another kind")
     return max(1, -((_EPOCH - message.deliver_at) // _MILLISECOND))

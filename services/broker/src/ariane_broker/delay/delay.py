@@ -29,4 +29,15 @@ class DeliveryTimes:
     times_ms: Int64s
 
 
-Delay = DelayLevel | DeliveryTimes
+@dataclass(frozen=True, slots=True, eq=False)
+class Delays:
+    """Delivery of each message a time of its own after the broker takes it.
+
+    Attributes:
+        delays_ms: Milliseconds, one for each record.
+    """
+
+    delays_ms: Int64s
+
+
+Delay = DelayLevel | DeliveryTimes | Delays

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from ariane_broker.delay.delay import Delay, DelayLevel
+from ariane_broker.delay.delay import Delay, DelayLevel, DeliveryTimes
 from ariane_broker.delay.level_queues import queue_of
 from ariane_broker.delay.parked.parked_records import DELAY_PROPERTIES, timer_heads
 from ariane_broker.delay.timer.timer_queue import TIMER_QUEUE
@@ -32,6 +32,9 @@ from ariane_record.layout import PropertyName
 from ariane_record.single.producer_sequence import EMPTY_SEQUENCE
 from ariane_servicekit.errors import field_invalid
 from ariane_storage.log.records.fields import Int64s
+
+_DELAY_MS_MAX: Final = 1 << 45
+"""More than a thousand years: a sum with a time stays far below 64 bits."""
 
 _RESERVED: Final = DELAY_PROPERTIES - {PropertyName.PRODUCER_SEQUENCE}
 
@@ -90,7 +93,15 @@ class Parking:
                 _refuse(moved, name)
         if isinstance(delay, DelayLevel):
             return self._park_for_level(moved, queue, delay.level, sequence)
-        return self._park_for_times(moved, queue, delay.times_ms, sequence)
+        if isinstance(delay, DeliveryTimes):
+            return self._park_for_times(moved, queue, delay.times_ms, sequence)
+        delays_ms = delay.delays_ms
+        if (
+            len(delays_ms)
+            and not 1 <= int(delays_ms.min()) <= int(delays_ms.max()) <= _DELAY_MS_MAX
+        ):
+            raise field_invalid("delays_ms", f"must be 1 to {_DELAY_MS_MAX}")
+        return self._park_for_times(moved, queue, self.now_ms() + delays_ms, sequence)
 
     def check_staged(self, block: RecordBlock, times_ms: Int64s) -> None:
         """Check now that records can be parked later, when it is too late to refuse them.

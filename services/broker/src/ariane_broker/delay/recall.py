@@ -91,7 +91,6 @@ class Recall:
         said = {
             PropertyName.REAL_TOPIC: named.topic,
             PropertyName.UNIQUE_ID: named.unique_id,
-            PropertyName.DELIVERY_TIME_MS: str(named.delivery_time_ms),
         }
         return [record for record in records if said.items() <= record.properties.items()]
 
@@ -114,7 +113,9 @@ class Recall:
             born_timestamp_ms=record.born_timestamp_ms,
             half_offset=end,
         )
-        times_ms = np.array([named.delivery_time_ms], np.int64)
+        # Not that of the handle: a producer that asked for a delay only knows about when it is.
+        due_ms = int(record.properties.get(PropertyName.DELIVERY_TIME_MS, named.delivery_time_ms))
+        times_ms = np.array([due_ms], np.int64)
         block = replace(encode_block(TIMER_QUEUE.topic, [note]), delivery_times_ms=times_ms)
         appended = self.log.append(block, TIMER_QUEUE.queue_id, born_host)
         self.timer.mark(np.array([record.queue_offset, int(appended.first_queue_offset)]))

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from ariane_broker.delay.delay import Delay, DelayLevel, DeliveryTimes
+from ariane_broker.delay.delay import DelayLevel, DeliveryTimes
 from ariane_broker.groups.consumer_groups import ExponentialRetry, TableRetry
 
 FIRST_LEVEL: Final = 3
@@ -40,7 +40,7 @@ def delay_of_try(
     delay_ms_max: int,
     levels_ms: Sequence[int],
     is_clock_doubted: bool,
-) -> Delay:
+) -> DelayLevel | DeliveryTimes:
     """When the next try is due.
 
     Args:

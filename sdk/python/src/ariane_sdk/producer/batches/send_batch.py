@@ -17,7 +17,7 @@ from ariane_record.encoding.withdrawal import take_back
 from ariane_record.layout import PROPERTIES_BYTES_MAX, ByteBuffer
 from ariane_record.single.producer_sequence import stored_sequence
 from ariane_record.single.recall_handle import RecallHandle
-from ariane_sdk.checks.delay import AT_ONCE, AT_TIMES, delivery_time_ms
+from ariane_sdk.checks.delay import AFTER_DELAYS, AT_ONCE, delay_ms, delivery_time_ms
 from ariane_sdk.checks.demand import Demand
 from ariane_sdk.errors import CallError, SendError
 from ariane_sdk.message import AcknowledgedLevel, Message, SendResult, send_results
@@ -80,6 +80,7 @@ class SendBatch:
         "_body_bytes_max",
         "_choose_other",
         "_delay_kind",
+        "_delays_ms",
         "_delivery_times_ms",
         "_done",
         "_encoder",
@@ -149,7 +150,9 @@ class SendBatch:
         self._unique_ids: list[str] = _EMPTY
         self._withdrawn: list[int] = _EMPTY
         self._delay_kind = delay_kind
-        self._delivery_times_ms: list[int] = [] if delay_kind == AT_TIMES else _EMPTY
+        # When each message is to be delivered; for delays by our clock, which only people see.
+        self._delivery_times_ms: list[int] = [] if delay_kind < AT_ONCE else _EMPTY
+        self._delays_ms: list[int] = [] if delay_kind == AFTER_DELAYS else _EMPTY
         self._futures: list[asyncio.Future[SendResult] | None] = []
         self._done: asyncio.Future[None] | None = None
 
@@ -213,9 +216,11 @@ class SendBatch:
         )
         if message.keys:
             self._key_bytes += KEY_HASH_BYTES * len(message.keys)
-        if self._delay_kind == AT_TIMES:
+        if self._delay_kind < AT_ONCE:
             self._key_bytes += DELIVERY_TIME_BYTES
             self._delivery_times_ms.append(delivery_time_ms(message, born_timestamp_ms))
+            if self._delay_kind == AFTER_DELAYS:
+                self._delays_ms.append(delay_ms(message))
         self._unique_ids.append(unique_id)
         self._futures.append(future)
         return size
@@ -246,6 +251,8 @@ class SendBatch:
         del self._unique_ids[position]
         if self._delivery_times_ms:
             del self._delivery_times_ms[position]
+        if self._delays_ms:
+            del self._delays_ms[position]
         return True
 
     def _encoding(self) -> BlockEncoder:
@@ -279,7 +286,8 @@ class SendBatch:
             block,
             self.sequence,
             delay_level=max(self._delay_kind, AT_ONCE),
-            delivery_times_ms=self._times_on_wire(),
+            delivery_times_ms=b"" if self._delays_ms else self._times_on_wire(),
+            delays_ms=np.array(self._delays_ms, "<i8").tobytes(),
             demand=self.demand,
         )
 

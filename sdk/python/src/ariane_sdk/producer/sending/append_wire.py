@@ -63,6 +63,7 @@ def encoded_batch(
     *,
     delay_level: int = 0,
     delivery_times_ms: bytes = b"",
+    delays_ms: bytes = b"",
     demand: Demand | None = None,
 ) -> EncodedBatch:
     """Encode a batch.
@@ -73,6 +74,7 @@ def encoded_batch(
         sequence: The batch's place in its producer's sequence.
         delay_level: The delay level of all messages; 0 for none.
         delivery_times_ms: When each message is to be delivered: int64, little-endian.
+        delays_ms: How long each message waits after the broker takes it: likewise.
         demand: The level that all messages must reach.
     """
     wire = AppendBatch(
@@ -85,6 +87,7 @@ def encoded_batch(
         records_crc32=block.crc32,
         delay_level=delay_level,
         delivery_times_ms=delivery_times_ms,
+        delays_ms=delays_ms,
     )
     if demand is not None:
         wire.required_level = cast("AcknowledgedLevel.ValueType", int(demand.level))

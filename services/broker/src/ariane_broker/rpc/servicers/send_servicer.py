@@ -117,17 +117,23 @@ class SendServicer(SendServiceServicer):
                     producer_address=producer_address,
                     message_id=encode_offset_message_id(store_host, place),
                 ),
-                recall_handle=self._recall_handle(request, position, unique_id),
+                recall_handle=self._recall_handle(
+                    request, position, unique_id, appended.store_timestamp_ms
+                ),
             )
             for position, (unique_id, place) in enumerate(zip(sent.unique_ids, places, strict=True))
         ]
 
     def _recall_handle(
-        self, request: send_pb.SendMessagesRequest, position: int, unique_id: str
+        self, request: send_pb.SendMessagesRequest, position: int, unique_id: str, stored_ms: int
     ) -> str:
         """The handle to recall a message; empty without a delivery time."""
         message = request.messages[position]
-        if not message.HasField("delivery_time"):
+        if message.HasField("delay"):
+            # The broker finds the message by its id; the time is for people.
+            time_ms = stored_ms + message.delay.ToMilliseconds()
+        elif message.HasField("delivery_time"):
+            time_ms = delivery_time_ms(message, position)
+        else:
             return ""
-        time_ms = delivery_time_ms(message, position)
         return RecallHandle(request.topic, self._broker_name, time_ms, unique_id).encode()

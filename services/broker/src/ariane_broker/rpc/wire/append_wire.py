@@ -32,7 +32,7 @@ from ariane.common.v1.message_pb2 import (
 from ariane_broker.append.batch_check import BATCHES_MAX, Batch
 from ariane_broker.append.batch_outcome import BatchOutcome, TableOutcomes
 from ariane_broker.append.table_batches import TableBatches
-from ariane_broker.delay.delay import Delay, DelayLevel, DeliveryTimes
+from ariane_broker.delay.delay import Delay, DelayLevel, Delays, DeliveryTimes
 from ariane_broker.errors.public_errors import block_corrupted
 from ariane_broker.log.promise import AcknowledgedLevel, Demand
 from ariane_broker.rpc.wire.table_wire import table_batches, table_result
@@ -220,13 +220,15 @@ def _batch_of(batch: AppendBatch, records: ByteBuffer) -> Batch:
 
 def _delay_of(batch: AppendBatch) -> Delay | None:
     """When its records are to be delivered."""
-    if not batch.delivery_times_ms:
+    column = batch.delivery_times_ms or batch.delays_ms
+    if not column:
         return DelayLevel(batch.delay_level) if batch.delay_level else None
-    if batch.delay_level:
-        raise ValueError("it has a delay level, and delivery times")
-    if len(batch.delivery_times_ms) % _INT64.itemsize:
-        raise ValueError("the column of delivery times is no multiple of 8 bytes")
-    return DeliveryTimes(np.frombuffer(batch.delivery_times_ms, _INT64))
+    if batch.delay_level or (batch.delivery_times_ms and batch.delays_ms):
+        raise ValueError("it has two of a delay level, delivery times and delays")
+    if len(column) % _INT64.itemsize:
+        raise ValueError("the column of delivery times or delays is no multiple of 8 bytes")
+    numbers = np.frombuffer(column, _INT64)
+    return DeliveryTimes(numbers) if batch.delivery_times_ms else Delays(numbers)
 
 
 def demand_of(required_level: int, in_sync_min: int) -> Demand | None:

@@ -8,11 +8,15 @@ from typing import Final
 import numpy as np
 
 from ariane.common.v1.message_pb2 import Message
-from ariane_broker.delay.delay import Delay, DelayLevel, DeliveryTimes
+from ariane_broker.delay.delay import Delay, DelayLevel, Delays, DeliveryTimes
 from ariane_broker.errors.public_errors import message_illegal
 from ariane_broker.rpc.wire.wire_time import milliseconds_of
+from ariane_servicekit.errors import field_invalid
 
 _NANOS_OF_MS: Final = 1_000_000
+_NANOS_OF_S: Final = 1_000_000_000
+_SECONDS_MAX: Final = 315_576_000_000
+"""As for every duration of Protocol Buffers."""
 
 
 def delay_of(messages: Sequence[Message]) -> Delay | None:
@@ -21,20 +25,35 @@ def delay_of(messages: Sequence[Message]) -> Delay | None:
     Raises:
         ServiceError: MESSAGE_ILLEGAL if not all have the same kind of delay, or FIELD_INVALID.
     """
-    ways = [(message.HasField("delivery_time"), message.delay_level) for message in messages]
-    timed, level = ways[0]
+    ways = [
+        (message.HasField("delivery_time"), message.HasField("delay"), message.delay_level)
+        for message in messages
+    ]
+    timed, waits, level = ways[0]
     for position, way in enumerate(ways):
         if way != ways[0]:
             rule = (
-                "the messages of a call share a delay level, or all have a delivery time, or none"
+                "the messages of a call share a delay level, or all have a delivery time, or all a "
+                "delay, or none"
             )
             raise message_illegal(position, rule)
-    if timed and level:
-        raise message_illegal(0, "it has a delay level, and a delivery time")
+    if timed + waits + bool(level) > 1:
+        raise message_illegal(0, "it has two of a delay level, a delivery time and a delay")
+    if waits:
+        delays = [_delay_ms(message, position) for position, message in enumerate(messages)]
+        return Delays(np.array(delays, np.int64))
     if not timed:
         return DelayLevel(level) if level else None
     times = [delivery_time_ms(message, position) for position, message in enumerate(messages)]
     return DeliveryTimes(np.array(times, np.int64))
+
+
+def _delay_ms(message: Message, position: int) -> int:
+    """The delay of a message, rounded up, so that it is not delivered early; at least 1."""
+    delay = message.delay
+    if not 0 <= delay.seconds <= _SECONDS_MAX or not 0 <= delay.nanos < _NANOS_OF_S:
+        raise field_invalid(f"messages[{position}].delay", f"must be 0 to {_SECONDS_MAX} s")
+    return max(1, delay.seconds * 1000 - delay.nanos // -_NANOS_OF_MS)
 
 
 def delivery_time_ms(message: Message, position: int) -> int:

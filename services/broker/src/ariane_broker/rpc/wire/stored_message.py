@@ -88,6 +88,13 @@ class EncodingDefaults:
     cluster_name: str
 
 
+def is_delayed(message: Message) -> bool:
+    """Whether a message is to be delivered later."""
+    return (
+        message.HasField("delivery_time") or message.HasField("delay") or message.delay_level != 0
+    )
+
+
 def type_of(message: Message, position: int) -> TopicMessageType:
     """The type of a message that a producer sends.
 
@@ -95,11 +102,13 @@ def type_of(message: Message, position: int) -> TopicMessageType:
         ServiceError: MESSAGE_ILLEGAL for a FIFO message without a group, a delayed one with a
             group or without a time, or a half message.
     """
-    delayed = message.HasField("delivery_time") or message.delay_level != 0
+    delayed = is_delayed(message)
     if delayed and message.message_group:
         raise message_illegal(position, "a message of a group cannot be delayed")
     if message.message_type == MESSAGE_TYPE_DELAY and not delayed:
-        raise message_illegal(position, "a delayed message needs a delivery time or a delay level")
+        raise message_illegal(
+            position, "a delayed message needs a delivery time, a delay or a level"
+        )
     if message.message_type == MESSAGE_TYPE_TRANSACTION:
         raise message_illegal(position, "a half message goes with TransactionService")
     if message.message_type == MESSAGE_TYPE_FIFO and not message.message_group:

@@ -18,6 +18,7 @@ from ariane_broker.log.promise import AcknowledgedLevel
 from ariane_broker.rpc.wire.append_wire import LEVELS, demand_of
 from ariane_broker.rpc.wire.stored_message import (
     EncodingDefaults,
+    is_delayed,
     message_of,
     plain_message,
     position_of,
@@ -86,7 +87,7 @@ def half_request(
     try:
         if message.message_type != MESSAGE_TYPE_TRANSACTION:
             raise message_illegal(position, "it goes with half messages and is none")
-        if message.delay_level or message.HasField("delivery_time"):
+        if is_delayed(message):
             raise message_illegal(position, "a half message cannot be delayed")
         if message.topic not in {"", half.topic}:
             field = f"half_messages[{position}].message.topic"
