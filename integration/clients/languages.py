@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from concurrent.futures import Future
@@ -48,10 +49,15 @@ class Refused(Exception):
 class Worker:
     """One program; any number of threads may ask it things at a time."""
 
-    def __init__(self, language: str) -> None:
+    def __init__(self, language: str, *, try_ms: int = 30_000) -> None:
+        """Start it; a try of a call that is not held by a broker takes ``try_ms`` at most."""
         self.language = language
         self._process = subprocess.Popen(
-            COMMANDS[language], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            COMMANDS[language],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "TRY_MS": str(try_ms)},
         )
         self._lock = Lock()
         self._asked: dict[int, Future[Any]] = {}

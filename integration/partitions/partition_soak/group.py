@@ -34,12 +34,14 @@ HEAL_S_MAX: Final = 120.0
 _CALL_S: Final = 3.0
 _STEP_S: Final = 0.1
 
-_FLAGS: Final = (
-    *SMALL_STORE,
-    *("--broker-name", BROKER_NAME, "--insecure"),
-    *("--primary-lease-s", str(LEASE_S), "--replica-behind-s-max", str(LEASE_S)),
-    *("--replication-wait-s", str(2 * LEASE_S)),
-)
+
+def _flags(lease_s: float) -> Sequence[str]:
+    return (
+        *SMALL_STORE,
+        *("--broker-name", BROKER_NAME, "--insecure"),
+        *("--primary-lease-s", str(lease_s), "--replica-behind-s-max", str(lease_s)),
+        *("--replication-wait-s", str(2 * lease_s)),
+    )
 
 
 class NotHealed(Exception):
@@ -55,7 +57,13 @@ class Group:
     """
 
     def __init__(
-        self, folder: Path, network: Network, database_url: str, *, power_losses: bool
+        self,
+        folder: Path,
+        network: Network,
+        database_url: str,
+        *,
+        power_losses: bool,
+        lease_s: float = LEASE_S,
     ) -> None:
         """Start nothing yet.
 
@@ -65,7 +73,9 @@ class Group:
             database_url: Where they agree who is primary, as they reach it.
             power_losses: Whether brokers have disks that may lose power; they flush synchronously
                 then.
+            lease_s: How long a primary reigns without renewing, in seconds.
         """
+        self._flags = _flags(lease_s)
         self.network = network
         self._folder = folder
         self._url = database_url
@@ -100,7 +110,7 @@ class Group:
                 *("--store-path", str(self._folder / name), "--broker-id", str(number)),
                 *("--name-servers", self._name_server.address),
                 *("--replica-set-url", self._url),
-                *_FLAGS,
+                *self._flags,
                 *mode,
             )
             for number, name in enumerate(BROKERS)

@@ -239,7 +239,9 @@ func askNameServer[A any](
 		}
 		failure := errorOf(err, address)
 		failure.OutcomeUnknown = false // To ask changes nothing.
-		if !failure.Retriable {
+		// A broker that changes its primary may be in no route for a moment: brokers say what is gone.
+		gone := failure.Reason == ReasonRouteNotFound && found
+		if !failure.Retriable && !gone {
 			return none, failure
 		}
 		c.mu.Lock()

@@ -17,8 +17,17 @@ import (
 	"ariane.mq/go/ariane"
 )
 
-// No play fails because a machine is slow.
-const tryTimeout = 30 * time.Second
+// No play fails because a machine is slow; whoever freezes brokers wants shorter tries.
+var tryTimeout = timeoutOf(os.Getenv("TRY_MS"))
+
+const callTimeout = 90 * time.Second
+
+func timeoutOf(ms string) time.Duration {
+	if timeout, err := time.ParseDuration(ms + "ms"); err == nil {
+		return timeout
+	}
+	return callTimeout / 3
+}
 
 type message struct {
 	Topic       string            `json:"topic"`
@@ -103,7 +112,7 @@ func (w *worker) answer(line []byte) map[string]any {
 	err := json.Unmarshal(line, &asked)
 	var said any
 	if err == nil {
-		ctx, cancel := context.WithTimeout(context.Background(), 3*tryTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 		defer cancel()
 		said, err = w.do(ctx, asked)
 	}
@@ -172,7 +181,7 @@ func (w *worker) connect(compression string) (*ariane.Producer, error) {
 		return sender, nil
 	}
 	client, err := ariane.NewClient(w.nameServers, ariane.Options{
-		Compression: compressions[compression], TryTimeout: tryTimeout, CallTimeout: 3 * tryTimeout,
+		Compression: compressions[compression], TryTimeout: tryTimeout, CallTimeout: callTimeout,
 	})
 	if err != nil {
 		return nil, err

@@ -223,7 +223,9 @@ export class Client {
       } catch (error) {
         const failure = errorOf(error, address).copy(); // It may be that of many.
         failure.outcomeUnknown = false; // To ask changes nothing.
-        if (!failure.retriable) throw failure;
+        // A broker that changes its primary may be in no route for a moment: brokers say what is gone.
+        const gone = failure.reason === "ROUTE_NOT_FOUND" && known !== undefined;
+        if (!failure.retriable && !gone) throw failure;
         const count = this.nameServers.length;
         if (this.nameServer === place) this.nameServer = (place + 1) % count;
         if (known) {

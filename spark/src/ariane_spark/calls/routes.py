@@ -42,6 +42,9 @@ ROUTE_AGE_S_MAX: Final = 30.0
 WARM_UP_ROUTE_AGE_S_MAX: Final = 2.0
 """The same for a route from name servers that have just started and may not know all yet."""
 
+MISSING_ROUTE_S: Final = 30.0
+"""How long a route is kept that name servers do not know any more: a replica takes over sooner."""
+
 BROKERS_AGE_S_MAX: Final = 2.0
 """How long a list of all brokers is used."""
 
@@ -121,6 +124,7 @@ EVERY_TOPIC: Final = _EveryTopic()
 class _KeptRoute(NamedTuple):
     route: Route
     good_until_s: float
+    missing_since_s: float | None = None
 
 
 class Routes:
@@ -293,10 +297,16 @@ class Routes:
             good_until_s = self._monotonic() + KEPT_ROUTE_AGE_S
             return _KeptRoute(replace(before.route, complete=False), good_until_s)
         except RouteNotFound as error:
-            if before is None or not error.retriable:
+            if before is None:
                 raise
-            good_until_s = self._monotonic() + WARM_UP_ROUTE_AGE_S_MAX
-            return _KeptRoute(replace(before.route, complete=False), good_until_s)
+            now_s = self._monotonic()
+            since_s = now_s if before.missing_since_s is None else before.missing_since_s
+            # A broker that changes its primary may be in no route for a moment. Its brokers know
+            # whether the topic is gone.
+            if not error.retriable and now_s - since_s >= MISSING_ROUTE_S:
+                raise
+            good_until_s = now_s + WARM_UP_ROUTE_AGE_S_MAX
+            return _KeptRoute(replace(before.route, complete=False), good_until_s, since_s)
         complete = not answers[0].warming_up
         age_s_max = ROUTE_AGE_S_MAX if complete else WARM_UP_ROUTE_AGE_S_MAX
         found = [route_from_wire(answer.route, complete=complete) for answer in answers]

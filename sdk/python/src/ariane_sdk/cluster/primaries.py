@@ -12,7 +12,7 @@ from ariane_sdk.routing.live_broker import LiveBroker
 from ariane_sdk.routing.route import PRIMARY_ID
 
 NO_PRIMARY: Final = "NO_PRIMARY"
-"""Replicas of a broker live, and it has no primary now."""
+"""A broker has no primary now."""
 
 
 async def at_every_primary(
@@ -73,7 +73,8 @@ class PresentPrimaries:
     ) -> None:
         """As ``at_every_primary``; a call that fails goes to the next primary of its broker.
 
-        Brokers with live replicas and no primary are about to have one, and are waited for.
+        Brokers without a live primary may be about to have one, and are waited for: those with
+        names, those with live replicas, and any where none lives.
         """
 
         async def act_again(broker: LiveBroker) -> None:
@@ -98,10 +99,10 @@ class PresentPrimaries:
             live = await self._list_brokers()
             primaries[:] = _primaries_of(live)
             led = {each.broker_name for each in primaries}
-            for each in live:
-                if each.broker_name not in led and (not names or each.broker_name in names):
-                    text = f"broker {each.broker_name} has no primary now"
-                    raise ServiceUnavailable(text, reason=NO_PRIMARY, retriable=True)
+            wanted = set(names) or {each.broker_name for each in live}
+            if not wanted or wanted - led:
+                text = f"no primary now: {', '.join(sorted(wanted - led)) or 'no broker lives'}"
+                raise ServiceUnavailable(text, reason=NO_PRIMARY, retriable=True)
 
         try:
             await self._failover.ask(once, patience_s=self._patience_s, reads=True)

@@ -278,7 +278,9 @@ public final class Client implements AutoCloseable {
             } catch (RuntimeException error) {
                 // It may be that of many. To ask changes nothing.
                 ArianeException failure = ArianeException.of(error, address).copy().withOutcome(false);
-                if (!failure.isRetriable()) {
+                // A broker that changes its primary may be in no route for a moment: brokers say what is gone.
+                boolean gone = failure.reason().equals("ROUTE_NOT_FOUND") && before != null;
+                if (!failure.isRetriable() && !gone) {
                     throw failure;
                 }
                 nameServer.compareAndSet(place, (place + 1) % nameServers.size());

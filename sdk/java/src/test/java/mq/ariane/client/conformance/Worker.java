@@ -163,7 +163,8 @@ public final class Worker {
     private Client client(String compression) {
         return clients.computeIfAbsent(compression, how -> {
             // No play fails because a machine is slow.
-            Client.Settings settings = Client.Settings.defaults().timed(Duration.ofSeconds(30), Duration.ofSeconds(90));
+            Duration aTry = Duration.ofMillis(Long.parseLong(System.getenv().getOrDefault("TRY_MS", "30000")));
+            Client.Settings settings = Client.Settings.defaults().timed(aTry, Duration.ofSeconds(90));
             return new Client(nameServers, how.isEmpty() ? settings
                     : settings.compressed(Compression.valueOf("COMPRESSION_" + how.toUpperCase())));
         });
