@@ -286,7 +286,7 @@ class Store:
 
         A consumer that another copy of this log has served may be behind the confirmed end.
         """
-        return self.queue_offset_behind(topic, queue_id, self.max_offset)
+        return QueueOffset(self._reader.end(topic, queue_id))
 
     def queue_offset_behind(self, topic: str, queue_id: int, commit_log_offset: int) -> QueueOffset:
         """The first queue offset whose record is at or behind a commit-log offset.

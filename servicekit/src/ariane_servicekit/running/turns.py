@@ -4,7 +4,7 @@ Work that looks at many things, such as entries, queues, groups or records, is a
 yields once for each thing that it has examined: a result, or None. Other tasks run after every
 ``EXAMINED_MAX`` of them, so one question of a client never holds up all other clients::
 
-    loop    | 128 things | a send | a pull | 128 things | a send | 60 things |
+    loop    | 64 things | a send | a pull | 64 things | a send | 30 things |
 
 What the work looks at may change between two turns: it iterates over copies of tables.
 """
@@ -15,8 +15,9 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final, TypeVar
 
-EXAMINED_MAX: Final = 128
-"""Things examined in one turn of the loop: a microsecond for an entry, some 20 for a queue."""
+EXAMINED_MAX: Final = 64
+"""Things examined in one turn of the loop: a microsecond for an entry of the index, some 30 for a
+queue whose newest message is read, or for a message that is translated."""
 
 ResultT = TypeVar("ResultT")
 

@@ -377,8 +377,8 @@ def test_bytes_are_what_protocol_buffers_would_write(pulled, more_follow):
             for queue in pulled
         ]
     )
-    assert pull_pb.PullRecordsResponse.FromString(pull_answer(pulled)) == response
-    answer = stream_answer(pulled, more_follow=more_follow)
+    assert pull_pb.PullRecordsResponse.FromString(asyncio.run(pull_answer(pulled))) == response
+    answer = asyncio.run(stream_answer(pulled, more_follow=more_follow))
     assert pull_pb.StreamPullsResponse.FromString(answer) == pull_pb.StreamPullsResponse(
         pulled=response, more_follow=more_follow
     )

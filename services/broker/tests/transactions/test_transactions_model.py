@@ -28,6 +28,7 @@ from ariane_broker.transactions.transaction_table import TransactionTable
 from ariane_broker.transactions.upkeep import TransactionUpkeep
 from ariane_record import decode_record
 from ariane_record.names import OP_TOPIC
+from ariane_servicekit import at_once
 from ariane_servicekit.errors import ServiceError
 from ariane_storage import FlushMode, Store
 from ariane_storage.errors import StoreFull
@@ -124,7 +125,7 @@ class TransactionMachine(RuleBasedStateMachine):
             self.table.replay(stretch.between(begin, self.store.max_offset))
         self.table.forget_lost(lambda queue: self.store.queue_end(*queue))
         self.compose(None)
-        self.upkeep.settle()
+        at_once(self.upkeep.settle())
         # What memory forgot is looked up among op records, of which only safe ones are told.
         self.store.flush()
 
@@ -314,7 +315,7 @@ class TransactionMachine(RuleBasedStateMachine):
         self.compose(appends, StoreFull(ROOT, "full"))
         ended = self.end_all(ends)
         self.compose(None)
-        self.upkeep.settle()
+        at_once(self.upkeep.settle())
         self.take_note(ends, ended, forgotten)
 
     def forgotten_of(self, ends):
@@ -359,7 +360,8 @@ class TransactionMachine(RuleBasedStateMachine):
         """Other messages come, half messages are stored anew, and old segments go."""
         for _ in range(count):
             self.store.append_block(block_of("others", [b"x" * 1500]), 0)
-        self.upkeep.carry_forward(self.store.max_offset - 4000)
+        at_once(self.upkeep.carry_forward(self.store.max_offset - 4000))
+        at_once(self.upkeep.settle())
         self.disk.used_ratio = 0.86
         needed = [self.table.needed_from]
         if self.snapshot is not None:

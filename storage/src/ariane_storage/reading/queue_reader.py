@@ -243,6 +243,12 @@ class QueueReader:
             looked_at_bytes=ENTRY_BYTES + max(1, looks) * size,
         )
 
+    def end(self, topic: str, queue_id: int) -> int:
+        """The next queue offset; see ``Store.queue_end``."""
+        self._parts.check_open()
+        queue = self._parts.queues.find(topic, queue_id)
+        return 0 if queue is None else max(queue.min_offset, queue.end_offset)
+
     def offset_behind(self, topic: str, queue_id: int, commit_log_offset: int) -> int:
         """The first queue offset behind; see ``Store.queue_offset_behind``."""
         self._parts.check_open()

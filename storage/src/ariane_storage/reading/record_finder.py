@@ -37,7 +37,8 @@ _TIMESTAMP_START: Final = FIELD_STARTS["store_timestamp"]
 NO_LIMIT: Final = 1 << 62
 
 STEP_BYTES: Final = 16 << 10
-"""A query counts so many bytes of a record that it reads like an item of the index."""
+"""A query counts a record that it reads like an item of the index, and again for each so many bytes
+of it."""
 
 
 class KeyQuery(NamedTuple):
@@ -157,7 +158,7 @@ class RecordFinder:
                 with suppress(RecordNotFound, RecordCorrupted):
                     message = self.message_at(commit_log_offset)
             if message is not None:
-                yield from repeat(None, len(message.body) // STEP_BYTES)
+                yield from repeat(None, 1 + len(message.body) // STEP_BYTES)
             if message is None or not query.wants(message):
                 yield None
                 continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from itertools import starmap
 from typing import Protocol
 
 from ariane_broker.clients.client_table import ClientTable
@@ -19,6 +20,7 @@ from ariane_broker.queue_key import QueueKey
 from ariane_broker.topics.readable_topics import readable_queue
 from ariane_broker.topics.topic_table import TopicTable
 from ariane_record import ConsumerOffset
+from ariane_servicekit import in_turns
 from ariane_servicekit.errors import ServiceError, field_invalid
 from ariane_storage.store import Store
 
@@ -130,27 +132,26 @@ class OffsetChanges:
         self._mark_changed = mark_changed
         self._save = save
 
-    def read(self, consumer_group: str, queues: Sequence[QueueKey]) -> list[KnownOffset]:
+    def read(self, consumer_group: str, queues: Sequence[QueueKey]) -> Iterator[KnownOffset]:
         """The offsets of a group in queues, or in all queues in which it has one.
+
+        Each is read when it is asked for: other work may be done in between.
 
         Raises:
             ServiceError: GROUP_NAME_ILLEGAL or FIELD_INVALID.
         """
         check_user_group(consumer_group)
         if not queues:
-            queues = [place.queue for place in self._offsets.of_group(consumer_group)]
+            queues = self._offsets.queues_of(consumer_group)
         for place, queue in enumerate(queues):
             if queue.queue_id < 0:
                 field = f"queues[{place}].queue_id"
                 raise field_invalid(field, "must be 0 or more", queue.queue_id)
-        return [
-            KnownOffset(
+            yield KnownOffset(
                 queue,
                 self._offsets.find(consumer_group, queue),
                 self._offsets.reset_epoch(consumer_group, queue),
             )
-            for queue in queues
-        ]
 
     async def store(
         self,
@@ -175,18 +176,9 @@ class OffsetChanges:
             ServiceError: GROUP_NAME_ILLEGAL, GROUP_NOT_FOUND, ACCESS_DENIED or FIELD_INVALID;
                 then nothing is stored.
         """
-        for place, wanted in enumerate(offsets):
-            values = {"queue_id": wanted.queue.queue_id, "queue_offset": wanted.consumer_offset}
-            for name, value in values.items():
-                if value < 0:
-                    raise field_invalid(f"offsets[{place}].{name}", "must be 0 or more", value)
+        await in_turns(starmap(_check, enumerate(offsets)))
         await self._group_changes.admit(consumer_group)
-        refused = []
-        for wanted in offsets:
-            try:
-                self._put(consumer_group, client_id, wanted)
-            except ServiceError as error:
-                refused.append((wanted.queue, error))
+        refused = await in_turns(self._put_all(consumer_group, client_id, offsets))
         if durable:
             await self._save()
         return refused
@@ -276,6 +268,18 @@ class OffsetChanges:
             oldest = self._lookup.store_timestamp_ms(*place.queue, next_offset)
         return Backlog(place, end, max(0, end - next_offset), oldest)
 
+    def _put_all(
+        self, consumer_group: str, client_id: str, offsets: Sequence[OffsetToStore]
+    ) -> Iterator[tuple[QueueKey, ServiceError] | None]:
+        """Store each offset; yields its error if it is refused."""
+        for wanted in offsets:
+            try:
+                self._put(consumer_group, client_id, wanted)
+            except ServiceError as error:
+                yield wanted.queue, error
+            else:
+                yield None
+
     def _put(self, consumer_group: str, client_id: str, wanted: OffsetToStore) -> None:
         queue = wanted.queue
         readable_queue(self._topics, *queue, consumer_group)
@@ -320,3 +324,15 @@ class OffsetChanges:
         numbers = tuple((place.queue.queue_id, int(place.consumer_offset)) for place in places)
         notice = OffsetsReset(consumer_group, topic, numbers)
         return self._clients.tell_members(consumer_group, notice)
+
+
+def _check(place: int, wanted: OffsetToStore) -> None:
+    """Refuse a negative number.
+
+    Raises:
+        ServiceError: FIELD_INVALID.
+    """
+    values = {"queue_id": wanted.queue.queue_id, "queue_offset": wanted.consumer_offset}
+    for name, value in values.items():
+        if value < 0:
+            raise field_invalid(f"offsets[{place}].{name}", "must be 0 or more", value)

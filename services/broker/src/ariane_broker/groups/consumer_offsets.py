@@ -55,6 +55,10 @@ class ConsumerOffsets:
             if topic is None or queue.topic == topic
         ]
 
+    def queues_of(self, consumer_group: str) -> list[QueueKey]:
+        """All queues in which a group has an offset, by topic and queue."""
+        return sorted(self._groups.get(consumer_group, {}))
+
     def walk(self, consumer_group: str = "", topic: str = "") -> Iterator[GroupOffset | None]:
         """Offsets of one group or all, in one topic or all, as they are now, in any order.
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Final
 
 import numpy as np
@@ -22,6 +23,9 @@ RECORD_COUNT_DEFAULT: Final = 4096
 SIZE_BYTES_MAX: Final = 32 << 20
 SIZE_BYTES_DEFAULT: Final = 1 << 20
 POSITIONS_MAX: Final = 8192
+
+_NUMBERS: Final = ("queue.queue_id", "queue_offset", "record_count_max", "size_bytes_max")
+_numbers_of: Final[Callable[[object], tuple[int, ...]]] = attrgetter(*_NUMBERS)
 
 _NO_SIZES: Final = np.empty(0, np.int32)
 _NO_OFFSETS: Final = np.empty(0, np.int64)
@@ -136,16 +140,10 @@ def checked_order(order: PullOrder) -> PullOrder:
         raise field_invalid("record_count_max", rule, order.record_count_max)
     if order.size_bytes_max < 0:
         raise field_invalid("size_bytes_max", "must be 0 or more", order.size_bytes_max)
-    for place, position in enumerate(order.positions):
-        values = {
-            "queue_id": position.queue.queue_id,
-            "queue_offset": position.queue_offset,
-            "record_count_max": position.record_count_max,
-            "size_bytes_max": position.size_bytes_max,
-        }
-        if min(values.values()) < 0:
-            name = min(values, key=lambda name: values[name])
-            raise field_invalid(f"positions[{place}].{name}", "must be 0 or more", values[name])
+    for place, numbers in enumerate(map(_numbers_of, order.positions)):
+        if min(numbers) < 0:
+            name = _NUMBERS[numbers.index(min(numbers))].rpartition(".")[2]
+            raise field_invalid(f"positions[{place}].{name}", "must be 0 or more", min(numbers))
     if order.hold_seconds > HOLD_SECONDS_MAX:
         rule = f"must be at most {HOLD_SECONDS_MAX:.0f} s"
         raise field_invalid("hold_duration", rule, f"{order.hold_seconds:.0f} s")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
-from typing import Final
 
 import numpy as np
 
@@ -13,12 +11,10 @@ from ariane_broker.topics.readable_topics import readable_topic
 from ariane_broker.topics.topic_table import TopicConfig, TopicTable
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.names import RETRY_PREFIX
+from ariane_servicekit import in_turns
 from ariane_storage.errors import QueueUnderRepair
 from ariane_storage.queues.time_lookup import TimeBoundary
 from ariane_storage.store import Store
-
-_QUEUES_PER_TURN: Final = 64
-"""Queues that are looked up before other tasks get their turn: some 20 us each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +59,12 @@ class QueueLookup:
         """
         check_readable = self.open_log()
         config = self._known_topic(topic)
-        kept = []
-        for queue_id in range(config.read_queue_count):
+
+        def kept(queue_id: int) -> KeptQueue:
             check_readable()
-            kept.append(self._kept(topic, queue_id))
-            await _let_others_run(queue_id)
-        return kept
+            return self._kept(topic, queue_id)
+
+        return await in_turns(map(kept, range(config.read_queue_count)))
 
     async def offsets_from(self, topic: str, timestamp_ms: int) -> list[tuple[int, int]]:
         """By queue id, the first queue offset stored at or after a time, or else the readable end.
@@ -77,11 +73,10 @@ class QueueLookup:
             ServiceError: TOPIC_NOT_FOUND, TOPIC_RESERVED or TOPIC_NOT_READABLE.
         """
         config = self._known_topic(topic)
-        found = []
-        for queue_id in range(config.read_queue_count):
-            found.append((queue_id, self.offset_from(topic, queue_id, timestamp_ms)))
-            await _let_others_run(queue_id)
-        return found
+        return await in_turns(
+            (queue_id, self.offset_from(topic, queue_id, timestamp_ms))
+            for queue_id in range(config.read_queue_count)
+        )
 
     def offset_from(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
         """The first queue offset of a queue stored at or after a time, or else the readable end."""
@@ -89,14 +84,20 @@ class QueueLookup:
             topic, queue_id, timestamp_ms, boundary=TimeBoundary.LOWER
         )
 
-    async def last_store_timestamp_ms(self, config: TopicConfig) -> int | None:
-        """When the newest message of a topic was stored; None if there is none."""
-        newest: int | None = None
-        for queue_id in range(config.read_queue_count):
-            stored_ms = self._kept(config.topic, queue_id).last_store_timestamp_ms
-            if stored_ms is not None and (newest is None or stored_ms > newest):
-                newest = stored_ms
-            await _let_others_run(queue_id)
+    async def last_store_timestamps_ms(self, configs: Iterable[TopicConfig]) -> dict[str, int]:
+        """When the newest message of each topic was stored; topics without messages are missing."""
+        newest: dict[str, int] = {}
+
+        def look() -> Iterator[None]:
+            for config in configs:
+                for queue_id in range(config.read_queue_count):
+                    stored_ms = self._kept(config.topic, queue_id).last_store_timestamp_ms
+                    if stored_ms is not None:
+                        known_ms = newest.get(config.topic, stored_ms)
+                        newest[config.topic] = max(stored_ms, known_ms)
+                    yield
+
+        await in_turns(look())
         return newest
 
     def store_timestamp_ms(self, topic: str, queue_id: int, queue_offset: int) -> int | None:
@@ -131,8 +132,3 @@ class QueueLookup:
             return None, 0
         columns = decode_columns(read.chunks[0], read.sizes.astype(np.int32))
         return int(columns.store_timestamp_ms[0]), int(read.sizes[0])
-
-
-async def _let_others_run(queue_id: int) -> None:
-    if not (queue_id + 1) % _QUEUES_PER_TURN:
-        await asyncio.sleep(0)

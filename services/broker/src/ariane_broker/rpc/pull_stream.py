@@ -15,7 +15,7 @@ the stream's flow control keeps the others in the client.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Generic, NamedTuple, TypeVar
 
@@ -60,7 +60,7 @@ class PullStream(Generic[Request]):
         pull_records: PullRecords,
         held: HeldRequests,
         requests: AsyncIterator[Request],
-        order_of: Callable[[Request], StreamOrder],
+        order_of: Callable[[Request], Awaitable[StreamOrder]],
         lease: AnswerLease,
     ) -> None:
         """Answer requests.
@@ -83,7 +83,7 @@ class PullStream(Generic[Request]):
         request = await first_request(self._read())
         try:
             while request is not None:
-                order, follow = self._order_of(request)
+                order, follow = await self._order_of(request)
                 with self._pull_records.open(order, self._lease) as opened:
                     reading = self._read_next(opened)
                     more_follow = True

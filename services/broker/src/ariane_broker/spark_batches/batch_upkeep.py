@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from ariane_broker.spark_batches.batch_records import (
 from ariane_broker.spark_batches.batch_table import BatchTable
 from ariane_broker.spark_batches.sink_homes import note_json
 from ariane_broker.topics.system_topics import BATCH_TOPIC
-from ariane_servicekit import get_logger
+from ariane_servicekit import get_logger, in_turns
 from ariane_storage.errors import StoreFull
 
 QUERY_IDLE_MS: Final = 90 * 86_400_000
@@ -46,15 +46,18 @@ class BatchUpkeep:
     async def turn(self) -> None:
         """Drop abandoned batches, and write records again that become old."""
         try:
-            self._expire()
-            self._repeat_old_records()
+            await in_turns(self._expire())
+            await in_turns(self._repeat_old_records())
         except StoreFull as error:
             _log.warning("batch_upkeep_failed", cause=str(error))
 
-    def _expire(self) -> None:
+    def _expire(self) -> Iterator[None]:
         """Drop staged batches whose last record is too old."""
         limit_ms = self.now_ms() - self.expiry_ms
         for batch, attempts in list(self.table.staged.items()):
+            yield
+            if batch not in self.table.staged:
+                continue
             last_ms = max(stages[-1].store_timestamp_ms for stages in attempts.values())
             if last_ms < limit_ms:
                 self.commits.drop(batch)
@@ -62,7 +65,7 @@ class BatchUpkeep:
                     "staged_batch_expired", query_id=batch.query_id, batch_id=batch.batch_id
                 )
 
-    def _repeat_old_records(self) -> None:
+    def _repeat_old_records(self) -> Iterator[None]:
         """Write the progress and the homes of queries again, before retention deletes them."""
         table = self.table
         if not (table.progress or table.homes):
@@ -70,9 +73,10 @@ class BatchUpkeep:
         old = self.log.store.offset_before(round(self.now_ms() - self.retention_ms / 2))
         idle_ms = self.now_ms() - QUERY_IDLE_MS
         for query_id in sorted({*table.progress, *table.homes}):
+            yield
             progress, note = table.progress.get(query_id), table.homes.get(query_id)
             said = [each for each in (progress, note) if each is not None]
-            if min(each.commit_log_offset for each in said) >= old:
+            if not said or min(each.commit_log_offset for each in said) >= old:
                 continue
             if max(each.timestamp_ms for each in said) < idle_ms:
                 table.forget_query(query_id)

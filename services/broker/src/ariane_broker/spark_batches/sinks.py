@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from itertools import starmap
 from typing import Final
 
 from ariane_broker.errors.transactions import sink_not_found
@@ -165,9 +166,8 @@ class Sinks:
         staged: dict[str, list[Stage]] = {name: [] for name in page.entries}
         for name, stage in await in_turns(self._staged(staged)):
             staged[name].append(stage)
-        return Page(
-            [self._report(name, stages) for name, stages in staged.items()], page.next_page_token
-        )
+        reports = await in_turns(starmap(self._report, staged.items()))
+        return Page(reports, page.next_page_token)
 
     def _staged(self, names: Container[str]) -> Iterator[tuple[str, Stage] | None]:
         """The stages of some queries; None for one of another query."""

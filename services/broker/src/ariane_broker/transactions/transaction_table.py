@@ -15,8 +15,9 @@ later. A crash before both leaves the half message pending. There is no other ca
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from itertools import takewhile
 from operator import attrgetter
 from typing import Any, Final
 
@@ -100,6 +101,10 @@ class TransactionTable(SnapshotState):
         """
         return list(self._owed.values())
 
+    def is_owed(self, half: HalfMessage) -> bool:
+        """Whether the op record of a half message is still not in the log."""
+        return half.queue_offset in self._owed
+
     def stored(self, half: HalfMessage) -> None:
         """Note that a half message was stored, for the first time or anew."""
         before = self._pending.pop(half.transaction_id, None)
@@ -145,10 +150,12 @@ class TransactionTable(SnapshotState):
 
     def forget_before(self, commit_log_offset: int) -> None:
         """Forget half messages whose records are deleted."""
-        self._forget(lambda half: half.commit_log_offset < commit_log_offset)
+        # In the order of the log: one that is stored anew goes to the end.
+        pending = self._pending.values()
+        self._forget(takewhile(lambda half: half.commit_log_offset < commit_log_offset, pending))
 
-    def _forget(self, is_lost: Callable[[HalfMessage], bool]) -> None:
-        lost = list(filter(is_lost, self._pending.values()))
+    def _forget(self, found: Iterable[HalfMessage]) -> None:
+        lost = list(found)
         for half in lost:
             del self._pending[half.transaction_id]
             del self._ids[half.queue_offset]
@@ -165,7 +172,7 @@ class TransactionTable(SnapshotState):
     def forget_lost(self, end_of: Callable[[QueueKey], int]) -> None:
         """Forget half messages behind the end of their queue; no op record may name them."""
         end = end_of(QueueKey(HALF_TOPIC, SYSTEM_QUEUE_ID))
-        self._forget(lambda half: half.queue_offset >= end)
+        self._forget(half for half in self._pending.values() if half.queue_offset >= end)
         self._owed = {offset: owed for offset, owed in self._owed.items() if offset < end}
 
     def replay(self, stretch: Stretch) -> None:

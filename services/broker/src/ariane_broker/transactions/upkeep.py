@@ -6,7 +6,7 @@ from holding the whole log, it is stored anew at the end when it ages.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass
 
 from ariane_broker.log.broker_log import BrokerLog
@@ -21,7 +21,7 @@ from ariane_broker.transactions.transaction_records import (
 from ariane_broker.transactions.transaction_table import TransactionTable
 from ariane_record.errors import RecordError
 from ariane_record.names import HALF_TOPIC, OP_TOPIC
-from ariane_servicekit import get_logger
+from ariane_servicekit import get_logger, in_turns
 from ariane_storage.errors import StorageError, StoreFull, StorePoisoned
 
 _log = get_logger(__name__)
@@ -48,40 +48,45 @@ class TransactionUpkeep:
 
     async def turn(self) -> None:
         """Write owed op records, and store ageing half messages anew."""
-        self.settle()
+        await in_turns(self.settle())
         self.table.forget_before(self.log.store.min_offset)
         if not self.table.pending_count:
             return
         old: int = self.log.store.offset_before(round(self.believed_ms() - self.retention_ms / 2))
         if self.is_pressed():
             old = max(old, self.log.store.max_offset - self.segment_bytes)
-        count = self.carry_forward(old)
+        count = len(await in_turns(self.carry_forward(old)))
+        await in_turns(self.settle())
         if count:
             _log.info("half_messages_carried_forward", count=count)
 
-    def settle(self) -> None:
+    def settle(self) -> Iterator[None]:
         """Write the op records that a crash or a full disk has left owed.
 
         Raises:
             StorePoisoned: The disk failed.
         """
         for half, decision in self.table.owed():
+            yield
+            if not self.table.is_owed(half):
+                continue
             try:
                 self._write_op(half, decision)
             except StoreFull:
                 return  # The next turn tries again.
 
-    def carry_forward(self, commit_log_offset: int) -> int:
-        """Store half messages before a place in the log anew; returns how many.
+    def carry_forward(self, commit_log_offset: int) -> Iterator[HalfMessage | None]:
+        """Store half messages before a place in the log anew; yields each, None for others.
 
         Retention deletes old records, and a half message must never expire silently.
 
         Raises:
             StorePoisoned: The disk failed.
         """
-        count = 0
         for half in self.table.pending():
-            if half.commit_log_offset >= commit_log_offset:
+            is_pending = self.table.find(half.transaction_id) == half
+            if half.commit_log_offset >= commit_log_offset or not is_pending:
+                yield None
                 continue
             if half.commit_log_offset < self.log.store.deleted_end(half.topic):
                 # Stored anew it would pass for one of a later topic of the name.
@@ -103,6 +108,7 @@ class TransactionUpkeep:
                     commit_log_offset=half.commit_log_offset,
                     cause=str(error),
                 )
+                yield None
                 continue
             anew = half_message_of(
                 record,
@@ -112,9 +118,7 @@ class TransactionUpkeep:
             )
             if anew is not None:
                 self.table.stored(anew)
-                count += 1
-        self.settle()
-        return count
+            yield anew
 
     def _write_op(self, half: HalfMessage, decision: Decision | None) -> None:
         now_ms = self.now_ms()

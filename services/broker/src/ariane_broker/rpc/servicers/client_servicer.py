@@ -42,7 +42,7 @@ from ariane_broker.rpc.wire.subscription_wire import hello_of, membership_messag
 from ariane_broker.rpc.wire.transaction_wire import answer_of, check_of
 from ariane_broker.rpc.wire.wire_time import seconds_of, span_of, time_of
 from ariane_broker.transactions.checking import TransactionChecks
-from ariane_servicekit import PageRequest, field_invalid, first_request, take_page
+from ariane_servicekit import PageRequest, field_invalid, first_request, in_turns, take_page
 from ariane_servicekit.errors import ServiceError
 
 _MEMBERS_DEFAULT: Final = 1000
@@ -136,15 +136,7 @@ class ClientServicer(ClientServiceServicer):
         )
         page = await wanted.page_in_turns(self._table.walk(group), _by_id)
         return client_pb.ListGroupMembersResponse(
-            members=[
-                client_pb.GroupMember(
-                    client_id=client.client_id,
-                    membership=membership_message(client.memberships[group]),
-                    address=client.address,
-                )
-                for client in page.entries
-                if group in client.memberships  # It may have left meanwhile.
-            ],
+            members=await in_turns(_member(client, group) for client in page.entries),
             next_page_token=page.next_page_token,
         )
 
@@ -160,7 +152,8 @@ class ClientServicer(ClientServiceServicer):
         )
         page = await wanted.page_in_turns(self._table.walk(), _by_id)
         return client_pb.ListClientsResponse(
-            clients=map(_client_message, page.entries), next_page_token=page.next_page_token
+            clients=await in_turns(map(_client_message, page.entries)),
+            next_page_token=page.next_page_token,
         )
 
     async def GetClientState(
@@ -264,6 +257,17 @@ class ClientServicer(ClientServiceServicer):
             # Here, since the end of `Attach` itself may be late: if a stream breaks while it
             # yields a notice, its generator ends only when it is garbage-collected.
             self._questions.left(client)
+
+
+def _member(client: AttachedClient, group: str) -> client_pb.GroupMember | None:
+    membership = client.memberships.get(group)
+    if membership is None:
+        return None  # It has left meanwhile.
+    return client_pb.GroupMember(
+        client_id=client.client_id,
+        membership=membership_message(membership),
+        address=client.address,
+    )
 
 
 def _by_id(client: AttachedClient) -> tuple[str]:

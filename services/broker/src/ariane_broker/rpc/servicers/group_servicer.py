@@ -21,7 +21,7 @@ from ariane_broker.groups.consumer_groups import (
 )
 from ariane_broker.groups.group_changes import GroupChanges
 from ariane_broker.rpc.wire.wire_time import seconds_of, span_of
-from ariane_servicekit import PageRequest, field_invalid
+from ariane_servicekit import PageRequest, field_invalid, in_turns
 
 _POLICIES: Final = {
     group_pb.SUBSCRIPTION_CONFLICT_POLICY_UNSPECIFIED: ConflictPolicy.REFUSE,
@@ -72,7 +72,8 @@ class GroupServicer(GroupServiceServicer):
             self._groups.walk(), lambda config: (config.consumer_group,)
         )
         return group_pb.ListConsumerGroupsResponse(
-            groups=map(_group, page.entries), next_page_token=page.next_page_token
+            groups=await in_turns(map(_group, page.entries)),
+            next_page_token=page.next_page_token,
         )
 
     async def UpdateConsumerGroup(

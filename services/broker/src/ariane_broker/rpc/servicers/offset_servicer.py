@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator
+from itertools import starmap
 from typing import Any, Final
 
 from grpc import aio
@@ -50,11 +51,11 @@ class OffsetServicer(OffsetServiceServicer):
         self, request: offset_pb.GetConsumerOffsetsRequest, context: aio.ServicerContext[Any, Any]
     ) -> offset_pb.GetConsumerOffsetsResponse:
         """Read offsets; unknown ones are left out."""
-        queues = [QueueKey(queue.topic, queue.queue_id) for queue in request.queues]
-        known = self._changes.read(request.consumer_group, queues)
-        return offset_pb.GetConsumerOffsetsResponse(
-            offsets=[self._known_offset(request.consumer_group, entry) for entry in known]
-        )
+        group = request.consumer_group
+        queues = await in_turns(QueueKey(queue.topic, queue.queue_id) for queue in request.queues)
+        known = self._changes.read(group, queues)
+        offsets = await in_turns(self._known_offset(group, entry) for entry in known)
+        return offset_pb.GetConsumerOffsetsResponse(offsets=offsets)
 
     def _known_offset(
         self, consumer_group: str, known: KnownOffset
@@ -76,27 +77,14 @@ class OffsetServicer(OffsetServiceServicer):
         self, request: offset_pb.StoreConsumerOffsetsRequest, context: aio.ServicerContext[Any, Any]
     ) -> offset_pb.StoreConsumerOffsetsResponse:
         """Store offsets."""
-        wanted = []
-        for position, given in enumerate(request.offsets):
-            if not given.HasField("queue_offset"):
-                raise field_invalid(f"offsets[{position}].queue_offset", "must be set")
-            wanted.append(
-                OffsetToStore(
-                    QueueKey(given.topic, given.queue_id),
-                    given.queue_offset,
-                    given.lock_epoch if given.HasField("lock_epoch") else None,
-                    given.reset_epoch if given.HasField("reset_epoch") else None,
-                    given.log_epoch,
-                    _rule(given.rule, f"offsets[{position}].rule"),
-                )
-            )
+        wanted = await in_turns(starmap(_offset_to_store, enumerate(request.offsets)))
         refused = await self._changes.store(
             request.consumer_group,
             wanted,
             client_id=request.client_id,
             durable=request.durable,
         )
-        self._hear(request, {queue for queue, _ in refused})
+        await in_turns(self._hear(request, {queue for queue, _ in refused}))
         return offset_pb.StoreConsumerOffsetsResponse(
             refused=[
                 offset_pb.RefusedOffset(
@@ -108,9 +96,10 @@ class OffsetServicer(OffsetServiceServicer):
 
     def _hear(
         self, request: offset_pb.StoreConsumerOffsetsRequest, refused: Container[QueueKey]
-    ) -> None:
+    ) -> Iterator[None]:
         """Note the work that a member reports, with the offsets that were stored."""
         for said in request.offsets:
+            yield
             queue = QueueKey(said.topic, said.queue_id)
             if queue not in refused:
                 self._members.told(
@@ -219,6 +208,24 @@ def _rule(rule: offset_pb.StoreRule.ValueType, field: str) -> StoreRule:
     if rule not in _RULES:
         raise field_invalid(field, "is no rule of this version", rule)
     return _RULES[rule]
+
+
+def _offset_to_store(position: int, given: offset_pb.QueueConsumerOffset) -> OffsetToStore:
+    """An offset of a request.
+
+    Raises:
+        ServiceError: FIELD_INVALID.
+    """
+    if not given.HasField("queue_offset"):
+        raise field_invalid(f"offsets[{position}].queue_offset", "must be set")
+    return OffsetToStore(
+        QueueKey(given.topic, given.queue_id),
+        given.queue_offset,
+        given.lock_epoch if given.HasField("lock_epoch") else None,
+        given.reset_epoch if given.HasField("reset_epoch") else None,
+        given.log_epoch,
+        _rule(given.rule, f"offsets[{position}].rule"),
+    )
 
 
 def _offset_messages(places: Iterable[GroupOffset]) -> list[offset_pb.QueueConsumerOffset]:

@@ -33,7 +33,7 @@ from ariane_broker.rpc.wire.pull_wire import (
 )
 from ariane_broker.rpc.wire.subscription_wire import filter_of
 from ariane_broker.rpc.wire.wire_time import milliseconds_of, time_of
-from ariane_servicekit import AnswerBudget, field_invalid
+from ariane_servicekit import AnswerBudget, field_invalid, in_turns
 
 _PROJECTIONS: Final = {
     pull_pb.RANGE_PROJECTION_UNSPECIFIED: Projection.RECORDS,
@@ -72,8 +72,8 @@ class PullServicer(PullServiceServicer):
         self, request: pull_pb.PullRecordsRequest, context: aio.ServicerContext[Any, Any]
     ) -> pull_pb.PullRecordsResponse:
         """Pull packed records of many queues."""
-        order = pull_order(request, hold_seconds_max=hold_seconds_max(context))
-        answer = pull_answer(await self._answer(order, context))
+        order = await pull_order(request, hold_seconds_max=hold_seconds_max(context))
+        answer = await pull_answer(await self._answer(order, context))
         # The bytes are the encoded message, and are sent unchanged.
         return cast("pull_pb.PullRecordsResponse", answer)
 
@@ -88,7 +88,7 @@ class PullServicer(PullServiceServicer):
         async with aclosing(stream.answers()) as answers:
             async for pulled, more_follow in answers:
                 # Bytes, as with single pulls.
-                answer = stream_answer(pulled, more_follow=more_follow)
+                answer = await stream_answer(pulled, more_follow=more_follow)
                 yield cast("pull_pb.StreamPullsResponse", answer)
                 lease.release()
 
@@ -96,10 +96,10 @@ class PullServicer(PullServiceServicer):
         self, request: pull_pb.PullMessagesRequest, context: aio.ServicerContext[Any, Any]
     ) -> pull_pb.PullMessagesResponse:
         """Pull plain messages of many queues."""
-        order = plain_order(request, hold_seconds_max=hold_seconds_max(context))
+        order = await plain_order(request, hold_seconds_max=hold_seconds_max(context))
         pulled = await self._answer(order, context)
         return pull_pb.PullMessagesResponse(
-            queues=[queue_messages(queue, self._broker_name) for queue in pulled]
+            queues=[await queue_messages(queue, self._broker_name) for queue in pulled]
         )
 
     async def PullRange(
@@ -143,29 +143,27 @@ class PullServicer(PullServiceServicer):
             self._pull_range.read(order, lease_of(self._answers, context))
         ) as chunks:
             async for chunk in chunks:
-                yield message_range_answer(chunk, self._broker_name)
+                yield await message_range_answer(chunk, self._broker_name)
 
     async def ListQueueBounds(
         self, request: pull_pb.ListQueueBoundsRequest, context: aio.ServicerContext[Any, Any]
     ) -> pull_pb.ListQueueBoundsResponse:
         """Return the bounds of a topic's queues."""
         kept = await self._lookup.kept_queues(request.topic)
-        return pull_pb.ListQueueBoundsResponse(
-            queues=[
-                pull_pb.QueueBounds(
-                    queue_id=queue.queue_id,
-                    min_queue_offset=queue.min_queue_offset,
-                    max_queue_offset=queue.max_queue_offset,
-                    last_store_time=None
-                    if queue.last_store_timestamp_ms is None
-                    else time_of(queue.last_store_timestamp_ms),
-                    size_bytes=queue.size_bytes,
-                    log_epoch=self._epochs.current,
-                )
-                for queue in kept
-            ],
-            broker_time=time_of(self._now_ms()),
+        queues = await in_turns(
+            pull_pb.QueueBounds(
+                queue_id=queue.queue_id,
+                min_queue_offset=queue.min_queue_offset,
+                max_queue_offset=queue.max_queue_offset,
+                last_store_time=None
+                if queue.last_store_timestamp_ms is None
+                else time_of(queue.last_store_timestamp_ms),
+                size_bytes=queue.size_bytes,
+                log_epoch=self._epochs.current,
+            )
+            for queue in kept
         )
+        return pull_pb.ListQueueBoundsResponse(queues=queues)
 
     async def FindQueueOffsets(
         self, request: pull_pb.FindQueueOffsetsRequest, context: aio.ServicerContext[Any, Any]
@@ -185,14 +183,13 @@ class PullServicer(PullServiceServicer):
         }:
             raise field_invalid("boundary", "is not known", request.boundary)
         found = await self._lookup.offsets_from(request.topic, timestamp_ms)
-        return pull_pb.FindQueueOffsetsResponse(
-            queues=[
-                pull_pb.FoundQueueOffset(
-                    queue_id=queue_id, queue_offset=queue_offset, log_epoch=self._epochs.current
-                )
-                for queue_id, queue_offset in found
-            ]
+        queues = await in_turns(
+            pull_pb.FoundQueueOffset(
+                queue_id=queue_id, queue_offset=queue_offset, log_epoch=self._epochs.current
+            )
+            for queue_id, queue_offset in found
         )
+        return pull_pb.FindQueueOffsetsResponse(queues=queues)
 
     async def _answer(
         self, order: PullOrder, context: aio.ServicerContext[Any, Any]
@@ -202,5 +199,6 @@ class PullServicer(PullServiceServicer):
             return await opened.answer()
 
 
-def _order_of(request: pull_pb.StreamPullsRequest) -> StreamOrder:
-    return StreamOrder(pull_order(request.pull, hold_seconds_max=None), follow=request.follow)
+async def _order_of(request: pull_pb.StreamPullsRequest) -> StreamOrder:
+    order = await pull_order(request.pull, hold_seconds_max=None)
+    return StreamOrder(order, follow=request.follow)

@@ -35,7 +35,7 @@ from ariane_broker.rpc.wire.receive_wire import (
     span_ms_of,
 )
 from ariane_broker.rpc.wire.wire_time import seconds_of, set_time
-from ariane_servicekit import AnswerBudget
+from ariane_servicekit import AnswerBudget, in_turns
 from ariane_servicekit.errors import ServiceError
 
 
@@ -55,9 +55,8 @@ class ReceiveServicer(ReceiveServiceServicer):
         order = receive_order(request.order, hold_seconds_max=hold_seconds_max(context))
         order = checked_order(order, PLAIN_COUNT_MAX)
         handed = await self._room.receiving.receive(order, lease_of(self._answers, context))
-        for answer in plain_answers(
-            handed, order.group, self._room.table.secret, self._broker_name
-        ):
+        answers = plain_answers(handed, order.group, self._room.table.secret, self._broker_name)
+        for answer in await in_turns(answers):
             yield answer
 
     async def ReceiveRecords(

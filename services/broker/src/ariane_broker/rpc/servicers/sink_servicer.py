@@ -13,6 +13,7 @@ from ariane_broker.rpc.wire.wire_time import time_of
 from ariane_broker.spark_batches.batch_records import Contents
 from ariane_broker.spark_batches.sink_homes import SinkHome
 from ariane_broker.spark_batches.sinks import SinkReport, Sinks
+from ariane_servicekit import in_turns
 
 
 class SinkServicer(SinkServiceServicer):
@@ -41,7 +42,8 @@ class SinkServicer(SinkServiceServicer):
         """List sinks."""
         page = await self._sinks.page(request.query_id, request.page_size, request.page_token)
         return sink_pb.ListSinksResponse(
-            sinks=map(_sink_message, page.entries), next_page_token=page.next_page_token
+            sinks=await in_turns(map(_sink_message, page.entries)),
+            next_page_token=page.next_page_token,
         )
 
     async def DeleteSink(

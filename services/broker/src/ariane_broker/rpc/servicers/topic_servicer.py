@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from grpc import aio
@@ -25,7 +25,7 @@ from ariane_broker.topics.topic_table import (
     TopicTable,
 )
 from ariane_broker.topics.unread_queues import UnreadQueues
-from ariane_servicekit import PageRequest, field_invalid
+from ariane_servicekit import PageRequest, field_invalid, in_turns
 
 _PERMISSION_VALUES: Final = {value: permission for permission, value in PERMISSIONS.items()}
 
@@ -91,12 +91,8 @@ class TopicServicer(TopicServiceServicer):
             ),
             lambda config: (config.topic,),
         )
-        unread_counts = await self._unread.message_counts()
         return topic_pb.ListTopicsResponse(
-            topics=[
-                await self._topic(config, unread_counts[config.topic]) for config in page.entries
-            ],
-            next_page_token=page.next_page_token,
+            topics=await self._topics(page.entries), next_page_token=page.next_page_token
         )
 
     async def UpdateTopic(
@@ -125,11 +121,20 @@ class TopicServicer(TopicServiceServicer):
         return topic_pb.DeleteTopicResponse()
 
     async def _only(self, config: TopicConfig) -> topic_pb.Topic:
-        unread_counts = await self._unread.message_counts()
-        return await self._topic(config, unread_counts[config.topic])
+        (topic,) = await self._topics([config])
+        return topic
 
-    async def _topic(self, config: TopicConfig, unread_message_count: int) -> topic_pb.Topic:
-        stored_ms = await self._lookup.last_store_timestamp_ms(config)
+    async def _topics(self, configs: Sequence[TopicConfig]) -> list[topic_pb.Topic]:
+        unread_counts = await self._unread.message_counts()
+        stored_ms = await self._lookup.last_store_timestamps_ms(configs)
+        return await in_turns(
+            self._topic(config, stored_ms.get(config.topic), unread_counts[config.topic])
+            for config in configs
+        )
+
+    def _topic(
+        self, config: TopicConfig, stored_ms: int | None, unread_message_count: int
+    ) -> topic_pb.Topic:
         attributes = dict(config.attributes)
         attributes.pop(MESSAGE_TYPE_ATTRIBUTE, None)
         return topic_pb.Topic(

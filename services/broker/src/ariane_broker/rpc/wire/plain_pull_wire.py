@@ -22,13 +22,14 @@ from ariane_broker.read.range_pull import RangeChunk
 from ariane_broker.rpc.wire.pull_wire import lost_runs, order_of
 from ariane_broker.rpc.wire.stored_message import message_of
 from ariane_record.decoding.columns import decode_columns
+from ariane_servicekit import in_turns
 from ariane_servicekit.rpc.error_status import status_of
 
 PLAIN_CHUNK_BYTES: Final = 1 << 20
 """Bytes of records in one chunk of a range, roughly: gRPC accepts 4 MiB by default."""
 
 
-def plain_order(request: PullMessagesRequest, *, hold_seconds_max: float | None) -> PullOrder:
+async def plain_order(request: PullMessagesRequest, *, hold_seconds_max: float | None) -> PullOrder:
     """The order of a client of plain messages.
 
     Args:
@@ -38,7 +39,7 @@ def plain_order(request: PullMessagesRequest, *, hold_seconds_max: float | None)
     Raises:
         ServiceError: FIELD_INVALID.
     """
-    return order_of(
+    return await order_of(
         request,
         record_count_max=request.message_count_max,
         hold_seconds_max=hold_seconds_max,
@@ -46,7 +47,7 @@ def plain_order(request: PullMessagesRequest, *, hold_seconds_max: float | None)
     )
 
 
-def queue_messages(pulled: PulledQueue, broker_name: str) -> QueueMessages:
+async def queue_messages(pulled: PulledQueue, broker_name: str) -> QueueMessages:
     """The messages of one queue."""
     return QueueMessages(
         topic=pulled.queue.topic,
@@ -58,19 +59,21 @@ def queue_messages(pulled: PulledQueue, broker_name: str) -> QueueMessages:
         log_epoch=pulled.log_epoch,
         replica=None if pulled.replica is None else ReplicaHint(**pulled.replica._asdict()),
         lost=lost_runs(pulled.lost_offsets),
-        messages=_messages(pulled.records, pulled.sizes, broker_name),
+        messages=await _messages(pulled.records, pulled.sizes, broker_name),
     )
 
 
-def message_range_answer(chunk: RangeChunk, broker_name: str) -> PullMessageRangeResponse:
+async def message_range_answer(chunk: RangeChunk, broker_name: str) -> PullMessageRangeResponse:
     """One chunk of a range; its records are read now."""
     return PullMessageRangeResponse(
         next_queue_offset=chunk.next_queue_offset,
-        messages=_messages(b"".join(chunk.records), chunk.sizes, broker_name),
+        messages=await _messages(b"".join(chunk.records), chunk.sizes, broker_name),
         lost=lost_runs(chunk.lost_offsets),
     )
 
 
-def _messages(records: bytes, sizes: NDArray[np.int32], broker_name: str) -> list[Message]:
+async def _messages(records: bytes, sizes: NDArray[np.int32], broker_name: str) -> list[Message]:
     columns = decode_columns(records, sizes)
-    return [message_of(columns.message(position), broker_name) for position in range(len(columns))]
+    return await in_turns(
+        message_of(columns.message(position), broker_name) for position in range(len(columns))
+    )

@@ -43,6 +43,7 @@ from ariane_broker.rpc.wire.subscription_wire import filters_of
 from ariane_broker.rpc.wire.wire_time import seconds_of
 from ariane_record.decoding.body_runs import GatheredBodies, gather_bodies
 from ariane_record.single.wire_fields import length_prefix, length_tag
+from ariane_servicekit import in_turns
 from ariane_servicekit.rpc.error_status import status_of
 from ariane_storage.log.records.fields import Int64s
 
@@ -59,7 +60,7 @@ _RANGE_PROPERTIES: Final = length_tag(PullRangeResponse.PROPERTIES_FIELD_NUMBER)
 _RANGE_RECORDS: Final = length_tag(PullRangeResponse.RECORDS_FIELD_NUMBER)
 
 
-def pull_order(request: PullRecordsRequest, *, hold_seconds_max: float | None) -> PullOrder:
+async def pull_order(request: PullRecordsRequest, *, hold_seconds_max: float | None) -> PullOrder:
     """The order of a consumer.
 
     Args:
@@ -69,7 +70,7 @@ def pull_order(request: PullRecordsRequest, *, hold_seconds_max: float | None) -
     Raises:
         ServiceError: FIELD_INVALID.
     """
-    return order_of(
+    return await order_of(
         request,
         record_count_max=request.record_count_max,
         hold_seconds_max=hold_seconds_max,
@@ -77,7 +78,7 @@ def pull_order(request: PullRecordsRequest, *, hold_seconds_max: float | None) -
     )
 
 
-def order_of(
+async def order_of(
     request: PullRecordsRequest | PullMessagesRequest,
     *,
     record_count_max: int,
@@ -89,7 +90,7 @@ def order_of(
     return PullOrder(
         consumer_group=request.consumer_group,
         client_id=request.client_id,
-        positions=tuple(map(pull_position, request.positions)),
+        positions=tuple(await in_turns(map(pull_position, request.positions))),
         filters=filters_of(request.subscriptions),
         record_count_max=record_count_max,
         size_bytes_max=request.size_bytes_max,
@@ -113,28 +114,27 @@ def pull_position(position: PullPosition) -> Position:
     )
 
 
-def pull_answer(pulled: Iterable[PulledQueue]) -> bytes:
+async def pull_answer(pulled: Iterable[PulledQueue]) -> bytes:
     """A ``PullRecordsResponse``, encoded; chunks are read now."""
-    return b"".join(_queues(pulled))
+    return b"".join(await _queues(pulled))
 
 
-def stream_answer(pulled: Iterable[PulledQueue], *, more_follow: bool = False) -> bytes:
+async def stream_answer(pulled: Iterable[PulledQueue], *, more_follow: bool = False) -> bytes:
     """A ``StreamPullsResponse``, encoded.
 
     Args:
         pulled: The messages found; their chunks are read now.
         more_follow: Whether the same pull goes on.
     """
-    pieces = _queues(pulled)
+    pieces = await _queues(pulled)
     size = sum(map(len, pieces))
     return b"".join((length_prefix(_PULLED, size), *pieces, _MORE_FOLLOW if more_follow else b""))
 
 
-def _queues(pulled: Iterable[PulledQueue]) -> list[_Piece]:
+async def _queues(pulled: Iterable[PulledQueue]) -> list[_Piece]:
     """The queues of a ``PullRecordsResponse``, encoded, in pieces."""
     pieces: list[_Piece] = []
-    for queue in pulled:
-        parts = _parts(queue)
+    for parts in await in_turns(map(_parts, pulled)):
         pieces += (length_prefix(_QUEUES, sum(map(len, parts))), *parts)
     return pieces
 

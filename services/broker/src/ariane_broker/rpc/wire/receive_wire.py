@@ -100,8 +100,8 @@ def receive_order(
 
 def plain_answers(
     handed: Iterable[HandedOut], group: str, secret: bytes, broker_name: str
-) -> Iterator[receive_pb.ReceiveMessagesResponse]:
-    """Messages with their handles, in answers of about ``ANSWER_BYTES``."""
+) -> Iterator[receive_pb.ReceiveMessagesResponse | None]:
+    """Messages with their handles, in answers of about ``ANSWER_BYTES``; None for each message."""
     answer = receive_pb.ReceiveMessagesResponse()
     size = 0
     for out in handed:
@@ -117,6 +117,7 @@ def plain_answers(
             if not row:
                 received.lost.extend(lost_runs(out.lost_offsets))
             size += record_bytes
+            yield None
             if size >= ANSWER_BYTES:
                 yield answer
                 answer, size = receive_pb.ReceiveMessagesResponse(), 0

@@ -1,0 +1,285 @@
+"""What one turn of the loop examines is bounded, whatever clients ask and however much there is.
+
+Python's own tracing counts the lines that each callback of the loop runs in our modules: a count
+and no time, so that it is the same on every machine. A walk over thousands of topics, groups,
+offsets, clients, messages of a key or positions in a single turn would be over the bound.
+"""
+
+import asyncio
+import sys
+from collections import Counter
+
+import pytest
+from google.protobuf.json_format import ParseDict
+from google.protobuf.message_factory import GetMessageClass
+from grpc import aio
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+from ariane_broker import app
+from ariane_broker.clients.attached_client import Hello
+from ariane_broker.clients.membership import Membership
+from ariane_broker.groups.consumer_groups import GroupConfig
+from ariane_broker.queue_key import QueueKey
+from ariane_broker.receive.in_hand.receive_events import EventKind, ReceiveEvent
+from ariane_broker.spark_batches.batch_table import Progress
+from ariane_broker.topics.topic_table import TopicConfig
+from ariane_broker.transactions.transaction_records import HalfMessage
+from ariane_record import BlockEncoder, ConsumerOffset
+from ariane_servicekit import serving
+from ariane_servicekit.observability.measures import Measures
+from ariane_servicekit.running.turns import EXAMINED_MAX
+from ariane_storage.testing import block_of
+from ariane_testkit.contract import contract_services
+
+COUNT = 8000
+"""Topics, groups, offsets, clients, half messages, queries, messages of a key."""
+
+LINES_MAX = 300 * EXAMINED_MAX
+"""Lines for one thing, times the things of a turn. A walk over all would take more."""
+
+LINES_OF_POSITION = 16
+"""Lines for each of the positions of a pull, at most 8192, that remain in one turn: they note where
+to go on and what to wait for."""
+
+OURS = ("ariane_broker", "ariane_servicekit", "ariane_storage", "ariane_record", "ariane_sql92")
+
+LONG_CONDITION = " OR ".join(f"colour CONTAINS 'x{number}'" for number in range(100))
+
+HOSTILE = {
+    "BrokerService.GetBrokerState": [{}],
+    "ClientService.ListClients": [{"pageSize": 1000}],
+    "ClientService.ListGroupMembers": [{"consumerGroup": "crowd"}],
+    "ClientService.LockQueues": [{"consumerGroup": "crowd", "clientId": "client-0"}],
+    "GroupService.ListConsumerGroups": [{"pageSize": 1000}],
+    "OffsetService.GetConsumerOffsets": [
+        {"consumerGroup": "wide"},
+        {
+            "consumerGroup": "wide",
+            "queues": [{"topic": f"topic-{number}"} for number in range(COUNT)],
+        },
+    ],
+    "OffsetService.ListConsumerLags": [
+        {"pageSize": 1000},
+        {"topic": "topic-1"},
+        {"consumerGroup": "wide", "pageSize": 1000},
+    ],
+    "OffsetService.StoreConsumerOffsets": [
+        {
+            "consumerGroup": "wide",
+            "offsets": [
+                {"topic": f"topic-{number}", "queueOffset": "1"} for number in range(COUNT)
+            ],
+        }
+    ],
+    "PullService.PullRecords": [
+        {
+            "consumerGroup": "wide",
+            "positions": [
+                {"topic": f"topic-{number}", "queueOffset": "1"} for number in range(COUNT)
+            ],
+        },
+        {
+            "consumerGroup": "wide",
+            "positions": [{"topic": "keyed"}],
+            "subscriptions": [
+                {
+                    "topic": "keyed",
+                    "filter": {"kind": "FILTER_KIND_SQL92", "text": LONG_CONDITION},
+                }
+            ],
+        },
+    ],
+    "PullService.ListQueueBounds": [{"topic": "broad"}],
+    "PullService.FindQueueOffsets": [{"topic": "broad", "time": "2026-01-01T00:00:00Z"}],
+    "QueryService.QueryMessages": [
+        {"topic": "keyed", "key": "k", "messageCountMax": 64},
+        {"topic": "keyed", "key": "k", "beforeCommitLogOffset": "1"},
+        {"topic": "keyed", "key": "k", "endTime": "2001-01-01T00:00:00Z"},
+    ],
+    "ReceiveService.ReceiveMessages": [
+        {
+            "order": {
+                "consumerGroup": "wide",
+                "subscriptions": [{"topic": "keyed"}],
+                "messageCountMax": 64,
+            }
+        }
+    ],
+    "SinkService.ListSinks": [{"pageSize": 1000}],
+    "TopicService.GetTopic": [{"topic": "topic-1"}],
+    "TopicService.ListTopics": [{"pageSize": 1000, "includeSystem": True}],
+    "TransactionService.ListHalfMessages": [{"pageSize": 1000}],
+}
+"""Requests that make a method look at as much as it can; all others get an empty one."""
+
+
+class Lines:
+    """Counts the lines of our modules that each callback of the loop runs.
+
+    Attributes:
+        worst: The most of one callback, by what was asked meanwhile.
+        asked: What is asked.
+    """
+
+    def __init__(self):
+        self.worst = Counter()
+        self.asked = ""
+        self._count = 0
+        self._where = Counter()
+        self.places = {}
+
+    def count_callbacks(self, patch):
+        run = asyncio.events.Handle._run
+
+        def counted(handle):
+            self._count = 0
+            self._where.clear()
+            sys.settrace(self._trace)
+            try:
+                run(handle)
+            finally:
+                sys.settrace(None)
+                if self._count > self.worst[self.asked]:
+                    self.worst[self.asked] = self._count
+                    self.places[self.asked] = self._where.most_common(3)
+
+        patch.setattr(asyncio.events.Handle, "_run", counted)
+
+    def _trace(self, frame, event, _):
+        name = frame.f_globals.get("__name__", "")
+        return self._line if name.startswith(OURS) and event == "call" else None
+
+    def _line(self, frame, event, _):
+        if event == "line":
+            self._count += 1
+            self._where[frame.f_code.co_qualname] += 1
+        return self._line
+
+
+def fill(rooms):
+    """As much of everything as makes a walk over it long."""
+    state, store = rooms.state, rooms.log.store
+    names = [f"topic-{number}" for number in range(COUNT)]
+    wide = TopicConfig(topic="broad", read_queue_count=COUNT, write_queue_count=COUNT)
+    for name in (*names, "keyed"):
+        state.topics.put(TopicConfig(topic=name, read_queue_count=1, write_queue_count=1))
+    state.topics.put(wide)
+    for number, name in enumerate(names):
+        store.append_block(block_of(name, [b"m"]), 0)
+        store.append_block(block_of("broad", [b"m"]), number)
+        group = f"group-{number}"
+        state.groups.put(GroupConfig(consumer_group=group))
+        for place in (group, "wide"):
+            state.offsets.put(place, QueueKey(name, 0), ConsumerOffset(0))
+        queue = QueueKey(name, 0)
+        state.receiving.apply(ReceiveEvent(EventKind.BEGIN, group, queue, offset=1))
+        crowd = (Membership(consumer_group="crowd"),) if number < 400 else ()
+        rooms.clients.table.attach(Hello(client_id=f"client-{number}", memberships=crowd), "test")
+    state.groups.put(GroupConfig(consumer_group="wide"), GroupConfig(consumer_group="crowd"))
+    encoder = BlockEncoder("keyed", size_bytes_max=4 << 20)
+    for number in range(COUNT):
+        encoder.add(b"m", keys=("k",), properties={"colour": f"red-{number}"}, born_timestamp_ms=1)
+    store.append_block(encoder.finish(), 0)
+    transactions, batches = rooms.transactions.ends.table, rooms.spark_batches.sinks.table
+    for number in range(COUNT):
+        transactions.stored(HalfMessage(f"t-{number}", "keyed", 0, "pay", number, number, 1))
+        batches.advance(f"query-{number}", Progress(1, number, 1, {}))
+
+
+@pytest.fixture
+async def filled(settings_for, monkeypatch):
+    """A broker with much of everything; gives it and a channel."""
+    built, lives = [], []
+
+    def keeping(*given, make=app._rooms):
+        built.append(make(*given))
+        return built[-1]
+
+    def compose(settings, stop):
+        lives.append(app.compose(settings, stop))
+        return lives[-1]
+
+    monkeypatch.setattr(app, "_rooms", keeping)
+    settings = settings_for(
+        topics_max=20_000,
+        groups_max=20_000,
+        index_items=40_000,
+        segment_bytes=16 << 20,
+        # Files of thousands of queues are written by themselves, and take as long as the disk.
+        offset_save_s=3600,
+        producer_save_s=3600,
+    )
+    async with (
+        serving(settings, compose) as address,
+        aio.insecure_channel(str(address)) as channel,
+    ):
+        (rooms,) = built
+        fill(rooms)
+        yield lives[0], channel
+
+
+async def called(channel, method, request):
+    """Call a method with one request, and take its first answer or refusal."""
+    shape = "_".join(
+        "stream" if streams else "unary"
+        for streams in (method.client_streaming, method.server_streaming)
+    )
+    call = getattr(channel, shape)(
+        f"/{method.containing_service.full_name}/{method.name}",
+        request_serializer=type(request).SerializeToString,
+        response_deserializer=GetMessageClass(method.output_type).FromString,
+    )(iter([request]) if method.client_streaming else request, timeout=60)
+    try:
+        await (call.read() if method.server_streaming else call)
+    except aio.AioRpcError as error:
+        return error.code().name
+    finally:
+        call.cancel()
+    return "OK"
+
+
+def lines_max(method):
+    of_positions = LINES_OF_POSITION * COUNT if method == "PullService.PullRecords" else 0
+    return LINES_MAX + of_positions
+
+
+def methods():
+    return {
+        f"{service.name}.{method.name}": method
+        for service in contract_services()
+        if service.file.package == "ariane.broker.v1"
+        for method in service.methods
+    }
+
+
+@pytest.mark.slow
+async def test_no_call_examines_more_in_a_turn_than_the_bound(filled, monkeypatch):
+    _, channel = filled
+    lines, known, codes = Lines(), methods(), {}
+    assert HOSTILE.keys() <= known.keys()
+    lines.count_callbacks(monkeypatch)
+    for name, method in known.items():
+        for content in HOSTILE.get(name, [{}]):
+            lines.asked = name
+            request = ParseDict(content, GetMessageClass(method.input_type)())
+            codes[name] = await called(channel, method, request)
+    monkeypatch.undo()
+    over = {name: (count, lines.places[name]) for name, count in lines.worst.items()}
+    over = {name: found for name, found in over.items() if found[0] > lines_max(name)}
+    assert not over
+    # What was refused at once would show nothing.
+    assert {name for name in HOSTILE if codes[name] != "OK"} == {"ClientService.LockQueues"}
+
+
+@pytest.mark.slow
+async def test_no_scrape_examines_more_in_a_turn_than_the_bound(filled, monkeypatch):
+    life, _ = filled
+    reader = InMemoryMetricReader()
+    measures = Measures(MeterProvider([reader]).get_meter("test"))
+    life.measures.make(measures)
+    lines = Lines()
+    lines.count_callbacks(monkeypatch)
+    await asyncio.to_thread(reader.collect)
+    monkeypatch.undo()
+    assert lines.worst[""] <= LINES_MAX, lines.places
