@@ -27,6 +27,7 @@ from ariane_broker.topics.topic_table import TopicConfig
 from ariane_broker.transactions.transaction_records import HalfMessage
 from ariane_record import BlockEncoder, ConsumerOffset
 from ariane_servicekit import serving
+from ariane_servicekit.observability import measures as measuring
 from ariane_servicekit.observability.measures import Measures
 from ariane_servicekit.running.turns import EXAMINED_MAX
 from ariane_storage.testing import block_of
@@ -275,11 +276,13 @@ async def test_no_call_examines_more_in_a_turn_than_the_bound(filled, monkeypatc
 @pytest.mark.slow
 async def test_no_scrape_examines_more_in_a_turn_than_the_bound(filled, monkeypatch):
     life, _ = filled
+    # Traced, it takes many times as long.
+    monkeypatch.setattr(measuring, "READ_S_MAX", 300)
     reader = InMemoryMetricReader()
     measures = Measures(MeterProvider([reader]).get_meter("test"))
     life.measures.make(measures)
     lines = Lines()
     lines.count_callbacks(monkeypatch)
-    await asyncio.to_thread(reader.collect)
+    await asyncio.to_thread(reader.collect, timeout_millis=300_000)
     monkeypatch.undo()
     assert lines.worst[""] <= LINES_MAX, lines.places
