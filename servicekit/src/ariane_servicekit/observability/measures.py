@@ -18,7 +18,7 @@ from opentelemetry.metrics import CallbackOptions, Meter, Observation
 from ariane_servicekit.running.turns import at_once, in_turns
 
 READ_S_MAX: Final = 10.0
-"""The longest wait for the loop, that of Prometheus: a service whose loop is stuck has no values."""
+"""The longest wait for the loop, as that of Prometheus. One that is stuck has no values."""
 
 SERIES_MAX: Final = 2_000
 """Values of one instrument. Beyond them the rest is one value whose attributes are ``_OTHER``."""
