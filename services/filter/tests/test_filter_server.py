@@ -32,10 +32,10 @@ async def test_a_pull_brings_what_matches_and_moves_over_the_rest(
 ):
     await store(topic)
     late = await filter_server.upload()
-    queue = await filter_server.pull(topic, late)
+    queue = await filter_server.pull(topic, late, group="billing")
     assert numbers_of(queue) == WANTED
     assert (queue.next_queue_offset, queue.max_queue_offset) == (300, 300)
-    queue = await filter_server.pull(topic, late, 200, record_count_max=50)
+    queue = await filter_server.pull(topic, late, 200, group="billing", record_count_max=50)
     assert numbers_of(queue) == [number for number in WANTED if 200 <= number < 250]
     assert queue.next_queue_offset == 250
     state = await filter_server.state()
@@ -44,7 +44,7 @@ async def test_a_pull_brings_what_matches_and_moves_over_the_rest(
     (worker,) = state.workers
     assert worker.filter_version == late
     assert worker.process_id
-    assert len(worker.consumer_groups) == 2
+    assert worker.consumer_groups == ["billing"]
 
 
 async def test_a_held_pull_is_answered_when_something_comes(
@@ -207,12 +207,12 @@ async def test_a_killed_worker_is_started_again_and_nobody_notices(
     late = await filter_server.upload()
     pids = set()
     for _ in range(3):
-        assert numbers_of(await filter_server.pull(topic, late)) == WANTED
+        assert numbers_of(await filter_server.pull(topic, late, group="billing")) == WANTED
         (worker,) = (await filter_server.state()).workers
         pids.add(worker.process_id)
         os.kill(worker.process_id, signal.SIGKILL)
     assert len(pids) == 3
-    assert numbers_of(await filter_server.pull(topic, late)) == WANTED
+    assert numbers_of(await filter_server.pull(topic, late, group="billing")) == WANTED
     (worker,) = (await filter_server.state()).workers
     assert worker.strike_count == 0
 
@@ -238,16 +238,16 @@ async def test_a_damaged_body_is_nobodys_strike(
     """What is before it is delivered; then its queue says so, and gives the message along."""
     await store(topic, 10, damaged=[4])
     version = await filter_server.upload(BODY, "even")
-    queue = await filter_server.pull(topic, version)
+    queue = await filter_server.pull(topic, version, group="billing")
     assert (numbers_of(queue), queue.next_queue_offset) == ([0, 2], 4)
     for _ in range(4):
-        queue = await filter_server.pull(topic, version, 4)
+        queue = await filter_server.pull(topic, version, 4, group="billing")
         failure = failure_of(queue.error)
         assert failure.reason == "BODY_DAMAGED"
         assert failure.metadata["queue_offset"] == "4"
         assert queue.next_queue_offset == 4
         assert len(queue.record_sizes) == 4
-    queue = await filter_server.pull(topic, version, 5)
+    queue = await filter_server.pull(topic, version, 5, group="billing")
     assert numbers_of(queue) == [6, 8]
     (worker,) = (await filter_server.state()).workers
     assert worker.strike_count == 0
@@ -333,6 +333,19 @@ async def test_the_catalogue_on_the_wire(start_filter_server, topic, store, refu
     delete = filter_pb.DeleteFilterRequest(filter=name, version=digits)
     failure = await refused(one.filters.DeleteFilter(delete))
     assert (failure.reason, failure.metadata["consumer_group"]) == ("FILTER_IN_USE", "billing")
+    failure = await refused(other.filters.DeleteFilter(delete))
+    assert (failure.reason, failure.metadata["consumer_group"]) == ("FILTER_IN_USE", "billing")
+
+
+async def test_what_nobody_uses_is_deleted_for_all_servers(start_filter_server, topic, refused):
+    one, other = await start_filter_server(worker_idle_s=0.1), await start_filter_server()
+    version = await one.upload()
+    name, _, digits = version.partition("@")
+    await one.pull(topic, version, group="billing")
+    delete = filter_pb.DeleteFilterRequest(filter=name, version=digits)
+    async with asyncio.timeout(60):
+        while (await one.state()).workers:  # noqa: ASYNC110 - of another task.
+            await asyncio.sleep(0.05)
     await other.filters.DeleteFilter(delete)
     assert (await refused(one.pull_call(topic, version))).reason == "FILTER_NOT_FOUND"
     assert (await refused(other.filters.DeleteFilter(delete))).reason == "FILTER_NOT_FOUND"
@@ -373,12 +386,35 @@ async def test_a_try_tells_what_would_match_and_strikes_nobody(
     assert (await refused(filter_server.filters.TryFilter(request))).reason == "FIELD_INVALID"
 
 
+KEEPS = b"""
+seen = []
+def matches(message):
+    seen.append(bytes(message.body))
+    return len(seen) > 1
+"""
+
+
+async def test_what_a_filter_keeps_of_one_group_is_in_no_workers_of_others(
+    start_filter_server, topic, store, numbers_of
+):
+    server = await start_filter_server()
+    await store(topic, 3)
+    version = await server.upload(KEEPS, "keeps")
+    for group in ("of-one-owner", "of-another"):
+        queue = await server.pull(topic, version, group=group)
+        assert numbers_of(queue) == [1, 2]  # A worker of both groups would let 0 pass as well.
+    workers = (await server.state()).workers
+    groups = [list(worker.consumer_groups) for worker in workers]
+    assert groups == [["of-another"], ["of-one-owner"]]
+    assert len({worker.process_id for worker in workers}) == 2
+
+
 async def test_workers_have_an_end(start_filter_server, topic, refused):
     server = await start_filter_server(workers_max=1)
     first, second = await server.upload(), await server.upload(ALL, "all")
-    await server.pull(topic, first)
+    await server.pull(topic, first, group="billing")
     assert (await refused(server.pull_call(topic, second))).reason == "SERVICE_BUSY"
-    await server.pull(topic, first)
+    await server.pull(topic, first, group="billing")
 
 
 async def test_a_server_that_stops_sends_held_pulls_elsewhere(start_filter_server, topic, refused):

@@ -28,6 +28,7 @@ from ariane_filter.catalogue_copies import LOOK_S, CatalogueCopies
 from ariane_filter.jail.process import JailLauncher
 from ariane_filter.pulling.broker_link import BrokerLink
 from ariane_filter.pulling.filtered_pulls import FilteredPulls
+from ariane_filter.pulling.sibling_servers import SiblingServers
 from ariane_filter.refusals import ERROR_RULES
 from ariane_filter.rpc.filter_server_servicer import FilterServerServicer
 from ariane_filter.rpc.filter_servicer import FilterServicer
@@ -47,7 +48,7 @@ from ariane_servicekit import (
     SystemClock,
 )
 
-IDLE_LOOK_S: Final = 5.0
+WORKERS_LOOK_S: Final = 1.0
 """Seconds between searches for idle workers."""
 
 
@@ -74,7 +75,7 @@ class FilterApp:
         answers = AnswerBudget(settings.answer_bytes_max)
         self._pulls = FilteredPulls(self._link, self._running, answers)
         self._idle = Loop(
-            "idle-filters", self._running.end_idle, interval_s=IDLE_LOOK_S, clock=clock
+            "filter-workers", self._running.look, interval_s=WORKERS_LOOK_S, clock=clock
         )
         self._copying = Loop(
             "catalogue-copies",
@@ -102,7 +103,9 @@ class FilterApp:
                 RpcService(
                     filter_service_pb2.DESCRIPTOR.services_by_name["FilterService"],
                     filter_service_pb2_grpc.add_FilterServiceServicer_to_server,
-                    FilterServicer(self._catalogue, self._running, trials),
+                    FilterServicer(
+                        self._catalogue, self._running, trials, SiblingServers(self._link)
+                    ),
                 )
             ),
             RpcService(

@@ -60,10 +60,11 @@ class FilterSettings(ServiceSettings):
         description="Most versions in the catalogue; more are refused. Each is at most 1 MiB.",
     )
     workers_max: int = Field(
-        16,
+        32,
         ge=1,
-        description="Most workers at once, one for each version in use. A group that needs one "
-        "more is sent to another FilterServer by SERVICE_BUSY.",
+        description="Most workers at once, one for each group and version in use. A group that "
+        "needs one more gets the place of one that was not used for 5 s; if there is none, it is "
+        "sent to another FilterServer by SERVICE_BUSY.",
     )
     worker_idle_s: float = Field(
         60, gt=0, description="Seconds without a pull after which a worker is stopped."

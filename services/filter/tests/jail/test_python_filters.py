@@ -1,5 +1,6 @@
 """Python filters judge batches; hostile ones are contained, and their neighbour works on."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -278,6 +279,33 @@ async def test_after_three_strikes_it_is_quarantined_until_it_is_released(jailed
     broken.release()
     with pytest.raises(FilterFailed):
         await broken.judge(*block(2))
+
+
+async def test_a_worker_that_answers_itself_and_computes_on_is_ended(jailed, block):
+    forges = """
+import os, struct
+def matches(message):
+    for fd in range(3, 1 << 14):
+        try: os.write(fd, struct.pack("<BxxxI", 20, 1) + b"\\x01")
+        except OSError: pass
+    while True: pass
+"""
+    forging = jailed(forges, batch_cpu_s=0.2)
+    assert (await forging.judge(*block(1))).tolist() == [True]
+    with pytest.raises(FilterFailed, match=r"computed for more than 0\.2 s after its answer"):
+        await until_it_fails(forging.check_rest)
+    assert (forging.strike_count, forging.process_id) == (1, 0)
+    # The next batch finds it out as well.
+    with pytest.raises(FilterFailed, match=r"computed for more than 0\.2 s"):
+        await until_it_fails(lambda: forging.judge(*block(1)))
+    assert forging.strike_count == 2
+
+
+async def until_it_fails(call):
+    async with asyncio.timeout(60):
+        while True:
+            await call()
+            await asyncio.sleep(0.02)
 
 
 async def test_an_operator_quarantines(jailed, block):

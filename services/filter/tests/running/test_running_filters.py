@@ -35,6 +35,9 @@ class PlayedJail:
         self.may.set()
         self._runs = False
 
+    async def check_rest(self):
+        pass
+
     async def judge(self, records, sizes):
         if not self._runs:
             self._runs = True
@@ -97,25 +100,29 @@ async def test_a_worker_that_judges_is_not_idle(running, clock, version):
     judging = asyncio.create_task(filter_.judge(b"", SIZES))
     await asyncio.sleep(0)
     clock.advance(IDLE_S * 2)
-    await running.end_idle()
+    await running.look()
     assert running.all() == [filter_]
     filter_.jailed.may.set()
     assert (await judging).all()
-    await running.end_idle()
+    await running.look()
     assert running.all() == [filter_]
     clock.advance(IDLE_S * 2)
-    await running.end_idle()
+    await running.look()
     assert running.all() == []
     assert PlayedJail.alive == 0
 
 
-async def test_groups_that_ask_no_more_are_forgotten(running, clock, version):
-    for number in range(1000):
-        await running.get("late", version.sha256, f"group-{number}")
-    clock.advance(IDLE_S * 2)
-    filter_ = await running.get("late", version.sha256, "the last")
-    await running.end_idle()
-    assert list(filter_.group_uses) == ["the last"]
+async def test_each_group_has_a_worker_and_an_unused_one_leaves_its_place(running, clock, version):
+    await running.get("late", version.sha256, "first")
+    with pytest.raises(ServiceError) as refused:
+        await running.get("late", version.sha256, "second")
+    assert refused.value.reason == ErrorReason.ERROR_REASON_SERVICE_BUSY
+    for number in range(100):
+        clock.advance(running_filters.UNUSED_S + 0.1)
+        filter_ = await running.get("late", version.sha256, f"group-{number}")
+        await filter_.judge(b"", SIZES)
+        assert running.groups_of(version) == [f"group-{number}"]
+        assert PlayedJail.alive == 1
 
 
 async def test_what_is_no_group_is_not_kept(running, version):
@@ -172,7 +179,7 @@ async def test_a_pull_held_for_longer_than_a_worker_may_be_idle_leaves_no_worker
     pull = asyncio.create_task(pulls.records(request, answers.lease("peer"), timeout_s=None))
     await link.asked.wait()
     clock.advance(IDLE_S * 2)
-    await running.end_idle()
+    await running.look()
     link.answer.set_result(records())
     (queue,) = (await pull).queues
     assert queue.records

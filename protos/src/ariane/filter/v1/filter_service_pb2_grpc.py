@@ -116,7 +116,8 @@ class FilterServiceServicer(object):
     def DeleteFilter(self, request, context):
         """Deletes one version of a filter. Groups that name it are answered FILTER_NOT_FOUND, and lose
         nothing: their offsets stay. Uploading the same module brings it back.
-        Errors: FILTER_NOT_FOUND, FILTER_IN_USE while a group pulls through it at this server.
+        Errors: FILTER_NOT_FOUND, FILTER_IN_USE while a group pulls through it at any FilterServer of
+        the broker, PEER_UNREACHABLE while one of them does not say.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

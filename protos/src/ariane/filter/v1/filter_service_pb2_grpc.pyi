@@ -57,7 +57,8 @@ class FilterServiceStub:
     DeleteFilter: _grpc.UnaryUnaryMultiCallable[_filter_service_pb2.DeleteFilterRequest, _filter_service_pb2.DeleteFilterResponse]
     """Deletes one version of a filter. Groups that name it are answered FILTER_NOT_FOUND, and lose
     nothing: their offsets stay. Uploading the same module brings it back.
-    Errors: FILTER_NOT_FOUND, FILTER_IN_USE while a group pulls through it at this server.
+    Errors: FILTER_NOT_FOUND, FILTER_IN_USE while a group pulls through it at any FilterServer of
+    the broker, PEER_UNREACHABLE while one of them does not say.
     """
     QuarantineFilter: _grpc.UnaryUnaryMultiCallable[_filter_service_pb2.QuarantineFilterRequest, _filter_service_pb2.QuarantineFilterResponse]
     """Stops a filter version at all servers of the catalogue, at once. Its groups are answered
@@ -104,7 +105,8 @@ class FilterServiceAsyncStub(FilterServiceStub):
     DeleteFilter: _aio.UnaryUnaryMultiCallable[_filter_service_pb2.DeleteFilterRequest, _filter_service_pb2.DeleteFilterResponse]  # type: ignore[assignment]
     """Deletes one version of a filter. Groups that name it are answered FILTER_NOT_FOUND, and lose
     nothing: their offsets stay. Uploading the same module brings it back.
-    Errors: FILTER_NOT_FOUND, FILTER_IN_USE while a group pulls through it at this server.
+    Errors: FILTER_NOT_FOUND, FILTER_IN_USE while a group pulls through it at any FilterServer of
+    the broker, PEER_UNREACHABLE while one of them does not say.
     """
     QuarantineFilter: _aio.UnaryUnaryMultiCallable[_filter_service_pb2.QuarantineFilterRequest, _filter_service_pb2.QuarantineFilterResponse]  # type: ignore[assignment]
     """Stops a filter version at all servers of the catalogue, at once. Its groups are answered
@@ -172,7 +174,8 @@ class FilterServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_filter_service_pb2.DeleteFilterResponse, _abc.Awaitable[_filter_service_pb2.DeleteFilterResponse]]:
         """Deletes one version of a filter. Groups that name it are answered FILTER_NOT_FOUND, and lose
         nothing: their offsets stay. Uploading the same module brings it back.
-        Errors: FILTER_NOT_FOUND, FILTER_IN_USE while a group pulls through it at this server.
+        Errors: FILTER_NOT_FOUND, FILTER_IN_USE while a group pulls through it at any FilterServer of
+        the broker, PEER_UNREACHABLE while one of them does not say.
         """
 
     @_abc_1.abstractmethod

@@ -11,12 +11,9 @@ from numpy.typing import NDArray
 
 from ariane_filter.jail.errors import FilterFailed, FilterQuarantined
 from ariane_filter.jail.limits import FilterModule, JailLimits
+from ariane_filter.jail.strikes import STRIKES_MAX, Strikes
 from ariane_filter.jail.worker_handle import Launch, WorkerHandle
 from ariane_record.layout import ByteBuffer
-
-STRIKES_MAX: Final = 3
-STRIKE_S: Final = 600.0
-"""Age at which a strike is forgotten."""
 
 PAUSE_S: Final = 0.2
 PAUSE_GROWTH: Final = 4.0
@@ -25,7 +22,7 @@ KILLS_MAX: Final = 3
 
 
 class JailedFilter:
-    """One worker for one version of a filter, started anew when it fails.
+    """One worker for one group and version of a filter, started anew when it fails.
 
     A batch has either a verdict for every record, or an error: nothing passes unfiltered, and
     nothing is left out in silence.
@@ -44,7 +41,9 @@ class JailedFilter:
         launch: Launch,
         monotonic: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        strikes: Strikes | None = None,
     ) -> None:
+        """Start nothing yet. ``strikes`` are those of the version, for all of its workers."""
         self._module = module
         self._limits = limits
         self._launch = launch
@@ -52,7 +51,7 @@ class JailedFilter:
         self._sleep = sleep
         self._turn = asyncio.Lock()
         self._worker: WorkerHandle | None = None
-        self._strikes: list[float] = []
+        self._strikes = strikes or Strikes(monotonic)
         self.quarantine_cause = ""
         self.failure_count = 0
         self.last_failure = ""
@@ -88,6 +87,25 @@ class JailedFilter:
                     raise
             raise FilterFailed(self.last_failure, blamed=False)
 
+    async def check_rest(self) -> None:
+        """Check that its worker rests while no batch is judged.
+
+        Raises:
+            FilterFailed: It does not, and was ended.
+        """
+        if self._turn.locked():
+            return  # The batch in work is watched.
+        async with self._turn:
+            if self._worker is None:
+                return
+            try:
+                self._worker.check_rest()
+            except FilterFailed as failure:
+                await self._stop_worker()
+                self.last_failure = failure.cause
+                self._strike(failure)
+                raise
+
     def quarantine(self, cause: str) -> None:
         """Let it run no more; a batch that is being judged is still answered."""
         self.quarantine_cause = cause
@@ -122,8 +140,7 @@ class JailedFilter:
     @property
     def strike_count(self) -> int:
         """The number of recent failures."""
-        since = self._monotonic() - STRIKE_S
-        return sum(time > since for time in self._strikes)
+        return self._strikes.count
 
     async def _running(self) -> WorkerHandle:
         """The worker; a new one, after a pause that grows with the strikes, when there is none."""
@@ -141,7 +158,7 @@ class JailedFilter:
 
     def _strike(self, failure: FilterFailed) -> None:
         self.failure_count += 1
-        self._strikes = [*self._strikes[1 - STRIKES_MAX :], self._monotonic()]
+        self._strikes.add()
         if self.strike_count >= STRIKES_MAX:
             self.quarantine_cause = f"failed {STRIKES_MAX} times, at last: {failure.cause}"
 

@@ -34,6 +34,7 @@ class WorkerHandle:
         self._process = process
         self._limits = limits
         self._monotonic = monotonic
+        self._answered_cpu_s = 0.0
 
     @classmethod
     async def start(
@@ -67,9 +68,11 @@ class WorkerHandle:
             sizes: Bytes of each.
 
         Raises:
-            FilterFailed: A limit is broken, the worker died, or its answer is invalid.
+            FilterFailed: A limit is broken, also since its last answer; the worker died, or its
+                answer is invalid.
             RecordCorrupted: These are no records.
         """
+        self.check_rest()
         columns = np.ascontiguousarray(sizes, np.dtype("<i4")).tobytes()
         length = BATCH_HEAD.size + len(columns) + len(records)
         head = HEAD.pack(Kind.BATCH, length) + BATCH_HEAD.pack(len(sizes))
@@ -84,6 +87,18 @@ class WorkerHandle:
         if kind is not Kind.MASK or len(mask) != len(sizes) or (len(mask) and mask.max() > 1):
             raise FilterFailed(f"the worker answered {len(payload)} bytes of nonsense")
         return mask.view(np.bool_)
+
+    def check_rest(self) -> None:
+        """Check that the worker rests since its last answer.
+
+        A filter may write its own answer and go on computing: nobody waits for it any more.
+
+        Raises:
+            FilterFailed: It has computed for longer than for a batch.
+        """
+        if self._process.cpu_seconds() - self._answered_cpu_s > self._limits.batch_cpu_s:
+            cpu_s = self._limits.batch_cpu_s
+            raise FilterFailed(f"it computed for more than {cpu_s:g} s after its answer")
 
     async def end(self) -> int:
         """Kill the worker; return its exit status, negative for a signal."""
@@ -144,7 +159,8 @@ class WorkerHandle:
 
     async def _within(self, work: Coroutine[Any, Any, _T], seconds: float, cpu_s: float) -> _T:
         """Await the work, unless it exceeds a limit, or the worker dies."""
-        begin, cpu_begin = self._monotonic(), self._process.cpu_seconds()
+        # From answer to answer, so that nothing is done on nobody's account.
+        begin, cpu_begin = self._monotonic(), self._answered_cpu_s
         task = asyncio.ensure_future(work)
         try:
             while not task.done():
@@ -155,6 +171,7 @@ class WorkerHandle:
                     raise FilterFailed(f"it computed for more than {cpu_s:g} s")
                 if self._monotonic() - begin > seconds:
                     raise FilterFailed(f"it took more than {seconds:g} s")
+            self._answered_cpu_s = self._process.cpu_seconds()
             return task.result()
         except (ConnectionError, BrokenPipeError):
             status = await self._process.end()

@@ -10,6 +10,7 @@ from grpc import aio
 from ariane.broker.v1.pull_service_pb2_grpc import PullServiceStub
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane.filter.v1.filter_registration_service_pb2 import (
+    GetFilterServersRequest,
     RegisterFilterServerRequest,
     UnregisterFilterServerRequest,
 )
@@ -88,6 +89,26 @@ class BrokerLink:
         )
         with suppress(aio.AioRpcError):
             await self._registrations.UnregisterFilterServer(request, timeout=CALL_S_MAX)
+
+    async def siblings(self) -> list[str]:
+        """Addresses of the other FilterServers of the broker; a replica has none.
+
+        Raises:
+            ServiceError: PEER_UNREACHABLE: the broker does not answer.
+        """
+        try:
+            answer = await self._registrations.GetFilterServers(
+                GetFilterServersRequest(), timeout=CALL_S_MAX
+            )
+        except aio.AioRpcError as error:
+            if broker_refusal(error).reason == ErrorReason.ERROR_REASON_BROKER_NOT_PRIMARY:
+                return []
+            raise ServiceError(
+                ErrorReason.ERROR_REASON_PEER_UNREACHABLE,
+                f"broker {self._broker} does not name its FilterServers",
+                {"peer": str(self._broker)},
+            ) from error
+        return [each for each in answer.addresses if each != self._address]
 
     async def close(self) -> None:
         """End the connection."""

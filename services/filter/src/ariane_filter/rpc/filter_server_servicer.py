@@ -56,7 +56,7 @@ class FilterServerServicer(FilterServerServiceServicer):
         spent.FromMilliseconds(round(jailed.cpu_seconds * 1000))
         return server_pb.FilterWorker(
             filter_version=str(running.version),
-            consumer_groups=self._running.groups_of(running.version),
+            consumer_groups=[running.group],
             start_time=time_of(running.start_time_ms),
             examined_record_count=running.examined_count,
             delivered_record_count=running.delivered_count,

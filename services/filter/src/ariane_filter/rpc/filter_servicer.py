@@ -19,6 +19,7 @@ from ariane_filter.catalogue.filter_version import (
     checked_name,
     parse_filter_version,
 )
+from ariane_filter.pulling.sibling_servers import SiblingServers
 from ariane_filter.rpc.filter_wire import filter_message
 from ariane_filter.running.running_filters import RunningFilters
 from ariane_filter.trials import FilterTrials
@@ -30,7 +31,14 @@ _log = get_logger(__name__)
 class FilterServicer(FilterServiceServicer):
     """Translates requests to the catalogue."""
 
-    def __init__(self, catalogue: Catalogue, running: RunningFilters, trials: FilterTrials) -> None:
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        running: RunningFilters,
+        trials: FilterTrials,
+        siblings: SiblingServers,
+    ) -> None:
+        self._siblings = siblings
         self._catalogue = catalogue
         self._running = running
         self._trials = trials
@@ -90,7 +98,9 @@ class FilterServicer(FilterServiceServicer):
     ) -> service_pb.DeleteFilterResponse:
         """Delete one version."""
         kept = self._find(request)
+        # Here, and at the other servers, for all of which the version is gone.
         groups = self._running.groups_of(kept.version)
+        groups = groups or await self._siblings.groups_of(kept.version)
         if groups:
             raise ServiceError(
                 ErrorReason.ERROR_REASON_FILTER_IN_USE,

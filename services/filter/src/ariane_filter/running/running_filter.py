@@ -1,4 +1,4 @@
-"""One version of a filter while groups pull through it."""
+"""One version of a filter while a group pulls through it."""
 
 from __future__ import annotations
 
@@ -24,17 +24,19 @@ class RunningFilter:
 
     Attributes:
         version: Its name.
-        start_time_ms: When a group first used it, since 1970 UTC.
+        group: The consumer group. Each has a worker of its own: a filter may keep what it has read,
+            and groups may be of owners who must not see each other's messages.
+        start_time_ms: When the group first used it, since 1970 UTC.
         last_used_s: When it was last used, by the monotonic clock.
         examined_count: Records that it has examined.
         delivered_count: Records that it has passed.
-        group_uses: When each group last used it, by the monotonic clock.
-        digits: Digits by which groups name its version; they were unique at their first use.
+        digits: Digits by which the group names its version; they were unique at their first use.
     """
 
     def __init__(
         self,
         version: FilterVersion,
+        group: str,
         jailed: JailedFilter,
         catalogue: Catalogue,
         *,
@@ -42,6 +44,7 @@ class RunningFilter:
         monotonic: Callable[[], float],
     ) -> None:
         self.version = version
+        self.group = group
         self.jailed = jailed
         self._catalogue = catalogue
         self._monotonic = monotonic
@@ -52,16 +55,15 @@ class RunningFilter:
         self.last_used_s = monotonic()
         self.examined_count = 0
         self.delivered_count = 0
-        self.group_uses: dict[str, float] = {}
         self.digits = {version.sha256}
 
-    def check(self, group: str) -> None:
-        """Note a use by a group, and check that the filter may run.
+    def check(self) -> None:
+        """Note a use, and check that the filter may run.
 
         Raises:
             ServiceError: FILTER_QUARANTINED.
         """
-        self.last_used_s = self.group_uses[group] = self._monotonic()
+        self.last_used_s = self._monotonic()
         cause = self._catalogue.quarantine_cause(self.version)
         if cause:
             self._marked = True
@@ -77,11 +79,12 @@ class RunningFilter:
         """Whether it was not used since then, and judges nothing now."""
         return not self._judging and self.last_used_s < since_s
 
-    def forget_groups(self, since_s: float) -> None:
-        """Forget groups that have not used it since then."""
-        self.group_uses = {
-            group: used_s for group, used_s in self.group_uses.items() if used_s >= since_s
-        }
+    async def check_rest(self) -> None:
+        """Count it as a failure if its worker computes although no batch is judged."""
+        try:
+            await self.jailed.check_rest()
+        except FilterFailed as failure:
+            await self._report(failure)
 
     async def judge(self, records: ByteBuffer, sizes: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Decide which records are to be delivered: bool[count].
@@ -116,7 +119,7 @@ class RunningFilter:
 
     async def _report(self, error: FilterError) -> None:
         """Log a failure; after the last allowed one, store the quarantine for all servers."""
-        _log.warning("filter_failed", filter=str(self.version), cause=error.cause)
+        _log.warning("filter_failed", filter=str(self.version), group=self.group, cause=error.cause)
         cause = self.jailed.quarantine_cause
         if not cause or self._marked:
             return
