@@ -312,9 +312,11 @@ class ClientCall(Stream):
 
     def error(self) -> BaseException:
         """What to raise for a call that did not end well."""
-        code = self.code_
-        if self.is_cancelled or code is None:
-            return asyncio.CancelledError()
+        return asyncio.CancelledError() if self.is_cancelled else self.failure()
+
+    def failure(self) -> CallFailed:
+        """The status as an error."""
+        code = self.code_ or StatusCode.UNKNOWN
         return CallFailed(
             code,
             Metadata(*(self.head.metadata if self.head is not None else ())),

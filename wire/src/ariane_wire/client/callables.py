@@ -185,7 +185,7 @@ class StreamUnary(_Callable, aio.StreamUnaryMultiCallable):  # type: ignore[type
 
     kind = 2
 
-    def __call__(  # noqa: PLR0917 - grpcio's signature.
+    def __call__(
         self,
         request_iterator: Requests = None,
         timeout: float | None = None,
@@ -211,7 +211,7 @@ class StreamStream(_Callable, aio.StreamStreamMultiCallable):  # type: ignore[ty
 
     kind = 3
 
-    def __call__(  # noqa: PLR0917 - grpcio's signature.
+    def __call__(
         self,
         request_iterator: Requests = None,
         timeout: float | None = None,

@@ -25,6 +25,7 @@ from ariane_wire.transport.deadlines import Deadlines
 from ariane_wire.transport.dialing import dial
 from ariane_wire.transport.keepalive import Keepalive
 from ariane_wire.transport.link import Link
+from ariane_wire.transport.statistics import Statistics, Totals
 from ariane_wire.transport.targets import parse_target
 
 USER_AGENT: Final = "ariane-wire/0.1.0"
@@ -65,6 +66,7 @@ class Channel(aio.Channel):
         )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._deadlines: Deadlines | None = None
+        self._totals = Totals()
         self._ledger = MemoryLedger(options.memory_octets_max)
         self._links: dict[ClientConnection, Link] = {}
         self._ready: ClientConnection | None = None
@@ -203,8 +205,22 @@ class Channel(aio.Channel):
         del text
         connection = link.connection
         assert isinstance(connection, ClientConnection)  # noqa: S101 - links of ours only.
-        self._links.pop(connection, None)
+        if self._links.pop(connection, None) is not None:
+            self._totals.add(connection)
         connection.on_change(connection)
+
+    def statistics(self) -> Statistics:
+        """What the channel does, and has done."""
+        return self._totals.with_open(self._links, self._ledger.octets)
+
+    def socket_handles(self) -> list[int]:
+        """File descriptors of the connections: for a process that was forked."""
+        sockets = [
+            link.transport.get_extra_info("socket")
+            for link in self._links.values()
+            if link.transport is not None
+        ]
+        return [each.fileno() for each in sockets if each is not None]
 
     # The state.
 
@@ -287,13 +303,14 @@ class Channel(aio.Channel):
 
     # Methods.
 
-    def _method(
+    def method(
         self,
         kind: int,
         method: str,
         serializer: Callable[[Any], bytes] | None,
         deserializer: Callable[[bytes], Any] | None,
     ) -> Method:
+        """A method of the channel; its kind is its place among the four."""
         interceptors = self._interceptors[kind]
         return Method(method, serializer, deserializer, self._fields, interceptors)
 
@@ -305,7 +322,7 @@ class Channel(aio.Channel):
         _registered_method: bool | None = False,
     ) -> callables.UnaryUnary:
         """A method with one request and one response."""
-        made = self._method(0, method, request_serializer, response_deserializer)
+        made = self.method(0, method, request_serializer, response_deserializer)
         return callables.UnaryUnary(self, made)
 
     def unary_stream(
@@ -316,7 +333,7 @@ class Channel(aio.Channel):
         _registered_method: bool | None = False,
     ) -> callables.UnaryStream:
         """A method with one request and many responses."""
-        made = self._method(1, method, request_serializer, response_deserializer)
+        made = self.method(1, method, request_serializer, response_deserializer)
         return callables.UnaryStream(self, made)
 
     def stream_unary(
@@ -327,7 +344,7 @@ class Channel(aio.Channel):
         _registered_method: bool | None = False,
     ) -> callables.StreamUnary:
         """A method with many requests and one response."""
-        made = self._method(2, method, request_serializer, response_deserializer)
+        made = self.method(2, method, request_serializer, response_deserializer)
         return callables.StreamUnary(self, made)
 
     def stream_stream(
@@ -338,7 +355,7 @@ class Channel(aio.Channel):
         _registered_method: bool | None = False,
     ) -> callables.StreamStream:
         """A method with many requests and many responses."""
-        made = self._method(3, method, request_serializer, response_deserializer)
+        made = self.method(3, method, request_serializer, response_deserializer)
         return callables.StreamStream(self, made)
 
 

@@ -73,7 +73,7 @@ class RequestStream(ClientCall):
             return
         finally:
             self._feeder = None
-        self._end_writing()
+        self.end_requests()
 
     async def until_begun(self) -> None:
         """Wait until the call is written, or over."""
@@ -129,9 +129,10 @@ class RequestStream(ClientCall):
         """
         if self._feeder is not None:
             raise UsageError(_STYLE)
-        self._end_writing()
+        self.end_requests()
 
-    def _end_writing(self) -> None:
+    def end_requests(self) -> None:
+        """End the requests; harmless if they have ended."""
         if self.code_ is not None or self.is_done_writing:
             return
         self.is_done_writing = True

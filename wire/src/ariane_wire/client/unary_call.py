@@ -57,6 +57,10 @@ class UnaryResponse(ClientCall):
                 raise
         if self.code_ is not StatusCode.OK:
             raise self.error()
+        return self.response()
+
+    def response(self) -> Any:
+        """The response of a call that went well, decoded once."""
         response = self._response
         if response is _NONE:
             deserializer = self.method.deserializer

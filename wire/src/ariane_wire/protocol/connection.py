@@ -53,6 +53,7 @@ class Connection(FrameReader, Generic[Head]):
         streams_max: int = 0,
     ) -> None:
         super().__init__(options.frame_octets_max, streams_max)
+        self.options: ConnectionOptions = options
         self.ledger = ledger
         self.stream_window = options.stream_window_octets
         self.message_octets_max = (

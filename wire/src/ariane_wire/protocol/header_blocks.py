@@ -61,17 +61,15 @@ class BlockReader(Generic[Head]):
     """Reads the blocks of one connection.
 
     Attributes:
-        heads: What is remembered, by block: look here first, if ``stateless``.
-        stateless: Whether the peer has confirmed that it uses no dynamic table.
+        heads: What is remembered, by block; empty until the peer uses no dynamic table.
     """
 
-    __slots__ = ("_decoder", "_is_told", "_memory", "heads", "stateless")
+    __slots__ = ("_decoder", "_is_told", "_memory", "heads")
 
     def __init__(self, memory: BlockMemory[Head], octets_max: int) -> None:
         self._memory = memory
         self._decoder = Decoder(max_header_list_size=octets_max)
         self.heads: dict[bytes, Head] = {}
-        self.stateless = False
         self._is_told = False
 
     def peer_has_our_settings(self) -> None:
@@ -109,9 +107,8 @@ class BlockReader(Generic[Head]):
         except (HPACKError, IndexError, ValueError) as error:
             raise ConnectionFault(ErrorCode.COMPRESSION_ERROR, f"header block: {error}") from None
         head = self._memory.parse(fields)
-        if stateless and decoder.header_table_size == 0:
-            if not self.stateless:
-                self.stateless = True
-                self.heads = self._memory.heads
-            self._memory.keep(block, head)
+        if decoder.header_table_size == 0:
+            self.heads = self._memory.heads
+            if stateless:
+                self._memory.keep(block, head)
         return head

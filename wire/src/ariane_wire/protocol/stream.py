@@ -144,7 +144,8 @@ class Stream:
     def hold(self, octets: int) -> None:
         """A message waits for its reader."""
         self.unread += octets
-        self.grant_at += octets
+        window = self.connection.stream_window
+        self.grant_at = min(self.unread + (window >> 1), window + 1)
         self.connection.hold(octets)
 
     def release(self, octets: int) -> None:
@@ -152,7 +153,8 @@ class Stream:
         if not self.unread:
             return
         self.unread -= octets
-        self.grant_at -= octets
+        window = self.connection.stream_window
+        self.grant_at = min(self.unread + (window >> 1), window + 1)
         self.connection.release(octets)
         if self.taken >= self.grant_at:
             self.grant()
@@ -167,9 +169,9 @@ class Stream:
         if self.taken > window:
             self._fault(ErrorCode.FLOW_CONTROL_ERROR, "more DATA than the stream's window")
         octets = self.taken - self.unread
+        self.grant_at = min(self.unread + (window >> 1), window + 1)
         if octets > 0 and not self.is_remote_closed and not self.is_gone:
             self.taken = self.unread
-            self.grant_at = self.unread + (window >> 1)
             self.connection.out.append(window_frame(self.stream_id, octets))
             self.connection.carrier.wake()
 

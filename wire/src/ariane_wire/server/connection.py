@@ -41,6 +41,7 @@ class ServerConnection(Connection[RequestHead]):
     """
 
     is_server = True
+    options: ServerOptions
 
     def __init__(
         self,
@@ -50,7 +51,6 @@ class ServerConnection(Connection[RequestHead]):
         clock: Callable[[], float],
     ) -> None:
         super().__init__(options, REQUESTS, ledger, streams_max=options.streams_max)
-        self.options = options
         self.last_id = 0
         self.lead = TABLE_OFF
         """Comes before the first header block."""

@@ -30,6 +30,7 @@ from ariane_wire.transport.deadlines import Deadlines
 from ariane_wire.transport.first_octets import MixedListener
 from ariane_wire.transport.link import Link
 from ariane_wire.transport.listening import BACKLOG, Bound, bind
+from ariane_wire.transport.statistics import Statistics, Totals
 
 if TYPE_CHECKING:
     from ariane_wire.server.call import ServerCall
@@ -80,6 +81,7 @@ class Server(aio.Server):
         self._bound: list[_Port] = []
         self._listeners: list[Listening] = []
         self._lives: dict[ServerConnection, ConnectionLife] = {}
+        self._totals = Totals()
         self._number = 0
         self._calls: set[ServerCall] = set()
         self._context = copy_context()
@@ -213,6 +215,7 @@ class Server(aio.Server):
         life = self._lives.pop(cast("ServerConnection", link.connection), None)
         if life is not None:
             life.close()
+            self._totals.add(life.connection)
         if not self._lives and self._is_stopping:
             self._check_ended()
 
@@ -274,6 +277,10 @@ class Server(aio.Server):
         except TimeoutError:
             return True
         return False
+
+    def statistics(self) -> Statistics:
+        """What the server does, and has done."""
+        return self._totals.with_open(self._lives, self._ledger.octets)
 
     # Calls.
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ariane_wire.transport.scratch import scratch_of_thread
+from ariane_wire.transport.tracing import FrameTrace
 
 if TYPE_CHECKING:
     from ariane_wire.protocol.connection import Connection
@@ -60,6 +61,7 @@ class Link(asyncio.BufferedProtocol):
         """Called when the connection is gone: to stop what watches it."""
         self._made = made
         self._lost = lost
+        self._traces: tuple[FrameTrace, FrameTrace] | None = None
         self._is_armed = False
         self._is_alone = True
         self._wakes = 0
@@ -77,6 +79,9 @@ class Link(asyncio.BufferedProtocol):
         self.transport.set_write_buffer_limits(high=HIGH_WATER_OCTETS)
         self._is_vectored = _VECTORED or not type(transport).__module__.startswith("asyncio")
         self.last_received = self.loop.time()
+        if self.connection.options.trace_frames:
+            name = str(transport.get_extra_info("peername") or "peer")
+            self._traces = (FrameTrace("<-", name), FrameTrace("->", name))
         if self._made is not None:
             self._made(self)
         self.flush()
@@ -90,6 +95,8 @@ class Link(asyncio.BufferedProtocol):
         """Octets have come."""
         self.last_received = self.loop.time()
         octets = self.scratch[:nbytes]
+        if self._traces is not None:
+            self._traces[0].take(octets)
         self.take(bytes(octets) if nbytes <= SMALL_READ else octets)
 
     def eof_received(self) -> bool:
@@ -158,6 +165,8 @@ class Link(asyncio.BufferedProtocol):
         if connection.paused or transport is None:
             return
         out = connection.take_out()
+        if self._traces is not None:
+            self._traces[1].take(b"".join(out))
         if len(out) == 1:
             transport.write(out[0])
         elif out:

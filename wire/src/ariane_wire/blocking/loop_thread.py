@@ -1,0 +1,63 @@
+"""The event loop of all blocking channels of a process, in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+
+class LoopThread:
+    """The loop and its thread; both end with the process.
+
+    Attributes:
+        generation: Counts the forks between the first process and this one: what another generation
+            has made belongs to another process.
+    """
+
+    def __init__(self) -> None:
+        self.generation = 0
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._left_behind: list[Any] = []
+
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop; it is made and begins to run when it is first needed."""
+        loop = self._loop
+        if loop is None:
+            with self._lock:
+                loop = self._loop
+                if loop is None:
+                    loop = asyncio.new_event_loop()
+                    thread = threading.Thread(
+                        target=_run, args=(loop,), name="ariane-wire-loop", daemon=True
+                    )
+                    thread.start()
+                    self._loop = loop
+        return loop
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """Have a function called on the loop, soon."""
+        self.loop().call_soon_threadsafe(function, *arguments)
+
+    def leave_behind(self, what: object) -> None:
+        """Keep something of the parent's: its destructor would speak to what the parent uses."""
+        self._left_behind.append(what)
+
+    def enter_child(self) -> None:
+        """This process was forked: the thread is not here, and the loop is the parent's."""
+        self.generation += 1
+        self._lock = threading.Lock()
+        self.leave_behind(self._loop)
+        self._loop = None
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    loop.run_forever()
+
+
+THREAD: Final = LoopThread()
+os.register_at_fork(after_in_child=THREAD.enter_child)

@@ -1,0 +1,55 @@
+"""What a server and a channel say about themselves."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+import ariane_wire
+from ariane_wire import ChannelOptions, ServerOptions
+
+
+async def echo(request, context):
+    return request
+
+
+async def test_statistics(serving):
+    async with serving({"Echo": ("unary_unary", echo)}) as address:
+        channel = ariane_wire.insecure_channel(address)
+        for _ in range(5):
+            await channel.unary_unary("/test.Echo/Echo")(b"x" * 95)
+        now = channel.statistics()
+        await channel.close()
+    assert (now.connections, now.streams, now.streams_begun) == (1, 0, 5)
+    assert now.data_octets_sent == 500
+    assert now.held_octets == 0
+
+
+@pytest.mark.parametrize("traced", [False, True])
+async def test_frames_are_traced_by_one_setting(serving, caplog, traced):
+    caplog.set_level(logging.DEBUG, "ariane_wire.frames")
+    options = ServerOptions(trace_frames=traced)
+    async with (
+        serving({"Echo": ("unary_unary", echo)}, options=options) as address,
+        ariane_wire.insecure_channel(address, ChannelOptions(trace_frames=traced)) as channel,
+    ):
+        await channel.unary_unary("/test.Echo/Echo")(b"x" * 100_000)
+    lines = [line for line in caplog.messages if "stream=1 " in line]
+    if not traced:
+        assert not caplog.messages
+    else:
+        assert any("-> HEADERS stream=1 flags=0x04" in line for line in lines)
+        assert any("<- HEADERS stream=1 flags=0x05" in line for line in lines)
+        assert sum("-> DATA" in line for line in lines) >= 2
+
+
+def test_options():
+    pairs = [("grpc.max_receive_message_length", -1), ("grpc.keepalive_time_ms", 30_000)]
+    assert ariane_wire.insecure_channel("localhost:1", pairs).options == ChannelOptions(
+        receive_octets_max=-1, keepalive_time_s=30.0
+    )
+    with pytest.raises(ValueError, match=r"no option grpc\.lb_policy_name"):
+        ariane_wire.insecure_channel("localhost:1", [("grpc.lb_policy_name", "x")])
+    with pytest.raises(ValueError, match="always 0 here"):
+        ariane_wire.server(options=[("grpc.so_reuseport", 1)])
