@@ -22,6 +22,7 @@ from ariane_sdk.consumer.consumer_life import ConsumerLife
 from ariane_sdk.consumer.delivery.ordered_work import OrderedQueueWork
 from ariane_sdk.consumer.delivery.queue_work import ListenerParts
 from ariane_sdk.consumer.group.consumer_plan import ConsumerPlan
+from ariane_sdk.routing.failover import Failover
 from ariane_sdk.routing.route import BrokerRoute, Route
 
 TOPIC = "orders"
@@ -158,9 +159,13 @@ class Member:
         return not self.dead and self.life.owned.find(queue) and self.life.locks.holds(queue)
 
     def session(self):
-        calls = Calls(self)
+        routes = Routes(self.world)
         return SimpleNamespace(
-            connections=self, calls=calls, routes=Routes(self.world), close=_nothing
+            connections=self,
+            calls=Calls(self),
+            routes=routes,
+            failover=Failover(routes, LoopClock()),
+            close=_nothing,
         )
 
     def make_work(self, queue, begin_offset, on_room):

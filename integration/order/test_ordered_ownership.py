@@ -30,8 +30,8 @@ def played(monkeypatch):
     async def agree(*_):
         pass
 
-    def lock_calls(member, plan):
-        return Calls(member, client_id=plan.client_id)
+    def lock_calls(session, plan):
+        return Calls(session.connections, client_id=plan.client_id)
 
     monkeypatch.setattr(consumer_life, "Session", lambda addresses, **_: addresses[0].session())
     monkeypatch.setattr(consumer_life, "QueueLockCalls", lock_calls)
