@@ -9,6 +9,7 @@ from unittest.mock import MagicMock
 
 from ariane_broker.measuring.broker_measures import BrokerMeasures
 from ariane_broker.measuring.queue_measures import QueueMeasures
+from ariane_broker.replication.replication_measures import ReplicationMeasures
 from ariane_namesrv.app import NamesrvApp
 from ariane_servicekit.observability.measures import SERIES_MAX, Measures
 from ariane_txn_checker.app import CheckerApp
@@ -125,6 +126,7 @@ def metrics() -> dict[str, list[Metric]]:
     parts: dict[str, Any] = {each.name: MagicMock() for each in fields(BrokerMeasures)}
     nothing: Any = MagicMock()
     parts["queues"] = QueueMeasures(nothing, nothing, nothing, now_ms=nothing, monotonic=nothing)
+    parts["replication"] = ReplicationMeasures(nothing, nothing)
     broker = BrokerMeasures(**parts)
     return {
         "Broker": _made(broker.make),

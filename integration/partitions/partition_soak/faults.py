@@ -27,6 +27,10 @@ class FaultKind(enum.StrEnum):
     KILL = "kill"
     PAUSE = "pause"
     POWER = "power loss"
+    LOSES_FILE = "loses a file while it is down"
+    DAMAGED = "has a damaged file when it comes back"
+    OTHER_SET = "comes back with a store of another set"
+    FULL_DISK = "has a full disk"
     ISOLATED = "cut off from all"
     FROM_PEERS = "cut off from its peers"
     FROM_ONE_PEER = "cut off from one peer"
@@ -40,7 +44,18 @@ class FaultKind(enum.StrEnum):
     @property
     def is_of_process(self) -> bool:
         """Whether it happens to the process, not to its connections."""
-        return self in {FaultKind.KILL, FaultKind.PAUSE, FaultKind.POWER}
+        stops = {FaultKind.KILL, FaultKind.PAUSE, FaultKind.POWER}
+        return self in stops or self.is_of_files or self is FaultKind.FULL_DISK
+
+    @property
+    def is_of_files(self) -> bool:
+        """Whether it happens to the files of a broker that is down."""
+        return self in {FaultKind.LOSES_FILE, FaultKind.DAMAGED, FaultKind.OTHER_SET}
+
+    @property
+    def needs_disk(self) -> bool:
+        """Whether it needs a disk that this process has made."""
+        return self in {FaultKind.POWER, FaultKind.FULL_DISK}
 
 
 @dataclass(frozen=True, slots=True)

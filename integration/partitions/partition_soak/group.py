@@ -21,6 +21,7 @@ from ariane.replication.v1.replica_set_service_pb2_grpc import ReplicaSetService
 from ariane_servicekit import Address
 from ariane_servicekit.running.processes import ServiceProcess
 from ariane_testkit.small_store import SMALL_STORE
+from partition_soak import harm
 from partition_soak.faults import Fault, FaultKind
 from partition_soak.network import CLIENTS, DATABASE, Network
 
@@ -34,10 +35,16 @@ HEAL_S_MAX: Final = 120.0
 _CALL_S: Final = 3.0
 _STEP_S: Final = 0.1
 
+_SIZES: Final = (
+    *SMALL_STORE,
+    # A run leaves several segments, so that one of them can be lost.
+    *("--segment-bytes", str(1 << 20), "--message-bytes-max", str(1 << 16)),
+)
+
 
 def _flags(lease_s: float) -> Sequence[str]:
     return (
-        *SMALL_STORE,
+        *_SIZES,
         *("--broker-name", BROKER_NAME, "--insecure"),
         *("--primary-lease-s", str(lease_s), "--replica-behind-s-max", str(lease_s)),
         *("--replication-wait-s", str(2 * lease_s)),
@@ -86,6 +93,8 @@ class Group:
         )
         self.processes: list[ServiceProcess] = []
         self._under_fault: set[int] = set()
+        self._foreign = folder / "foreign"
+        self._is_harmed = False
 
     @property
     def name_servers(self) -> str:
@@ -102,6 +111,8 @@ class Group:
         if self._power_losses:
             await asyncio.to_thread(self._disks.plug_in)
         await self._name_server.start()
+        sizes = (*_SIZES, *BROKER_FLAGS) if self._power_losses else _SIZES
+        self._foreign = await harm.make_foreign_store(self._foreign, BROKER_NAME, sizes)
         mode = ("--flush-mode", "sync", *BROKER_FLAGS) if self._power_losses else ()
         self.processes = [
             self._process(
@@ -163,12 +174,53 @@ class Group:
             await asyncio.sleep(fault.duration_s)
             os.kill(process.pid, signal.SIGCONT)
             return
+        store = self._folder / process.name
+        if fault.kind is FaultKind.FULL_DISK:
+            await self._fill_disk(process, store, fault.duration_s)
+            return
         if fault.kind is FaultKind.POWER and self._power_losses:
             await self._disks.cut_power(process)
         else:
             process.kill()
             await process.wait()
+        if fault.kind.is_of_files and not self._is_harmed and await self._is_spared(process):
+            # One broker a run: two that lose files may lose what only they have.
+            self._is_harmed = True
+            await self._harm_files(process, store, fault)
+            return
         await asyncio.sleep(fault.duration_s)
+        await process.start()
+
+    async def _fill_disk(self, process: ServiceProcess, disk: Path, duration_s: float) -> None:
+        """Fill a replica's disk for a while; a primary's is another test's matter."""
+        if self.processes.index(process) == await self._primary_place():
+            return
+        await asyncio.to_thread(harm.fill, disk)
+        await asyncio.sleep(duration_s)
+        await asyncio.to_thread(harm.empty, disk)
+        if not process.running:
+            await process.start()
+
+    async def _is_spared(self, dead: ServiceProcess) -> bool:
+        """Whether brokers say that another one has all that a dead one has."""
+        number = self.processes.index(dead)
+        known = [state for state in await self.states() if state is not None]
+        return bool(known) and all(
+            set(state.replica_set.in_sync_broker_ids) - {number} for state in known
+        )
+
+    async def _harm_files(self, process: ServiceProcess, store: Path, fault: Fault) -> None:
+        if fault.kind is FaultKind.OTHER_SET:
+            away = self._folder / "away" / process.name
+            await asyncio.to_thread(harm.exchange, store, self._foreign, away)
+            await process.start()
+            await asyncio.sleep(fault.duration_s)
+            await process.stop()
+            await asyncio.to_thread(harm.bring_back, store, away)
+        else:
+            does = harm.lose_file if fault.kind is FaultKind.LOSES_FILE else harm.damage
+            await asyncio.to_thread(does, store, fault.peer)
+            await asyncio.sleep(fault.duration_s)
         await process.start()
 
     async def heal(self) -> GetReplicaSetResponse:
@@ -177,6 +229,7 @@ class Group:
         Raises:
             NotHealed: There is none in time.
         """
+        self._is_harmed = False
         end_s = asyncio.get_running_loop().time() + HEAL_S_MAX
         while asyncio.get_running_loop().time() < end_s:
             for state in await self.states():

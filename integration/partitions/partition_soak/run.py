@@ -127,7 +127,7 @@ async def run_seed(group: Group, seed: int, say: Say, *, power_losses: bool) -> 
         NotHealed: The group did not come back.
         ProcessFailed: A broker did not start.
     """
-    kinds = [kind for kind in FaultKind if power_losses or kind is not FaultKind.POWER]
+    kinds = [kind for kind in FaultKind if power_losses or not kind.needs_disk]
     faults = schedule(seed, length_s=FAULTS_S, lease_s=LEASE_S, brokers=len(BROKERS), kinds=kinds)
     report, history, topic = RunReport(seed), History(), f"s{seed}"
     begin = await group.heal()

@@ -38,6 +38,7 @@ from ariane_servicekit import AnswerBudget, StartRefused
 from ariane_servicekit.database import Database, DatabaseError
 from ariane_storage.disk.disk import Disk
 from ariane_storage.state_file import StateFile
+from ariane_storage.store import Store
 from ariane_storage.store_files import StoreFiles
 
 if TYPE_CHECKING:
@@ -169,13 +170,7 @@ def compose_replica(environment: Environment, on_won: Callable[[WonElection], No
         is_sync_flush=settings.flush_mode == "sync",
         state_interval_s=settings.replica_state_s,
         sleep=clock.sleep,
-        mending=LogMending(
-            store,
-            environment.threads.keeper,
-            set_begin=lambda: status().replica_set.begin,
-            forget_snapshots=state.forget_snapshots,
-            on_mended=lambda: environment.stop.request("the log was mended", anew=True),
-        ),
+        mending=_mending(environment, store, state, lambda: status().replica_set.begin),
         on_taken=lambda: log.keeping.appended(store.max_offset),
         on_state=reading.read_state,
     )
@@ -203,6 +198,18 @@ def compose_replica(environment: Environment, on_won: Callable[[WonElection], No
         read_state=reading.read_state,
     )
     return life
+
+
+def _mending(
+    environment: Environment, store: Store, state: StateCopies, set_begin: Callable[[], int]
+) -> LogMending:
+    return LogMending(
+        store,
+        environment.threads.keeper,
+        set_begin=set_begin,
+        forget_snapshots=state.forget_snapshots,
+        on_mended=lambda: environment.stop.request("the log was mended", anew=True),
+    )
 
 
 def _standings(

@@ -30,6 +30,7 @@ from ariane_broker.naming.store_host import store_host
 from ariane_broker.replication.log_taker import CannotFollow
 from ariane_broker.replication.operating import ROW_AWAY, SetStatus
 from ariane_broker.replication.replica_set import ReplicaSet
+from ariane_broker.replication.replication_measures import ReplicationMeasures
 from ariane_broker.replication.room import Elected
 from ariane_broker.replication.shared_row import ROW_RULES, RowUnreachable
 from ariane_servicekit import (
@@ -41,6 +42,7 @@ from ariane_servicekit import (
     StartRefused,
     get_logger,
 )
+from ariane_servicekit.observability.measures import Measures
 from ariane_storage.errors import StorageError, StorePoisoned
 
 TURNS_PER_LEASE: Final = 20
@@ -147,6 +149,10 @@ class ReplicaLife:
         if not standing.has_primary or not self._followed[0]:
             return _awaited(standing.replica_set)
         return self._trouble
+
+    def measure(self, measures: Measures) -> None:
+        """Make the instruments of a replica."""
+        ReplicationMeasures(self.status, self._log.store).make(measures)
 
     async def recover(self, address: Address) -> None:
         """Open the store and the shared row.

@@ -14,6 +14,7 @@ from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.log.store_keeping import StoreKeeping
 from ariane_broker.measuring.queue_measures import QueueMeasures
 from ariane_broker.naming.broker_drain import BrokerDrain
+from ariane_broker.replication.replication_measures import ReplicationMeasures
 from ariane_broker.topics.topic_table import TopicTable
 from ariane_broker.topics.unread_queues import UnreadQueues
 from ariane_broker.transactions.half_list import HalfList
@@ -39,6 +40,7 @@ class BrokerMeasures:
         topics: All topics.
         groups: All groups.
         queues: Counts by topic and group.
+        replication: What is known of the set; None without replicas.
     """
 
     store: Store
@@ -54,6 +56,7 @@ class BrokerMeasures:
     topics: TopicTable
     groups: ConsumerGroups
     queues: QueueMeasures
+    replication: ReplicationMeasures | None = None
 
     def make(self, measures: Measures) -> None:
         """Make all instruments of the broker."""
@@ -62,6 +65,8 @@ class BrokerMeasures:
         self._make_waiting(measures)
         self._make_incidents(measures)
         self.queues.make(measures)
+        if self.replication is not None:
+            self.replication.make(measures)
 
     def _make_traffic(self, measures: Measures) -> None:
         said = self.statistics

@@ -10,6 +10,8 @@ from ariane_broker.log.room import LogRoom
 from ariane_broker.measuring.broker_measures import BrokerMeasures
 from ariane_broker.measuring.queue_measures import QueueMeasures
 from ariane_broker.receive.room import ReceiveRoom
+from ariane_broker.replication.replication_measures import ReplicationMeasures
+from ariane_broker.replication.room import primary_operations
 from ariane_broker.state.room import StateRoom
 from ariane_broker.transactions.room import TransactionsRoom
 
@@ -46,4 +48,14 @@ def measuring_room(
             now_ms=environment.clock.now_ms,
             monotonic=environment.clock.monotonic,
         ),
+        replication=_replication(environment, state, log),
     )
+
+
+def _replication(
+    environment: Environment, state: StateRoom, log: LogRoom
+) -> ReplicationMeasures | None:
+    if log.primary is None:
+        return None
+    operations = primary_operations(environment, log.primary, state.saved_offsets.save)
+    return ReplicationMeasures(operations.status, log.store)
