@@ -330,7 +330,6 @@ class Connection(FrameReader, Generic[Head]):
             return
         if self.is_server:
             self.allowance.reset()
-        self._remember_late(stream_id)
         self.close_stream(stream)
         stream.on_reset(int.from_bytes(payload, "big"))
 

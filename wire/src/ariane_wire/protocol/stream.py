@@ -108,10 +108,7 @@ class Stream:
 
     def receive(self, octets: bytes | memoryview, at: int, stop: int) -> None:
         """Take a piece of a DATA frame that is not just one message."""
-        if self.length_left is not None:
-            self.length_left -= stop - at
-            if self.length_left < 0:
-                self._fault(ErrorCode.PROTOCOL_ERROR, "more DATA than content-length says")
+        self.count(stop - at)
         assembly = self.assembly
         if assembly is None:
             connection = self.connection
@@ -128,6 +125,17 @@ class Stream:
             if self.is_gone:
                 return
             self.on_message(message, compressed=compressed)
+
+    def count(self, octets: int) -> None:
+        """Octets of DATA have come: hold them against the length that was said.
+
+        Raises:
+            StreamFault: They are too many.
+        """
+        if self.length_left is not None:
+            self.length_left -= octets
+            if self.length_left < 0:
+                self._fault(ErrorCode.PROTOCOL_ERROR, "more DATA than content-length says")
 
     def receive_end(self) -> None:
         """Take the end of the peer's half."""
@@ -218,6 +226,14 @@ class Stream:
             connection.enqueue(self)
         if last:
             self.is_local_closed = True
+
+    def send_last(self, octets: bytes) -> None:
+        """Send octets that are no message, and end our half."""
+        self.is_local_closed = True
+        self.pending = deque((octets,))
+        self.pending_octets = len(octets)
+        self.ends_after_pending = True
+        self.connection.enqueue(self)
 
     def end_sending(self) -> None:
         """End our half after what waits, without another message."""

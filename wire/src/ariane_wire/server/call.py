@@ -251,13 +251,6 @@ class ServerCall(Stream):
         self.send_trailers(connection.block_with_lead(block))
         connection.carrier.wake()
 
-    def answer_http(self, status: int) -> None:
-        """Answer a request that is not gRPC's."""
-        self.is_answered = True
-        connection = self.connection
-        self.ends_when_sent = True
-        self.send_trailers(connection.block_with_lead(replies.http_answer(status)))
-
     def on_all_sent(self) -> None:
         """All that waited is in ``out``: the last of it ends the call."""
         super().on_all_sent()

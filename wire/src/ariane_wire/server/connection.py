@@ -20,6 +20,7 @@ from ariane_wire.protocol.frames import (
 from ariane_wire.protocol.header_blocks import BlockMemory, HeaderListTooLong
 from ariane_wire.protocol.header_fields import TABLE_OFF
 from ariane_wire.protocol.heads import RequestHead, parse_request
+from ariane_wire.server.foreign import ForeignRequest
 
 if TYPE_CHECKING:
     from ariane_wire.options import ServerOptions
@@ -122,9 +123,13 @@ class ServerConnection(Connection[RequestHead]):
             self.out.append(reset_frame(stream_id, ErrorCode.REFUSED_STREAM))
             self._remember_late(stream_id)
             return
-        call = self._begin(self, stream_id, head)
-        if ends and not call.is_gone:
-            call.receive_end()
+        request: ServerCall | ForeignRequest
+        if head.http_status != 200 and not head.fault:
+            request = self.streams[stream_id] = ForeignRequest(self, stream_id, head)
+        else:
+            request = self._begin(self, stream_id, head)
+        if ends and not request.is_gone:
+            request.receive_end()
 
     def _more_head(self, stream_id: int, head: RequestHead, *, ends: bool) -> None:
         self.check_head_place(stream_id)
@@ -191,4 +196,4 @@ class ServerConnection(Connection[RequestHead]):
     def abort_calls(self) -> None:
         """Cancel all calls."""
         for stream in list(self.streams.values()):
-            cast("ServerCall", stream).abort_call()
+            cast("ServerCall | ForeignRequest", stream).abort_call()

@@ -79,6 +79,7 @@ def trailers_only(trailers: bytes) -> bytes:
     return STATUS_200 + _CONTENT_TYPE + trailers
 
 
-def http_answer(status: int) -> bytes:
-    """The answer to a request that is not gRPC's."""
-    return header_fields.http_status(status) + literal(b"content-length", b"0")
+def http_head(status: int, octets: int) -> bytes:
+    """The head of the answer to a request that is not gRPC's, and of its text."""
+    length = literal(b"content-length", b"%d" % octets)
+    return header_fields.http_status(status) + literal(b"content-type", b"text/plain") + length

@@ -320,8 +320,6 @@ class Server(aio.Server):
             call.whole_max = -1
         if head.fault:
             call.refuse(_fault_code(head), head.fault)
-        elif head.http_status != 200:
-            call.answer_http(head.http_status)
         return call.is_answered
 
     def run(self, call: ServerCall) -> None:
