@@ -86,6 +86,10 @@ soak-partitions: $(STAMP) ## A group of three brokers cut apart, killed, unplugg
 mutants: $(STAMP) ## Small wrong changes to the core: which does no test notice?
 	@$(BIN)/python -m tools.mutants $(MUTANTS_ARGS)
 
+.PHONY: conformance
+conformance: $(STAMP) ## Our gRPC against grpcio, Go's programs, h2spec and grpcurl, which Go builds once
+	@$(BIN)/pytest wire/tests/conformance wire/tests/hostile $(PYTEST_ARGS)
+
 .PHONY: clients
 clients: $(STAMP) ## The clients in Go, Java and TypeScript, as far as their toolchains are here; ONLY="go java"
 	@$(BIN)/python -m tools.clients $(ONLY)
