@@ -158,6 +158,17 @@ _SETTLED: Final[Mapping[str, frozenset[Any]]] = {
 }
 """Options of grpcio that have one value here; asking for that one is harmless."""
 
+_NEEDLESS: Final = frozenset(
+    {
+        # Limits that grpcio enforces at random, and queues that are not here.
+        "grpc.absolute_max_metadata_size",
+        "grpc.http.overload_protection",
+        "grpc.server.max_pending_requests",
+        "grpc.server.max_pending_requests_hard_limit",
+    }
+)
+"""Options of grpcio for what is not here; whatever they ask for is so."""
+
 Options = TypeVar("Options", ServerOptions, ChannelOptions)
 
 
@@ -189,6 +200,8 @@ def _options(
         if name in _SETTLED:
             if value not in _SETTLED[name]:
                 raise ValueError(f"{name} is always {min(_SETTLED[name])} here, not {value}")
+        elif name in _NEEDLESS:
+            continue
         elif name in known:
             field, convert = known[name]
             changes[field] = convert(value)

@@ -355,3 +355,41 @@ async def test_closing_with_grace(serving):
         handlers.go.set()
         assert await call == b"x"
         await closing
+
+
+@pytest.mark.parametrize("client", [ariane_wire, aio], ids=["wire", "grpcio"])
+async def test_too_much_metadata_harms_its_call_only(serving, client):
+    handlers = Handlers()
+    async with (
+        serving(handlers.table(), options=ServerOptions(metadata_octets_max=8192)) as address,
+        client.insecure_channel(address) as channel,
+    ):
+        held = channel.unary_unary(HELD)(b"x")
+        await until(lambda: handlers.held == 1)
+        for count, size in ((64, 1000), (1000, 1), (9, 1000)):
+            metadata = [(f"key-{number}", "v" * size) for number in range(count)]
+            with pytest.raises(grpc.RpcError) as caught:
+                await channel.unary_unary(ECHO)(b"", metadata=metadata)
+            assert caught.value.code() is StatusCode.RESOURCE_EXHAUSTED
+        handlers.go.set()
+        assert await held == b"x"
+    if client is ariane_wire:
+        assert caught.value.never_processed
+        assert (caught.value.size_octets, caught.value.limit_octets) == (9 * (5 + 1000 + 32), 8192)
+
+
+async def test_a_call_with_a_block_that_is_too_long_to_be_read(serving):
+    """A client that does not keep to what the server told it."""
+    options = ServerOptions(metadata_octets_max=1024)
+    async with (
+        serving(Handlers().table(), options=options) as address,
+        ariane_wire.insecure_channel(address) as channel,
+    ):
+        echo = channel.unary_unary(ECHO)
+        await channel.channel_ready()
+        channel._ready.peer.header_octets_max = 1 << 30
+        for size in (2000, 60_000):
+            error = await failure(echo(b"", metadata=[("k", "v" * size)]))
+            assert error.code() is StatusCode.RESOURCE_EXHAUSTED
+        assert await echo(b"next") == b"next"
+        assert channel.statistics().connections_begun == 1

@@ -21,6 +21,7 @@ from ariane_wire.client.method import Method
 from ariane_wire.client.unary_call import UnaryUnaryCall
 from ariane_wire.errors import CallFailed
 from ariane_wire.protocol.compression import NAMES
+from ariane_wire.protocol.metadata import metadata_octets
 
 if TYPE_CHECKING:
     from ariane_wire.blocking.channel import BlockingChannel
@@ -53,6 +54,8 @@ class _Callable:
         call = kind(channel, self._method, self._method.block(timeout, metadata, encoding))
         if encoding != "identity":
             call.compression = encoding
+        if metadata:
+            call.metadata_octets = metadata_octets(metadata)
         if wait_for_ready:
             call.wait_for_ready = True
         return call

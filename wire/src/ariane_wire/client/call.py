@@ -54,6 +54,8 @@ class ClientCall(Stream):
     is_open = False
     is_cancelled = False
     never_processed = False
+    metadata_octets = 0
+    """As the peer counts them; known where there is any."""
     size_octets: int | None = None
     limit_octets: int | None = None
     _expiry: set[Expiring] | None = None

@@ -17,6 +17,7 @@ from ariane_wire.client.request_stream import Requests
 from ariane_wire.client.unary_call import UnaryUnaryCall
 from ariane_wire.errors import CallFailed
 from ariane_wire.protocol.compression import NAMES
+from ariane_wire.protocol.metadata import metadata_octets
 
 if TYPE_CHECKING:
     from ariane_wire.client.channel import Channel
@@ -103,10 +104,10 @@ class _Callable:
         raise NotImplementedError
 
     def _start(self, call: ClientCall, terms: Terms) -> None:
+        if terms.metadata:
+            call.metadata_octets = metadata_octets(terms.metadata)
         if terms.wait_for_ready:
             call.wait_for_ready = True
-        if terms.encoding != "identity":
-            call.compression = terms.encoding
         self._channel.start(call, terms.timeout_s)
 
 
@@ -137,15 +138,12 @@ class UnaryUnary(_Callable, aio.UnaryUnaryMultiCallable):  # type: ignore[type-a
         call = UnaryUnaryCall(
             self._channel, method, method.block(terms.timeout_s, terms.metadata, terms.encoding)
         )
-        if terms.encoding != "identity":
-            call.compression = terms.encoding
+        call.compression = terms.encoding
         try:
             call.request = call.serialize(request)
         except CallFailed:
             return call
-        if terms.wait_for_ready:
-            call.wait_for_ready = True
-        self._channel.start(call, terms.timeout_s)
+        self._start(call, terms)
         return call
 
 
@@ -170,8 +168,7 @@ class UnaryStream(_Callable, aio.UnaryStreamMultiCallable):  # type: ignore[type
     def _begin(self, method: Method, request: Any, terms: Terms) -> stream_call.UnaryStreamCall:
         block = method.block(terms.timeout_s, terms.metadata, terms.encoding)
         call = stream_call.UnaryStream(self._channel, method, block)
-        if terms.encoding != "identity":
-            call.compression = terms.encoding
+        call.compression = terms.encoding
         try:
             call.request = call.serialize(request)
         except CallFailed:
@@ -201,6 +198,7 @@ class StreamUnary(_Callable, aio.StreamUnaryMultiCallable):  # type: ignore[type
     def _begin(self, method: Method, request: Any, terms: Terms) -> stream_call.StreamUnaryCall:
         block = method.block(terms.timeout_s, terms.metadata, terms.encoding)
         call = stream_call.StreamUnary(self._channel, method, block)
+        call.compression = terms.encoding
         self._start(call, terms)
         call.feed_from(request)
         return stream_call.StreamUnaryCall(call)
@@ -227,6 +225,7 @@ class StreamStream(_Callable, aio.StreamStreamMultiCallable):  # type: ignore[ty
     def _begin(self, method: Method, request: Any, terms: Terms) -> stream_call.StreamStreamCall:
         block = method.block(terms.timeout_s, terms.metadata, terms.encoding)
         call = stream_call.StreamStream(self._channel, method, block)
+        call.compression = terms.encoding
         self._start(call, terms)
         call.feed_from(request)
         return stream_call.StreamStreamCall(call)

@@ -105,7 +105,7 @@ class Channel(aio.Channel):
             call._expiry = self._deadlines.add(call.deadline_s, call)  # noqa: SLF001 - its own half.
         connection = self._ready
         if connection is not None and not self._waiting and connection.has_room():
-            call.begin(connection)
+            self._give(call, connection)
         else:
             self._wait(call)
 
@@ -125,6 +125,18 @@ class Channel(aio.Channel):
         details = f"failed to connect to {self.target}: {self._connecting.last_error}"
         call.finish(StatusCode.UNAVAILABLE, details)
 
+    @staticmethod
+    def _give(call: ClientCall, connection: ClientConnection) -> None:
+        """Begin a call, unless the server has said that it takes no such one."""
+        limit = connection.peer.header_octets_max
+        if call.metadata_octets <= limit:
+            call.begin(connection)
+            return
+        call.size_octets, call.limit_octets = call.metadata_octets, limit
+        details = f"metadata size exceeds the peer's limit ({call.metadata_octets} vs. {limit})"
+        call.never_processed = True
+        call.finish(StatusCode.RESOURCE_EXHAUSTED, details)
+
     def forget(self, call: ClientCall) -> None:
         """A call that waited is over."""
         self._waiting.pop(call, None)
@@ -142,7 +154,7 @@ class Channel(aio.Channel):
         while self._waiting and connection is not None and connection.has_room():
             call = next(iter(self._waiting))
             del self._waiting[call]
-            call.begin(connection)
+            self._give(call, connection)
             connection = self._ready
 
     # The connection.

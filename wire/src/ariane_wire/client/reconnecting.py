@@ -83,11 +83,12 @@ class Reconnecting:
 
     async def _run(self, loop: asyncio.AbstractEventLoop) -> None:
         try:
-            while True:
+            while self.state is not ChannelConnectivity.SHUTDOWN:
                 begin_s = loop.time()
                 wait_s = self._backoff.next_s()
                 try:
-                    await asyncio.wait_for(self._attempt(), max(self._timeout_s, wait_s))
+                    async with asyncio.timeout(max(self._timeout_s, wait_s)):
+                        await self._attempt()
                 except (OSError, TimeoutError) as error:
                     self.last_error = str(error) or "no answer in time"
                 else:

@@ -64,6 +64,7 @@ class Connection(FrameReader, Generic[Head]):
         self.unread = 0
         self.blocks = BlockReader(memory, options.metadata_octets_max)
         self._header_octets_max = options.metadata_octets_max
+        self._block_octets_max = _BLOCK_FACTOR * options.metadata_octets_max
         self.settings_seen = False
         self.goaway_sent: int | None = None
         self.goaway_received: int | None = None
@@ -275,7 +276,7 @@ class Connection(FrameReader, Generic[Head]):
         self._block_octets += len(payload)
         if len(self._pieces) > CONTINUATIONS_MAX:
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many CONTINUATION frames")
-        if self._block_octets > _BLOCK_FACTOR * self._header_octets_max:
+        if self._block_octets > max(self._frame_octets_max, self._block_octets_max):
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too long a header block")
         if flags & frames.END_HEADERS:
             block = b"".join(self._pieces)
@@ -288,9 +289,9 @@ class Connection(FrameReader, Generic[Head]):
         head: Head | None = self.heads.get(block)
         if head is None:
             self.work += len(block) >> 8
-            if len(block) > _BLOCK_FACTOR * self._header_octets_max:
-                raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too long a header block")
             try:
+                if len(block) > self._block_octets_max:
+                    self.blocks.skip(block)
                 head = self.blocks.read(block)
             except HeaderListTooLong as refusal:
                 self.on_long_head(stream_id, refusal, ends=ends)

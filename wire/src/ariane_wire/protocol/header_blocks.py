@@ -8,7 +8,7 @@ look into a dictionary instead of a walk over its fields.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NoReturn, TypeVar
 
 from hpack import Decoder
 from hpack.exceptions import HPACKError, OversizedHeaderListError
@@ -80,6 +80,20 @@ class BlockReader(Generic[Head]):
         """
         self._is_told = True
 
+    def skip(self, block: bytes) -> NoReturn:
+        """Refuse a block for its length without reading it.
+
+        Raises:
+            ConnectionFault: The peer may use a dynamic table: unread, the next block means nothing.
+            HeaderListTooLong: It does not.
+        """
+        decoder = self._decoder
+        if block[:1] == _TABLE_OFF:
+            decoder.header_table_size = 0
+        if decoder.header_table_size:
+            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too long a header block")
+        raise HeaderListTooLong(decoder.max_header_list_size)
+
     def read(self, block: bytes) -> Head:
         """Return what a block says.
 
@@ -92,7 +106,7 @@ class BlockReader(Generic[Head]):
         if head is not None:
             return head
         decoder = self._decoder
-        stateless = decoder.header_table_size == 0
+        stateless = not decoder.header_table_size or block[:1] == _TABLE_OFF
         if self._is_told and block[:1] > _TABLE_OFF and block[0] & 0xE0 == 0x20:
             raise ConnectionFault(ErrorCode.COMPRESSION_ERROR, "a dynamic table, which we refused")
         try:
