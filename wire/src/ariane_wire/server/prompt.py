@@ -91,16 +91,26 @@ def run_prompt(
         _leave_task(loop, current)
         if outer is not None:
             _enter_task(loop, outer)
-    task = loop.create_task(_resumed(coroutine, waited), name="ariane-wire-call", context=context)
+    resumed = _resumed(coroutine, waited)
+    resumed.send(None)
+    task = loop.create_task(resumed, name="ariane-wire-call", context=context)
     stand_in.become(task)
     return task
 
 
 @types.coroutine
 def _resumed(coroutine: Coroutine[Any, Any, None], waited: object) -> Generator[Any, Any, None]:
-    """Wait for what the coroutine waits for, then go on with it."""
+    """Wait for what the coroutine waits for, then go on with it.
+
+    Whoever makes a task of it goes to the first ``yield``: a task that is cancelled before its
+    first step throws into what it runs, and into one that has not begun it would throw in vain.
+    """
+    is_begun = False
     while True:
         try:
+            if not is_begun:
+                is_begun = True
+                yield
             yield waited
         except BaseException as error:  # noqa: BLE001 - it is the coroutine's, as a task would throw it.
             try:
