@@ -18,6 +18,8 @@ SCRATCH ?= $(shell df --output=avail -BM /dev/shm 2>/dev/null | awk '$$1 + 0 >= 
 SOAK_ARGS ?=
 # Goes to mutants, such as MUTANTS_ARGS="--count 200 --only recovery".
 MUTANTS_ARGS ?=
+# Goes to fuzz, such as FUZZ_ARGS="--minutes 5".
+FUZZ_ARGS ?=
 # Goes to bench-peers, such as PEERS_ARGS="--pairs 9 --dry".
 PEERS_ARGS ?=
 # Works or peers for bench-peers; rows of all others stay as they are.
@@ -89,6 +91,10 @@ mutants: $(STAMP) ## Small wrong changes to the core: which does no test notice?
 .PHONY: conformance
 conformance: $(STAMP) ## Our gRPC against grpcio, Go's programs, h2spec and grpcurl, which Go builds once
 	@$(BIN)/pytest wire/tests/conformance wire/tests/hostile $(PYTEST_ARGS)
+
+.PHONY: fuzz
+fuzz: $(STAMP) ## An hour of inputs led by coverage to both ends of our gRPC; FUZZ_ARGS="--minutes 5"
+	@$(BIN)/python wire/tests/fuzz $(FUZZ_ARGS)
 
 .PHONY: clients
 clients: $(STAMP) ## The clients in Go, Java and TypeScript, as far as their toolchains are here; ONLY="go java"

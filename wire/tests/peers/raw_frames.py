@@ -129,6 +129,11 @@ class FrameBuffer:
     def __init__(self) -> None:
         self._octets = bytearray()
 
+    @property
+    def rest(self) -> bytes:
+        """What is no whole frame yet."""
+        return bytes(self._octets)
+
     def feed(self, octets: bytes) -> Iterator[Frame]:
         """Take octets as they come; the frames that are whole now."""
         self._octets += octets

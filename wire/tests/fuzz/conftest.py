@@ -1,0 +1,7 @@
+"""Puts this folder and those that it uses on the path, for the modules beside the tests."""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path += [str(HERE), str(HERE.parent / "peers"), str(HERE.parent / "hostile")]
