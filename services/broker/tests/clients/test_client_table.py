@@ -6,7 +6,7 @@ from ariane_broker.clients.attached_client import Hello
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.clients.membership import Membership
 from ariane_broker.clients.outbox import BrokerDraining, HeartbeatHeard, MembershipChanged, Outbox
-from ariane_servicekit import ServiceError
+from ariane_servicekit import ServiceError, at_once
 from ariane_testkit.virtual_clock import VirtualClock
 
 
@@ -126,3 +126,16 @@ def test_who_was_forgotten_meanwhile_joins_nothing_any_more(table, clock):
     assert table.members("g") == []
     attach(table, "a", "g")
     assert [member.client_id for member in table.members("g")] == ["a"]
+
+
+def test_conflicts_are_listed_while_members_leave(table):
+    attach(table, "a", "first")
+    attach(table, "b", "first")
+    leaving = [attach(table, name, "lax") for name in ("c", "d")]
+    conflicts = table.conflicts()
+    assert next(conflicts) is None  # The rest is looked at in a later turn of the loop.
+
+    for client in leaving:
+        table.detach(client)
+
+    assert at_once(conflicts) == []

@@ -258,13 +258,16 @@ class ClientTable:
     def conflicts(self) -> Iterator[Conflict | None]:
         """Admitted members that differ from the member that has been attached for longest.
 
-        None for each member that agrees.
+        None for each other member. Between two of them, members may leave.
         """
         for group, members in list(self._members.items()):
-            first, *others = members.values()
-            for other in others:
-                if group in first.memberships and group in other.memberships:
-                    yield self._conflict(first, _side(other, group))
+            attached = list(members.values())
+            for member in attached:
+                first = attached[0]
+                if group in first.memberships and group in member.memberships:
+                    yield self._conflict(first, _side(member, group))
+                else:
+                    yield None
 
     def _check_agreement(
         self, client_id: str, address: str, memberships: Iterable[Membership]
