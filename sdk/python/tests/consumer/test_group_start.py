@@ -113,6 +113,13 @@ async def test_nobody_begins_while_a_broker_that_may_know_the_group_is_away(clus
     assert QB not in cluster.offsets
 
 
+async def test_what_is_known_is_begun_while_a_broker_of_another_topic_is_away(cluster):
+    known = MessageQueue("invoices", A.broker_name, 0)
+    cluster.offsets, cluster.away = {known: 40}, {B.broker_name}
+    assert offsets(await cluster.member().begin(A, [known, QA])) == {known: 40}
+    assert QA not in cluster.offsets
+
+
 async def test_a_broker_that_fails_meanwhile_is_begun_as_of_the_start(cluster, monkeypatch):
     member = cluster.member()
     is_consumed = member._is_consumed

@@ -82,10 +82,11 @@ class GroupStart:
 
         Returns:
             The queue offsets, and queues that the broker does not know. A queue that is in neither
-            is to be asked for again.
+            is to be asked for again, also if only another broker of its topic did not answer.
 
         Raises:
-            CallError: A broker of a topic refused or did not answer.
+            CallError: A broker of a topic refused or did not answer, and the group has no offset in
+                any of the queues.
         """
         offsets = await self._keeping.load(broker, queues)
         for queue in offsets:
@@ -96,8 +97,14 @@ class GroupStart:
                 missing[queue.topic].add(queue)
         unknown: set[MessageQueue] = set()
         for topic, fresh in missing.items():
-            async with self._turns[topic]:
-                unknown |= fresh & await self._begin(broker, topic, fresh)
+            try:
+                async with self._turns[topic]:
+                    unknown |= fresh & await self._begin(broker, topic, fresh)
+            except CallError as error:
+                if not offsets:
+                    raise
+                # A topic that is new to the group must not hold up those that it consumes.
+                logger.info("the group begins later in queues of %s: %s", topic, error)
         if missing:
             left = [queue for queue in queues if queue not in offsets and queue not in unknown]
             offsets |= await self._keeping.load(broker, left)
