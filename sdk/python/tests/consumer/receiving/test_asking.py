@@ -19,7 +19,7 @@ from ariane_sdk.consumer.receiving.fetched import Fetched
 from ariane_sdk.consumer.receiving.receive_calls import Answer
 from ariane_sdk.consumer.receiving.receive_wire import receive_answer
 from ariane_sdk.consumer.receiving.turns import TURNS
-from ariane_sdk.errors import RecordDamaged, ServiceUnavailable
+from ariane_sdk.errors import ClientNotRunning, RecordDamaged, ServiceUnavailable
 from ariane_sdk.routing.route import BrokerRoute
 from ariane_sdk.runtime.clock import SystemClock
 
@@ -326,3 +326,19 @@ async def test_who_waits_for_the_next_batch_has_nothing_of_the_last_one_kept(was
         waiting.cancel()
         await asyncio.wait([waiting])
     assert counts == [2, 2]  # Of this test, and of the call that counts.
+
+
+async def test_a_second_close_waits_for_the_end_as_well():
+    asking = asking_of(Broker(0))
+    waiting = asyncio.create_task(anext(asking.batches()))
+    while asking._wait is None:  # noqa: ASYNC110 - nobody tells
+        await asyncio.sleep(0)
+    closing = asyncio.create_task(asking.close())
+    while not asking._wait.expired():  # noqa: ASYNC110 - likewise
+        await asyncio.sleep(0)
+
+    await asking.close()
+
+    with pytest.raises(ClientNotRunning):
+        await waiting
+    await closing

@@ -164,7 +164,8 @@ class Asking:
         """Have ``batches`` end with ClientNotRunning, and wait for that if a call waits in it."""
         self._closing = True
         if self._wait is not None:
-            self._wait.reschedule(asyncio.get_running_loop().time())
+            if not self._wait.expired():  # By itself, or by another close.
+                self._wait.reschedule(asyncio.get_running_loop().time())
             await self._ended.wait()
 
     def _pace(self, begin_s: float) -> None:
