@@ -9,6 +9,7 @@ import asyncio
 import os
 import random
 import signal
+import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -44,6 +45,8 @@ def matches(message):
 """
 BURST = 200
 BURSTS = 60
+LEFT_S = 6.0
+"""A second of hold and ``call_timeout_s`` (3 s), and a slow machine."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -165,6 +168,45 @@ async def test_no_server_left_is_a_clear_error_and_a_new_one_goes_on(tmp_path: P
             await cluster.filter_servers[1].start()
             async with consumer(120) as member:
                 assert await take(member, 100) == list(range(300, 600, 3))
+
+
+async def test_a_frozen_server_is_left_for_the_other_one_within_seconds(tmp_path: Path) -> None:
+    """Its connections stay open, and it holds pulls that nobody will answer."""
+    found: set[int] = set()
+    waited_s: dict[int, float] = {}
+
+    async def listen(messages: list[Message]) -> None:
+        found.update(int(message.body) for message in messages)
+
+    async def come(total: int) -> None:
+        async with asyncio.timeout(120):
+            while len(found) < total // 3:  # noqa: ASYNC110 - members tell nobody
+                await asyncio.sleep(0.02)
+
+    async with LocalCluster(tmp_path, filter_servers=2, extra_broker_args=SMALL_STORE) as cluster:
+        late = await upload(cluster.filter_servers[0])
+        member = PushConsumer(
+            cluster.name_servers,
+            group="thirds",
+            subscriptions={TOPIC: late},
+            listener=listen,
+            start="earliest",
+        )
+        async with Producer(cluster.name_servers) as producer, member:
+            await send(producer, 0, 300)
+            await come(300)
+            # The second has the member by then, unless it had it from the beginning.
+            for number, server in enumerate(cluster.filter_servers, 1):
+                os.kill(server.pid, signal.SIGSTOP)
+                try:
+                    began_s = time.monotonic()
+                    await send(producer, number * 300, 300)
+                    await come((number + 1) * 300)
+                    waited_s[number] = time.monotonic() - began_s
+                finally:
+                    os.kill(server.pid, signal.SIGCONT)
+        assert found == set(range(0, 900, 3))
+        assert max(waited_s.values()) < LEFT_S, waited_s
 
 
 async def test_a_group_goes_on_beside_a_new_primary(tmp_path: Path) -> None:

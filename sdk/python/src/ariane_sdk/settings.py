@@ -166,7 +166,8 @@ class ConsumerSettings:
         call_timeout_s: The longest time of a call other than a held pull, in seconds; the start
             waits three times as long while no broker answers.
         hold_s: How long a broker holds a pull that finds nothing, at most 30. A broker that went
-            silent is noticed after this time and ``call_timeout_s``.
+            silent is noticed after this time and ``call_timeout_s``. A FilterServer, which another
+            one can replace at once, holds for a second at most.
         pull_record_count_max: Messages in the answer to one pull.
         pull_bytes_max: About how many bytes are in the answer to one pull.
         queue_message_count_max: Messages of one queue that wait for the application; beyond that,

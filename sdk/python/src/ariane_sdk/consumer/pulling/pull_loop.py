@@ -352,7 +352,9 @@ class PullLoop:
 
     def _hold_s(self) -> float:
         """How long a pull is held: after a failure not at all, so that the next shows sooner."""
-        return 0.0 if self._failure_count else self._settings.hold_s
+        if self._failure_count:
+            return 0.0
+        return min(self._settings.hold_s, self._source.hold_s_max)
 
     def _note(self, request: PullRecordsRequest) -> PullRecordsRequest:
         """Note a pull that is about to be sent."""

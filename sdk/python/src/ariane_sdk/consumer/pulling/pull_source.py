@@ -13,6 +13,7 @@ from ariane_sdk.errors import (
 )
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
+from ariane_sdk.settings import HOLD_S_MAX
 
 NEXT_SERVER_REASONS: Final = frozenset(
     {"FILTER_NOT_FOUND", "FEATURE_NOT_AVAILABLE", "FILTER_MODULE_INVALID"}
@@ -22,6 +23,10 @@ NEXT_SERVER_REASONS: Final = frozenset(
 FINAL_REASONS: Final = frozenset({"FILTER_QUARANTINED", "FILTER_EXPRESSION_INVALID"})
 """Every other FilterServer would refuse the pull as well."""
 
+
+FILTER_SERVER_HOLD_S_MAX: Final = 1.0
+"""How long a pull is held at a FilterServer: one that is frozen keeps its connections open, so that
+it is left for the next one only after the hold and ``call_timeout_s``."""
 
 SILENT_REASONS: Final = frozenset(
     {
@@ -39,9 +44,11 @@ class PullSource(Protocol):
 
     Attributes:
         peer: The name of the process for logs and errors.
+        hold_s_max: How long a pull may be held there, in seconds.
     """
 
     peer: str
+    hold_s_max: float
 
     def address(self) -> str:
         """Return its address.
@@ -71,6 +78,7 @@ class BrokerSource:
     ) -> None:
         """Begin; the functions read the current route, and return nothing if it has no address."""
         self.peer = f"broker {broker_name}"
+        self.hold_s_max = HOLD_S_MAX
         self._read_address = read_address
         self._replicas = replicas
         self._turn = 0
@@ -124,6 +132,7 @@ class FilterServerSource:
         on.
         """
         self.peer = f"the FilterServer of broker {broker_name}"
+        self.hold_s_max = FILTER_SERVER_HOLD_S_MAX
         self._broker_name = broker_name
         self._addresses = addresses
         self._first = first
