@@ -103,6 +103,9 @@ class Worker:
             self.deliveries += [(consumer, each) for each in messages]
         return [received(each, number) for number, each in enumerate(messages, first)]
 
+    def do_lost(self, asked: dict[str, Any]) -> int:
+        return self.consumers[asked["group"]].lost_message_count
+
     def do_ack(self, asked: dict[str, Any]) -> None:
         for consumer, message in self.held(asked):
             consumer.ack(message)

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -32,8 +34,6 @@ type ConsumerOptions struct {
 	MaxMessages int
 	// InvisibleDuration is how long others do not see what was received. 0: 60 s.
 	InvisibleDuration time.Duration
-	// FromNewest lets a new group begin with what comes from now on, and not with the oldest.
-	FromNewest bool
 }
 
 // Consumer receives messages and settles them. Any number may share a group.
@@ -49,6 +49,8 @@ type Consumer struct {
 	mu      sync.Mutex
 	pending map[string]bool // By address of a broker: whether it is being asked, or its answer waits.
 	asking  sync.WaitGroup
+
+	lost atomic.Int64
 }
 
 type received struct {
@@ -78,10 +80,6 @@ func NewConsumer(client *Client, options ConsumerOptions) (*Consumer, error) {
 	} else if options.Tags != "" && options.Tags != "*" {
 		subscription.Filter = &commonv1.FilterExpression{Kind: commonv1.FilterKind_FILTER_KIND_TAG, Text: options.Tags}
 	}
-	start := brokerv1.ReceiveStart_RECEIVE_START_OLDEST
-	if options.FromNewest {
-		start = brokerv1.ReceiveStart_RECEIVE_START_NEWEST
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Consumer{
 		client:  client,
@@ -92,7 +90,6 @@ func NewConsumer(client *Client, options ConsumerOptions) (*Consumer, error) {
 			Subscriptions:     []*commonv1.Subscription{subscription},
 			MessageCountMax:   int32(options.MaxMessages),
 			InvisibleDuration: durationpb.New(options.InvisibleDuration),
-			Start:             start,
 		},
 		ctx:     ctx,
 		cancel:  cancel,
@@ -237,8 +234,23 @@ func (c *Consumer) receiveFrom(address string, hold time.Duration) ([]Delivery, 
 			return nil, errorOf(err, address)
 		}
 		for _, each := range answer.Messages {
+			c.hear(each)
 			deliveries = append(deliveries, deliveryOf(each))
 		}
+	}
+}
+
+// LostMessageCount says how many messages were passed over because their records are damaged in a broker, as
+// far as this consumer was told: a broker tells one consumer of the group. Each is logged as an error, too.
+func (c *Consumer) LostMessageCount() int64 { return c.lost.Load() }
+
+func (c *Consumer) hear(received *brokerv1.ReceivedMessage) {
+	position := received.Message.Position
+	for _, run := range received.Lost {
+		c.lost.Add(run.MessageCount)
+		slog.Error("messages are lost: their records are damaged in the broker; they are passed over",
+			"group", c.options.Group, "topic", received.Message.Topic, "broker", position.GetBrokerName(),
+			"queue_id", position.GetQueueId(), "first_offset", run.FirstQueueOffset, "count", run.MessageCount)
 	}
 }
 

@@ -151,6 +151,12 @@ func (w *worker) do(ctx context.Context, asked command) (any, error) {
 		return producer.Recall(ctx, asked.Topic, receipt)
 	case "receive":
 		return w.receive(ctx, asked)
+	case "lost":
+		consumer, err := w.consumer(asked)
+		if err != nil {
+			return nil, err
+		}
+		return consumer.LostMessageCount(), nil
 	case "ack", "nack", "extend":
 		return nil, w.settle(ctx, asked)
 	case "transactions":

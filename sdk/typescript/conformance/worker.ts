@@ -150,6 +150,8 @@ async function perform(asked: Command): Promise<unknown> {
       return senderOf("").recall(receipts[number]!);
     case "receive":
       return receive(asked);
+    case "lost":
+      return consumers.get(asked.group)!.lostMessageCount;
     case "ack":
     case "nack":
     case "extend":

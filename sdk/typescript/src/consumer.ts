@@ -3,7 +3,7 @@ import type { Client } from "./client.js";
 import { formatsLoaded } from "./compression.js";
 import { ArianeError, errorOf, errorOfStatus, ROUTING_REASONS } from "./errors.js";
 import {
-  ReceiveOrder, ReceiveServiceClient, ReceiveStart, type SettledMessage,
+  type ReceivedMessage, ReceiveOrder, ReceiveServiceClient, type SettledMessage,
 } from "./generated/ariane/broker/v1/receive_service.js";
 import { FilterKind } from "./generated/ariane/common/v1/subscription.js";
 import { type CallSettings, Limit, waitable } from "./limit.js";
@@ -23,8 +23,6 @@ export interface ConsumerSettings {
   maxMessages?: number;
   /** How long others do not see what was received. Default 60000. */
   invisibleMs?: number;
-  /** Whether a new group begins with what comes from now on, and not with the oldest. */
-  fromNewest?: boolean;
 }
 
 /** How messages that failed come back. */
@@ -58,6 +56,7 @@ export class Consumer {
   private readonly order: ReceiveOrder;
   private readonly invisibleMs: number;
   private closed = false;
+  private lost = 0;
 
   constructor(private readonly client: Client, private readonly settings: ConsumerSettings) {
     const { tags, sql } = settings;
@@ -73,7 +72,6 @@ export class Consumer {
       subscriptions: [{ topic: settings.topic, filter }],
       messageCountMax: maxMessages,
       invisibleDuration: durationOf(this.invisibleMs),
-      start: settings.fromNewest ? ReceiveStart.RECEIVE_START_NEWEST : ReceiveStart.RECEIVE_START_OLDEST,
     });
   }
 
@@ -207,11 +205,33 @@ export class Consumer {
         resolve(error && deliveries.length === 0 ? { ...answer, error } : answer);
       };
       call.on("data", (answer) => {
-        for (const each of answer.messages) deliveries.push(deliveryOf(each));
+        for (const each of answer.messages) {
+          this.hear(each);
+          deliveries.push(deliveryOf(each));
+        }
       });
       call.on("error", (error) => done(errorOf(error, address)));
       call.on("end", () => done());
     });
+  }
+
+  /**
+   * How many messages were passed over because their records are damaged in a broker, as far as this consumer was
+   * told: a broker tells one consumer of the group. Each is logged as an error, too.
+   */
+  get lostMessageCount(): number {
+    return this.lost;
+  }
+
+  private hear(received: ReceivedMessage): void {
+    const { topic, position } = received.message!;
+    for (const { firstQueueOffset, messageCount } of received.lost) {
+      this.lost += Number(messageCount);
+      console.error(
+        `${topic}, queue ${position!.queueId} of ${position!.brokerName}: ${messageCount} messages from queue offset`
+        + ` ${firstQueueOffset} on are lost: their records are damaged in the broker; they are passed over`,
+      );
+    }
   }
 
   /** Call each broker once, all at a time, for the messages that are its own. To settle again is harmless. */

@@ -209,27 +209,6 @@ async def test_lags_know_what_is_settled_behind_the_offset_and_what_is_in_hand(b
     assert (lag.in_flight_count, lag.delayed_count) == (1, 1)
 
 
-async def test_a_new_group_begins_where_it_says(broker):
-    await broker.create_topic("orders")
-    await broker.store("orders", [b"a"])
-    one, other = Receiver(broker), Receiver(broker, "late")
-    assert await other.receive(start="RECEIVE_START_NEWEST") == []
-    await broker.store("orders", [b"b"])
-    assert bodies(await other.receive()) == ["b"]
-    assert bodies(await one.receive()) == ["a", "b"]
-
-
-async def test_a_new_group_begins_so_in_every_queue(broker):
-    await broker.create_topic("orders", 4)
-    for queue_id in range(4):
-        await broker.store("orders", [b"old"], queue_id)
-    late = Receiver(broker, "late")
-    assert await late.receive(start="RECEIVE_START_NEWEST") == []
-    for queue_id in range(4):
-        await broker.store("orders", [b"%d" % queue_id], queue_id)
-    assert sorted(bodies(await late.receive(start="RECEIVE_START_NEWEST"))) == ["0", "1", "2", "3"]
-
-
 async def test_packed_records_are_settled_by_ranges(clock, broker):
     await broker.create_topic("orders")
     await broker.store("orders", [b"%d" % n for n in range(10)])
@@ -280,7 +259,6 @@ async def test_receipts_of_others_are_refused(broker, refused, reason_of):
         ({"invisible_s": 0.5}, "order.invisible_duration"),
         ({"invisible_s": 13 * 3600}, "order.invisible_duration"),
         ({"hold_s": 31}, "order.hold_duration"),
-        ({"start": 77}, "order.start"),
     ],
 )
 async def test_orders_out_of_range_are_refused(broker, refused, fields, field):

@@ -12,7 +12,6 @@ from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
-from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.rpc import status_pb2 as _status_pb2
 import builtins as _builtins
 import sys
@@ -24,30 +23,6 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
-
-class _ReceiveStart:
-    ValueType = _typing.NewType("ValueType", _builtins.int)
-    V: _TypeAlias = ValueType  # noqa: Y015
-
-class _ReceiveStartEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ReceiveStart.ValueType], _builtins.type):
-    DESCRIPTOR: _descriptor.EnumDescriptor
-    RECEIVE_START_UNSPECIFIED: _ReceiveStart.ValueType  # 0
-    """Taken as oldest."""
-    RECEIVE_START_OLDEST: _ReceiveStart.ValueType  # 1
-    """With the oldest message that is kept."""
-    RECEIVE_START_NEWEST: _ReceiveStart.ValueType  # 2
-    """With what comes from now on."""
-
-class ReceiveStart(_ReceiveStart, metaclass=_ReceiveStartEnumTypeWrapper):
-    """Where a new group begins."""
-
-RECEIVE_START_UNSPECIFIED: ReceiveStart.ValueType  # 0
-"""Taken as oldest."""
-RECEIVE_START_OLDEST: ReceiveStart.ValueType  # 1
-"""With the oldest message that is kept."""
-RECEIVE_START_NEWEST: ReceiveStart.ValueType  # 2
-"""With what comes from now on."""
-Global___ReceiveStart: _TypeAlias = ReceiveStart  # noqa: Y015
 
 @_typing.final
 class ReceiveOrder(_message.Message):
@@ -62,7 +37,6 @@ class ReceiveOrder(_message.Message):
     SIZE_BYTES_MAX_FIELD_NUMBER: _builtins.int
     INVISIBLE_DURATION_FIELD_NUMBER: _builtins.int
     HOLD_DURATION_FIELD_NUMBER: _builtins.int
-    START_FIELD_NUMBER: _builtins.int
     BY_PRIORITY_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
     """The group; it is made if the broker makes groups by itself."""
@@ -72,8 +46,6 @@ class ReceiveOrder(_message.Message):
     """At most this many messages; 0 means 32. Plain: at most 1024. Packed: at most 65536."""
     size_bytes_max: _builtins.int
     """At most about this many bytes; at least one message comes. 0 means 1 MiB, and 32 MiB is most."""
-    start: Global___ReceiveStart.ValueType
-    """Where a group begins in a topic that it has no consumer offset of."""
     by_priority: _builtins.bool
     """Whether messages of a higher priority come first. Of each queue those are compared that are
     among the oldest 1024 that nobody has had, so that a message of the lowest priority is passed
@@ -104,12 +76,11 @@ class ReceiveOrder(_message.Message):
         size_bytes_max: _builtins.int = ...,
         invisible_duration: _duration_pb2.Duration | None = ...,
         hold_duration: _duration_pb2.Duration | None = ...,
-        start: Global___ReceiveStart.ValueType = ...,
         by_priority: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["hold_duration", b"hold_duration", "invisible_duration", b"invisible_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["by_priority", b"by_priority", "client_id", b"client_id", "consumer_group", b"consumer_group", "hold_duration", b"hold_duration", "invisible_duration", b"invisible_duration", "message_count_max", b"message_count_max", "size_bytes_max", b"size_bytes_max", "start", b"start", "subscriptions", b"subscriptions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by_priority", b"by_priority", "client_id", b"client_id", "consumer_group", b"consumer_group", "hold_duration", b"hold_duration", "invisible_duration", b"invisible_duration", "message_count_max", b"message_count_max", "size_bytes_max", b"size_bytes_max", "subscriptions", b"subscriptions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -35,7 +35,10 @@ class ReceiveServiceStub:
     out as often as its group allows becomes a dead letter.
 
     A client asks every broker that has queues of its topics. Messages of the group's retry topic
-    come along without being asked for.
+    come along without being asked for. In a queue of which it has no consumer offset, a group begins
+    with the oldest message that is kept: whether the topic is new to the group, or has only grown
+    onto this broker, no broker knows alone. Who wants to begin elsewhere stores offsets before, at
+    all brokers (see OffsetService.StoreConsumerOffsets).
 
     A group whose settings say `receive_in_order` gets the messages of one message group one after
     the other: the next is handed out when the one before is settled. Other message groups of the
@@ -111,7 +114,10 @@ class ReceiveServiceAsyncStub(ReceiveServiceStub):
     out as often as its group allows becomes a dead letter.
 
     A client asks every broker that has queues of its topics. Messages of the group's retry topic
-    come along without being asked for.
+    come along without being asked for. In a queue of which it has no consumer offset, a group begins
+    with the oldest message that is kept: whether the topic is new to the group, or has only grown
+    onto this broker, no broker knows alone. Who wants to begin elsewhere stores offsets before, at
+    all brokers (see OffsetService.StoreConsumerOffsets).
 
     A group whose settings say `receive_in_order` gets the messages of one message group one after
     the other: the next is handed out when the one before is settled. Other message groups of the
@@ -183,7 +189,10 @@ class ReceiveServiceServicer(metaclass=_abc_1.ABCMeta):
     out as often as its group allows becomes a dead letter.
 
     A client asks every broker that has queues of its topics. Messages of the group's retry topic
-    come along without being asked for.
+    come along without being asked for. In a queue of which it has no consumer offset, a group begins
+    with the oldest message that is kept: whether the topic is new to the group, or has only grown
+    onto this broker, no broker knows alone. Who wants to begin elsewhere stores offsets before, at
+    all brokers (see OffsetService.StoreConsumerOffsets).
 
     A group whose settings say `receive_in_order` gets the messages of one message group one after
     the other: the next is handed out when the one before is settled. Other message groups of the

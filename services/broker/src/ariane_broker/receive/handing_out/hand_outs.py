@@ -111,7 +111,6 @@ class HandOuts:
             self._now_ms(),
         )
         queues = self.queues(order)
-        self._windows.open_newest(order, queues)
         self._ahead.looked_at_bytes = 0
         first = self._draw(len(queues))
         turns = queues[first:] + queues[:first]

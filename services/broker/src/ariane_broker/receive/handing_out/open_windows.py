@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets
@@ -12,7 +11,6 @@ from ariane_broker.receive.in_hand.queue_window import QueueWindow
 from ariane_broker.receive.in_hand.receive_events import EventKind, ReceiveEvent
 from ariane_broker.receive.in_hand.receive_log import ReceiveLog
 from ariane_broker.receive.in_hand.receive_table import ReceiveTable
-from ariane_record.names import retry_topic
 from ariane_storage.store import Store
 
 
@@ -40,31 +38,6 @@ class OpenWindows:
         window.raise_floor(low)
         self.table.use(group, queue)
         return window
-
-    def open_newest(self, order: ReceiveOrder, queues: Iterable[QueueKey]) -> None:
-        """Let a group begin at the max offsets of topics that are new to it, if its order asks so.
-
-        All queues of a topic begin at once: with an offset in one, the topic is no longer new.
-
-        Raises:
-            StorageError: The beginning could not be written.
-        """
-        if not order.start_newest:
-            return
-        group = order.group
-        unopened = [queue for queue in queues if self.table.window(group, queue) is None]
-        new = {
-            topic
-            for topic in {queue.topic for queue in unopened} - {retry_topic(group)}
-            if not self.offsets.of_group(group, topic)
-        }
-        events = [
-            self._beginning(group, queue, self.store.queue_bounds(*queue)[1])
-            for queue in unopened
-            if queue.topic in new
-        ]
-        if events:
-            self.log.write(events)
 
     def _begin(self, group: str, queue: QueueKey, low: int) -> int:
         """The offset at which a group begins in a queue. All of a later added queue is wanted."""

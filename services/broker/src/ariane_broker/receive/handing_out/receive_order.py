@@ -42,7 +42,6 @@ class ReceiveOrder:
         invisible_ms: Their invisible time; 0 means the default.
         hold_seconds: How long to hold the call while there are no messages.
         hold_seconds_max: The hold time that the call's deadline allows; None: no limit.
-        start_newest: Whether a new group begins at the max offsets.
         by_priority: Whether messages of higher priority are handed out first.
     """
 
@@ -54,7 +53,6 @@ class ReceiveOrder:
     invisible_ms: int = 0
     hold_seconds: float = 0.0
     hold_seconds_max: float | None = None
-    start_newest: bool = False
     by_priority: bool = False
 
 

@@ -58,11 +58,6 @@ _Piece: TypeAlias = bytes | memoryview
 _INT32: Final = np.dtype("<i4")
 _QUEUES: Final = length_tag(receive_pb.ReceiveRecordsResponse.QUEUES_FIELD_NUMBER)
 _RECORDS: Final = length_tag(receive_pb.ReceivedRecords.RECORDS_FIELD_NUMBER)
-_STARTS: Final = {
-    receive_pb.RECEIVE_START_UNSPECIFIED: False,
-    receive_pb.RECEIVE_START_OLDEST: False,
-    receive_pb.RECEIVE_START_NEWEST: True,
-}
 
 
 def receive_order(
@@ -77,9 +72,6 @@ def receive_order(
     Raises:
         ServiceError: FIELD_INVALID.
     """
-    start_newest = _STARTS.get(order.start)
-    if start_newest is None:
-        raise field_invalid("order.start", "is not known", order.start)
     filters = filters_of(order.subscriptions)
     if len(filters) < len(order.subscriptions):
         raise field_invalid("order.subscriptions", "must be of different topics")
@@ -93,7 +85,6 @@ def receive_order(
         invisible_ms=round(invisible_s * 1000),
         hold_seconds=seconds_of(order.hold_duration, "order.hold_duration"),
         hold_seconds_max=hold_seconds_max,
-        start_newest=start_newest,
         by_priority=order.by_priority,
     )
 

@@ -15,16 +15,18 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.BiFunction;
 import mq.ariane.broker.v1.AckMessagesRequest;
 import mq.ariane.broker.v1.ChangeInvisibleDurationRequest;
+import mq.ariane.broker.v1.LostRun;
 import mq.ariane.broker.v1.NackMessagesRequest;
 import mq.ariane.broker.v1.ReceiveMessagesRequest;
 import mq.ariane.broker.v1.ReceiveMessagesResponse;
 import mq.ariane.broker.v1.ReceiveOrder;
 import mq.ariane.broker.v1.ReceiveServiceGrpc;
 import mq.ariane.broker.v1.ReceiveServiceGrpc.ReceiveServiceBlockingStub;
-import mq.ariane.broker.v1.ReceiveStart;
+import mq.ariane.broker.v1.ReceivedMessage;
 import mq.ariane.broker.v1.SettledMessage;
 import mq.ariane.common.v1.FilterExpression;
 import mq.ariane.common.v1.FilterKind;
@@ -44,13 +46,11 @@ public final class Consumer implements AutoCloseable {
      * @param filter which messages; null: all
      * @param maxMessages at most so many come at a time
      * @param invisible how long others do not see what was received
-     * @param fromNewest whether a new group begins with what comes from now on, and not with the oldest
      */
-    public record Settings(String group, String topic, FilterExpression filter, int maxMessages, Duration invisible,
-            boolean fromNewest) {
+    public record Settings(String group, String topic, FilterExpression filter, int maxMessages, Duration invisible) {
         /** All messages of a topic, 32 at a time, invisible for a minute. */
         public static Settings of(String group, String topic) {
-            return new Settings(group, topic, null, 32, Duration.ofMinutes(1), false);
+            return new Settings(group, topic, null, 32, Duration.ofMinutes(1));
         }
 
         /** The same for messages of tags, joined by "||". */
@@ -65,12 +65,12 @@ public final class Consumer implements AutoCloseable {
 
         /** The same with another number of messages, and another time for them. */
         public Settings sized(int messages, Duration unseen) {
-            return new Settings(group, topic, filter, messages, unseen, fromNewest);
+            return new Settings(group, topic, filter, messages, unseen);
         }
 
         private Settings filtered(FilterKind kind, String text) {
             FilterExpression expression = FilterExpression.newBuilder().setKind(kind).setText(text).build();
-            return new Settings(group, topic, expression, maxMessages, invisible, fromNewest);
+            return new Settings(group, topic, expression, maxMessages, invisible);
         }
     }
 
@@ -84,6 +84,7 @@ public final class Consumer implements AutoCloseable {
     /** Answers that nobody has taken yet. */
     final BlockingQueue<Answer> arrived = new LinkedBlockingQueue<>();
     private final Set<String> pending = ConcurrentHashMap.newKeySet();
+    private final AtomicLong lost = new AtomicLong();
     private final Context.CancellableContext life = Context.ROOT.withCancellation();
 
     /** A consumer of a client. */
@@ -96,9 +97,7 @@ public final class Consumer implements AutoCloseable {
         }
         order = ReceiveOrder.newBuilder().setConsumerGroup(settings.group()).setClientId(client.id())
                 .addSubscriptions(subscription).setMessageCountMax(settings.maxMessages())
-                .setInvisibleDuration(Times.of(settings.invisible()))
-                .setStart(settings.fromNewest() ? ReceiveStart.RECEIVE_START_NEWEST : ReceiveStart.RECEIVE_START_OLDEST)
-                .build();
+                .setInvisibleDuration(Times.of(settings.invisible())).build();
     }
 
     /**
@@ -243,7 +242,10 @@ public final class Consumer implements AutoCloseable {
             Iterator<ReceiveMessagesResponse> answers = client.stub(ReceiveServiceGrpc::newBlockingStub, address)
                     .withDeadlineAfter(nanos, TimeUnit.NANOSECONDS).receiveMessages(request);
             while (answers.hasNext()) {
-                answers.next().getMessagesList().forEach(each -> deliveries.add(Delivery.of(each)));
+                answers.next().getMessagesList().forEach(each -> {
+                    hear(each);
+                    deliveries.add(Delivery.of(each));
+                });
             }
             return new Answer(address, deliveries, System.nanoTime(), null);
         } catch (RuntimeException | LinkageError error) { // A library of a format may not be for this machine.
@@ -252,6 +254,25 @@ public final class Consumer implements AutoCloseable {
                     deliveries.isEmpty() ? ArianeException.of(error, address) : null);
         } finally {
             life.detach(before);
+        }
+    }
+
+    /**
+     * How many messages were passed over because their records are damaged in a broker, as far as this consumer was
+     * told: a broker tells one consumer of the group. Each is logged as an error, too.
+     */
+    public long lostMessageCount() {
+        return lost.get();
+    }
+
+    private void hear(ReceivedMessage received) {
+        var position = received.getMessage().getPosition();
+        for (LostRun run : received.getLostList()) {
+            lost.addAndGet(run.getMessageCount());
+            LOG.log(Level.ERROR, "{0}, queue {1} of {2}: {3} messages from queue offset {4} on are lost: their records"
+                    + " are damaged in the broker; they are passed over", received.getMessage().getTopic(),
+                    Integer.toString(position.getQueueId()), position.getBrokerName(), Long.toString(run.getMessageCount()),
+                    Long.toString(run.getFirstQueueOffset()));
         }
     }
 

@@ -132,6 +132,8 @@ public final class Worker {
                 return sender("").recall(receipts.get(number));
             case "receive":
                 return receive(asked);
+            case "lost":
+                return consumers.get(asked.group).lostMessageCount();
             case "ack", "nack", "extend":
                 settle(asked);
                 return null;
