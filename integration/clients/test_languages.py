@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 import subprocess
 import time
 import tomllib
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -18,11 +16,9 @@ from typing import Any
 import pytest
 from languages import COMMANDS, JAVA_CLASSES, Refused, Worker, build, missing
 
-from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_record import SystemFlag
 from ariane_record.layout import COMPRESSION_TYPE_MASK
 from ariane_sdk import Compression, MessageQueue
-from ariane_sdk.net.status import REASON_ROWS, ROUTING_REASONS
 from ariane_sdk.sync import ClusterClient, DeadLetters, QueueReader
 from ariane_servicekit.running.processes import LocalCluster
 from tools import clients
@@ -292,37 +288,6 @@ def test_scenarios_use_known_verbs_and_every_verb_is_used():
             assert len(verbs - {"refused"}) == 1, step
     assert used == VERBS
     assert len({scenario["name"] for scenario in SCENARIOS}) == len(SCENARIOS) > 12
-
-
-def test_every_client_judges_reasons_alike():
-    """The tables of the clients are short copies of the one in the Python client."""
-    administration = {"CLIENT_SILENT"}
-    rows = {
-        name: row
-        for name, row in REASON_ROWS.items()
-        # Above are replication, filters and administration, which these clients do not call.
-        if (ErrorReason.Value(f"ERROR_REASON_{name}") < 140 and name not in administration)
-        or name == "NAME_SERVERS_UNREACHABLE"
-    }
-    expected = {
-        "retriable": {name for name, row in rows.items() if row.retriable},
-        "unknown": {name for name, row in rows.items() if row.outcome_unknown},
-        "routing": set(ROUTING_REASONS),
-    }
-    for path in (
-        "sdk/go/ariane/errors.go",
-        "sdk/java/src/main/java/mq/ariane/client/ArianeException.java",
-        "sdk/typescript/src/errors.ts",
-    ):
-        text = (clients.ROOT / path).read_text()
-        found: dict[str, set[str]] = defaultdict(set)
-        for name, listed in re.findall(
-            r"\b(\w+?)_?reasons\b[^=\n]*=\s*(?:\[\]string\{|new Set\(|Set\.of\()([^;]*?)[)}]",
-            text,
-            re.IGNORECASE,
-        ):
-            found[name.lower().rstrip("_")] |= set(re.findall(r'"([A-Z_]+)"', listed))
-        assert {name: found[name] for name in expected} == expected, path
 
 
 @pytest.mark.slow
