@@ -25,9 +25,9 @@ class ConnectionOptions:
         frame_octets_max: Longest payload of a frame that we take: the peer sends large messages in
             as few. 1 MiB.
         stream_window_octets: What a stream may have sent us that nobody has read. 2 MiB carry
-            2 GB/s at a round trip of 1 ms.
-        connection_window_octets: The same for all streams of a connection. 16 MiB: eight streams
-            that nobody reads do not stop the others.
+            2 GB/s at a round trip of 1 ms. A stream begins with at most 256 KiB.
+        connection_window_octets: What may be under way on a connection, and what its streams may
+            have beyond their first windows of 256 KiB. 16 MiB: nine streams have wide windows.
         memory_octets_max: What all connections of the server or channel hold for messages that are
             not whole or not read. 512 MiB; a call beyond it is refused, with RESOURCE_EXHAUSTED.
         keepalive_time_s: A connection that was silent for so long is asked whether it lives; None,

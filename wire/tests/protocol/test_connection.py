@@ -218,6 +218,7 @@ def test_a_reader_who_does_not_read_stops_his_stream_only():
         served.connection.receive(frame(frames.DATA, 0, 3, body))
     assert len(quick.messages) == 100
     assert frames.window_frame(1, 0)[:9] not in served.take()
+    assert served.connection.unread == 60_000
     served.connection.receive(frame(frames.DATA, 0, 1, body) * 2)
     assert slow.events == ["fault FLOW_CONTROL_ERROR"]
     assert served.ledger.octets == 0
@@ -345,3 +346,40 @@ def test_faults_of_the_connection(octets):
         assert served.streams[0].events == ["fault PROTOCOL_ERROR"]
     else:
         assert served.goaway() not in {None, frames.ErrorCode.NO_ERROR}
+
+
+def test_streams_that_nobody_reads_do_not_stop_the_others():
+    """However many there are: what they hold is bounded by their windows, which then are small."""
+    served = Served()
+    client = ClientConnection(ChannelOptions(), MemoryLedger(1 << 30))
+
+    def exchange():
+        while True:
+            there, back = b"".join(client.take_out()), b"".join(served.connection.take_out())
+            if not there and not back:
+                return
+            served.connection.receive(there)
+            for stream in served.streams:
+                stream.on_message = lambda each, *, compressed, it=stream: it.hold(len(each))
+            client.receive(back)
+
+    exchange()
+    calls = [Recorder() for _ in range(20)]
+    for call in calls:
+        client.open(call, BLOCK)
+    exchange()
+    for call in calls:
+        for _ in range(3 << 6):
+            call.send_message(bytes(16 << 10))
+    exchange()
+    assert all(call.pending_octets for call in calls)
+    assert 4 << 20 <= served.ledger.octets <= 20 * (256 << 10)
+    quick = Recorder()
+    client.open(quick, BLOCK)
+    quick.send_message(b"quick", last=True)
+    exchange()
+    assert served.streams[-1].events == ["end"]
+    for stream in served.streams:
+        stream.release(stream.unread)
+    exchange()
+    assert not served.connection.is_over

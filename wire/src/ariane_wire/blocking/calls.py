@@ -21,8 +21,9 @@ from ariane_wire.client.call import ClientCall
 from ariane_wire.client.request_stream import RequestStream
 from ariane_wire.client.unary_call import UnaryResponse
 
-_RELEASE_OCTETS: Final = 256 << 10
-"""So much is read before the loop is told to open the window: it is woken seldom."""
+_RELEASE_OCTETS: Final = 64 << 10
+"""So much is read before the loop is told to open the window: it is woken seldom, and long before
+the first window of a stream is used up."""
 
 _END: Final = object()
 

@@ -121,11 +121,7 @@ class Assembly:
     def _hold(self, octets: int) -> None:
         ledger = self._ledger
         if ledger.octets + octets > ledger.octets_max:
-            raise MessageRefused(
-                f"messages that are not whole or not read fill the {ledger.octets_max} octets that "
-                "there are for them",
-                is_exhausted=True,
-            )
+            raise no_memory(ledger)
         ledger.octets += octets
 
     def _release(self) -> bytes | bytearray:
@@ -137,6 +133,15 @@ class Assembly:
     def _next(self) -> None:
         self._length = -1
         self._prefix = b""
+
+
+def no_memory(ledger: MemoryLedger) -> MessageRefused:
+    """The refusal of a message that there is no room for."""
+    return MessageRefused(
+        f"messages that are not whole or not read fill the {ledger.octets_max} octets that there "
+        "are for them",
+        is_exhausted=True,
+    )
 
 
 def too_long(size_octets: int, limit_octets: int) -> MessageRefused:

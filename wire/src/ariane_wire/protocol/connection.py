@@ -28,6 +28,9 @@ NO_LIMIT: Final = 1 << 62
 LATE_STREAMS_MAX: Final = 256
 """How many streams that we ended early are remembered: what still comes for them is no fault."""
 
+FIRST_WINDOW_OCTETS: Final = 256 << 10
+"""A stream's window when it begins; those that use it get a wider one while there is room."""
+
 _BLOCK_FACTOR: Final = 4
 """A block may have so many times the octets of the fields that we take; beyond it is not read."""
 
@@ -39,6 +42,7 @@ class Connection(FrameReader, Generic[Head]):
         goaway_sent: The last stream that we still take, once we have said so.
         goaway_received: The last stream that the peer takes, once it has said so.
         settings_seen: Whether the peer's first SETTINGS have come.
+        fault: What the peer did to have the connection ended.
         ended: Why there is no connection any more; empty while there is.
     """
 
@@ -56,12 +60,15 @@ class Connection(FrameReader, Generic[Head]):
         self.options: ConnectionOptions = options
         self.ledger = ledger
         self.stream_window = options.stream_window_octets
+        self.stream_window_first = min(options.stream_window_octets, FIRST_WINDOW_OCTETS)
         self.message_octets_max = (
             NO_LIMIT if options.receive_octets_max < 0 else options.receive_octets_max
         )
         self._window = options.connection_window_octets
         self.grant_at = self._window >> 1
         self.unread = 0
+        self._wide_octets = 0
+        """What streams may send beyond their first windows, all together."""
         self.blocks = BlockReader(memory, options.metadata_octets_max)
         self._header_octets_max = options.metadata_octets_max
         self._block_octets_max = _BLOCK_FACTOR * options.metadata_octets_max
@@ -69,6 +76,7 @@ class Connection(FrameReader, Generic[Head]):
         self.goaway_sent: int | None = None
         self.goaway_received: int | None = None
         self.ended = ""
+        self.fault: ConnectionFault | None = None
         self._farewell = ""
         self.streams_begun = 0
         self._pieces: list[bytes] = []
@@ -80,7 +88,7 @@ class Connection(FrameReader, Generic[Head]):
         """Our first frames: SETTINGS, and the connection's window."""
         told = {
             settings.HEADER_TABLE_SIZE: 0,
-            settings.INITIAL_WINDOW_SIZE: self.stream_window,
+            settings.INITIAL_WINDOW_SIZE: self.stream_window_first,
             settings.MAX_FRAME_SIZE: self._frame_octets_max,
             settings.MAX_HEADER_LIST_SIZE: self._header_octets_max,
             **own,
@@ -91,31 +99,35 @@ class Connection(FrameReader, Generic[Head]):
     # Windows.
 
     def grant_connection(self) -> None:
-        """Open the connection's window by what was read."""
+        """Open the connection's window by what has come, read or not.
+
+        A stream that nobody reads stands by its own window; it does not stop the others.
+        """
         if self.taken > self._window:
             raise ConnectionFault(
                 ErrorCode.FLOW_CONTROL_ERROR, "more DATA than the connection's window"
             )
-        octets = self.taken - self.unread
-        if octets > 0:
-            self.taken = self.unread
-            self.out.append(frames.window_frame(0, octets))
-        self.grant_at = min(self.unread + (self._window >> 1), self._window + 1)
+        self.out.append(frames.window_frame(0, self.taken))
+        self.taken = 0
+        self.carrier.wake()
+
+    def widen_window(self, window: int) -> int:
+        """The window of a stream that used up half of its own: wider, if there is room for that."""
+        wider = self.stream_window - self.stream_window_first
+        if window > self.stream_window_first or self._wide_octets + wider > self._window:
+            return window
+        self._wide_octets += wider
+        return self.stream_window
 
     def hold(self, octets: int) -> None:
         """A message waits for its reader."""
         self.unread += octets
         self.ledger.octets += octets
-        self.grant_at = min(self.unread + (self._window >> 1), self._window + 1)
 
     def release(self, octets: int) -> None:
         """A message has found its reader, or has lost him."""
         self.unread -= octets
         self.ledger.octets -= octets
-        self.grant_at = min(self.unread + (self._window >> 1), self._window + 1)
-        if self.taken >= self.grant_at and not self.is_over:
-            self.grant_connection()
-            self.carrier.wake()
 
     # Streams.
 
@@ -125,6 +137,7 @@ class Connection(FrameReader, Generic[Head]):
             return
         stream.is_gone = True
         stream.drop_pending()
+        self._wide_octets -= stream.window - self.stream_window_first
         if stream.unread:
             octets, stream.unread = stream.unread, 0
             self.release(octets)
@@ -191,6 +204,7 @@ class Connection(FrameReader, Generic[Head]):
 
     def fail(self, fault: ConnectionFault) -> None:
         """End the connection, whose peer broke a rule."""
+        self.fault = fault
         self.end(str(fault), fault.code)
 
     def end(self, text: str, code: ErrorCode = ErrorCode.NO_ERROR) -> None:
@@ -243,9 +257,7 @@ class Connection(FrameReader, Generic[Head]):
         self.take_octets(len(payload))
         stream = self.stream_for_data(stream_id)
         if stream is not None:
-            stream.taken += len(payload)
-            if stream.taken >= stream.grant_at and not flags & frames.END_STREAM:
-                stream.grant()
+            stream.take(len(payload))
         plain = _unpadded(flags, payload)
         if not plain and not flags & frames.END_STREAM:
             self._spend("empty DATA")

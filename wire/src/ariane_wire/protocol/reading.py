@@ -168,9 +168,7 @@ class FrameReader(FrameSender, ABC):
             stream = self.stream_for_data(stream_id)
             if stream is not None:
                 self._left_stream = stream
-                stream.taken += length
-                if stream.taken >= stream.grant_at and not ends:
-                    stream.grant()
+                stream.take(length)
         except StreamFault as fault:
             self.refuse(fault)
             self._left_stream = None
@@ -187,6 +185,9 @@ class FrameReader(FrameSender, ABC):
                 self._left_stream = None
             else:
                 self._give(stream, octets, at, stop)
+                # Not before: only now it is known what of the frame waits for its reader.
+                if not self._left and stream.taken >= stream.grant_at:
+                    self._grant_stream(stream)
             if not self._left:
                 self._left_stream = None
         return stop
@@ -230,6 +231,8 @@ class FrameReader(FrameSender, ABC):
             return
         self._left_ends = ends
         self._give(stream, payload, 0, len(payload))
+        if stream.taken >= stream.grant_at:
+            self._grant_stream(stream)
 
     @abstractmethod
     def on_head(self, stream_id: int, head: Any, *, ends: bool) -> None:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ariane_wire.protocol.assembly import Assembly, MessageRefused
+from ariane_wire.protocol.assembly import Assembly, MessageRefused, no_memory
 from ariane_wire.protocol.faults import StreamFault
 from ariane_wire.protocol.frames import (
     END_STREAM,
@@ -43,6 +43,7 @@ class Stream:
     Attributes:
         whole_max: The longest message that is taken in one go, if a frame is just that; -1 once the
             stream needs a closer look.
+        window: What the peer may have sent when ``taken`` was last set back.
         taken: Octets that came since we last opened the stream's window.
         unread: Octets of whole messages that nobody has read; they do not open the window.
         grant_at: When ``taken`` has come so far, the window is looked at.
@@ -56,6 +57,7 @@ class Stream:
     send_window: int
     whole_max: int
     grant_at: int
+    window: int
     taken = 0
     unread = 0
     assembly: Assembly | None = None
@@ -76,7 +78,8 @@ class Stream:
         self.stream_id = stream_id
         self.send_window = connection.peer.window
         self.whole_max = connection.message_octets_max
-        self.grant_at = connection.stream_window >> 1
+        self.window = connection.stream_window_first
+        self.grant_at = self.window >> 1
 
     # What happens to the call; each subclass says what it does then.
 
@@ -149,39 +152,58 @@ class Stream:
             return
         self.on_end()
 
+    def take(self, octets: int) -> None:
+        """Octets of DATA are coming.
+
+        Raises:
+            StreamFault: They are more than the window.
+        """
+        self.taken += octets
+        if self.taken > self.window:
+            self._fault(ErrorCode.FLOW_CONTROL_ERROR, "more DATA than the stream's window")
+
     def hold(self, octets: int) -> None:
-        """A message waits for its reader."""
+        """A message waits for its reader: as long as it does, its octets do not open the window."""
+        ledger = self.connection.ledger
+        if ledger.octets + octets > ledger.octets_max:
+            self.on_refused(no_memory(ledger))
+            return
         self.unread += octets
-        window = self.connection.stream_window
-        self.grant_at = min(self.unread + (window >> 1), window + 1)
         self.connection.hold(octets)
+        self._look_at_half()
 
     def release(self, octets: int) -> None:
         """A message has found its reader: the peer may send more."""
         if not self.unread:
             return
         self.unread -= octets
-        window = self.connection.stream_window
-        self.grant_at = min(self.unread + (window >> 1), window + 1)
         self.connection.release(octets)
+        self._look_at_half()
         if self.taken >= self.grant_at:
             self.grant()
 
     def grant(self) -> None:
-        """Open the window by what was read.
+        """Open the window by what was read, and wider where the connection has room.
 
         Raises:
             StreamFault: The peer sent more than the window.
         """
-        window = self.connection.stream_window
-        if self.taken > window:
+        if self.taken > self.window:
             self._fault(ErrorCode.FLOW_CONTROL_ERROR, "more DATA than the stream's window")
-        octets = self.taken - self.unread
-        self.grant_at = min(self.unread + (window >> 1), window + 1)
-        if octets > 0 and not self.is_remote_closed and not self.is_gone:
+        if self.is_remote_closed or self.is_gone:
+            return
+        window = self.connection.widen_window(self.window)
+        octets = window - self.unread - (self.window - self.taken)
+        if octets > 0:
+            self.window = window
             self.taken = self.unread
             self.connection.out.append(window_frame(self.stream_id, octets))
             self.connection.carrier.wake()
+        self._look_at_half()
+
+    def _look_at_half(self) -> None:
+        window = self.window
+        self.grant_at = min(self.unread + (window >> 1), window + 1)
 
     def _fault(self, code: ErrorCode, text: str) -> None:
         raise StreamFault(self.stream_id, code, text)

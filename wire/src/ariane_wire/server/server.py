@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,6 +36,7 @@ from ariane_wire.transport.statistics import Statistics, Totals
 if TYPE_CHECKING:
     from ariane_wire.server.call import ServerCall
 
+_log: Final = logging.getLogger("ariane_wire.server")
 _TOO_MANY: Final = "Concurrent RPC limit exceeded!"
 
 
@@ -211,9 +213,10 @@ class Server(aio.Server):
         life.begin(link)
 
     def _lost(self, link: Link, text: str) -> None:
-        del text
         life = self._lives.pop(cast("ServerConnection", link.connection), None)
         if life is not None:
+            if link.connection.fault is not None:
+                _log.info("the connection of %s was ended: %s", life.identity.peer, text)
             life.close()
             self._totals.add(life.connection)
         if not self._lives and self._is_stopping:
