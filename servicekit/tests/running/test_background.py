@@ -5,7 +5,8 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from ariane_servicekit import Loop
+from ariane.common.v1.error_reason_pb2 import ErrorReason
+from ariane_servicekit import Loop, ServiceError
 from ariane_servicekit.clock import sleep_until_woken
 from ariane_testkit.virtual_clock import VirtualClock
 
@@ -73,6 +74,23 @@ async def test_a_turn_that_fails_is_logged_and_the_next_comes(clock):
     assert times == [10, 20]
     assert [line["event"] for line in lines] == ["loop_turn_failed"] * 2
     await loop.stop()
+
+
+async def test_a_turn_that_is_refused_is_told_once_without_a_trace(clock):
+    """A broker that hands its role over refuses what its own loops append."""
+    answers = [True, True, False, True]
+
+    async def work():
+        if answers.pop(0):
+            raise ServiceError(ErrorReason.ERROR_REASON_BROKER_NOT_PRIMARY, "not the primary")
+
+    loop = Loop("probe", work, interval_s=10, clock=clock)
+    with capture_logs() as lines:
+        loop.start()
+        await clock.elapse(45)
+    await loop.stop()
+    said = [(line["event"], line["loop"], line["cause"]) for line in lines]
+    assert said == [("loop_turn_refused", "probe", "not the primary")] * 2
 
 
 async def test_stop_ends_the_turn_in_work_and_may_be_repeated(clock):

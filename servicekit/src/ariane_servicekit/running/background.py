@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from ariane_servicekit.clock import Clock, sleep_until_woken
+from ariane_servicekit.errors import ServiceError
 from ariane_servicekit.observability.logs import get_logger
 
 _log = get_logger(__name__)
@@ -15,8 +16,10 @@ class Loop:
     """Runs ``work`` every ``interval_s`` seconds, and at once when woken.
 
     A turn that raises is logged with its trace and the loop goes on: an unreachable name server
-    must not end the heartbeat for ever. Work that has to end the process on a failure requests
-    that itself (``StopRequest.request``). Turns never overlap. The interval runs from the end of
+    must not end the heartbeat for ever. A turn that is refused (``ServiceError``) is no bug, and
+    needs no trace: a broker that hands its role over refuses its own appends, too. It is logged
+    once, until a turn succeeds. Work that has to end the process on a failure requests that itself
+    (``StopRequest.request``). Turns never overlap. The interval runs from the end of
     one turn to the start of the next.
 
     Stop loops in an order in which no loop needs a stopped one.
@@ -36,6 +39,7 @@ class Loop:
         self._clock = clock
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._is_refused = False
 
     def start(self, *, at_once: bool = False) -> None:
         """Start the loop; the first turn is after one interval, or at once.
@@ -69,5 +73,11 @@ class Loop:
             self._woken.clear()
             try:
                 await self._work()
+            except ServiceError as error:
+                if not self._is_refused:
+                    _log.warning("loop_turn_refused", loop=self.name, cause=error.message)
+                self._is_refused = True
             except Exception:  # noqa: BLE001 - after any error the loop goes on
                 _log.exception("loop_turn_failed", loop=self.name)
+            else:
+                self._is_refused = False
