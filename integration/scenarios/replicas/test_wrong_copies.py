@@ -42,9 +42,15 @@ async def troubled(process, words):
 
 
 async def back_in_sync(process, broker_id):
-    """Wait until a replica reads in the row that it is in sync; the primary may not know yet."""
+    """Wait until a replica follows and is in sync by the row; the primary may not know yet.
+
+    Before it follows it may have read a row that it has not left yet.
+    """
     async with asyncio.timeout(60):
-        while broker_id not in (await state_of(process)).replica_set.in_sync_broker_ids:  # noqa: ASYNC110 - nobody tells
+        while True:
+            state = await state_of(process)
+            if not state.trouble and broker_id in state.replica_set.in_sync_broker_ids:
+                return
             await asyncio.sleep(0.1)
 
 

@@ -93,9 +93,7 @@ async def test_what_was_received_of_lost_messages_counts_for_no_later_ones(
             assert bodies(await two.receive(invisible_s=600)) == ["new 4", "new 5"]
             assert await two.standing() == [(floor, 2 + in_hand, 2 + in_hand, 0, 0)]
             assert await later.known_offset("billing", "orders") == floor
-            assert ("beyond the end of their queues" in await findings(later)) == (
-                len(settled) == 6
-            )
+            assert ("queues: beyond the end" in await findings(later)) == (len(settled) == 6)
         async with log_only(store_path=tmp_path / "image") as last:
             assert bodies(await Receiver(last).receive()) == ["new 4", "new 5"]
 

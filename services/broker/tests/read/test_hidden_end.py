@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from ariane_broker.errors.replication import broker_not_primary
 from ariane_broker.log.held_requests import HeldRequests
 from ariane_broker.log.log_epochs import LogEpochs
 from ariane_broker.log.statistics import BrokerStatistics
@@ -94,3 +95,20 @@ def test_a_position_behind_what_is_hidden_is_not_cut(store):
         epochs.check(queue, 3, before.current)
     assert cut.value.row.name == "QUEUE_CUT"
     assert cut.value.metadata["end"] == "2"
+
+
+def test_an_epoch_that_a_later_primary_may_have_begun_is_not_judged(store):
+    """A primary that was frozen would set its readers back to the begin."""
+
+    def refuse():
+        raise broker_not_primary("")
+
+    epochs = LogEpochs(store, BrokerStatistics(), draw=Random(1).randrange, check_all_known=refuse)
+    epochs.begin()
+    earlier = epochs.current
+    epochs.begin()
+    queue = QueueKey("orders", 0)
+    epochs.check(queue, 1, earlier)
+    with pytest.raises(ServiceError) as refused:
+        epochs.check(queue, 1, earlier + 1)
+    assert refused.value.row.name == "BROKER_NOT_PRIMARY"

@@ -30,6 +30,9 @@ The number of an epoch is durable, also on replicas, before any client learns of
 broker that is killed, or taken over, would tell all its clients that their queues were cut. So a
 deletion reserves the number before it deletes anything, with a begin that limits no position. Where
 it began is saved before a topic of the same name is created.
+
+A primary whose lease is over may not know the epochs of its successors, so it judges no position by
+an epoch that it does not know: after a freeze it would set readers back to the begin of queues.
 """
 
 from __future__ import annotations
@@ -61,18 +64,25 @@ class LogEpochs:
     """
 
     def __init__(
-        self, store: Store, statistics: BrokerStatistics, *, draw: Callable[[int], int]
+        self,
+        store: Store,
+        statistics: BrokerStatistics,
+        *,
+        draw: Callable[[int], int],
+        check_all_known: Callable[[], None] = lambda: None,
     ) -> None:
         """``draw`` returns a random number from 0 up to its argument, exclusive.
 
         Epochs are drawn, not counted: a store that is restored from a backup must not use a number
-        again.
+        again. ``check_all_known`` raises a ServiceError if another broker may have begun an epoch
+        of this log.
         """
         self.current = 0
         self._reserved = 0
         self._store = store
         self._statistics = statistics
         self._draw = draw
+        self._check_all_known = check_all_known
         self._epochs: list[tuple[int, int]] = []
         self._kept_ends: dict[int, int] = {}
 
@@ -120,10 +130,12 @@ class LogEpochs:
             log_epoch: The epoch in which it was read; 0: no check.
 
         Raises:
-            ServiceError: QUEUE_CUT.
+            ServiceError: QUEUE_CUT; BROKER_NOT_PRIMARY for an epoch that may be of a later primary.
         """
         if log_epoch in {0, self.current}:
             return
+        if log_epoch not in self._kept_ends:
+            self._check_all_known()
         # An unknown epoch may be of another log, where nothing is the same.
         kept_end = self._kept_ends.get(log_epoch, 0)
         end = self._store.queue_offset_behind(*queue, kept_end)

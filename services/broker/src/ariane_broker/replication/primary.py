@@ -174,12 +174,26 @@ class Primary:
         Raises:
             ServiceError: BROKER_NOT_PRIMARY or TOO_FEW_IN_SYNC.
         """
-        if not self._is_open or not self.reign.holds:
-            address = self.reign.replica_set.primary_address if self.reign.is_deposed else ""
-            raise broker_not_primary(address)
+        if not self._is_open:
+            raise broker_not_primary(self._successor)
+        self.check_lease()
         in_sync = self.in_sync_count
         if in_sync < self._in_sync_min:
             raise too_few_in_sync(in_sync, self._in_sync_min)
+
+    def check_lease(self) -> None:
+        """Refuse what only the present primary knows.
+
+        Raises:
+            ServiceError: BROKER_NOT_PRIMARY.
+        """
+        if not self.reign.holds:
+            raise broker_not_primary(self._successor)
+
+    @property
+    def _successor(self) -> str:
+        """The address of the next primary; empty if it is unknown."""
+        return self.reign.replica_set.primary_address if self.reign.is_deposed else ""
 
     def appended(self) -> None:
         """Wake the feeds: the log has grown."""

@@ -74,7 +74,8 @@ def state_room(environment: Environment, log: LogRoom) -> StateRoom:
         lease_seconds=settings.queue_lock_lease_s,
     )
     suspicions = Suspicions()
-    epochs = LogEpochs(store, log.statistics, draw=secrets.randbelow)
+    known = primary.check_lease if primary is not None else lambda: None
+    epochs = LogEpochs(store, log.statistics, draw=secrets.randbelow, check_all_known=known)
     state = BrokerState(
         files,
         topics,
