@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from ariane_record.checksums.java_hash import key_hash
 from ariane_storage import StoreFormatError, StoreFull
+from ariane_storage.index import index_file
 from ariane_storage.index.index import PENDING_KEYS_MAX, Index
 from ariane_storage.index.index_file import IndexFile, index_file_bytes
 from ariane_storage.testing import FaultyDisk, FixedClock
@@ -226,3 +227,24 @@ def test_files_of_other_lengths_are_refused():
 
 def test_there_is_an_end_to_what_may_wait():
     assert PENDING_KEYS_MAX >= 1000
+
+
+@pytest.mark.parametrize("chunk_bytes", [20, 60, 1 << 22])
+def test_items_that_no_chain_reaches_are_counted_however_many_are_read_at_once(
+    monkeypatch, chunk_bytes
+):
+    monkeypatch.setattr(index_file, "_CHUNK_BYTES", chunk_bytes)
+    disk = FaultyDisk()
+    file = new_file(disk)
+    # The chains: items 1, 3 and 5 of slot 1; 2 and 6 of slot 2; 4 of slot 3.
+    file.insert(np.array([1, 2, 8, 3, 15, 9]), np.arange(10, 16), np.full(6, 1000))
+    file.flush()
+    assert IndexFile(disk, PATH, slots=SLOTS, items=ITEMS).count_unfound() == 0
+    content = disk.open(PATH, writable=True)
+    content.write_at(file.item_position(5) + 16, struct.pack(">i", 1))
+    assert IndexFile(disk, PATH, slots=SLOTS, items=ITEMS).count_unfound() == 1
+    content.write_at(40 + 4 * 2, struct.pack(">i", 2))
+    assert IndexFile(disk, PATH, slots=SLOTS, items=ITEMS).count_unfound() == 2
+    # The newest of its slot is wrong in itself and is not in the slot: it counts once.
+    content.write_at(40 + 4 * 1, struct.pack(">i", 3))
+    assert IndexFile(disk, PATH, slots=SLOTS, items=ITEMS).count_unfound() == 2

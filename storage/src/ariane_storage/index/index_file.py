@@ -148,14 +148,18 @@ class IndexFile:
 
     def _column(self, name: _Column) -> NDArray[Any]:
         """One field of all items, oldest first."""
-        kind = _ITEM[name].newbyteorder("=")
-        column = np.empty(self.item_count, kind)
-        step = _CHUNK_BYTES // _ITEM.itemsize
-        for first in range(0, len(column), step):
-            count = min(step, len(column) - first)
-            content = self._read(self.item_position(first + 1), count * _ITEM.itemsize)
-            column[first : first + count] = np.frombuffer(content, _ITEM)[name]
+        column = np.empty(self.item_count, _ITEM[name].newbyteorder("="))
+        for first, items in self._chunks():
+            column[first - 1 : first - 1 + len(items)] = items[name]
         return column
+
+    def _chunks(self) -> Iterator[tuple[int, NDArray[np.void]]]:
+        """All items, oldest first, many at a time: the number of the first, and the items."""
+        step = _CHUNK_BYTES // _ITEM.itemsize
+        for first in range(1, self._next_item, step):
+            count = min(step, self._next_item - first)
+            content = self._read(self.item_position(first), count * _ITEM.itemsize)
+            yield first, np.frombuffer(content, _ITEM)
 
     def preset(self, previous: IndexFile) -> None:
         """Make an empty file begin where another ended."""
@@ -254,13 +258,17 @@ class IndexFile:
         numbers = range(1, self._next_item)
         return bisect_left(numbers, commit_log_end, key=lambda number: self._item(number)[1])
 
-    def offsets(self) -> Int64s:
-        """Commit-log offsets of all items, oldest first.
+    def offsets(self) -> Iterator[tuple[int, Int64s]]:
+        """Commit-log offsets of all items, oldest first, many at a time.
+
+        Yields:
+            The number of the first item, and the offsets.
 
         Raises:
             BytesUnreadable: The disk cannot read them.
         """
-        return self._column("commit_log_offset")
+        for first, items in self._chunks():
+            yield first, items["commit_log_offset"].astype(np.int64)
 
     def item_position(self, number: int) -> int:
         """Byte position of an item in the file."""
@@ -272,22 +280,27 @@ class IndexFile:
         Raises:
             BytesUnreadable: The disk cannot read them.
         """
-        # In 32 bits: a full file has twenty million items.
-        slots = self._column("key_hash") % np.int32(self._slot_count)
-        order = _stable_order(slots)
-        slots = slots[order]
-        # Items of one slot as neighbours, oldest first: each points to the one before it.
-        found = self._column("previous")[order]
-        numbers = order.astype(np.int32) + np.int32(1)
-        del order
-        same_slot = slots[1:] == slots[:-1]
-        wrong = np.zeros(len(numbers), np.bool_)
-        wrong[:1] = found[:1] != 0
-        wrong[1:] = found[1:] != np.where(same_slot, numbers[:-1], 0)
-        newest = np.ones(len(numbers), np.bool_)
-        newest[:-1] = ~same_slot
-        wrong |= newest & (self.hold_slots()[slots] != numbers)
-        return int(np.count_nonzero(wrong))
+        # Of each slot its newest item so far, and whether that one is unfound.
+        newest = np.zeros(self._slot_count, np.int32)
+        is_unfound = np.zeros(self._slot_count, np.bool_)
+        unfound = 0
+        for first, items in self._chunks():
+            slots = items["key_hash"].astype(np.int32) % np.int32(self._slot_count)
+            order = _stable_order(slots)
+            slots = slots[order]
+            # Items of one slot as neighbours, oldest first: each points to the one before it.
+            numbers = (order + first).astype(np.int32)
+            begins = np.ones(len(numbers), np.bool_)
+            begins[1:] = slots[1:] != slots[:-1]
+            wanted = np.roll(numbers, 1)
+            wanted[begins] = newest[slots[begins]]
+            wrong = items["previous"][order] != wanted
+            unfound += int(np.count_nonzero(wrong))
+            ends = np.roll(begins, -1)
+            newest[slots[ends]] = numbers[ends]
+            is_unfound[slots[ends]] = wrong[ends]
+        astray = (newest != 0) & ~is_unfound & (self.hold_slots() != newest)
+        return unfound + int(np.count_nonzero(astray))
 
     def keep_below(self, commit_log_end: int) -> None:
         """Forget items of records at or above an offset, and rebuild the slots.
@@ -297,7 +310,7 @@ class IndexFile:
         Raises:
             BytesUnreadable: The disk cannot read them.
         """
-        offsets = self.offsets()
+        offsets = self._column("commit_log_offset")
         whole = offsets < commit_log_end
         whole[1:] &= offsets[1:] >= offsets[:-1]
         count = len(whole) if bool(whole.all()) else int(np.argmin(whole))

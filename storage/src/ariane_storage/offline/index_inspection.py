@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from ariane_storage.errors import BytesUnreadable
 from ariane_storage.index.index import ITEMS_UNKNOWN
 from ariane_storage.index.index_file import IndexFile
-from ariane_storage.log.records.fields import Int64s
 from ariane_storage.offline.closed_store import ClosedStore
 from ariane_storage.offline.finding import Finding
+from ariane_storage.offline.record_starts import RecordStarts
 
 
-def check_index(store: ClosedStore, record_starts: Int64s) -> Iterator[Finding]:
+def check_index(store: ClosedStore, record_starts: RecordStarts) -> Iterator[Finding]:
     """Check that every item points to a record, kept or deleted, and is found by its key.
 
     After a crash the index may be behind the log, and parts of it may never have been written: the
@@ -22,7 +23,7 @@ def check_index(store: ClosedStore, record_starts: Int64s) -> Iterator[Finding]:
 
     Args:
         store: The store.
-        record_starts: Commit-log offsets of all valid records, ascending.
+        record_starts: Where all valid records begin.
     """
     if store.index_fault:
         yield Finding("index", store.index_fault, path=store.index_fault_path)
@@ -63,19 +64,33 @@ def _shortfall(store: ClosedStore) -> str:
     return f"{count} items, but the checkpoint knows of {known}"
 
 
-def _check_file(store: ClosedStore, file: IndexFile, record_starts: Int64s) -> Iterator[Finding]:
+class _Stray(NamedTuple):
+    """Some items that lead to no record: how many, their offsets, and the number of the first."""
+
+    items: int
+    lowest: int
+    highest: int
+    first_item: int
+
+
+def _check_file(
+    store: ClosedStore, file: IndexFile, record_starts: RecordStarts
+) -> Iterator[Finding]:
     path = f"index/{file.path.name}"
-    offsets = file.offsets()
-    stray = (offsets >= store.log.min_offset) & ~np.isin(offsets, record_starts)
-    if bool(stray.any()):
-        led = offsets[stray]
+    strays: list[_Stray] = []
+    for first, offsets in file.offsets():
+        is_stray = (offsets >= store.log.min_offset) & ~record_starts.contain(offsets)
+        if bool(is_stray.any()):
+            led, item = offsets[is_stray], first + int(np.argmax(is_stray))
+            strays.append(_Stray(len(led), int(led.min()), int(led.max()), item))
+    if strays:
         yield Finding(
             "index",
-            f"{len(led)} items lead to no record",
-            int(led.min()),
-            int(led.max()),
+            f"{sum(stray.items for stray in strays)} items lead to no record",
+            min(stray.lowest for stray in strays),
+            max(stray.highest for stray in strays),
             path=path,
-            position=file.item_position(int(np.argmax(stray)) + 1),
+            position=file.item_position(strays[0].first_item),
         )
     unfound = 0 if store.crashed else file.count_unfound()
     if unfound:

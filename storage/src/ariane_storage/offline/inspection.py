@@ -6,18 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
-import numpy as np
-
-from ariane_record.names import TIMER_TOPIC
 from ariane_storage.errors import BytesUnreadable
 from ariane_storage.log.damage import Damage, DamageReason
-from ariane_storage.log.records.fields import Int64s
 from ariane_storage.log.scan import Ending, scan
 from ariane_storage.log.segment import segment_name
 from ariane_storage.offline.closed_store import ClosedStore
 from ariane_storage.offline.finding import Finding, FindingState
 from ariane_storage.offline.index_inspection import check_index
-from ariane_storage.offline.queue_inspection import ExpectedQueue, check_queues, queues_before
+from ariane_storage.offline.queue_inspection import QueueChecks, queues_before
+from ariane_storage.offline.record_starts import RecordStarts
 from ariane_storage.offline.state_inspection import check_state
 from ariane_storage.queues.record_rows import Rows
 from ariane_storage.recovery.missing_files import lost_begin
@@ -29,14 +26,14 @@ class Inspection:
     """The contents and faults of a store.
 
     Attributes:
-        record_starts: Commit-log offsets of all valid records, ascending.
+        record_starts: Where all valid records begin.
         queue_spans: First queue offset and end of each queue that the log has records of.
         end_offset: The end of the log.
         crashed: Whether the last run ended without a stop.
         findings: The faults, damage of the commit log first.
     """
 
-    record_starts: Int64s
+    record_starts: RecordStarts
     queue_spans: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     end_offset: int = 0
     crashed: bool = False
@@ -55,12 +52,12 @@ class Inspection:
     @property
     def first_offset(self) -> int:
         """Commit-log offset of the first valid record, or -1."""
-        return int(self.record_starts[0]) if self.records else -1
+        return self.record_starts.first
 
     @property
     def last_offset(self) -> int:
         """Commit-log offset of the last valid record, or -1."""
-        return int(self.record_starts[-1]) if self.records else -1
+        return self.record_starts.last
 
     @property
     def damaged(self) -> list[Finding]:
@@ -79,7 +76,7 @@ class Inspection:
 
 
 def inspect(store: ClosedStore, progress: ProgressCallback | None = None) -> Inspection:
-    """Scan the whole log, then compare consume queues and index with it.
+    """Scan the whole log, and compare consume queues and index with it.
 
     Records of deleted topics count as records; they need no queue entry.
 
@@ -87,8 +84,7 @@ def inspect(store: ClosedStore, progress: ProgressCallback | None = None) -> Ins
         store: The store.
         progress: Called now and then with the progress.
     """
-    expected: dict[tuple[str, int], ExpectedQueue] = {}
-    starts: list[Int64s] = [np.empty(0, np.int64)]
+    checks, starts = QueueChecks(store), RecordStarts()
     damage = [*_lost_begin(store), *_missing_end(store)]
     end_offset = begin = store.log.min_offset
     total = _log_end(store) - begin
@@ -100,20 +96,18 @@ def inspect(store: ClosedStore, progress: ProgressCallback | None = None) -> Ins
             damage += _end_of_log(store, event)
         else:
             rows = Rows.of(event)
-            starts.append(rows.commit_log_offsets)
-            _collect(store, rows, expected)
+            starts.add(event.segment.start, rows.commit_log_offsets)
+            checks.take(rows)
             if progress is not None:
                 progress(Progress("check the commit log", event.end - begin, total))
-    found = Inspection(
-        np.concatenate(starts), end_offset=end_offset, crashed=store.crashed, findings=damage
-    )
-    found.queue_spans = {name: queue.span for name, queue in expected.items()}
+    found = Inspection(starts, end_offset=end_offset, crashed=store.crashed, findings=damage)
     lost = [(finding.begin, finding.end) for finding in damage if finding.where == "commit log"]
     found.findings += _foreign_files(store)
     found.findings += check_state(store)
     if gone := lost_begin(store.log, store.checkpoint, crashed=store.crashed):
         found.findings += queues_before(store, gone)
-    found.findings += check_queues(store, expected, lost)
+    found.findings += checks.finish(lost)
+    found.queue_spans = checks.spans
     found.findings += check_index(store, found.record_starts)
     found.findings += map(partial(_of_file, store), store.unreadable.found)
     return found
@@ -184,20 +178,3 @@ def _foreign_files(store: ClosedStore) -> Iterator[Finding]:
         end = start + store.log.segment_bytes
         path = f"commitlog/{segment_name(start)}"
         yield Finding("foreign file", reason, start, end, path=path)
-
-
-def _collect(
-    store: ClosedStore, rows: Rows, expected: dict[tuple[str, int], ExpectedQueue]
-) -> None:
-    for (topic, queue_id), chosen in rows.groups().items():
-        deleted_end = store.deleted_topics.end_of(topic)
-        chosen = chosen[rows.commit_log_offsets[chosen] >= deleted_end]  # noqa: PLW2901
-        if not len(chosen):
-            continue
-        queue = expected.setdefault((topic, queue_id), ExpectedQueue())
-        chosen = chosen[rows.has_entry[chosen]]  # noqa: PLW2901
-        if len(chosen):
-            queue.queue_offsets.append(rows.queue_offsets[chosen])
-            queue.entries.append(rows.entries(chosen, store.config.delay_levels_ms))
-            if topic == TIMER_TOPIC:
-                queue.tag_hashes.append(rows.tag_hashes(chosen))

@@ -5,18 +5,20 @@ and the code of the tag, by which brokers choose what a consumer gets. Differenc
 ranges of queue offsets, one for each reason.
 
 Entries that point into damage of the log are right, and show which messages were lost there.
+
+The comparison runs beside the scan of the log, so it holds only some of the records at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_record.names import DELAY_TOPIC
+from ariane_record.names import DELAY_TOPIC, TIMER_TOPIC
 from ariane_storage.log.damage import Damage
 from ariane_storage.log.records.fields import Int64s
 from ariane_storage.log.segment import segment_name
@@ -24,59 +26,68 @@ from ariane_storage.offline.closed_store import ClosedStore
 from ariane_storage.offline.finding import Finding, FindingState
 from ariane_storage.queues.consume_queue import ConsumeQueue
 from ariane_storage.queues.consume_queue_entry import ENTRY_BYTES, HOLE_SIZE, Entries
+from ariane_storage.queues.record_rows import Rows
 
 _ENTRIES_AT_ONCE: Final = 65_536
+_HELD_MAX: Final = 1 << 18
+"""Records that are held before they are compared with their queues."""
 _MISSING: Final = "queue offsets missing"
 _TIME_MS_MIN: Final = 1_000_000_000_000
 """The year 2001: no message is due earlier."""
 
 
-@dataclass(slots=True)
-class ExpectedQueue:
-    """The entries of one queue that follow from the log, stretch by stretch.
+class QueueChecks:
+    """Compares all queues with the log, while it is scanned."""
 
-    Attributes:
-        queue_offsets: Queue offsets of records that have an entry.
-        entries: The entry of each.
-        tag_hashes: Of the timer topic, the hash of each record's tag.
-    """
-
-    queue_offsets: list[Int64s] = field(default_factory=list)
-    entries: list[Entries] = field(default_factory=list)
-    tag_hashes: list[Int64s] = field(default_factory=list)
+    def __init__(self, store: ClosedStore) -> None:
+        self._store = store
+        self._queues: dict[tuple[str, int], _Comparison] = {}
+        self._held = 0
 
     @property
-    def span(self) -> tuple[int, int]:
-        """The first queue offset, and the end."""
-        if not self.queue_offsets:
-            return 0, 0
-        return int(self.queue_offsets[0][0]), int(self.queue_offsets[-1][-1]) + 1
+    def spans(self) -> dict[tuple[str, int], tuple[int, int]]:
+        """First queue offset and end of each queue that the log has records of."""
+        return {name: (queue.first, queue.end) for name, queue in self._queues.items()}
 
+    def take(self, rows: Rows) -> None:
+        """Take the next records of the log. Those of deleted topics need no entry."""
+        store = self._store
+        for (topic, queue_id), of_queue in rows.groups().items():
+            deleted_end = store.deleted_topics.end_of(topic)
+            chosen = of_queue[rows.commit_log_offsets[of_queue] >= deleted_end]
+            if not len(chosen):
+                continue
+            queue = self._queues.get((topic, queue_id))
+            if queue is None:
+                queue = self._queues[topic, queue_id] = _Comparison(store, topic, queue_id)
+            chosen = chosen[rows.has_entry[chosen]]
+            if len(chosen):
+                queue.queue_offsets.append(rows.queue_offsets[chosen])
+                queue.entries.append(rows.entries(chosen, store.config.delay_levels_ms))
+                if topic == TIMER_TOPIC:
+                    queue.tag_hashes.append(rows.tag_hashes(chosen))
+                self._held += len(chosen)
+        if self._held >= _HELD_MAX:
+            self._compare()
 
-def check_queues(
-    store: ClosedStore,
-    expected: Mapping[tuple[str, int], ExpectedQueue],
-    lost: Sequence[tuple[int, int]],
-) -> Iterator[Finding]:
-    """Compare all queues with the log.
+    def finish(self, lost: Sequence[tuple[int, int]]) -> Iterator[Finding]:
+        """All differences, when the whole log was taken.
 
-    Args:
-        store: The store.
-        expected: The entries that follow from the log, by queue.
-        lost: Damaged ranges of the log, as begin and end.
-    """
-    for (topic, queue_id), wanted in sorted(expected.items(), key=_name):
-        if wanted.queue_offsets:
-            comparison = _Comparison(store, topic, queue_id, lost)
-            yield from comparison.compare(
-                np.concatenate(wanted.queue_offsets),
-                np.concatenate(wanted.entries),
-                np.concatenate(wanted.tag_hashes) if wanted.tag_hashes else None,
-            )
-    for queue in store.queues:
-        wanted = expected.get((queue.topic, queue.queue_id), _NOTHING)
-        if not wanted.queue_offsets and not _will_go(store, queue):
-            yield from _without_records(store, queue, lost)
+        Args:
+            lost: Damaged ranges of the log, as begin and end.
+        """
+        self._compare()
+        for _, comparison in sorted(self._queues.items(), key=_name):
+            yield from comparison.finish(lost)
+        for queue in self._store.queues:
+            known = self._queues.get((queue.topic, queue.queue_id))
+            if (known is None or not known.end) and not _will_go(self._store, queue):
+                yield from _without_records(self._store, queue, lost)
+
+    def _compare(self) -> None:
+        for queue in self._queues.values():
+            queue.compare_held()
+        self._held = 0
 
 
 def queues_before(store: ClosedStore, gone: Damage) -> Iterator[Finding]:
@@ -85,11 +96,8 @@ def queues_before(store: ClosedStore, gone: Damage) -> Iterator[Finding]:
         begin = queue.first_at_or_above(gone.begin)
         end = queue.first_at_or_above(gone.end)
         if begin < end:
-            comparison = _Comparison(store, queue.topic, queue.queue_id, ())
+            comparison = _Comparison(store, queue.topic, queue.queue_id)
             yield comparison.lost_messages(begin, end)
-
-
-_NOTHING: Final = ExpectedQueue()
 
 
 def _will_go(store: ClosedStore, queue: ConsumeQueue) -> bool:
@@ -97,7 +105,7 @@ def _will_go(store: ClosedStore, queue: ConsumeQueue) -> bool:
     return store.crashed and queue.last_record_end <= store.deleted_topics.end_of(queue.topic)
 
 
-def _name(queue: tuple[tuple[str, int], ExpectedQueue]) -> tuple[str, int]:
+def _name(queue: tuple[tuple[str, int], _Comparison]) -> tuple[str, int]:
     return queue[0]
 
 
@@ -109,58 +117,101 @@ def _without_records(
     if begin < queue.end_offset:
         deleted = queue.last_record_end <= store.deleted_topics.end_of(queue.topic)
         reason = "queue of a deleted topic" if deleted else "leads to no record"
-        comparison = _Comparison(store, queue.topic, queue.queue_id, () if deleted else lost)
-        yield from comparison.beyond_the_log(queue, begin, queue.end_offset, reason)
+        comparison = _Comparison(store, queue.topic, queue.queue_id)
+        end = queue.end_offset
+        yield from comparison.beyond_the_log(queue, begin, end, reason, () if deleted else lost)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Comparison:
-    """The comparison of one queue with the log."""
+    """The comparison of one queue with the log.
+
+    Attributes:
+        queue_offsets: Queue offsets of the next records that have an entry, stretch by stretch.
+        entries: The entry of each, as it follows from the log.
+        tag_hashes: Of the timer topic, the hash of each record's tag.
+        first: The first queue offset of all records so far.
+        end: Behind their last one; 0 without any.
+        jumps: Queue offsets that the log lacks, or has twice.
+        is_ambiguous: Whether it has any twice: no entry's record is known then.
+        wrong: Ranges of queue offsets whose entries differ, by reason.
+    """
 
     store: ClosedStore
     topic: str
     queue_id: int
-    lost: Sequence[tuple[int, int]]
+    queue_offsets: list[Int64s] = field(default_factory=list)
+    entries: list[Entries] = field(default_factory=list)
+    tag_hashes: list[Int64s] = field(default_factory=list)
+    first: int = 0
+    end: int = 0
+    jumps: list[Finding] = field(default_factory=list)
+    is_ambiguous: bool = False
+    wrong: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
 
-    def compare(
-        self, queue_offsets: Int64s, entries: Entries, tag_hashes: Int64s | None
-    ) -> Iterator[Finding]:
-        steps = np.diff(queue_offsets)
-        for place in np.flatnonzero(steps != 1).tolist():
-            jump = int(queue_offsets[place]), int(queue_offsets[place + 1])
+    def compare_held(self) -> None:
+        """Compare the records that were taken since the last time, and forget them."""
+        if not self.queue_offsets:
+            return
+        queue_offsets, entries = np.concatenate(self.queue_offsets), np.concatenate(self.entries)
+        tag_hashes = np.concatenate(self.tag_hashes) if self.tag_hashes else None
+        for held in (self.queue_offsets, self.entries, self.tag_hashes):
+            held.clear()
+        if not self.end:
+            self.first = self.end = int(queue_offsets[0])
+        before = np.concatenate(([self.end - 1], queue_offsets[:-1]))
+        for place in np.flatnonzero(queue_offsets - before != 1).tolist():
+            jump = int(before[place]), int(queue_offsets[place])
             if jump[1] <= jump[0]:
-                yield self._of_offsets("queue offset used again", *jump, FindingState.BY_HAND)
+                self.is_ambiguous = True
+                state = FindingState.BY_HAND
+                self.jumps.append(self._of_offsets("queue offset used again", *jump, state))
             else:
-                yield self.lost_messages(jump[0] + 1, jump[1])
-        if bool((steps < 1).any()):
-            return  # The record of an entry cannot be identified.
-        queue = self.store.queues.find(self.topic, self.queue_id)
-        if queue is not None and _will_go(self.store, queue):
-            queue = None  # The topic was created anew.
-        first, end = int(queue_offsets[0]), int(queue_offsets[-1]) + 1
+                self.jumps.append(self.lost_messages(jump[0] + 1, jump[1]))
+        self.end = int(queue_offsets[-1]) + 1
+        queue = self._queue()
+        if queue is not None and not self.is_ambiguous:
+            kept = (queue_offsets >= queue.min_offset) & (queue_offsets < queue.end_offset)
+            kept_hashes = None if tag_hashes is None else tag_hashes[kept]
+            self._compare_entries(queue, queue_offsets[kept], entries[kept], kept_hashes)
+
+    def finish(self, lost: Sequence[tuple[int, int]]) -> Iterator[Finding]:
+        """All differences; ``lost`` are damaged ranges of the log."""
+        yield from self.jumps
+        if self.is_ambiguous or not self.end:
+            return
+        queue, first, end = self._queue(), self.first, self.end
         written = queue.end_offset if queue is not None else first
         if queue is not None and first < queue.min_offset:
             yield self._of_entries("entries missing", first, min(end, queue.min_offset))
         # After a crash queues are behind the log, and the next start mends it.
         if written < end and not self.store.crashed:
             yield self._of_entries("entries missing", max(first, written), end)
-        if queue is None:
-            return
-        if written > end:
-            yield from self.beyond_the_log(queue, end, written, "entries beyond the log")
-        kept = (queue_offsets >= queue.min_offset) & (queue_offsets < written)
-        kept_hashes = None if tag_hashes is None else tag_hashes[kept]
-        yield from self._compare_entries(queue, queue_offsets[kept], entries[kept], kept_hashes)
+        if queue is not None and written > end:
+            yield from self.beyond_the_log(queue, end, written, "entries beyond the log", lost)
+        for reason, ranges in self.wrong.items():
+            for begin, behind in ranges:
+                yield self._of_entries(reason, begin, behind)
+
+    def _queue(self) -> ConsumeQueue | None:
+        """The queue as it is written; None if its topic was deleted and created anew."""
+        queue = self.store.queues.find(self.topic, self.queue_id)
+        return None if queue is None or _will_go(self.store, queue) else queue
 
     def beyond_the_log(
-        self, queue: ConsumeQueue, begin: int, end: int, reason: str
+        self,
+        queue: ConsumeQueue,
+        begin: int,
+        end: int,
+        reason: str,
+        lost: Sequence[tuple[int, int]],
     ) -> Iterator[Finding]:
         """Entries without a record: of lost messages, or of none that ever existed."""
         for first in range(begin, end, _ENTRIES_AT_ONCE):
             found = queue.entries(first, min(_ENTRIES_AT_ONCE, end - first))
             is_hole = found["size"] == HOLE_SIZE
-            into_damage = is_hole & bool(self.lost)
-            for lost_begin, lost_end in self.lost:
+            into_damage = is_hole & bool(lost)
+            for lost_begin, lost_end in lost:
                 places = found["commit_log_offset"]
                 into_damage |= ~is_hole & (places >= lost_begin) & (places < lost_end)
             places = np.arange(first, first + len(found))
@@ -176,7 +227,7 @@ class _Comparison:
         queue_offsets: Int64s,
         entries: Entries,
         tag_hashes: Int64s | None,
-    ) -> Iterator[Finding]:
+    ) -> None:
         """Compare existing entries with the expected ones, many at a time."""
         for first in range(0, len(queue_offsets), _ENTRIES_AT_ONCE):
             part = slice(first, first + _ENTRIES_AT_ONCE)
@@ -190,13 +241,19 @@ class _Comparison:
                 ]
             )
             if len(found) != len(wanted):
-                end = int(places[-1]) + 1
-                yield self._of_entries("cannot be read", begin, end)
+                self._note("cannot be read", begin, int(places[-1]) + 1)
                 continue
             hashes = None if tag_hashes is None else tag_hashes[part]
             for reason, wrong in _differences(self.topic, found, wanted, hashes):
                 for run in _runs(places[wrong]):
-                    yield self._of_entries(reason, *run)
+                    self._note(reason, *run)
+
+    def _note(self, reason: str, begin: int, end: int) -> None:
+        """Note that entries differ; a range goes on where the one before it ends."""
+        ranges = self.wrong.setdefault(reason, [])
+        if ranges and ranges[-1][1] == begin:
+            begin, _ = ranges.pop()
+        ranges.append((begin, end))
 
     def lost_messages(self, begin: int, end: int) -> Finding:
         """The queue's messages that are lost for good."""

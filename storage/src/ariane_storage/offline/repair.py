@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from ariane_storage.config import StoreConfig
 from ariane_storage.disk.disk import Disk
 from ariane_storage.errors import StorageError
@@ -128,11 +126,11 @@ def _fate(finding: Finding, after: Inspection, *, was_cut: bool) -> FindingState
 
 def _cut_records(before: Inspection, after: Inspection) -> Iterator[Finding]:
     """Valid records that were cut with the end of the log: behind a hole left by power loss."""
-    gone = np.setdiff1d(before.record_starts, after.record_starts)
-    if not len(gone):
+    count, begin, last = before.record_starts.missing_in(after.record_starts)
+    if not count:
         return
-    reason = f"{len(gone)} whole records behind a hole"
-    begin, end = int(gone[0]), max(int(gone[-1]), before.end_offset)
+    reason = f"{count} whole records behind a hole"
+    end = max(last, before.end_offset)
     yield Finding("commit log", reason, begin, end, state=FindingState.CUT)
     for (topic, queue_id), (first, end) in sorted(before.queue_spans.items()):
         kept = after.queue_spans.get((topic, queue_id), (first, first))[1]
