@@ -92,7 +92,7 @@ BORNE = [name for name, attack in ATTACKS.items() if attack.ends_within is None]
 @pytest.mark.parametrize("name", BORNE)
 async def test_what_is_borne_leaves_nothing_behind(name, caplog):
     attack = ATTACKS[name]
-    units = 5 if attack.per_s <= 10 else 1_500
+    units = max(5, min(1_500, attack.per_s // 10))
     async with attacked() as (address, probe, echo):
         peer, _ = await attack_with(attack, address, units_max=units)
         async with peer:

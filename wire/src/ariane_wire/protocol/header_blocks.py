@@ -21,6 +21,9 @@ Fields = list[tuple[bytes, bytes]]
 
 _TABLE_OFF: Final = b"\x20"
 
+SIZE_UPDATES_MAX: Final = 2
+"""Of a table, at the beginning of a block: the smallest size since the last block, and the last."""
+
 BLOCKS_MAX: Final = 1024
 BLOCK_OCTETS_MAX: Final = 1024
 """A memory of blocks holds about a megabyte at most, and is emptied when it is full: whoever sends
@@ -109,6 +112,8 @@ class BlockReader(Generic[Head]):
         stateless = not decoder.header_table_size or block[:1] == _TABLE_OFF
         if self._is_told and block[:1] > _TABLE_OFF and block[0] & 0xE0 == 0x20:
             raise ConnectionFault(ErrorCode.COMPRESSION_ERROR, "a dynamic table, which we refused")
+        if has_too_many_updates(block):
+            raise ConnectionFault(ErrorCode.COMPRESSION_ERROR, "too many changes of a table's size")
         try:
             fields = [(bytes(n), bytes(v)) for n, v in decoder.decode(block, raw=True)]
         except OversizedHeaderListError:
@@ -126,3 +131,20 @@ class BlockReader(Generic[Head]):
             if stateless:
                 self._memory.keep(block, head)
         return head
+
+
+def has_too_many_updates(block: bytes) -> bool:
+    """Whether a block begins with more changes of the table's size than RFC 7541, 4.2, has.
+
+    A change is an octet, and reading it costs as much as reading a field.
+    """
+    at = 0
+    for _ in range(SIZE_UPDATES_MAX + 1):
+        if block[at : at + 1] == b"" or block[at] & 0xE0 != 0x20:
+            return False
+        at += 1
+        if block[at - 1] == 0x3F:
+            while block[at : at + 1] >= b"\x80":
+                at += 1
+            at += 1
+    return True

@@ -1,0 +1,109 @@
+"""What attackers may have us hold, in octets."""
+
+from __future__ import annotations
+
+import gc
+import socket
+import struct
+import tracemalloc
+
+import pytest
+from attacks import ATTACKS
+from test_attacks import attack_with, attacked, turns
+
+import ariane_wire
+
+MIB = 1 << 20
+MESSAGE_OCTETS_MAX = 4 * MIB
+GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + struct.pack(">IBI", 4, 0, 0)
+SETTINGS_ACK = struct.pack(">IBI", 4, 1, 0)
+
+
+@pytest.fixture
+def traced():
+    gc.collect()
+    tracemalloc.start()
+    yield
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("name", "octets_max"),
+    [
+        # A message may be as long as the limit, and the attacker's own octets are in this process.
+        ("compressed bomb", 3 * MESSAGE_OCTETS_MAX),
+        ("lying message lengths", 2 * MIB),
+        ("lying frame length", 2 * MIB),
+        ("table bomb", 2 * MIB),
+        ("huge fields", 4 * MIB),
+    ],
+)
+async def test_a_bomb_is_never_unpacked(name, octets_max, traced):
+    attack = ATTACKS[name]
+    attack.unit(0)  # Its octets are made once.
+    async with attacked() as (address, _, _):
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        peer, _ = await attack_with(attack, address, units_max=5)
+        async with peer:
+            await turns(50)
+            assert tracemalloc.get_traced_memory()[1] - before <= octets_max
+
+
+IDLE = 500
+IDLE_OCTETS_MAX = 24 << 10
+"""What one connection that does nothing may cost us; the kernel's buffers are not ours."""
+
+
+async def test_an_idle_connection_is_cheap(traced):
+    async with attacked() as (address, _, echo):
+        host, port = address.split(":")
+        connections = [socket.create_connection((host, int(port))) for _ in range(IDLE)]
+        await turns(50)
+        gc.collect()
+        before = tracemalloc.get_traced_memory()[0]
+        for each in connections:
+            each.sendall(GREETING + SETTINGS_ACK)
+        await turns(50)
+        assert await echo(b"meanwhile") == b"meanwhile"
+        gc.collect()
+        held = tracemalloc.get_traced_memory()[0] - before
+        for each in connections:
+            each.close()
+        assert held / IDLE <= IDLE_OCTETS_MAX
+
+
+async def test_connections_beyond_the_limit_are_closed_at_once():
+    options = ariane_wire.ServerOptions(connections_max=10)
+    async with attacked(options=options) as (address, _, echo):
+        host, port = address.split(":")
+        connections = [socket.create_connection((host, int(port))) for _ in range(30)]
+        for each in connections:
+            each.setblocking(False)  # noqa: FBT003 - the name of the method says it.
+        await turns(50)
+        assert await echo(b"meanwhile") == b"meanwhile"
+        refused = 0
+        for each in connections:
+            try:
+                refused += each.recv(1) == b""
+            except BlockingIOError:
+                continue
+            except ConnectionResetError:
+                refused += 1
+            finally:
+                each.close()
+        # The honest client has one of the ten.
+        assert refused == 30 - 9
+
+
+async def test_a_handshake_that_never_ends_is_ended():
+    options = ariane_wire.ServerOptions(handshake_s=0.05)
+    for said in (b"", GREETING[:10], GREETING[:24]):
+        async with attacked(options=options) as (address, _, echo):
+            peer, _ = await attack_with(
+                ATTACKS["a connection that says nothing"], address, units_max=1
+            )
+            async with peer:
+                peer.write(said)
+                await peer.until_lost()
+                assert await echo(b"meanwhile") == b"meanwhile"
