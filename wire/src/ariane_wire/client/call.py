@@ -175,7 +175,8 @@ class ClientCall(Stream):
 
     def on_reset(self, code: int) -> None:
         """The server has ended the stream."""
-        self.never_processed = code == ErrorCode.REFUSED_STREAM
+        # Who has begun to answer has begun to work, whatever it says then.
+        self.never_processed = code == ErrorCode.REFUSED_STREAM and self.head is None
         details = f"the server reset the stream: {error_name(code)}"
         self.finish(status_of_reset(code), details)
 
@@ -185,7 +186,7 @@ class ClientCall(Stream):
 
     def on_lost(self, text: str, *, never_processed: bool) -> None:
         """The connection is gone."""
-        self.never_processed = never_processed
+        self.never_processed = never_processed and self.head is None
         self.finish(StatusCode.UNAVAILABLE, text)
 
     def on_refused(self, refusal: MessageRefused) -> None:
