@@ -25,6 +25,8 @@ _TITLES = {
     "replication": "Failover",
     "served_filters": "Filters, pulled from a broker and a FilterServer",
     "spark": "Spark",
+    "wire": "The price of a call: our gRPC beside grpcio's",
+    "wire_hostile": "An honest client beside hostile ones",
     "store": "Reading, finding, recovering, many queues",
 }
 _FRONT = """# Benchmarks
