@@ -14,6 +14,7 @@ from ariane_sdk import (
     PullConsumer,
     PullSettings,
     PushConsumer,
+    QueueReader,
     ReceiveConsumer,
 )
 
@@ -171,3 +172,20 @@ async def test_latest_does_not_depend_on_the_clock_of_the_client(
             await send(cluster, 0)
             found = await life.take(COUNT)
     assert sorted(found) == list(range(COUNT))
+
+
+@pytest.mark.timeout(120)
+async def test_where_a_group_begins_outlives_a_broker_that_is_killed(local_cluster, tmp_path):
+    """A group without offsets is new again, and would not get what is sent until it returns."""
+    async with local_cluster() as cluster, QueueReader(cluster.name_servers) as reader:
+        async with ClusterClient(cluster.name_servers) as client:
+            await client.create_topic(TOPIC, queue_count=2)
+        await send(cluster, 0)
+        life = Pushed(cluster, tmp_path)
+        async with life.consumer:
+            await life.begin()
+            begun = await reader.stored_offsets(GROUP, TOPIC)
+            cluster.brokers[0].kill()
+        await cluster.brokers[0].start()
+        assert sum(begun.values()) == COUNT
+        assert await reader.stored_offsets(GROUP, TOPIC) == begun

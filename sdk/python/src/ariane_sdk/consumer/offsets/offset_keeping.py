@@ -63,7 +63,7 @@ class OffsetKeeping(Protocol):
     async def begin(
         self, broker: BrokerRoute, offsets: Mapping[MessageQueue, QueuePosition]
     ) -> None:
-        """Store offsets in queues of a broker that have none; leave the others as they are.
+        """Store offsets durably in queues of a broker that have none; leave the others as they are.
 
         Raises:
             CallError: Possibly none is stored.
@@ -158,6 +158,7 @@ class BrokerOffsets:
             broker,
             self._group,
             {queue: position.queue_offset for queue, position in offsets.items()},
+            durable=True,  # A group that loses its begin is new again, or gets all old messages.
             epochs={
                 queue: OffsetEpochs(log_epoch=position.log_epoch)
                 for queue, position in offsets.items()
