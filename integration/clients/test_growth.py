@@ -33,11 +33,11 @@ def test_a_topic_that_grows_while_its_groups_are_away_loses_nothing(tmp_path):
     with (
         LocalCluster(tmp_path, brokers=2) as cluster,
         ClusterClient(cluster.name_servers) as client,
-        Producer(cluster.name_servers) as producer,
         ThreadPoolExecutor() as pool,
     ):
         create(cluster, "broker-a")
-        producer.send_batch([Message(TOPIC, b"old") for _ in range(OLD)])
+        with Producer(cluster.name_servers) as producer:
+            producer.send_batch([Message(TOPIC, b"old") for _ in range(OLD)])
         with ExitStack() as lives:
             workers = [lives.enter_context(Worker(each)) for each in here]
             for language, worker in zip(here, workers, strict=True):
@@ -47,8 +47,11 @@ def test_a_topic_that_grows_while_its_groups_are_away_loses_nothing(tmp_path):
         create(cluster, "broker-b")
         await_brokers(client, 2)
         bodies = [b"%d" % number for number in range(OLD)]
-        for body in bodies:
-            producer.send(Message(TOPIC, body, message_group=body.decode()))
+        with Producer(cluster.name_servers) as producer:
+            sent = [
+                producer.send(Message(TOPIC, each, message_group=each.decode())) for each in bodies
+            ]
+        assert len({result.message_queue.broker_name for result in sent}) == 2
         with ExitStack() as lives:
             workers = [lives.enter_context(Worker(each)) for each in here]
             for worker in workers:
