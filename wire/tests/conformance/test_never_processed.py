@@ -133,3 +133,17 @@ async def test_a_call_was_never_processed_if_the_server_never_greeted():
         failure = await failure_of(address)
         assert failure.code() is StatusCode.UNAVAILABLE
         assert failure.never_processed
+
+
+@pytest.mark.parametrize(
+    ("seconds", "code"), [(100, StatusCode.CANCELLED), (-1, StatusCode.DEADLINE_EXCEEDED)]
+)
+async def test_a_server_that_gives_up_after_the_deadline_does_so_for_it(seconds, code):
+    async with (
+        scripted_server(raw.rst_stream(1, raw.CANCEL)) as address,
+        ariane_wire.insecure_channel(address) as channel,
+    ):
+        call = channel.unary_unary("/scripted.Scripted/Call")(b"x", timeout=100)
+        # The deadline has passed, and our own timer has yet to run.
+        call.deadline_s = asyncio.get_running_loop().time() + seconds
+        assert await call.code() is code

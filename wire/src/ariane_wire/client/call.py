@@ -178,7 +178,11 @@ class ClientCall(Stream):
         # Who has begun to answer has begun to work, whatever it says then.
         self.never_processed = code == ErrorCode.REFUSED_STREAM and self.head is None
         details = f"the server reset the stream: {error_name(code)}"
-        self.finish(status_of_reset(code), details)
+        status = status_of_reset(code)
+        if status is StatusCode.CANCELLED and self.time_remaining() == 0:
+            # Its clock said so first.
+            status = StatusCode.DEADLINE_EXCEEDED
+        self.finish(status, details)
 
     def on_fault(self, fault: StreamFault) -> None:
         """The server broke a rule."""
