@@ -100,7 +100,8 @@ async def cancel_after_first_response(channel: Any) -> None:
 
 async def timeout_on_sleeping_server(channel: Any) -> None:
     call = stub(channel).FullDuplexCall(timeout=0.001)
-    assert await call.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    # A server whose clock says so first, such as Go's, may reset the stream before ours does.
+    assert await call.code() in {grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}
 
 
 async def custom_metadata(channel: Any) -> None:
@@ -120,11 +121,15 @@ async def custom_metadata(channel: Any) -> None:
 async def status_code_and_message(channel: Any) -> None:
     failure = await refused(stub(channel).UnaryCall(messages.SimpleRequest(response_status=STATUS)))
     assert (failure.code(), failure.details()) == (grpc.StatusCode.UNKNOWN, STATUS.message)
-    call = stub(channel).FullDuplexCall()
+    failure = await refused(ask_for_status(stub(channel).FullDuplexCall()))
+    assert (failure.code(), failure.details()) == (grpc.StatusCode.UNKNOWN, STATUS.message)
+
+
+async def ask_for_status(call: Any) -> None:
+    """Any of these steps may be the one that learns of it."""
     await call.write(messages.StreamingOutputCallRequest(response_status=STATUS))
     await call.done_writing()
-    failure = await refused(call.read())
-    assert (failure.code(), failure.details()) == (grpc.StatusCode.UNKNOWN, STATUS.message)
+    await call.read()
 
 
 async def special_status_message(channel: Any) -> None:
