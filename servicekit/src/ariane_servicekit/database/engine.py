@@ -10,11 +10,15 @@ SQLite has no clock of its own: it uses ours as a function.
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from threading import Timer
 from typing import Any, Final, ParamSpec, TypeVar
+from weakref import WeakSet
 
 from sqlalchemy import (
     BigInteger,
@@ -55,6 +59,9 @@ default.
 
 A long statement on a live server is not ended: a migration may take long.
 """
+
+CLOSE_S_MAX: Final = 1.0
+"""Seconds that calls in work have at the end before their connections are cut."""
 
 _WRITES: Final = "ariane_writes"
 
@@ -119,8 +126,11 @@ class Database:
             self._engine: Engine = create_engine(parsed, **options)
         except ImportError as error:
             raise DatabaseUnusable(f"{parsed.drivername}: {error}") from None
+        self._connections: WeakSet[Any] = WeakSet()
         if self._is_sqlite:
             self._prepare_sqlite()
+        else:
+            event.listen(self._engine, "connect", lambda one, _: self._connections.add(one))
         self.now: ColumnElement[int] = (
             func.ariane_now_ms(type_=BigInteger)
             if self._is_sqlite
@@ -175,10 +185,26 @@ class Database:
             finally:
                 connection.info.pop(_WRITES, None)
 
+    def cut(self) -> None:
+        """Cut all connections: calls in work fail, which a server that hangs would keep for ever.
+
+        Calls of SQLite end by themselves, after ``BUSY_S_MAX``. From any thread.
+        """
+        closed = self._engine.dialect.loaded_dbapi.Error
+        for connection in list(self._connections):
+            with (
+                suppress(OSError, closed),
+                socket.socket(fileno=os.dup(connection.fileno())) as way,
+            ):
+                way.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
-        """Wait for calls in work, and close the connections."""
+        """Wait a moment for calls in work, and close the connections."""
         if self._threads is not None:
-            self._threads.shutdown()
+            cutting = Timer(CLOSE_S_MAX, self.cut)
+            cutting.start()
+            self._threads.shutdown(cancel_futures=True)
+            cutting.cancel()
         self._engine.dispose()
 
     def _migrate(self) -> None:

@@ -31,6 +31,7 @@ def broker(
     brokers=2,
     replicas=FOLLOWS,
     trouble="",
+    **said,
 ):
     row = ReplicaSet(
         cluster_name="c",
@@ -44,6 +45,7 @@ def broker(
         has_lease=has_lease,
         replicas=replicas if has_lease else (),
         trouble=trouble,
+        **said,
     )
     identity = BrokerIdentity(
         cluster_name="c", broker_name="broker-a", broker_id=broker_id, address=address
@@ -84,6 +86,31 @@ def test_replicas_that_stand_in_routes_have_no_primary():
     assert "ariane broker ha elect broker-a --id ID --unclean" in advice
     assert "(ariane broker ha status broker-a)" in advice
     assert found(broker(), *replicas) == []  # It has just come back.
+
+
+def test_without_the_database_no_broker_that_is_started_helps():
+    away = {"trouble": "the database of the replica set is away", "database_away": True}
+    replicas = [broker("h:2", broker_id=1, has_lease=False, **away)]
+    [finding] = found(*replicas)
+    assert finding.endswith("accepts no messages: the database of the replica set is away")
+    [advice] = advised(*replicas)
+    assert advice.startswith("bring the database of replica_set_url back")
+
+
+def test_a_set_that_is_too_small_takes_nothing():
+    [finding] = found(broker(in_sync=(0,), in_sync_min=2, replicas=[replica(1, attached=False)]))
+    assert "accepts no messages: 1 brokers are in sync, and in_sync_min is 2" in finding
+    assert found(broker(in_sync_min=2)) == []
+
+
+def test_a_replica_that_stutters_holds_sends_up():
+    slow = replica(1)
+    slow.in_sync = True
+    slow.longest_wait.FromTimedelta(timedelta(seconds=1.2))
+    [finding] = found(broker(replicas=[slow]))
+    assert "sends have waited up to 1.2 s for replica 1" in finding
+    slow.longest_wait.FromTimedelta(timedelta(seconds=0.4))
+    assert found(broker(replicas=[slow])) == []
 
 
 def test_two_that_say_they_are_primary():

@@ -56,6 +56,9 @@ OPEN_WHILE_DRAINING: Final = frozenset(
 HAND_OVER_S_MAX: Final = 2.0
 """Seconds that a stopping primary waits until replicas have the whole log."""
 
+RESIGN_S_MAX: Final = 4.0
+"""The same, and until the database knows that the reign has ended: it may hang."""
+
 _log = get_logger(__name__)
 
 
@@ -207,11 +210,12 @@ class BrokerLife:
             return
         if primary.has_begun and primary.has_copies and not primary.reign.is_deposed:
             try:
-                await primary.hand_over(
-                    None, grace_s=HAND_OVER_S_MAX, save_state=self.saved_offsets.save
-                )
+                async with asyncio.timeout(RESIGN_S_MAX):
+                    await primary.hand_over(
+                        None, grace_s=HAND_OVER_S_MAX, save_state=self.saved_offsets.save
+                    )
             except (RowUnreachable, OSError) as error:  # The lease runs out.
-                _log.warning("primary_not_resigned", cause=str(error))
+                _log.warning("primary_not_resigned", cause=str(error) or "it took too long")
         primary.close()
 
     async def stop(self) -> None:

@@ -144,7 +144,7 @@ def compose_replica(environment: Environment, on_won: Callable[[WonElection], No
     settings, clock = environment.settings, environment.clock
     database = _database(environment)
     names = (settings.cluster_name, settings.broker_name)
-    row = DatabaseRow(database, *names)
+    row = DatabaseRow(database, *names, wait_s_max=settings.primary_lease_s)
     log = log_room(environment, set_begin=lambda: status().replica_set.begin)
     store, files = log.store, StoreFiles(settings.store_path)
     state = StateCopies(environment.disk, files.config)

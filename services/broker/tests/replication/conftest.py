@@ -19,6 +19,6 @@ async def rows(tmp_path):
     ]
     for database in databases:
         await database.open(wait_s=10)
-    yield [DatabaseRow(database, "c", "broker-a") for database in databases]
+    yield [DatabaseRow(database, "c", "broker-a", wait_s_max=10) for database in databases]
     for database in databases:
         database.close()

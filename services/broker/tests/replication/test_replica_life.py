@@ -9,6 +9,7 @@ import pytest
 
 from ariane_broker.following.replica_life import ReplicaLife
 from ariane_broker.replication.replica_set import ReplicaSet
+from ariane_broker.replication.shared_row import RowUnreachable
 from ariane_servicekit import Address, SystemClock
 from ariane_storage import Store
 from ariane_storage.testing import block_of, small_config
@@ -68,6 +69,28 @@ async def test_it_follows_only_while_its_standing_allows_that(life):
         await life._turn()
         await asyncio.sleep(0)
         assert followed == whom
+
+
+async def test_it_stands_in_routes_also_while_the_database_is_away(life):
+    """The primary has died as well: nobody else lists this replica."""
+    told = []
+
+    async def away():
+        raise RowUnreachable("it is away")
+
+    async def end():
+        told.append("left")
+
+    life._stand_in = SimpleNamespace(begin=lambda *where: told.append(where), end=end)
+    life._standing.may_follow = True
+    await life._turn()
+    await asyncio.sleep(0)
+    life._standing.turn, life._standing.has_primary = away, False
+    await life._turn()  # It follows: its primary is alive, and lists it.
+    assert told == ["left", "left"]
+    life._trouble = "the primary is silent"
+    await life._turn()
+    assert told[2:] == [(1, "h:1")]
 
 
 async def test_a_start_that_is_cut_short_confirms_nothing(life, tmp_path):

@@ -46,7 +46,7 @@ class TestRow:
 
     async def test_rows_of_other_names_are_apart(self, rows, tmp_path):
         one, _ = rows
-        other = DatabaseRow(one._database, "c", "broker-b")
+        other = DatabaseRow(one._database, "c", "broker-b", wait_s_max=10)
         await one.change(ReplicaSet().begun(0, "h:1", set_id="s"))
         assert await other.read() is None
 

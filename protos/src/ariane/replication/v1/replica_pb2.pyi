@@ -181,6 +181,7 @@ class ReplicaState(_message.Message):
     BEHIND_FOR_FIELD_NUMBER: _builtins.int
     SILENT_FOR_FIELD_NUMBER: _builtins.int
     IN_SYNC_FIELD_NUMBER: _builtins.int
+    LONGEST_WAIT_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     """The replica's broker id."""
     address: _builtins.str
@@ -203,6 +204,10 @@ class ReplicaState(_message.Message):
     def silent_for(self) -> _duration_pb2.Duration:
         """How long ago the primary last heard of it."""
 
+    @_builtins.property
+    def longest_wait(self) -> _duration_pb2.Duration:
+        """The longest that a send has waited for this replica alone, within the last minute or two."""
+
     def __init__(
         self,
         *,
@@ -215,10 +220,11 @@ class ReplicaState(_message.Message):
         behind_for: _duration_pb2.Duration | None = ...,
         silent_for: _duration_pb2.Duration | None = ...,
         in_sync: _builtins.bool = ...,
+        longest_wait: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["behind_for", b"behind_for", "silent_for", b"silent_for"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["behind_for", b"behind_for", "longest_wait", b"longest_wait", "silent_for", b"silent_for"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "attached", b"attached", "behind_bytes", b"behind_bytes", "behind_for", b"behind_for", "broker_id", b"broker_id", "flushed_commit_log_offset", b"flushed_commit_log_offset", "in_sync", b"in_sync", "silent_for", b"silent_for", "written_commit_log_offset", b"written_commit_log_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "attached", b"attached", "behind_bytes", b"behind_bytes", "behind_for", b"behind_for", "broker_id", b"broker_id", "flushed_commit_log_offset", b"flushed_commit_log_offset", "in_sync", b"in_sync", "longest_wait", b"longest_wait", "silent_for", b"silent_for", "written_commit_log_offset", b"written_commit_log_offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

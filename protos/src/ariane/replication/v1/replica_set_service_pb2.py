@@ -27,7 +27,7 @@ from ariane.replication.v1 import replica_pb2 as ariane_dot_replication_dot_v1_d
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n/ariane/replication/v1/replica_set_service.proto\x12\x15\x61riane.replication.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a#ariane/replication/v1/replica.proto\x1a\x1egoogle/protobuf/duration.proto\"\x16\n\x14GetReplicaSetRequest\"\xd3\x02\n\x15GetReplicaSetResponse\x12\x36\n\x0breplica_set\x18\x01 \x01(\x0b\x32!.ariane.replication.v1.ReplicaSet\x12\x11\n\tbroker_id\x18\x02 \x01(\x03\x12\x35\n\x08replicas\x18\x03 \x03(\x0b\x32#.ariane.replication.v1.ReplicaState\x12\x1d\n\x15max_commit_log_offset\x18\x04 \x01(\x03\x12#\n\x1b\x63onfirmed_commit_log_offset\x18\x05 \x01(\x03\x12\x11\n\thas_lease\x18\x06 \x01(\x08\x12\x31\n\x06\x65pochs\x18\x07 \x03(\x0b\x32!.ariane.replication.v1.EpochStart\x12\x1d\n\x15min_commit_log_offset\x18\x08 \x01(\x03\x12\x0f\n\x07trouble\x18\t \x01(\t\"\\\n\x16TransferPrimaryRequest\x12\x18\n\x10target_broker_id\x18\x01 \x01(\x03\x12(\n\x05grace\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"Q\n\x17TransferPrimaryResponse\x12\x36\n\x0breplica_set\x18\x01 \x01(\x0b\x32!.ariane.replication.v1.ReplicaSet\"9\n\x13\x45lectPrimaryRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x03\x12\x0f\n\x07unclean\x18\x02 \x01(\x08\"N\n\x14\x45lectPrimaryResponse\x12\x36\n\x0breplica_set\x18\x01 \x01(\x0b\x32!.ariane.replication.v1.ReplicaSet\")\n\x14RemoveReplicaRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x03\"O\n\x15RemoveReplicaResponse\x12\x36\n\x0breplica_set\x18\x01 \x01(\x0b\x32!.ariane.replication.v1.ReplicaSet2\xee\x03\n\x11ReplicaSetService\x12t\n\rGetReplicaSet\x12+.ariane.replication.v1.GetReplicaSetRequest\x1a,.ariane.replication.v1.GetReplicaSetResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x04\x12z\n\x0fTransferPrimary\x12-.ariane.replication.v1.TransferPrimaryRequest\x1a..ariane.replication.v1.TransferPrimaryResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x04\x12q\n\x0c\x45lectPrimary\x12*.ariane.replication.v1.ElectPrimaryRequest\x1a+.ariane.replication.v1.ElectPrimaryResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x04\x12t\n\rRemoveReplica\x12+.ariane.replication.v1.RemoveReplicaRequest\x1a,.ariane.replication.v1.RemoveReplicaResponse\"\x08\xca\xf3\x18\x04\x08\x06\x10\x04\x42P\n\x18mq.ariane.replication.v1P\x01Z2ariane.mq/go/arianepb/replication/v1;replicationv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n/ariane/replication/v1/replica_set_service.proto\x12\x15\x61riane.replication.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a#ariane/replication/v1/replica.proto\x1a\x1egoogle/protobuf/duration.proto\"\x16\n\x14GetReplicaSetRequest\"\xff\x02\n\x15GetReplicaSetResponse\x12\x36\n\x0breplica_set\x18\x01 \x01(\x0b\x32!.ariane.replication.v1.ReplicaSet\x12\x11\n\tbroker_id\x18\x02 \x01(\x03\x12\x35\n\x08replicas\x18\x03 \x03(\x0b\x32#.ariane.replication.v1.ReplicaState\x12\x1d\n\x15max_commit_log_offset\x18\x04 \x01(\x03\x12#\n\x1b\x63onfirmed_commit_log_offset\x18\x05 \x01(\x03\x12\x11\n\thas_lease\x18\x06 \x01(\x08\x12\x31\n\x06\x65pochs\x18\x07 \x03(\x0b\x32!.ariane.replication.v1.EpochStart\x12\x1d\n\x15min_commit_log_offset\x18\x08 \x01(\x03\x12\x0f\n\x07trouble\x18\t \x01(\t\x12\x15\n\rdatabase_away\x18\n \x01(\x08\x12\x13\n\x0bin_sync_min\x18\x0b \x01(\x05\"\\\n\x16TransferPrimaryRequest\x12\x18\n\x10target_broker_id\x18\x01 \x01(\x03\x12(\n\x05grace\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"Q\n\x17TransferPrimaryResponse\x12\x36\n\x0breplica_set\x18\x01 \x01(\x0b\x32!.ariane.replication.v1.ReplicaSet\"9\n\x13\x45lectPrimaryRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x03\x12\x0f\n\x07unclean\x18\x02 \x01(\x08\"N\n\x14\x45lectPrimaryResponse\x12\x36\n\x0breplica_set\x18\x01 \x01(\x0b\x32!.ariane.replication.v1.ReplicaSet\")\n\x14RemoveReplicaRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x03\"O\n\x15RemoveReplicaResponse\x12\x36\n\x0breplica_set\x18\x01 \x01(\x0b\x32!.ariane.replication.v1.ReplicaSet2\xee\x03\n\x11ReplicaSetService\x12t\n\rGetReplicaSet\x12+.ariane.replication.v1.GetReplicaSetRequest\x1a,.ariane.replication.v1.GetReplicaSetResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x04\x12z\n\x0fTransferPrimary\x12-.ariane.replication.v1.TransferPrimaryRequest\x1a..ariane.replication.v1.TransferPrimaryResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x04\x12q\n\x0c\x45lectPrimary\x12*.ariane.replication.v1.ElectPrimaryRequest\x1a+.ariane.replication.v1.ElectPrimaryResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x04\x12t\n\rRemoveReplica\x12+.ariane.replication.v1.RemoveReplicaRequest\x1a,.ariane.replication.v1.RemoveReplicaResponse\"\x08\xca\xf3\x18\x04\x08\x06\x10\x04\x42P\n\x18mq.ariane.replication.v1P\x01Z2ariane.mq/go/arianepb/replication/v1;replicationv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -46,19 +46,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETREPLICASETREQUEST']._serialized_start=174
   _globals['_GETREPLICASETREQUEST']._serialized_end=196
   _globals['_GETREPLICASETRESPONSE']._serialized_start=199
-  _globals['_GETREPLICASETRESPONSE']._serialized_end=538
-  _globals['_TRANSFERPRIMARYREQUEST']._serialized_start=540
-  _globals['_TRANSFERPRIMARYREQUEST']._serialized_end=632
-  _globals['_TRANSFERPRIMARYRESPONSE']._serialized_start=634
-  _globals['_TRANSFERPRIMARYRESPONSE']._serialized_end=715
-  _globals['_ELECTPRIMARYREQUEST']._serialized_start=717
-  _globals['_ELECTPRIMARYREQUEST']._serialized_end=774
-  _globals['_ELECTPRIMARYRESPONSE']._serialized_start=776
-  _globals['_ELECTPRIMARYRESPONSE']._serialized_end=854
-  _globals['_REMOVEREPLICAREQUEST']._serialized_start=856
-  _globals['_REMOVEREPLICAREQUEST']._serialized_end=897
-  _globals['_REMOVEREPLICARESPONSE']._serialized_start=899
-  _globals['_REMOVEREPLICARESPONSE']._serialized_end=978
-  _globals['_REPLICASETSERVICE']._serialized_start=981
-  _globals['_REPLICASETSERVICE']._serialized_end=1475
+  _globals['_GETREPLICASETRESPONSE']._serialized_end=582
+  _globals['_TRANSFERPRIMARYREQUEST']._serialized_start=584
+  _globals['_TRANSFERPRIMARYREQUEST']._serialized_end=676
+  _globals['_TRANSFERPRIMARYRESPONSE']._serialized_start=678
+  _globals['_TRANSFERPRIMARYRESPONSE']._serialized_end=759
+  _globals['_ELECTPRIMARYREQUEST']._serialized_start=761
+  _globals['_ELECTPRIMARYREQUEST']._serialized_end=818
+  _globals['_ELECTPRIMARYRESPONSE']._serialized_start=820
+  _globals['_ELECTPRIMARYRESPONSE']._serialized_end=898
+  _globals['_REMOVEREPLICAREQUEST']._serialized_start=900
+  _globals['_REMOVEREPLICAREQUEST']._serialized_end=941
+  _globals['_REMOVEREPLICARESPONSE']._serialized_start=943
+  _globals['_REMOVEREPLICARESPONSE']._serialized_end=1022
+  _globals['_REPLICASETSERVICE']._serialized_start=1025
+  _globals['_REPLICASETSERVICE']._serialized_end=1519
 # @@protoc_insertion_point(module_scope)

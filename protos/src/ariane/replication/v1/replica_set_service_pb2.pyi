@@ -52,6 +52,8 @@ class GetReplicaSetResponse(_message.Message):
     EPOCHS_FIELD_NUMBER: _builtins.int
     MIN_COMMIT_LOG_OFFSET_FIELD_NUMBER: _builtins.int
     TROUBLE_FIELD_NUMBER: _builtins.int
+    DATABASE_AWAY_FIELD_NUMBER: _builtins.int
+    IN_SYNC_MIN_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     """The broker that answers."""
     max_commit_log_offset: _builtins.int
@@ -64,6 +66,10 @@ class GetReplicaSetResponse(_message.Message):
     """Oldest commit-log offset that the broker keeps."""
     trouble: _builtins.str
     """Why the broker does not follow its primary, in one sentence; empty when it does."""
+    database_away: _builtins.bool
+    """Whether the database of the set was away when the broker asked it last: nobody is elected then."""
+    in_sync_min: _builtins.int
+    """With fewer brokers in sync the broker takes no messages; 1 if it needs no replica for that."""
     @_builtins.property
     def replica_set(self) -> _replica_pb2.ReplicaSet:
         """The shared row, as this broker read it last."""
@@ -88,10 +94,12 @@ class GetReplicaSetResponse(_message.Message):
         epochs: _abc.Iterable[_replica_pb2.EpochStart] | None = ...,
         min_commit_log_offset: _builtins.int = ...,
         trouble: _builtins.str = ...,
+        database_away: _builtins.bool = ...,
+        in_sync_min: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["replica_set", b"replica_set"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "confirmed_commit_log_offset", b"confirmed_commit_log_offset", "epochs", b"epochs", "has_lease", b"has_lease", "max_commit_log_offset", b"max_commit_log_offset", "min_commit_log_offset", b"min_commit_log_offset", "replica_set", b"replica_set", "replicas", b"replicas", "trouble", b"trouble"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "confirmed_commit_log_offset", b"confirmed_commit_log_offset", "database_away", b"database_away", "epochs", b"epochs", "has_lease", b"has_lease", "in_sync_min", b"in_sync_min", "max_commit_log_offset", b"max_commit_log_offset", "min_commit_log_offset", b"min_commit_log_offset", "replica_set", b"replica_set", "replicas", b"replicas", "trouble", b"trouble"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

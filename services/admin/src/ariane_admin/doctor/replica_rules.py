@@ -10,6 +10,9 @@ from ariane_admin.asking.cluster_doors import PRIMARY_ID
 from ariane_admin.doctor.cluster_facts import BrokerFacts, ClusterFacts
 from ariane_admin.doctor.findings import Finding, Severity
 
+WAIT_SECONDS_MAX: Final = 1.0
+"""How long a send may wait for one replica before it is reported."""
+
 BEHIND_SECONDS_MAX: Final = 30.0
 """How long a replica may be behind before it is reported."""
 
@@ -61,15 +64,38 @@ def sets_without_primary(facts: ClusterFacts) -> Iterator[Finding]:
         if broker.identity.broker_id != PRIMARY_ID and name not in has_lease:
             told.setdefault(name, broker)
     for name, broker in told.items():
-        trouble = broker.replica_set.trouble if broker.replica_set is not None else ""
+        known = broker.replica_set
+        trouble = known.trouble if known is not None else ""
+        advice = (
+            f"start a broker that is in sync (ariane broker ha status {name}); if none will come"
+            f" back, have another elected with ariane broker ha elect {name} --id ID --unclean:"
+            " messages that it lacks are lost"
+        )
+        if known is not None and known.database_away:
+            advice = "bring the database of replica_set_url back: without it nobody is elected"
         yield Finding(
             Severity.ERROR,
             f"broker {name}",
             "has no primary, so it accepts no messages" + (f": {trouble}" if trouble else ""),
-            f"start a broker that is in sync (ariane broker ha status {name}); if none will come"
-            f" back, have another elected with ariane broker ha elect {name} --id ID --unclean:"
-            " messages that it lacks are lost",
+            advice,
         )
+
+
+def sets_too_small(facts: ClusterFacts) -> Iterator[Finding]:
+    """A primary that refuses messages because too few brokers are in sync."""
+    for broker in facts.brokers:
+        known = broker.replica_set
+        if known is None or not known.has_lease:
+            continue
+        in_sync, wanted = len(known.replica_set.in_sync_broker_ids), known.in_sync_min
+        if in_sync < wanted:
+            name = known.replica_set.broker_name
+            yield Finding(
+                Severity.ERROR,
+                _subject(broker),
+                f"accepts no messages: {in_sync} brokers are in sync, and in_sync_min is {wanted}",
+                f"start its replicas; ariane broker ha status {name} shows what delays them",
+            )
 
 
 def sets_of_one(facts: ClusterFacts) -> Iterator[Finding]:
@@ -78,7 +104,8 @@ def sets_of_one(facts: ClusterFacts) -> Iterator[Finding]:
         if broker.replica_set is None or not broker.replica_set.has_lease:
             continue
         row = broker.replica_set.replica_set
-        if len(row.addresses) > 1 and len(row.in_sync_broker_ids) == 1:
+        is_small = len(row.in_sync_broker_ids) < broker.replica_set.in_sync_min
+        if len(row.addresses) > 1 and len(row.in_sync_broker_ids) == 1 and not is_small:
             yield Finding(
                 Severity.WARNING,
                 _subject(broker),
@@ -126,13 +153,31 @@ def replicas_behind(facts: ClusterFacts) -> Iterator[Finding]:
                 )
 
 
+def replicas_that_hold_up(facts: ClusterFacts) -> Iterator[Finding]:
+    """Replicas in sync for which sends wait long: one that stutters, say."""
+    for broker in facts.brokers:
+        for replica in broker.replica_set.replicas if broker.replica_set is not None else ():
+            waited_s = replica.longest_wait.ToMilliseconds() / 1000
+            if replica.in_sync and waited_s > WAIT_SECONDS_MAX:
+                yield Finding(
+                    Severity.WARNING,
+                    _subject(broker),
+                    f"sends have waited up to {waited_s:.1f} s for replica {replica.broker_id}"
+                    " within the last minutes",
+                    "check its disk, its load, and the network between both; stopped, it leaves the"
+                    " in-sync set, and sends wait for it no more",
+                )
+
+
 RULES: Final = (
     primaries_without_lease,
     primaries_of_one_name,
     sets_without_primary,
+    sets_too_small,
     sets_of_one,
     replicas_away,
     replicas_behind,
+    replicas_that_hold_up,
 )
 
 

@@ -54,6 +54,8 @@ READY_LEASES_MAX: Final = 2
 RETRY_S: Final = 0.2
 """Seconds between two tries to follow a primary."""
 
+NOT_FOUND_YET: Final = "it has not found a primary yet"
+
 OPEN_WHILE_DRAINING: Final = frozenset({"/ariane.replication.v1.ReplicaSetService/GetReplicaSet"})
 
 _log = get_logger(__name__)
@@ -102,7 +104,7 @@ class ReplicaLife:
         self._followed = ("", 0)
         self._elected: Elected | None = None
         self._reached = environment.settings.listen
-        self._trouble = "it has not found a primary yet"
+        self._trouble = NOT_FOUND_YET
         self._follows = asyncio.Event()
         self._is_row_away = False
         settings = environment.settings
@@ -134,6 +136,7 @@ class ReplicaLife:
             has_lease=False,
             now_s=self._environment.clock.monotonic(),
             trouble=self._why_apart,
+            is_row_away=self._is_row_away,
         )
 
     @property
@@ -229,6 +232,7 @@ class ReplicaLife:
             if not self._is_row_away:
                 _log.warning("shared_row_away", cause=str(error))
             self._is_row_away = True
+            await self._tend_routes(self._standing)
             return
         self._is_row_away = False
         if elected is not None:
@@ -239,7 +243,13 @@ class ReplicaLife:
         known = self._standing.replica_set
         if known is not None:
             await self._follow_whom(known, may_follow=self._standing.may_follow)
-        if self._standing.has_primary:
+        await self._tend_routes(self._standing)
+
+    async def _tend_routes(self, standing: Standing) -> None:
+        """Stand in routes while no primary lists this replica there; also without the row."""
+        follows = bool(self._followed[0]) and not self._trouble
+        known = standing.replica_set
+        if standing.has_primary or follows:
             await self._stand_in.end()
         elif known is not None:
             route_id = known.route_id(self._environment.settings.broker_id)
@@ -258,7 +268,7 @@ class ReplicaLife:
 
     async def _stop_following(self) -> None:
         task, self._following = self._following, None
-        self._followed = ("", 0)
+        self._followed, self._trouble = ("", 0), NOT_FOUND_YET
         if task is not None:
             task.cancel()
             with suppress(asyncio.CancelledError):

@@ -61,7 +61,6 @@ class Standing:
     Attributes:
         replica_set: The row as it was read last; None before there is one.
         trouble: Why it takes no part in the set; empty if it does.
-        has_primary: Whether the set has a primary, or had one some leases ago.
     """
 
     def __init__(
@@ -102,7 +101,11 @@ class Standing:
         self._is_settled = False
         self.replica_set: ReplicaSet | None = None
         self.trouble = ""
-        self.has_primary = True
+
+    @property
+    def has_primary(self) -> bool:
+        """Whether the set has a primary, or had one some leases ago; as far as was read."""
+        return not self._candidacy.is_silent(self._monotonic(), ORPHAN_LEASES)
 
     @property
     def may_follow(self) -> bool:
@@ -126,7 +129,6 @@ class Standing:
             return None
         self.replica_set = found
         self._candidacy.saw(found, now_s)
-        self.has_primary = not self._candidacy.is_silent(now_s, ORPHAN_LEASES)
         log = self._log()
         if log.set_id not in {"", found.set_id}:
             self._refuse_set(log.set_id, found.set_id)

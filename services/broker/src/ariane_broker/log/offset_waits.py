@@ -34,6 +34,12 @@ class OffsetWaits:
         if self._alarm is None:
             self._alarm = loop.call_at(deadline_s, self._expire)
 
+    def oldest_s(self, commit_log_offset: int) -> float:
+        """Seconds that the oldest callback has waited; 0 if it waits for a later offset."""
+        if not self._waits or self._waits[0][0] > commit_log_offset:
+            return 0.0
+        return self._seconds_max - (self._waits[0][1] - asyncio.get_running_loop().time())
+
     def take_up_to(self, commit_log_offset: int) -> list[OnDone]:
         """Remove and return the callbacks that wait for this offset or an earlier one, in order."""
         taken = [on_done for end, _, on_done in self._waits if end <= commit_log_offset]

@@ -35,13 +35,19 @@ class Confirmation:
         else:
             self._waits.add(commit_log_offset, on_done)
 
-    def advance(self, confirmed: int) -> None:
-        """Note that the log before an offset is confirmed."""
+    def advance(self, confirmed: int) -> float:
+        """Note that the log before an offset is confirmed.
+
+        Returns:
+            Seconds that the oldest callback has waited, if it waited for no more than that; else 0.
+        """
         if confirmed <= self.confirmed:
-            return
+            return 0.0
         self.confirmed = confirmed
+        waited_s = self._waits.oldest_s(confirmed)
         for on_done in self._waits.take_up_to(confirmed):
             self._finish(on_done)
+        return waited_s
 
     def give_up(self) -> None:
         """Give every callback the error: whether its records are confirmed is unknown."""

@@ -20,10 +20,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from ariane_storage.copying.log_copy import LogRange
+
+WINDOW_S: Final = 60.0
+"""The longest wait of the window before is kept until this one ends."""
 
 
 class Progress(NamedTuple):
@@ -45,6 +48,31 @@ class Progress(NamedTuple):
 
 
 @dataclass(slots=True)
+class LongestWait:
+    """The longest wait of the last one to two windows."""
+
+    _begin_s: float = 0.0
+    _longest_s: float = 0.0
+    _before_s: float = 0.0
+
+    def note(self, waited_s: float, now_s: float) -> None:
+        """Note a wait that ended now."""
+        self._move(now_s)
+        self._longest_s = max(self._longest_s, waited_s)
+
+    def longest_s(self, now_s: float) -> float:
+        """The longest wait, in seconds."""
+        self._move(now_s)
+        return max(self._longest_s, self._before_s)
+
+    def _move(self, now_s: float) -> None:
+        windows = int((now_s - self._begin_s) / WINDOW_S)
+        if windows:
+            self._before_s = self._longest_s if windows == 1 else 0.0
+            self._begin_s, self._longest_s = now_s, 0.0
+
+
+@dataclass(slots=True)
 class Copy:
     """The primary's record of one replica.
 
@@ -58,6 +86,7 @@ class Copy:
         heard_s: When it last reported.
         state_version: Version of topics and groups that it has.
         missing: Ranges before ``written`` that it misses or knows to be damaged.
+        waits: How long sends have waited for it.
     """
 
     broker_id: int
@@ -69,6 +98,7 @@ class Copy:
     heard_s: float = 0.0
     state_version: int = 0
     missing: Sequence[LogRange] = ()
+    waits: LongestWait = field(default_factory=LongestWait)
     _end_before: int = 0
     _end_before_s: float = 0.0
     _version_awaited: int = 0
@@ -158,6 +188,11 @@ class Copies:
         copy.progressed(progress.written, progress.flushed, end=end, now_s=now_s, version=version)
         if has_more:
             self.wake()
+
+    def held_up(self, copy: Copy, waited_s: float, now_s: float) -> None:
+        """Note that records were confirmed by a replica's report after some seconds."""
+        if copy.broker_id in self._waited_for:
+            copy.waits.note(waited_s, now_s)
 
     def state_changed(self, version: int, end: int) -> None:
         """Note that topics or groups changed when the log ended at an offset."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 from collections.abc import Callable
@@ -22,8 +23,12 @@ _Result = TypeVar("_Result")
 class DatabaseRow:
     """The row of a broker name in a database."""
 
-    def __init__(self, database: Database, cluster_name: str, broker_name: str) -> None:
+    def __init__(
+        self, database: Database, cluster_name: str, broker_name: str, *, wait_s_max: float
+    ) -> None:
+        """``wait_s_max``: seconds after which a call that hangs is given up."""
         self._database = database
+        self._wait_s_max = wait_s_max
         self._key = {"cluster_name": cluster_name, "broker_name": broker_name}
 
     async def read(self) -> ReplicaSet | None:
@@ -38,7 +43,11 @@ class DatabaseRow:
         self, work: Callable[_Given, _Result], *given: _Given.args, **named: _Given.kwargs
     ) -> _Result:
         try:
-            return await self._database.call(work, *given, **named)
+            async with asyncio.timeout(self._wait_s_max):
+                return await self._database.call(work, *given, **named)
+        except TimeoutError as error:
+            self._database.cut()
+            raise RowUnreachable(f"it did not answer within {self._wait_s_max:g} s") from error
         # SQLAlchemy does not wrap errors raised while a connection is set up.
         except (SQLAlchemyError, sqlite3.Error) as error:
             cause = error.orig if isinstance(error, DBAPIError) else error

@@ -33,6 +33,8 @@ class SetStatus:
         has_lease: Whether the broker is primary now.
         now_s: The time of this status, by the monotonic clock.
         trouble: Why a replica does not follow, or a primary has no lease; empty if all is well.
+        is_row_away: Whether the database was away at the last attempt.
+        in_sync_min: The least brokers in sync without which a primary takes no messages.
     """
 
     broker_id: int
@@ -41,6 +43,8 @@ class SetStatus:
     has_lease: bool
     now_s: float
     trouble: str = ""
+    is_row_away: bool = False
+    in_sync_min: int = 1
 
 
 class SetOperations(Protocol):
@@ -114,6 +118,8 @@ class PrimaryOperations:
             has_lease=primary.reign.holds,
             now_s=self.monotonic(),
             trouble=self._trouble,
+            is_row_away=primary.is_row_away,
+            in_sync_min=primary.in_sync_min,
         )
 
     @property

@@ -70,6 +70,7 @@ class Primary:
         reign: Its reign.
         copies: Its record of its replicas.
         confirmation: The callbacks that wait for them.
+        in_sync_min: With fewer brokers in sync it takes no messages.
         has_begun: Whether its store has recovered, and the epoch has begun in the log.
         state_version: Grows whenever replicas are called to pull state.
         is_row_away: Whether the database was away at the last renewal of the lease.
@@ -104,7 +105,7 @@ class Primary:
         self._monotonic = monotonic
         self._is_sync_flush = is_sync_flush
         self._is_replicated = is_replicated
-        self._in_sync_min = in_sync_min if is_replicated else 1
+        self.in_sync_min = in_sync_min if is_replicated else 1
         self._on_confirmed = on_confirmed
         self._known_confirmed = known_confirmed
         self._on_hidden = on_hidden
@@ -178,8 +179,8 @@ class Primary:
             raise broker_not_primary(self._successor)
         self.check_lease()
         in_sync = self.in_sync_count
-        if in_sync < self._in_sync_min:
-            raise too_few_in_sync(in_sync, self._in_sync_min)
+        if in_sync < self.in_sync_min:
+            raise too_few_in_sync(in_sync, self.in_sync_min)
 
     def check_lease(self) -> None:
         """Refuse what only the present primary knows.
@@ -233,13 +234,18 @@ class Primary:
 
     def advance(self) -> None:
         """Compute the confirmed offset, after each own flush and each report of a replica."""
+        self._advance()
+
+    def _advance(self) -> float:
+        """Return how many seconds the oldest send that is confirmed now has waited; 0: none."""
         store = self._store
         own = store.flushed_offset if self._is_sync_flush else store.max_offset
         confirmed = self.copies.confirmed(own)
         if self._is_replicated:
             store.copying.confirm_up_to(confirmed)
-        self.confirmation.advance(confirmed)
+        waited_s = self.confirmation.advance(confirmed)
         self._on_confirmed()
+        return waited_s
 
     # Replicas.
 
@@ -308,7 +314,7 @@ class Primary:
         end, now_s = self._store.max_offset, self._monotonic()
         self.copies.progressed(copy, progress, end=end, version=self.state_version, now_s=now_s)
         feed.progressed(progress.received)
-        self.advance()
+        self.copies.held_up(copy, self._advance(), now_s)
 
     def left(self, copy: Copy, feed: LogFeed) -> None:
         """Note that a stream has ended."""

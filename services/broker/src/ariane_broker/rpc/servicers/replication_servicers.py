@@ -215,6 +215,8 @@ class ReplicaSetServicer(ReplicaSetServiceServicer):
             replicas=[_replica(copy, status, store) for copy in status.copies],
             has_lease=status.has_lease,
             trouble=status.trouble,
+            database_away=status.is_row_away,
+            in_sync_min=status.in_sync_min,
         )
         if store.is_open:
             response.max_commit_log_offset = store.max_offset
@@ -301,6 +303,7 @@ def _replica(copy: Copy, status: SetStatus, store: Store) -> replica_pb.ReplicaS
         in_sync=copy.broker_id in status.replica_set.in_sync,
     )
     state.behind_for.FromTimedelta(timedelta(seconds=max(0.0, status.now_s - copy.caught_up_s)))
+    state.longest_wait.FromTimedelta(timedelta(seconds=copy.waits.longest_s(status.now_s)))
     state.silent_for.FromTimedelta(timedelta(seconds=max(0.0, status.now_s - copy.heard_s)))
     return state
 
