@@ -126,7 +126,7 @@ def metrics() -> dict[str, list[Metric]]:
     parts: dict[str, Any] = {each.name: MagicMock() for each in fields(BrokerMeasures)}
     nothing: Any = MagicMock()
     parts["queues"] = QueueMeasures(nothing, nothing, nothing, now_ms=nothing, monotonic=nothing)
-    parts["replication"] = ReplicationMeasures(nothing, nothing)
+    parts["replication"] = ReplicationMeasures(("", ""), nothing, nothing)
     broker = BrokerMeasures(**parts)
     return {
         "Broker": _made(broker.make),
@@ -159,6 +159,11 @@ def _services() -> Iterator[str]:
             for each in told
         ]
         yield table(("Metric", "Kind", "What it is", "RocketMQ"), rows)
+        if service == "Broker":
+            yield (
+                "Values of replication have the labels `cluster_name` and `broker_name`, which tell"
+                " sets apart;\nthose of each replica have `broker_id`, too."
+            )
 
 
 def _calls() -> str:

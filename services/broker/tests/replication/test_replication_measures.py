@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import pytest
 
 from ariane_broker.replication.copies import Copy
@@ -10,6 +12,8 @@ from ariane_broker.replication.replica_set import ReplicaSet
 from ariane_broker.replication.replication_measures import ReplicationMeasures
 from ariane_storage import Store
 from ariane_storage.testing import block_of, small_config
+
+SET = {"cluster.name": "c", "broker.name": "broker-a"}
 
 
 class Noting:
@@ -29,7 +33,7 @@ def test_role_epoch_members_and_lag_are_told(tmp_path, is_primary):
         trouble = "" if is_primary else "the primary is silent"
         status = SetStatus(0, row, copies, has_lease=is_primary, now_s=0.0, trouble=trouble)
         noting = Noting()
-        ReplicationMeasures(lambda: status, store).make(noting)
+        ReplicationMeasures(("c", "broker-a"), lambda: status, store).make(noting)
         values = {name: list(read()) for name, read in noting.reads.items()}
     assert [values[name][0][0] for name in ("primary", "epoch", "in_sync", "brokers")] == [
         int(is_primary),
@@ -37,6 +41,7 @@ def test_role_epoch_members_and_lag_are_told(tmp_path, is_primary):
         2,
         2,
     ]
+    assert all(set(SET.items()) <= set(own.items()) for _, own in chain(*values.values()))
     assert values["following"][0][0] == int(is_primary)
     assert values["missing"][0][0] == 0
-    assert values["behind"] == ([(10, {"broker.id": "2"})] if is_primary else [])
+    assert values["behind"] == ([(10, {**SET, "broker.id": "2"})] if is_primary else [])

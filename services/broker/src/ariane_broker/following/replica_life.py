@@ -155,7 +155,9 @@ class ReplicaLife:
 
     def measure(self, measures: Measures) -> None:
         """Make the instruments of a replica."""
-        ReplicationMeasures(self.status, self._log.store).make(measures)
+        settings = self._environment.settings
+        names = (settings.cluster_name, settings.broker_name)
+        ReplicationMeasures(names, self.status, self._log.store).make(measures)
 
     async def recover(self, address: Address) -> None:
         """Open the store and the shared row.

@@ -58,4 +58,4 @@ def _replication(
     if log.primary is None:
         return None
     operations = primary_operations(environment, log.primary, state.saved_offsets.save)
-    return ReplicationMeasures(operations.status, log.store)
+    return ReplicationMeasures(operations.names, operations.status, log.store)
