@@ -16,6 +16,7 @@ from ariane_sdk.consumer.receiving import receive_calls
 from ariane_sdk.consumer.receiving.receive_calls import ReceiveCalls
 from ariane_sdk.errors import (
     CallError,
+    ClientNotRunning,
     DeadlinePassed,
     GroupRefused,
     IllegalArgument,
@@ -358,8 +359,11 @@ async def test_a_listener_may_take_its_time(cluster, topic, consumer_of):
     assert set(tries.values()) == {1}
 
 
-async def test_what_a_cancelled_listener_had_comes_to_others_at_once(cluster, topic, consumer_of):
-    await send(cluster, topic, 2)
+@pytest.mark.parametrize("end", ["cancelled", "closed"])
+async def test_what_a_listener_had_at_its_end_comes_to_others_at_once(
+    cluster, topic, consumer_of, end
+):
+    await send(cluster, topic, 4)
     begun = asyncio.Event()
 
     async def work(_message):
@@ -367,13 +371,17 @@ async def test_what_a_cancelled_listener_had_comes_to_others_at_once(cluster, to
         await asyncio.Event().wait()
 
     async with consumer_of(invisible_s=3600) as consumer, consumer_of() as other:
-        listening = asyncio.create_task(consumer.listen(work, concurrency=1))
+        listening = asyncio.create_task(consumer.listen(work, concurrency=2))
         await begun.wait()
-        listening.cancel()
-        await asyncio.wait([listening])
+        if end == "cancelled":
+            listening.cancel()
+        else:
+            await consumer.close()
+        with pytest.raises(asyncio.CancelledError if end == "cancelled" else ClientNotRunning):
+            await listening
         got = set()
-        async with asyncio.timeout(60):
-            while len(got) < 2:
+        async with asyncio.timeout(30):
+            while len(got) < 4:
                 got |= {message.body for message in await other.receive_batch(timeout_s=60)}
 
 

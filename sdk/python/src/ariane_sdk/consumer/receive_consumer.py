@@ -26,7 +26,7 @@ from ariane_sdk.consumer.receiving.asking import is_held
 from ariane_sdk.consumer.receiving.fetched import Fetched
 from ariane_sdk.consumer.receiving.idle_return import IdleReturn
 from ariane_sdk.consumer.receiving.invisible_span import check_span
-from ariane_sdk.consumer.receiving.listening import Listening
+from ariane_sdk.consumer.receiving.listening import Listening, Listens
 from ariane_sdk.consumer.receiving.message_listener import MessageListener, of_one
 from ariane_sdk.consumer.receiving.receive_calls import duration_of
 from ariane_sdk.consumer.receiving.receiving_member import ReceivingMember
@@ -151,6 +151,7 @@ class ReceiveConsumer(StatelessClient):
         self._keeps = keep_invisible
         self._idle = IdleReturn(self.give_back, invisible_s)
         self._joined: ReceivingMember | None = None
+        self._listens = Listens()
 
     async def start(self) -> None:
         """Prepare to receive; from now on, routes are refreshed."""
@@ -161,9 +162,11 @@ class ReceiveConsumer(StatelessClient):
     async def close(self) -> None:
         """Give back messages that were fetched and not taken, and disconnect.
 
-        A call that waits for messages ends with ``ClientNotRunning``; so does ``listen``.
+        A call that waits for messages ends with ``ClientNotRunning``; so does ``listen``, which
+        gives back what its listener has.
         """
         if self._running is not None:
+            await self._listens.end()
             if self._joined is not None:
                 await self._joined.end_asking()
             await self._idle.close()
@@ -375,6 +378,9 @@ class ReceiveConsumer(StatelessClient):
             RecordDamaged: The records from a broker cannot be decoded.
         """
         checked_count("concurrency", concurrency)
+        await self._listens.last(self._listen(listener, concurrency))
+
+    async def _listen(self, listener: MessageListener, concurrency: int) -> None:
         await self.give_back()  # Brokers do not renew the invisible time of those.
         traced = self._traced(of_one(listener))
         listening = Listening(traced, self._member, concurrency=concurrency, clock=self._clock)

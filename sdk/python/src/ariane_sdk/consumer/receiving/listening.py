@@ -20,7 +20,13 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from ariane_sdk.client.listener import Listener, ListenerCalls
-from ariane_sdk.errors import ArianeError, DeadlinePassed, ReceiptExpired, ServiceUnavailable
+from ariane_sdk.errors import (
+    ArianeError,
+    ClientNotRunning,
+    DeadlinePassed,
+    ReceiptExpired,
+    ServiceUnavailable,
+)
 from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
@@ -132,3 +138,35 @@ async def _to_its_end(coroutine: Coroutine[Any, Any, bool]) -> bool:
     except asyncio.CancelledError:
         await task
         raise
+
+
+class Listens:
+    """The calls of ``listen`` that last; whoever closes the consumer ends them first."""
+
+    def __init__(self) -> None:
+        self._lasting: set[asyncio.Task[None]] = set()
+
+    async def last(self, work: Coroutine[Any, Any, None]) -> None:
+        """Work to the end, or until ``end``.
+
+        Raises:
+            ClientNotRunning: The consumer was closed.
+        """
+        lasting = asyncio.create_task(work, name="ariane-listen")
+        self._lasting.add(lasting)
+        try:
+            await lasting
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise ClientNotRunning("the consumer was closed") from None
+        finally:
+            self._lasting.discard(lasting)
+
+    async def end(self) -> None:
+        """Cancel them; returns once all messages in work are given back or settled."""
+        for lasting in self._lasting:
+            lasting.cancel()
+        if self._lasting:
+            await asyncio.wait(self._lasting)
