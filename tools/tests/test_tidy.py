@@ -106,13 +106,25 @@ def test_what_python_salts_in_each_process_stays_in_it(repository):
     assert rules_broken(world_rules.salted_hashes, sources) == [(CORE, 4), (CORE, 5)]
 
 
-def test_channels_are_opened_where_proxies_are_switched_off(repository):
-    text = (
-        "import grpc\nfrom grpc import aio\naio.insecure_channel('a:1')\ngrpc.secure_channel('a')\n"
-    )
-    [opener, *_] = world_rules.CHANNEL_OPENERS
-    sources = repository({CORE: text, opener: text, "services/broker/tests/test_a.py": text})
-    assert rules_broken(world_rules.channels, sources) == [(CORE, 3), (CORE, 4)]
+GRPCIOS_ENDS = (
+    "import grpc\nfrom grpc import aio\naio.insecure_channel('a:1')\ngrpc.secure_channel('a')\n"
+    "aio.server()\n"
+)
+OUR_ENDS = "import ariane_wire\nariane_wire.insecure_channel('a:1')\n"
+
+
+def test_what_we_ship_has_no_channels_and_servers_of_grpcio(repository):
+    [end, *_] = world_rules.CALL_ENDS
+    test = "services/broker/tests/test_a.py"
+    sources = repository({CORE: GRPCIOS_ENDS, end: OUR_ENDS, test: GRPCIOS_ENDS})
+    assert rules_broken(world_rules.channels, sources) == [(CORE, 3), (CORE, 4), (CORE, 5)]
+
+
+def test_channels_and_servers_are_made_in_few_places(repository):
+    [end, *_] = world_rules.CALL_ENDS
+    sources = repository({CORE: OUR_ENDS, end: GRPCIOS_ENDS})
+    broken = {(CORE, 2), (end, 3), (end, 4), (end, 5)}
+    assert set(rules_broken(world_rules.channels, sources)) == broken
 
 
 # Written in two parts, so that this file does not break what it tests.

@@ -136,27 +136,38 @@ def salted_hashes(sources: Sources) -> Iterator[Finding]:
                 )
 
 
-CHANNEL_OPENERS: Final = (
+CALL_ENDS: Final = (
     "servicekit/src/ariane_servicekit/rpc/channels.py",
+    "servicekit/src/ariane_servicekit/rpc/server.py",
     "sdk/python/src/ariane_sdk/net/connections.py",
-    "spark/src/ariane_spark/calls/routes.py",
 )
-"""Where channels are opened: each says once that no proxy of the environment is used."""
+"""Where channels and servers are made, all by ``ariane_wire``."""
+
+GRPCIO_ENDS: Final = ("spark/src/ariane_spark/calls/routes.py",)
+"""Where a channel is still grpcio's own: the driver's and the tasks' blocking calls."""
 
 
 def channels(sources: Sources) -> Iterator[Finding]:
-    """No other place in what we ship opens a channel."""
+    """No other place that we ship makes a channel or a server, and none by grpcio's runtime."""
     for name in sources.python:
-        if "/src/" not in name or name in CHANNEL_OPENERS or "testkit" in name:
+        if "/src/" not in name or name.startswith("wire/") or "testkit" in name:
+            continue
+        if name in GRPCIO_ENDS:
             continue
         nodes = sources.nodes(name)
         origins = _origins(nodes)
         for node in nodes:
-            if isinstance(node, ast.Call):
-                called = _full_name(node.func, origins)
-                if called.startswith("grpc.") and called.endswith("secure_channel"):
-                    instead = "use open_channel of ariane_servicekit, which uses no proxy"
-                    yield Finding(name, node.lineno, "channel", f"{called}(): {instead}")
+            if not isinstance(node, ast.Call):
+                continue
+            called = _full_name(node.func, origins)
+            if not called.endswith(("secure_channel", ".server")):
+                continue
+            if called.startswith("grpc."):
+                instead = "use ariane_wire, whose calls cost a fraction"
+                yield Finding(name, node.lineno, "channel", f"{called}(): {instead}")
+            elif called.startswith("ariane_wire.") and name not in CALL_ENDS:
+                instead = "use open_channel or build_server of ariane_servicekit"
+                yield Finding(name, node.lineno, "channel", f"{called}(): {instead}")
 
 
 def _is_world(name: str) -> bool:

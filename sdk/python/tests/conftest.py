@@ -17,6 +17,7 @@ from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 from sqlalchemy import create_engine, text
 
+import ariane_wire
 from ariane.broker.v1.send_service_pb2 import (
     AppendRecordsResponse,
     AppendResult,
@@ -324,7 +325,7 @@ class ScriptedWorld:
             await server.stop(None)
 
     async def _serve(self, servicer, add):
-        server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+        server = ariane_wire.server()
         add(servicer, server)
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()

@@ -6,6 +6,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+import ariane_wire
 from ariane_servicekit.rpc.health import HealthServicer
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -16,7 +17,7 @@ SERVICE_UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 @pytest.fixture
 async def health():
     servicer = HealthServicer(["a.B"])
-    server = grpc.aio.server()
+    server = ariane_wire.server()
     servicer.add_to(server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

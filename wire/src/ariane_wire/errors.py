@@ -28,6 +28,8 @@ class CallFailed(AioRpcError):
         never_processed: Whether the server has surely not begun to work on it: it was never
             written, or the server has said that it would not take it. Such a call may be repeated,
             whatever it does. False where that is not known.
+        request_too_large: Whether it was refused because a message of the request is too long. The
+            server has not read that message, but those of a stream before it.
         size_octets: Where something was too large, how large it was; else None.
         limit_octets: And what would have been taken.
     """
@@ -41,11 +43,13 @@ class CallFailed(AioRpcError):
         debug_error_string: str | None = None,
         *,
         never_processed: bool = False,
+        request_too_large: bool = False,
         size_octets: int | None = None,
         limit_octets: int | None = None,
     ) -> None:
         super().__init__(code, initial_metadata, trailing_metadata, details, debug_error_string)
         self.never_processed = never_processed
+        self.request_too_large = request_too_large
         self.size_octets = size_octets
         self.limit_octets = limit_octets
 
@@ -53,6 +57,7 @@ class CallFailed(AioRpcError):
         """For pickle: the base class forgets what it does not know."""
         state = {
             "never_processed": self.never_processed,
+            "request_too_large": self.request_too_large,
             "size_octets": self.size_octets,
             "limit_octets": self.limit_octets,
         }

@@ -11,6 +11,7 @@ from random import Random
 import grpc
 import pytest
 
+import ariane_wire
 from ariane.namesrv.v1.route_service_pb2 import GetRouteRequest
 from ariane.namesrv.v1.route_service_pb2_grpc import (
     RouteServiceServicer,
@@ -57,7 +58,7 @@ class Silent(RouteServiceServicer):
 async def silent_name_server():
     """Its address, and what is set when it is asked."""
     silent = Silent()
-    server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+    server = ariane_wire.server()
     add_RouteServiceServicer_to_server(silent, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

@@ -5,6 +5,7 @@ import asyncio
 import grpc
 import pytest
 
+import ariane_wire
 from ariane.namesrv.v1.route_service_pb2_grpc import add_RouteServiceServicer_to_server
 from ariane_sdk import Message, Producer, ProducerSettings, errors
 
@@ -25,7 +26,7 @@ async def hanging(world):
     known.answers.set()
     world.name_server.set_route("bills", {"broker-a": world.brokers["broker-a"].address})
     known.routes = world.name_server.routes
-    server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+    server = ariane_wire.server()
     add_RouteServiceServicer_to_server(known, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

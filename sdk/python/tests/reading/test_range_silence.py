@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from google.rpc.status_pb2 import Status
 
+import ariane_wire
 from ariane.broker.v1.pull_service_pb2 import ListQueueBoundsResponse, PullRangeResponse
 from ariane.broker.v1.pull_service_pb2_grpc import (
     PullServiceServicer,
@@ -83,7 +84,7 @@ class ScriptedRanges(PullServiceServicer):
 async def served():
     """A process that sends ranges of ``QUEUE``, and its address."""
     scripted = ScriptedRanges()
-    server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+    server = ariane_wire.server()
     add_PullServiceServicer_to_server(scripted, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from grpc import aio
 
-NO_PROXY: Final = ("grpc.enable_http_proxy", 0)
-"""Services are called directly. gRPC would use the proxy of the environment (``http_proxy``), which
-is there for pages of the internet, and cannot reach the cluster; Docker sets it."""
+import ariane_wire
+from ariane_wire import ChannelOptions
 
 
-def open_channel(address: object, options: tuple[tuple[str, int | str], ...] = ()) -> aio.Channel:
-    """Open a channel; it connects with its first call.
+def open_channel(address: object, options: ChannelOptions | None = None) -> aio.Channel:
+    """Open a channel; it connects with its first call, to the address itself and never to a proxy.
 
     Args:
         address: ``host:port``, as a text or an ``Address``.
-        options: Options of gRPC.
+        options: Limits and times.
     """
-    return aio.insecure_channel(str(address), options=(NO_PROXY, *options))
+    return ariane_wire.insecure_channel(str(address), options)

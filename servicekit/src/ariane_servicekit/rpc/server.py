@@ -1,12 +1,11 @@
 """The gRPC server of every service: one place for limits, keepalive, stages and built-in services.
 
-Calls that gRPC itself refuses (a message or metadata beyond the limit, too many pings) never reach
-the stages. They end with a bare RESOURCE_EXHAUSTED or a closed connection, without ErrorInfo.
+Calls that the transport refuses (a message or metadata beyond the limit, too many pings) never
+reach the stages. They end with a bare RESOURCE_EXHAUSTED or a closed connection, without ErrorInfo.
 """
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -15,6 +14,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from grpc import aio
 from grpc_reflection.v1alpha import reflection
 
+import ariane_wire
 from ariane_servicekit.addresses import Address
 from ariane_servicekit.configuration.settings import ServiceSettings
 from ariane_servicekit.errors import StartRefused
@@ -26,12 +26,9 @@ from ariane_servicekit.rpc.health import SERVICE_NAME as HEALTH_NAME
 from ariane_servicekit.rpc.health import HealthServicer
 from ariane_servicekit.rpc.interceptor import CallInterceptor
 from ariane_servicekit.rpc.stages import ErrorStage, MetricsStage
-
-_PING_STRIKES_MAX: Final = 2
+from ariane_wire import BindRefused, ServerOptions
 
 _STREAMS_BESIDE: Final = 100
-
-_PENDING_CALLS_MAX: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,68 +73,30 @@ def build_server(
         for method, decode in service.decoders.items()
     }
     interceptor = CallInterceptor(stages, decoders)
-    server = aio.server(interceptors=[interceptor], options=server_options(settings))
-    accepting: Any = _OneQueue(server)
+    server = ariane_wire.server(interceptors=[interceptor], options=server_options(settings))
     for service in services:
-        service.add(service.servicer, accepting)
-    health.add_to(accepting)
+        service.add(service.servicer, server)
+    health.add_to(server)
     if settings.reflection_on:
         names = [service.descriptor.full_name for service in services]
         names += [HEALTH_NAME, reflection.SERVICE_NAME]
-        # Added by itself: gRPC checks the server's class.
         reflection.enable_server_reflection(names, server)
     return server
 
 
-class _OneQueue:
-    """Lets a server accept the calls of all methods in one queue.
-
-    Generated code adds each method to gRPC twice: to the table of its service, and as a registered
-    method. gRPC awaits the next call of each registered method in a task of its own, and all these
-    tasks together, anew for each call: with 70 methods that is a tenth of the cost of a small call.
-    """
-
-    def __init__(self, server: aio.Server) -> None:
-        self.add_generic_rpc_handlers = server.add_generic_rpc_handlers
-
-    def add_registered_method_handlers(self, service_name: str, handlers: object) -> None:
-        """Add nothing: the table of the service has them."""
-
-
-def server_options(settings: ServiceSettings) -> list[tuple[str, int]]:
-    """Return gRPC's options for a server of ours."""
-    return [
-        # gRPC shares a port between processes by default: a second broker would start silently
-        # and take half of the connections.
-        ("grpc.so_reuseport", 0),
-        ("grpc.max_receive_message_length", settings.receive_bytes_max),
-        ("grpc.max_send_message_length", -1),
-        ("grpc.max_metadata_size", settings.metadata_bytes_max),
-        ("grpc.absolute_max_metadata_size", 2 * settings.metadata_bytes_max),
-        ("grpc.keepalive_time_ms", int(settings.keepalive_interval_s * 1000)),
-        ("grpc.keepalive_timeout_ms", int(settings.keepalive_wait_s * 1000)),
+def server_options(settings: ServiceSettings) -> ServerOptions:
+    """Return the options of a server of ours."""
+    return ServerOptions(
+        receive_octets_max=settings.receive_bytes_max,
+        metadata_octets_max=settings.metadata_bytes_max,
+        keepalive_time_s=settings.keepalive_interval_s,
+        keepalive_timeout_s=settings.keepalive_wait_s,
+        keepalive_without_calls=True,
         # Further ones wait in the client. A little more than the calls of a connection, so that
         # refused calls get an error.
-        (
-            "grpc.max_concurrent_streams",
-            connection_share(settings.concurrent_calls_max) + _STREAMS_BESIDE,
-        ),
-        # gRPC would count a call until Python has released it, and refuse streams of clients that
-        # keep to the number: with "Stream removed", an error without a reason. Streams that are
-        # reset before they are accepted count below.
-        ("grpc.http.overload_protection", 0),
-        # gRPC cancels calls at random while more than the first number wait to be accepted, and all
-        # beyond the second; by default 1,000 and 3,000, which a connection or two may reach.
-        # Admission refuses with an error that tells the reason.
-        ("grpc.server.max_pending_requests", _PENDING_CALLS_MAX),
-        ("grpc.server.max_pending_requests_hard_limit", 2 * _PENDING_CALLS_MAX),
-        ("grpc.keepalive_permit_without_calls", 1),
-        (
-            "grpc.http2.min_ping_interval_without_data_ms",
-            int(settings.ping_interval_min_s * 1000),
-        ),
-        ("grpc.http2.max_ping_strikes", _PING_STRIKES_MAX),
-    ]
+        streams_max=connection_share(settings.concurrent_calls_max) + _STREAMS_BESIDE,
+        ping_interval_min_s=settings.ping_interval_min_s,
+    )
 
 
 def bind(server: aio.Server, address: Address) -> Address:
@@ -146,27 +105,8 @@ def bind(server: aio.Server, address: Address) -> Address:
     Raises:
         StartRefused: The port is in use or the host is not of this machine.
     """
-    _try_port(address)
     try:
         port = server.add_insecure_port(str(address))
-    except RuntimeError:
-        msg = f"cannot listen on {address}: see the line of gRPC before this one"
-        raise StartRefused(msg) from None
+    except BindRefused as refused:
+        raise StartRefused(str(refused)) from None
     return address.with_port(port)
-
-
-def _try_port(address: Address) -> None:
-    """Bind the port with a socket of our own, and close it.
-
-    gRPC reports why it cannot bind only in a line with C++ file names on stderr.
-    """
-    try:
-        for family, kind, protocol, _, target in socket.getaddrinfo(
-            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        ):
-            with socket.socket(family, kind, protocol) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind(target)
-    except OSError as error:
-        msg = f"cannot listen on {address}: {error.strerror or error}"
-        raise StartRefused(msg) from None

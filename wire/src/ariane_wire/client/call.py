@@ -17,7 +17,7 @@ from ariane_wire.protocol.faults import StreamFault
 from ariane_wire.protocol.frames import ErrorCode, error_name
 from ariane_wire.protocol.header_blocks import HeaderListTooLong
 from ariane_wire.protocol.heads import ResponseHead
-from ariane_wire.protocol.metadata import Pairs
+from ariane_wire.protocol.metadata import LIMIT_KEY, NOTES, SIZE_KEY, UNPROCESSED_KEY, Pairs
 from ariane_wire.protocol.statuses import status_of_http, status_of_number, status_of_reset
 from ariane_wire.protocol.stream import Stream
 
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from ariane_wire.transport.deadlines import Expiring
 
 LOCALLY_CANCELLED: Final = "Locally cancelled by application!"
-SIZE_KEY: Final = "wire-size-octets"
-LIMIT_KEY: Final = "wire-limit-octets"
 """Trailing metadata by which a server says how large a request was, and what it takes."""
 
 
@@ -56,6 +54,7 @@ class ClientCall(Stream):
     never_processed = False
     metadata_octets = 0
     """As the peer counts them; known where there is any."""
+    request_too_large: bool = False
     size_octets: int | None = None
     limit_octets: int | None = None
     _expiry: set[Expiring] | None = None
@@ -157,13 +156,21 @@ class ClientCall(Stream):
         if head.status is None:
             self.finish(StatusCode.UNKNOWN, "the server ended without a status", head.metadata)
             return
-        for key, value in head.metadata:
-            if key == SIZE_KEY:
-                self.size_octets = int(value)
-                self.never_processed = True
-            elif key == LIMIT_KEY:
-                self.limit_octets = int(value)
-        self.finish(status_of_number(head.status), head.message, head.metadata)
+        metadata = head.metadata
+        if any(key in NOTES for key, _ in metadata):
+            metadata = self._take_notes(metadata)
+        self.finish(status_of_number(head.status), head.message, metadata)
+
+    def _take_notes(self, metadata: Pairs) -> Pairs:
+        """Take out what a server of this package adds to the metadata of a refusal."""
+        notes = dict(metadata)
+        self.never_processed = UNPROCESSED_KEY in notes
+        if SIZE_KEY in notes:
+            self.request_too_large = True
+            self.size_octets = int(notes[SIZE_KEY])
+        if LIMIT_KEY in notes:
+            self.limit_octets = int(notes[LIMIT_KEY])
+        return tuple(pair for pair in metadata if pair[0] not in NOTES)
 
     def end_well(self, head: ResponseHead) -> None:
         """The server has ended the call with OK."""
@@ -236,6 +243,7 @@ class ClientCall(Stream):
         message: bytes = request if serializer is None else serializer(request)
         limit = self.channel.options.send_octets_max
         if 0 <= limit < len(message):
+            self.request_too_large = True
             self.size_octets, self.limit_octets = len(message), limit
             details = f"CLIENT: Sent message larger than max ({len(message)} vs. {limit})"
             self.give_up(StatusCode.RESOURCE_EXHAUSTED, details)
@@ -331,6 +339,7 @@ class ClientCall(Stream):
             self.details_,
             f"{self.method.path} at {self.channel.target}: {code.name}: {self.details_}",
             never_processed=self.never_processed,
+            request_too_large=self.request_too_large,
             size_octets=self.size_octets,
             limit_octets=self.limit_octets,
         )

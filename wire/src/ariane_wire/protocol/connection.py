@@ -31,7 +31,7 @@ LATE_STREAMS_MAX: Final = 256
 FIRST_WINDOW_OCTETS: Final = 256 << 10
 """A stream's window when it begins; those that use it get a wider one while there is room."""
 
-_BLOCK_FACTOR: Final = 4
+_BLOCK_FACTOR: Final = 8
 """A block may have so many times the octets of the fields that we take; beyond it is not read."""
 
 

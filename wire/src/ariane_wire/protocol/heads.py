@@ -40,6 +40,7 @@ class RequestHead:
         content_length: Octets that DATA frames will have, if the client says so.
         http_status: Not 200 where this is no request of gRPC: what HTTP answers then.
         fault: Why the request is refused whatever it asks for, or empty.
+        limit_octets: Where its metadata is too long, how long it may be; else None.
         is_trailers: Whether there are no pseudo-fields: more metadata after the request's messages.
     """
 
@@ -52,6 +53,7 @@ class RequestHead:
     content_length: int | None = None
     http_status: int = 200
     fault: str = ""
+    limit_octets: int | None = None
     is_trailers: bool = False
 
     @property

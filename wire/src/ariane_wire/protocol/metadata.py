@@ -13,6 +13,15 @@ from ariane_wire.protocol.header_fields import literal
 
 Pairs: TypeAlias = tuple[tuple[str, str | bytes], ...]
 
+# What this package's servers tell its clients in trailing metadata.
+SIZE_KEY: Final = "wire-size-octets"
+"""How large what was too large is."""
+LIMIT_KEY: Final = "wire-limit-octets"
+"""And what would have been taken."""
+UNPROCESSED_KEY: Final = "wire-never-processed"
+"""There if no handler has begun to work on the call."""
+NOTES: Final = frozenset({SIZE_KEY, LIMIT_KEY, UNPROCESSED_KEY})
+
 _KEY: Final = re.compile(r"[0-9a-z_.-]+")
 _VALUE: Final = re.compile(rb"[\x20-\x7e]*")
 _OURS: Final = frozenset({"te", "content-type", "connection", "grpc-timeout", "grpc-encoding"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import grpc
 from grpc import StatusCode
@@ -15,7 +15,7 @@ from ariane_wire.protocol.compression import DecompressedTooLong, compress, deco
 from ariane_wire.protocol.faults import StreamFault
 from ariane_wire.protocol.frames import PREFIX_OCTETS, ErrorCode
 from ariane_wire.protocol.heads import RequestHead
-from ariane_wire.protocol.metadata import Pairs
+from ariane_wire.protocol.metadata import LIMIT_KEY, SIZE_KEY, UNPROCESSED_KEY, Pairs
 from ariane_wire.protocol.stream import Stream
 from ariane_wire.server import replies
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ariane_wire.server.server import Server
     from ariane_wire.transport.deadlines import Expiring
 
-SIZE_KEY: Final = "wire-size-octets"
-LIMIT_KEY: Final = "wire-limit-octets"
 """Trailing metadata: how large a request was, and what is taken."""
 
 
@@ -181,7 +179,10 @@ class ServerCall(Stream):
 
     def refuse(self, code: StatusCode, details: str, trailing: Pairs = ()) -> None:
         """End the call with a status, without its handler."""
-        if self.task is not None and not self.is_answered:
+        if not self.is_started and code is StatusCode.RESOURCE_EXHAUSTED:
+            # Other codes tell by themselves that nothing was done.
+            trailing = (*trailing, (UNPROCESSED_KEY, "1"))
+        elif self.task is not None and not self.is_answered:
             self.is_cancelled = True
             self._cancel_handler()
         self.end(code, details, trailing)
@@ -290,9 +291,8 @@ class ServerCall(Stream):
             self.send_message(compress(message, self._encoding), compressed=True)
 
     def _too_long_to_send(self, octets: int, limit: int) -> None:
-        trailing = ((SIZE_KEY, str(octets)), (LIMIT_KEY, str(limit)))
         details = f"SERVER: Sent message larger than max ({octets} vs. {limit})"
-        self.end(StatusCode.RESOURCE_EXHAUSTED, details, trailing)
+        self.end(StatusCode.RESOURCE_EXHAUSTED, details, ())
 
     # The requests, as the handler reads them.
 

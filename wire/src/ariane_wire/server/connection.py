@@ -151,7 +151,10 @@ class ServerConnection(Connection[RequestHead]):
         self.work += 1
         self.streams_begun += 1
         if self.goaway_sent is None:
-            head = RequestHead(fault=f"received metadata size exceeds the limit: {refusal}")
+            head = RequestHead(
+                fault=f"received metadata size exceeds the limit: {refusal}",
+                limit_octets=refusal.octets_max,
+            )
             call = self._begin(self, stream_id, head)
             if ends and not call.is_gone:
                 call.receive_end()

@@ -20,6 +20,7 @@ from ariane_wire.options import ServerOptions
 from ariane_wire.protocol.assembly import MemoryLedger
 from ariane_wire.protocol.compression import NAMES
 from ariane_wire.protocol.heads import RequestHead
+from ariane_wire.protocol.metadata import LIMIT_KEY
 from ariane_wire.server.connection import ServerConnection
 from ariane_wire.server.context import CallContext
 from ariane_wire.server.handlers import Handlers
@@ -322,7 +323,8 @@ class Server(aio.Server):
             call.length_left = head.content_length
             call.whole_max = -1
         if head.fault:
-            call.refuse(_fault_code(head), head.fault)
+            limit = ((LIMIT_KEY, str(head.limit_octets)),) if head.limit_octets else ()
+            call.refuse(_fault_code(head), head.fault, limit)
         return call.is_answered
 
     def run(self, call: ServerCall) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
-from grpc.aio import Channel, StreamStreamCall, UnaryUnaryCall, insecure_channel
+from grpc.aio import Channel, StreamStreamCall, UnaryUnaryCall
 
 from ariane.broker.v1.client_service_pb2_grpc import ClientServiceStub
 from ariane.broker.v1.group_service_pb2_grpc import GroupServiceStub
@@ -41,6 +41,7 @@ from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
 from ariane_sdk.errors import ClientNotRunning
 from ariane_sdk.runtime.fork import ForkGuard, begin_to_use_grpc
+from ariane_wire import ChannelOptions, insecure_channel
 
 if TYPE_CHECKING:
     from ariane.broker.v1.client_service_pb2_grpc import ClientServiceAsyncStub
@@ -59,23 +60,17 @@ if TYPE_CHECKING:
 MESSAGE_BYTES_MAX: Final = 64 << 20
 """Bytes that one answer may have: far above what a broker sends, which bounds itself."""
 
-CHANNEL_OPTIONS: Final[tuple[tuple[str, int | str], ...]] = (
-    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
-    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+CHANNEL_OPTIONS: Final = ChannelOptions(
+    receive_octets_max=MESSAGE_BYTES_MAX,
+    send_octets_max=MESSAGE_BYTES_MAX,
     # Notices a dead peer although no packet comes back. Services permit 30 s.
-    ("grpc.keepalive_time_ms", 30_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
+    keepalive_time_s=30.0,
+    keepalive_timeout_s=10.0,
     # A broker that restarts is back in a second or two, and calls fail until it is connected again:
-    # gRPC's own back-off grows to two minutes. Trying in vain costs the broker nothing.
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 1_000),
-    ("grpc.max_reconnect_backoff_ms", 500),
-    # The client itself repeats what is safe to repeat, and must know of each repeat.
-    ("grpc.enable_retries", 0),
-    # Proxies of the environment are for the internet, not for brokers.
-    ("grpc.enable_http_proxy", 0),
-    # Records come in large messages: larger frames cost fewer of them.
-    ("grpc.http2.max_frame_size", 1 << 20),
+    # the default back-off grows to two minutes. Trying in vain costs the broker nothing.
+    backoff_first_s=0.1,
+    backoff_max_s=0.5,
+    connect_timeout_s=1.0,
 )
 
 

@@ -6,7 +6,6 @@ service of ours but from gRPC itself, and only its code is known.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -43,30 +42,12 @@ from ariane_sdk.errors import (
     TransactionForeign,
     TransactionNotFound,
 )
+from ariane_wire import CallFailed
 
 ERROR_DOMAIN: Final = "ariane.mq"
 
 _REASON_PREFIX: Final = "ERROR_REASON_"
 _DETAILS_KEY: Final = "grpc-status-details-bin"
-
-# gRPC has one code for a call that never left the client and for one whose connection broke: only
-# this text tells them apart. Without it the outcome is unknown, which is the safe assumption.
-_NEVER_SENT_TEXTS: Final = (
-    "failed to connect to all addresses",
-    "DNS resolution failed",
-    # The text of later versions.
-    "errors resolving ",
-)
-
-
-# gRPC itself refuses these before a service sees them, so they have no reason.
-_REQUEST_LIMIT: Final = re.compile(
-    r"SERVER: Received message larger than max \((?P<size_bytes>\d+) vs\. (?P<limit_bytes>\d+)\)"
-)
-_GRPC_GAVE_UP: Final = "Deadline Exceeded"
-"""The text of gRPC for a call that took too long, alone or after other words."""
-
-_METADATA_LIMIT_TEXT: Final = "received metadata size exceeds"
 
 
 class ReasonRow(NamedTuple):
@@ -204,12 +185,12 @@ def error_from_rpc(error: AioRpcError, *, peer: str) -> CallError:
             except DecodeError:
                 break
     code, details = error.code(), error.details() or ""
-    if code is StatusCode.RESOURCE_EXHAUSTED:
-        too_large = _too_large(details, peer)
-        if too_large is not None:
-            return too_large
-    never_sent = code is StatusCode.UNAVAILABLE and any(t in details for t in _NEVER_SENT_TEXTS)
-    return _error_from_code(code, details, peer, never_sent=never_sent)
+    if not isinstance(error, CallFailed):
+        return _error_from_code(code, details, peer)
+    too_large = _too_large(error, details, peer)
+    if too_large is not None:
+        return too_large
+    return _error_from_code(code, details, peer, never_sent=error.never_processed)
 
 
 def error_from_status(status: Status, *, peer: str) -> CallError:
@@ -244,30 +225,30 @@ def error_from_status(status: Status, *, peer: str) -> CallError:
     )
 
 
-def _too_large(details: str, peer: str) -> RequestTooLarge | None:
-    """The error for a request that gRPC refused before the service saw it."""
-    found = _REQUEST_LIMIT.search(details)
-    if found is not None:
+def _too_large(error: CallFailed, details: str, peer: str) -> RequestTooLarge | None:
+    """The error for a request that was too large for the transport, before the service saw it."""
+    limit_bytes = error.limit_octets
+    if error.request_too_large:
         return RequestTooLarge(
-            f"{peer}: the request has {found['size_bytes']} bytes and the service takes "
-            f"{found['limit_bytes']}; send less in one call, or raise its receive_bytes_max",
-            metadata=found.groupdict(),
+            f"{peer}: the request has {error.size_octets} bytes and the service takes "
+            f"{limit_bytes}; send less in one call, or raise its receive_bytes_max",
+            metadata={"size_bytes": str(error.size_octets), "limit_bytes": str(limit_bytes)},
         )
-    if _METADATA_LIMIT_TEXT in details:
-        # gRPC has the same text for an answer's metadata: then the service has done the work.
-        return RequestTooLarge(
-            f"{peer}: too much metadata in the call ({details}); send less, or raise the "
-            "service's metadata_bytes_max",
-            outcome_unknown=True,
-        )
-    return None
+    if limit_bytes is None or (error.size_octets is not None and not error.never_processed):
+        return None  # Nothing was too large, or the answer was.
+    return RequestTooLarge(
+        f"{peer}: too much metadata in the call ({details}); send less, or raise the "
+        "service's metadata_bytes_max",
+        # An answer's metadata may be too much as well: then the service has done the work.
+        outcome_unknown=not error.never_processed,
+    )
 
 
 def _error_from_code(
     code: StatusCode, details: str, peer: str, *, never_sent: bool = False
 ) -> CallError:
     row = _CODE_ROWS.get(code, ReasonRow(CallError))
-    if code is StatusCode.DEADLINE_EXCEEDED and (not details or _GRPC_GAVE_UP in details):
+    if code is StatusCode.DEADLINE_EXCEEDED:
         details = "no answer in time"
     elif code is StatusCode.CANCELLED and details in ("", code.name):
         details = "gave the call up, without an answer"

@@ -5,6 +5,7 @@ import itertools
 import grpc
 import pytest
 
+import ariane_wire
 from ariane.broker.v1.transaction_service_pb2 import StreamTransactionsResponse
 from ariane.broker.v1.transaction_service_pb2_grpc import (
     TransactionServiceServicer,
@@ -80,7 +81,7 @@ def lane():
 
 @pytest.fixture
 async def broker():
-    server = grpc.aio.server()
+    server = ariane_wire.server()
     broker = Broker()
     add_TransactionServiceServicer_to_server(broker, server)
     broker.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"

@@ -5,6 +5,7 @@ import asyncio
 import grpc
 import pytest
 
+import ariane_wire
 from ariane.broker.v1.transaction_service_pb2 import (
     HalfMessageResult,
     HalfMessageToStore,
@@ -75,7 +76,7 @@ class Broker(TransactionServiceServicer):
 
 @pytest.fixture
 async def broker():
-    server = grpc.aio.server(options=[("grpc.max_receive_message_length", RECEIVE_BYTES_MAX)])
+    server = ariane_wire.server(options=[("grpc.max_receive_message_length", RECEIVE_BYTES_MAX)])
     broker = Broker()
     add_TransactionServiceServicer_to_server(broker, server)
     broker.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"

@@ -35,20 +35,19 @@ from ariane_storage.copying.log_copy import Junction
 from ariane_storage.errors import StorageError
 from ariane_storage.log.epoch_history import EpochStart
 from ariane_storage.store import Store
+from ariane_wire import ChannelOptions
 
 CONNECT_S_MAX: Final = 3.0
 STATE_CALL_S_MAX: Final = 30.0
 STATE_STEP_S: Final = 0.05
 """Interval of checks whether the log has reached the end that pulled state files include."""
 
-_OPTIONS: Final = (
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 200),
-    ("grpc.max_reconnect_backoff_ms", 1_000),
-    ("grpc.max_receive_message_length", -1),
-    ("grpc.keepalive_time_ms", 10_000),
-    # Messages of the log are large: with larger frames fewer are needed.
-    ("grpc.http2.max_frame_size", 1 << 20),
+_OPTIONS: Final = ChannelOptions(
+    backoff_first_s=0.1,
+    backoff_max_s=1.0,
+    connect_timeout_s=CONNECT_S_MAX,
+    receive_octets_max=-1,
+    keepalive_time_s=10.0,
 )
 
 _LOG_SERVICE: Final = log_pb.DESCRIPTOR.services_by_name["LogService"]

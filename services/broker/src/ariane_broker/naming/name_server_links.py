@@ -7,15 +7,10 @@ from typing import Final
 from ariane.namesrv.v1.registration_service_pb2_grpc import RegistrationServiceStub
 from ariane_broker.naming.registration import Announcement, NameServer, NameServerLink
 from ariane_servicekit import Address, Clock, open_channel
+from ariane_wire import ChannelOptions
 
-_OPTIONS: Final = (
-    # A restarted name server is found within seconds, not after gRPC's two minutes.
-    ("grpc.initial_reconnect_backoff_ms", 200),
-    ("grpc.min_reconnect_backoff_ms", 1_000),
-    ("grpc.max_reconnect_backoff_ms", 5_000),
-    # Routes of all topics may be more than gRPC's 4 MiB.
-    ("grpc.max_send_message_length", -1),
-)
+# A restarted name server is found within seconds, not after two minutes.
+_OPTIONS: Final = ChannelOptions(backoff_first_s=0.2, backoff_max_s=5.0, connect_timeout_s=1.0)
 
 
 def name_server_link(

@@ -17,6 +17,7 @@ from ariane.filter.v1.filter_registration_service_pb2 import (
 from ariane.filter.v1.filter_registration_service_pb2_grpc import FilterRegistrationServiceStub
 from ariane_filter.refusals import broker_refusal
 from ariane_servicekit import Address, Clock, Loop, ServiceError, get_logger, open_channel
+from ariane_wire import ChannelOptions
 
 if TYPE_CHECKING:
     from ariane.broker.v1.pull_service_pb2_grpc import PullServiceAsyncStub
@@ -27,13 +28,13 @@ if TYPE_CHECKING:
 CALL_S_MAX: Final = 3.0
 RETRY_S: Final = 1.0
 
-_OPTIONS: Final = (
-    # A restarted broker is found within seconds, not after gRPC's two minutes.
-    ("grpc.initial_reconnect_backoff_ms", 200),
-    ("grpc.min_reconnect_backoff_ms", 1_000),
-    ("grpc.max_reconnect_backoff_ms", 2_000),
+_OPTIONS: Final = ChannelOptions(
+    # A restarted broker is found within seconds, not after two minutes.
+    backoff_first_s=0.2,
+    backoff_max_s=2.0,
+    connect_timeout_s=1.0,
     # Consumers determine the size of answers.
-    ("grpc.max_receive_message_length", -1),
+    receive_octets_max=-1,
 )
 
 _log = get_logger(__name__)

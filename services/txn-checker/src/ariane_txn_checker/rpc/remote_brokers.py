@@ -39,6 +39,7 @@ from ariane_txn_checker.transaction import (
     Outcome,
 )
 from ariane_txn_checker.watching.broker_door import BrokerDoor
+from ariane_wire import ChannelOptions
 
 if TYPE_CHECKING:
     from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceAsyncStub
@@ -49,13 +50,13 @@ CONNECT_S_MAX: Final = 2.0
 PAGE_SIZE: Final = 1000
 PRIMARY_ID: Final = 0
 
-_OPTIONS: Final = (
-    # A broker that comes back is found within seconds, not after gRPC's two minutes.
-    ("grpc.initial_reconnect_backoff_ms", 200),
-    ("grpc.min_reconnect_backoff_ms", 1_000),
-    ("grpc.max_reconnect_backoff_ms", 5_000),
-    # A page of half messages with long keys may exceed gRPC's default of 4 MiB.
-    ("grpc.max_receive_message_length", -1),
+_OPTIONS: Final = ChannelOptions(
+    # A broker that comes back is found within seconds, not after two minutes.
+    backoff_first_s=0.2,
+    backoff_max_s=5.0,
+    connect_timeout_s=1.0,
+    # A page of half messages with long keys may exceed the default of 4 MiB.
+    receive_octets_max=-1,
 )
 
 _NOT_TAKEN: Final = frozenset({"SERVICE_STARTING", "SERVICE_DRAINING", "SERVICE_BUSY"})

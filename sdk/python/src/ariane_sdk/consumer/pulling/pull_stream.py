@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from google.protobuf.message import DecodeError
-from grpc.aio import AioRpcError
+from grpc.aio import EOF, AioRpcError
 
 from ariane.broker.v1 import pull_service_pb2
 from ariane.broker.v1.pull_service_pb2 import PullRecordsRequest, StreamPullsRequest
@@ -70,10 +70,10 @@ class PullStream:
             raise error_from_rpc(error, peer=self._peer) from error
         except TimeoutError:
             raise DeadlinePassed(f"{self._peer} does not answer", retriable=True) from None
-        if not isinstance(answer, bytes):  # gRPC's mark of the end.
+        if answer is EOF:
             raise self._ended()
         try:
-            return pull_answer(answer)
+            return pull_answer(cast("bytes", answer))
         except DecodeError as error:
             raise CallError(f"{self._peer}: its answer cannot be decoded: {error}") from error
 
