@@ -10,6 +10,7 @@ import pytest
 from replica_group import in_sync
 
 from ariane_sdk import Message, Producer
+from ariane_servicekit.running.processes import ServiceProcess
 
 QUICK = ("--primary-lease-s", "2.5", "--replica-behind-s-max", "5")
 
@@ -39,3 +40,28 @@ async def test_it_tells_of_a_replica_that_stutters_and_of_too_few_in_sync(local_
         await in_sync(first, 0)
         [small] = [one for one in await findings() if "in_sync_min is 2" in one["finding"]]
         assert small["severity"] == "error"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+async def test_it_tells_of_two_processes_with_one_id(local_cluster, ariane, until):
+    """The earlier one takes no part any more; no route leads to it."""
+    async with local_cluster(*QUICK, replicas=1) as cluster:
+        [first], [second] = cluster.brokers, cluster.replicas
+        await in_sync(first, 0, 1)
+        words = list(second.arguments)
+        words[words.index("--store-path") + 1] = str(cluster.data_path / "rival")
+        log = cluster.data_path / "logs" / "rival.log"
+        rival = ServiceProcess("rival", "ariane_broker", tuple(words), log)
+        await rival.start()
+        try:
+
+            async def found():
+                _, findings = await ariane(cluster, "doctor")
+                return [one for one in findings if "has come later" in one["finding"]]
+
+            [finding] = await until(found, seconds=30)
+        finally:
+            await rival.stop()
+        assert finding["severity"] == "error"
+        assert second.address in finding["subject"]

@@ -134,6 +134,7 @@ class TestStanding:
         for one in (copied, replica, copied, replica):
             assert await one.turn() is None
         assert "a process with this broker's id has come later, at h:7" in replica.trouble
+        assert (await rows[0].read()).rivals == {1: "h:1"}
         assert not replica.may_follow
         assert copied.may_follow
         self.now += 10.0  # The primary is silent.

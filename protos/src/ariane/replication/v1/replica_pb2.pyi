@@ -101,6 +101,26 @@ class ReplicaSet(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class RivalsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.int
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.int = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     CLUSTER_NAME_FIELD_NUMBER: _builtins.int
     BROKER_NAME_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
@@ -111,6 +131,7 @@ class ReplicaSet(_message.Message):
     WANTED_BROKER_ID_FIELD_NUMBER: _builtins.int
     UNCLEAN_FIELD_NUMBER: _builtins.int
     SET_ID_FIELD_NUMBER: _builtins.int
+    RIVALS_FIELD_NUMBER: _builtins.int
     cluster_name: _builtins.str
     """The cluster."""
     broker_name: _builtins.str
@@ -137,6 +158,12 @@ class ReplicaSet(_message.Message):
     def addresses(self) -> _containers.ScalarMap[_builtins.int, _builtins.str]:
         """Where the brokers of the set are reached, by broker id; all that ever joined."""
 
+    @_builtins.property
+    def rivals(self) -> _containers.ScalarMap[_builtins.int, _builtins.str]:
+        """Where processes were that take no part because another one has their broker id, by that id. No
+        route leads to them. They may have ended: ask them.
+        """
+
     def __init__(
         self,
         *,
@@ -150,10 +177,11 @@ class ReplicaSet(_message.Message):
         wanted_broker_id: _builtins.int | None = ...,
         unclean: _builtins.bool = ...,
         set_id: _builtins.str = ...,
+        rivals: _abc.Mapping[_builtins.int, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_primary_broker_id", b"_primary_broker_id", "_wanted_broker_id", b"_wanted_broker_id", "primary_broker_id", b"primary_broker_id", "wanted_broker_id", b"wanted_broker_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_primary_broker_id", b"_primary_broker_id", "_wanted_broker_id", b"_wanted_broker_id", "addresses", b"addresses", "broker_name", b"broker_name", "cluster_name", b"cluster_name", "epoch", b"epoch", "in_sync_broker_ids", b"in_sync_broker_ids", "primary_broker_id", b"primary_broker_id", "set_id", b"set_id", "unclean", b"unclean", "version", b"version", "wanted_broker_id", b"wanted_broker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_primary_broker_id", b"_primary_broker_id", "_wanted_broker_id", b"_wanted_broker_id", "addresses", b"addresses", "broker_name", b"broker_name", "cluster_name", b"cluster_name", "epoch", b"epoch", "in_sync_broker_ids", b"in_sync_broker_ids", "primary_broker_id", b"primary_broker_id", "rivals", b"rivals", "set_id", b"set_id", "unclean", b"unclean", "version", b"version", "wanted_broker_id", b"wanted_broker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__primary_broker_id: _TypeAlias = _typing.Literal["primary_broker_id"]  # noqa: Y015
     _WhichOneofArgType__primary_broker_id: _TypeAlias = _typing.Literal["_primary_broker_id", b"_primary_broker_id"]  # noqa: Y015

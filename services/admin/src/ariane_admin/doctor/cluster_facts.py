@@ -87,6 +87,9 @@ class ClusterFacts:
 
     name_servers: Sequence[NameServerFacts]
     brokers: Sequence[BrokerFacts] = field(default=())
+    rivals: Sequence[BrokerFacts] = field(default=())
+    """Living processes that take no part in their set because another one has their id."""
+
     members: Sequence[MemberFacts] = field(default=())
     """The members of consumer groups that have answered."""
 
@@ -107,7 +110,33 @@ async def gather_facts(
         *(_ask_broker(doors, identities[key], now) for key in sorted(identities))
     )
     primaries = [one.identity.address for one in brokers if one.state is not None]
-    return ClusterFacts(name_servers, brokers, await ask_members(doors, primaries))
+    rivals = await _ask_rivals(doors, brokers)
+    return ClusterFacts(name_servers, brokers, rivals, await ask_members(doors, primaries))
+
+
+async def _ask_rivals(doors: ClusterDoors, brokers: Sequence[BrokerFacts]) -> Sequence[BrokerFacts]:
+    rows = [one.replica_set.replica_set for one in brokers if one.replica_set is not None]
+    places = {
+        (row.cluster_name, row.broker_name, broker_id, address)
+        for row in rows
+        for broker_id, address in row.rivals.items()
+    }
+
+    async def ask(place: tuple[str, str, int, str]) -> BrokerFacts | None:
+        cluster_name, name, broker_id, address = place
+        identity = BrokerIdentity(
+            cluster_name=cluster_name, broker_name=name, broker_id=broker_id, address=address
+        )
+        try:
+            said = await _replica_set(doors, address, f"broker {name} at {address}")
+        except CallError:
+            return None  # It has ended.
+        is_there = said is not None and said.broker_id == broker_id and bool(said.trouble)
+        is_named = said is not None and said.replica_set.broker_name == name
+        return BrokerFacts(identity, replica_set=said) if is_there and is_named else None
+
+    found = await asyncio.gather(*map(ask, sorted(places)))
+    return [one for one in found if one is not None]
 
 
 async def _ask_name_server(

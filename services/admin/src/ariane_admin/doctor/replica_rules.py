@@ -81,6 +81,19 @@ def sets_without_primary(facts: ClusterFacts) -> Iterator[Finding]:
         )
 
 
+def brokers_of_one_id(facts: ClusterFacts) -> Iterator[Finding]:
+    """Processes that take no part in their set because another one has their id."""
+    for rival in facts.rivals:
+        trouble = rival.replica_set.trouble if rival.replica_set is not None else ""
+        yield Finding(
+            Severity.ERROR,
+            _subject(rival),
+            f"takes no part in its set: {trouble}",
+            "stop the process that is wrong, or give it a --broker-id of its own; then restart the"
+            " other one",
+        )
+
+
 def sets_too_small(facts: ClusterFacts) -> Iterator[Finding]:
     """A primary that refuses messages because too few brokers are in sync."""
     for broker in facts.brokers:
@@ -173,6 +186,7 @@ RULES: Final = (
     primaries_without_lease,
     primaries_of_one_name,
     sets_without_primary,
+    brokers_of_one_id,
     sets_too_small,
     sets_of_one,
     replicas_away,

@@ -99,6 +99,7 @@ class Standing:
         self._candidacy = Candidacy(broker_id, lease_s=lease_s)
         self._had_place = False
         self._is_settled = False
+        self._is_told_of = False
         self.replica_set: ReplicaSet | None = None
         self.trouble = ""
 
@@ -200,12 +201,15 @@ class Standing:
         elif found.primary_id == self._broker_id and not self._candidacy.is_silent(now_s):
             why = f"a primary with this broker's id is at {address}, or was there just now"
         else:
-            self.trouble = ""
+            self.trouble, self._is_told_of = "", False
             await self._row.change(found.at(self._broker_id, self._address))
             return
         if not self.trouble:
             _log.warning("broker_id_in_use", broker_id=self._broker_id, address=address)
         self.trouble = f"{why}: stop that one, or give this broker an id of its own"
+        if not self._is_told_of:  # Only the row leads operators here: it is in no route.
+            refusing = found.refusing(self._broker_id, self._address)
+            self._is_told_of = await self._row.change(refusing)
 
     def _must_leave(self, found: ReplicaSet) -> bool:
         """Whether the set relies on records that this broker may lack."""

@@ -44,6 +44,8 @@ class ReplicaSet:
         begin: Commit-log offset at which the log begins; retention may have deleted all before.
         confirmed: Commit-log offset up to which all in sync had the log at the last renewal. A
             broker whose log ends before has lost records, or has an older store.
+        rivals: Addresses of processes that take no part because another one has their id: the last
+            one of each id. They may have ended.
     """
 
     version: int = 0
@@ -58,6 +60,7 @@ class ReplicaSet:
     set_id: str = ""
     begin: int = 0
     confirmed: int = 0
+    rivals: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def primary_address(self) -> str:
@@ -114,7 +117,12 @@ class ReplicaSet:
 
     def at(self, broker_id: int, address: str) -> Self:
         """The row with a broker's new address."""
-        return self._changed(addresses={**self.addresses, broker_id: address})
+        rivals = {one: where for one, where in self.rivals.items() if where != address}
+        return self._changed(addresses={**self.addresses, broker_id: address}, rivals=rivals)
+
+    def refusing(self, broker_id: int, address: str) -> Self:
+        """The row with a process that takes no part, because another one has its id."""
+        return self._changed(rivals={**self.rivals, broker_id: address})
 
     def elected(self, broker_id: int, epoch: int, *, lease_s: float = 0.0) -> Self:
         """The row with a new primary; the previous one is removed from the in-sync set.
@@ -202,6 +210,7 @@ class ReplicaSet:
             "set_id": self.set_id,
             "begin": self.begin,
             "confirmed": self.confirmed,
+            "rivals": {str(one): where for one, where in sorted(self.rivals.items())},
         }
 
     @classmethod
@@ -220,4 +229,5 @@ class ReplicaSet:
             set_id=document["set_id"],
             begin=int(document["begin"]),
             confirmed=int(document["confirmed"]),
+            rivals={int(one): where for one, where in document["rivals"].items()},
         )

@@ -289,6 +289,7 @@ def set_message(names: tuple[str, str], replica_set: ReplicaSet) -> replica_pb.R
         wanted_broker_id=replica_set.wanted_id,
         unclean=replica_set.unclean,
         set_id=replica_set.set_id,
+        rivals=replica_set.rivals,
     )
 
 
