@@ -156,7 +156,7 @@ class ServiceSettings(BaseModel):
         10,
         ge=0,
         description="Seconds that a client must leave between its own keepalive pings; one that "
-        "pings faster is cut off. Half of what our SDK does.",
+        "pings faster is cut off. Our SDK leaves 30 s.",
     )
     drain_s_max: float = Field(
         10,

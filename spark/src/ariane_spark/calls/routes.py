@@ -62,7 +62,7 @@ PRIMARY_ID: Final = 0
 
 CHANNEL_OPTIONS: Final[tuple[tuple[str, int], ...]] = (
     ("grpc.max_receive_message_length", 64 << 20),
-    # A dead peer is noticed although it sends no packet; services permit 30 s.
+    # A dead peer is noticed although it sends no packet; services permit 10 s.
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     # A broker that restarts is back in a second; gRPC's own back-off grows to two minutes.

@@ -63,7 +63,7 @@ MESSAGE_BYTES_MAX: Final = 64 << 20
 CHANNEL_OPTIONS: Final = ChannelOptions(
     receive_octets_max=MESSAGE_BYTES_MAX,
     send_octets_max=MESSAGE_BYTES_MAX,
-    # Notices a dead peer although no packet comes back. Services permit 30 s.
+    # Notices a dead peer although no packet comes back. Services permit 10 s (ping_interval_min_s).
     keepalive_time_s=30.0,
     keepalive_timeout_s=10.0,
     # A broker that restarts is back in a second or two, and calls fail until it is connected again:

@@ -78,8 +78,7 @@ class RangeChunk:
     Attributes:
         next_queue_offset: Queue offset behind the last record that was read.
         sizes: Bytes of each stored record.
-        records: Whole records, in adjacent pieces. They may be memory of the store: copy them
-            before the next turn of the event loop.
+        records: Whole records, in pieces that were read for this chunk.
         headers: 88 bytes of each record, back to back: its header, an IPv6 address as zero.
         properties: The property strings, back to back.
         property_ends: End of each string in ``properties``.
