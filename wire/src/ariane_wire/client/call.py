@@ -122,7 +122,7 @@ class ClientCall(Stream):
             if head.http_status is None:
                 self._fail(StatusCode.INTERNAL, "the response has no HTTP status")
             elif head.http_status < 200 and not ends:
-                return
+                self.connection.spend("heads before the response's")
             elif head.http_status != 200 and head.status is None:
                 details = f"the server answered with HTTP status {head.http_status}"
                 self._fail(status_of_http(head.http_status), details)

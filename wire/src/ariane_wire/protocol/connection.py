@@ -242,7 +242,7 @@ class Connection(FrameReader, Generic[Head]):
         if kind < len(_TAKERS):
             _TAKERS[kind](self, flags, stream_id, payload)
         else:
-            self._spend("unknown ones")
+            self.spend("unknown ones")
 
     def _push(self, flags: int, stream_id: int, payload: bytes) -> None:
         del flags, stream_id, payload
@@ -251,7 +251,7 @@ class Connection(FrameReader, Generic[Head]):
     def empty_data(self) -> None:
         """A DATA frame without octets has come."""
         if not self._left_ends:
-            self._spend("empty DATA")
+            self.spend("empty DATA")
 
     def _padded_data(self, flags: int, stream_id: int, payload: bytes) -> None:
         self.take_octets(len(payload))
@@ -260,7 +260,7 @@ class Connection(FrameReader, Generic[Head]):
             stream.take(len(payload))
         plain = _unpadded(flags, payload)
         if not plain and not flags & frames.END_STREAM:
-            self._spend("empty DATA")
+            self.spend("empty DATA")
         self.receive_padded(stream, plain, ends=bool(flags & frames.END_STREAM))
 
     def _headers(self, flags: int, stream_id: int, payload: bytes) -> None:
@@ -324,7 +324,7 @@ class Connection(FrameReader, Generic[Head]):
 
     def _priority(self, flags: int, stream_id: int, payload: bytes) -> None:
         del flags
-        self._spend("PRIORITY")
+        self.spend("PRIORITY")
         if not stream_id:
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "PRIORITY for stream 0")
         if len(payload) != 5:
@@ -339,7 +339,7 @@ class Connection(FrameReader, Generic[Head]):
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"RST_STREAM for stream {stream_id}")
         stream = self.streams.get(stream_id)
         if stream is None:
-            self._spend("RST_STREAM of ended streams")
+            self.spend("RST_STREAM of ended streams")
             return
         if self.is_server:
             self.allowance.reset()
@@ -352,12 +352,12 @@ class Connection(FrameReader, Generic[Head]):
         if flags & frames.ACK:
             if payload:
                 raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "SETTINGS acknowledged with more")
-            self._spend("SETTINGS")
+            self.spend("SETTINGS")
             self.blocks.peer_has_our_settings()
             return
         if len(payload) % 6:
             raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "SETTINGS are not pairs of 6 octets")
-        self._spend("SETTINGS", 1 + len(payload) // 60)
+        self.spend("SETTINGS", 1 + len(payload) // 60)
         before = self.peer.window
         self.peer.apply(frames.parse_settings(payload))
         self.whole_max = min(self.peer.frame_octets_max, PIECE_OCTETS)
@@ -385,7 +385,7 @@ class Connection(FrameReader, Generic[Head]):
         if flags & frames.ACK:
             self.on_ping_answer(payload)
             return
-        self._spend("PING")
+        self.spend("PING")
         self.on_ping()
         self.out.append(frames.ping_frame(payload, ack=True))
 
@@ -405,7 +405,7 @@ class Connection(FrameReader, Generic[Head]):
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "GOAWAY for a stream")
         if len(payload) < 8:
             raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "GOAWAY is not 8 octets")
-        self._spend("GOAWAY")
+        self.spend("GOAWAY")
         last = int.from_bytes(payload[:4], "big") & 0x7FFFFFFF
         code = int.from_bytes(payload[4:8], "big")
         text = payload[8:208].decode(errors="replace")
@@ -422,7 +422,7 @@ class Connection(FrameReader, Generic[Head]):
         del flags
         if len(payload) != 4:
             raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "WINDOW_UPDATE is not 4 octets")
-        self._spend("WINDOW_UPDATE")
+        self.spend("WINDOW_UPDATE")
         octets = int.from_bytes(payload, "big") & 0x7FFFFFFF
         if not stream_id:
             if not octets:
@@ -449,7 +449,12 @@ class Connection(FrameReader, Generic[Head]):
         if stream.pending_octets and stream.send_window > 0:
             self.enqueue(stream)
 
-    def _spend(self, what: str, count: int = 1) -> None:
+    def spend(self, what: str, count: int = 1) -> None:
+        """Take note of frames that bring no call forward.
+
+        Raises:
+            ConnectionFault: There were too many.
+        """
         octets = self.octets_received + self.octets_sent
         self.allowance.spend(what, count, calls=self.streams_begun, octets=octets)
 
