@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import asdict, replace
 from typing import Any
 
+import grpc
+import grpc.aio
+from blocking_calls import play_blocking
 from both_ends import IMPLEMENTATIONS, Options, serving
 from call_plans import LIMIT_BYTES, End, Limit, Plan, Quits
 from grpc import StatusCode
 from played_calls import CallerSaw, HandlerSaw, ScriptedHandler, digest, ours, play
+
+import ariane_wire
+import ariane_wire.blocking
 
 ORACLE = ("grpcio", "grpcio")
 SENDS: Options = (("grpc.max_send_message_length", LIMIT_BYTES),)
@@ -20,13 +27,24 @@ CLIENT_OPTIONS = {Limit.CLIENT_SENDS: SENDS, Limit.CLIENT_RECEIVES: RECEIVES}
 SERVER_OPTIONS = {Limit.SERVER_SENDS: SENDS, Limit.SERVER_RECEIVES: RECEIVES}
 
 
+CALLERS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "grpcio": (grpc.aio.insecure_channel, play),
+    "wire": (ariane_wire.insecure_channel, play),
+    "grpcio, blocking": (grpc.insecure_channel, play_blocking),
+    "wire, blocking": (ariane_wire.blocking.insecure_channel, play_blocking),
+}
+"""What makes a channel, and who plays on it."""
+SAID_OTHERWISE = {
+    f"caller's {name}" for name in ("raised", "is_done", "is_cancelled", "done_callbacks")
+}
+"""What blocking calls say in another way."""
+
+
 class Pairings:
     """Servers and channels of all implementations, made when they are first asked for."""
 
     def __init__(self) -> None:
-        self._made = IMPLEMENTATIONS
-        self.names = list(itertools.product(self._made, repeat=2))
-        self._handlers = {name: ScriptedHandler() for name in self._made}
+        self._handlers = {name: ScriptedHandler() for name in IMPLEMENTATIONS}
         self._servers: dict[tuple[str, Options], str] = {}
         self._channels: dict[tuple[str, str, Limit], Any] = {}
         self._stack = AsyncExitStack()
@@ -38,33 +56,44 @@ class Pairings:
 
     async def play(self, client: str, server: str, plans: list[Plan]) -> list[dict[str, Any]]:
         """Play plans together in one pairing; what must be equal in each."""
+        play_one, handler = CALLERS[client][1], self._handlers[server]
         channels = [await self._channel(client, server, plan.limit) for plan in plans]
         played = await asyncio.gather(
             *(
-                play(channel, self._handlers[server], f"{plan.kind}-{next(self._numbers)}", plan)
+                play_one(channel, handler, f"{plan.kind}-{next(self._numbers)}", plan)
                 for channel, plan in zip(channels, plans, strict=True)
             )
         )
-        if client == "grpcio":
+        if client.startswith("grpcio"):
             played = [
                 (without_failed_writes(plan, caller), handler)
                 for plan, (caller, handler) in zip(plans, played, strict=True)
             ]
-        return [what_counts(plan, *saw) for plan, saw in zip(plans, played, strict=True)]
+        counts = [what_counts(plan, *saw) for plan, saw in zip(plans, played, strict=True)]
+        if play_one is play_blocking:
+            counts = [
+                {name: value for name, value in each.items() if name not in SAID_OTHERWISE}
+                for each in counts
+            ]
+        return counts
 
     async def _channel(self, client: str, server: str, limit: Limit) -> Any:
         key = (client, server, limit)
         if key not in self._channels:
             address = await self._server(server, SERVER_OPTIONS.get(limit, ()))
             options = list(CLIENT_OPTIONS.get(limit, ()))
-            channel = self._made[client].insecure_channel(address, options=options)
-            self._channels[key] = await self._stack.enter_async_context(channel)
+            make, play_one = CALLERS[client]
+            channel = make(address, options=options)
+            if play_one is play_blocking:
+                self._channels[key] = self._stack.enter_context(channel)
+            else:
+                self._channels[key] = await self._stack.enter_async_context(channel)
         return self._channels[key]
 
     async def _server(self, server: str, options: Options) -> str:
         key = (server, options)
         if key not in self._servers:
-            made = serving(self._made[server], self._handlers[server], options=options)
+            made = serving(IMPLEMENTATIONS[server], self._handlers[server], options=options)
             self._servers[key] = await self._stack.enter_async_context(made)
         return self._servers[key]
 
@@ -132,8 +161,8 @@ def is_chance(plan: Plan, name: str) -> bool:
 def differences(expected: list[dict[str, Any]], seen: list[dict[str, Any]]) -> list[str]:
     """Where two plays of the same plans differ, in words."""
     return [
-        f"call {number}: {name} is {other.get(name)!r}, expected {value!r}"
+        f"call {number}: {name} is {value!r}, expected {one.get(name)!r}"
         for number, (one, other) in enumerate(zip(expected, seen, strict=True))
-        for name, value in one.items()
-        if other.get(name) != value
+        for name, value in other.items()
+        if one.get(name) != value
     ]
