@@ -152,7 +152,11 @@ class ScriptedBroker(SendServiceServicer):
         try:
             async with asyncio.TaskGroup() as works:
                 while (request := await context.read()) is not grpc.aio.EOF:
-                    works.create_task(self._answer(request, context, writing))
+                    answering = self._answer(request, context, writing)
+                    if self.script and isinstance(self.script[0], grpc.StatusCode):
+                        await answering  # It ends the stream before the next is looked at.
+                    else:
+                        works.create_task(answering)
         except* grpc.aio.AbortError:
             pass
 

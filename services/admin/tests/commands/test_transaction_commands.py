@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
+from contextlib import ExitStack, suppress
+from threading import Thread
 
 import grpc
 import pytest
@@ -169,13 +171,27 @@ def test_a_checker_whose_host_nobody_knows_is_not_there(ariane):
 def test_a_question_without_an_answer_is_no_unknown_outcome(ariane, monkeypatch):
     for module in ("commands.transaction", "servicers.transactions"):
         monkeypatch.setattr(f"ariane_admin.{module}.CALL_SECONDS_MAX", 0.2)
-    with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))
-        silent.listen()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
         checker = ("--checker", f"127.0.0.1:{silent.getsockname()[1]}")
+        ariane("transaction", "list", *checker, status=ExitStatus.UNREACHABLE)
+        # Nobody has shaken hands, so that nothing was sent.
+        ariane("transaction", "resume", "any", *checker, status=ExitStatus.UNREACHABLE)
+        greeting = Thread(target=greet_all, args=(silent,))
+        greeting.start()
         ariane("transaction", "list", *checker, status=ExitStatus.UNREACHABLE)
         ariane("transaction", "show", "any", *checker, status=ExitStatus.UNREACHABLE)
         ariane("transaction", "resume", "any", *checker, status=ExitStatus.OUTCOME_UNKNOWN)
+        silent.shutdown(socket.SHUT_RDWR)
+        greeting.join()
+
+
+def greet_all(listener):
+    """Shake hands with whoever connects, and say nothing more."""
+    with ExitStack() as open_ones, suppress(OSError):
+        while True:
+            connection, _ = listener.accept()
+            open_ones.enter_context(connection)
+            connection.sendall(bytes(3) + b"\4" + bytes(5))  # SETTINGS, with none.
 
 
 def test_a_checker_that_is_not_there(ariane):
