@@ -37,10 +37,11 @@ from ariane_servicekit.rpc.server import RpcService
 from ariane_servicekit.running.background import Loop
 from ariane_servicekit.running.lifecycle import main, run, serving
 from ariane_servicekit.running.service import ExitStatus, Service, StopRequest
-from ariane_servicekit.running.turns import at_once, in_turns
+from ariane_servicekit.running.turns import EXAMINED_MAX, at_once, in_turns
 
 __all__ = [
     "CHANGEABLE",
+    "EXAMINED_MAX",
     "Address",
     "AddressList",
     "AnswerBudget",

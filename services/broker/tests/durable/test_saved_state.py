@@ -35,7 +35,7 @@ def file():
 def state(file):
     values = {"number": 0}
     executor = ThreadPoolExecutor(1)
-    saved = SavedState(file, values.copy, executor)
+    saved = SavedState(file, lambda: [None, values.copy()], executor)
     saved.values = values
     yield saved
     file.gate.release(100)
@@ -82,7 +82,7 @@ async def test_the_log_is_on_the_disk_before_what_speaks_of_it(file):
 
     def snapshot():
         steps.append("snapshot")
-        return {"number": len(steps)}
+        return [{"number": len(steps)}]
 
     file.gate.release(2)
     with ThreadPoolExecutor(1) as executor:

@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ariane_broker.groups.queue_locks import QueueLocks
 from ariane_broker.queue_key import QueueKey
+from ariane_servicekit import at_once
 from ariane_testkit.virtual_clock import VirtualClock
 
 QUEUE = QueueKey("orders", 0)
@@ -35,8 +36,18 @@ def reason(locks, client_id, epoch, queue=QUEUE):
     return "" if error is None else error.row.name
 
 
+def locked(locks, client_id, queues, **others):
+    """The epochs of the caller's queues, and whether the file must be saved."""
+    taken = at_once(locks.lock("group", client_id, queues, **others))
+    return {lock.queue: lock.epoch for lock in taken}, any(lock.changed for lock in taken)
+
+
+def released(locks, client_id, queues):
+    return len(at_once(locks.unlock("group", client_id, queues)))
+
+
 def take(locks, client_id, *queues):
-    return locks.lock("group", client_id, queues or (QUEUE,))[0]
+    return locked(locks, client_id, queues or (QUEUE,))[0]
 
 
 def test_one_owner_at_a_time(locks, clock):
@@ -81,10 +92,10 @@ def test_who_has_no_lock_is_refused_only_where_another_one_has(locks):
 
 def test_giving_back_needs_the_owner_and_the_epoch(locks):
     epoch = take(locks, "a")[QUEUE]
-    assert locks.unlock("group", "b", {QUEUE: epoch}) == 0
-    assert locks.unlock("group", "a", {QUEUE: epoch - 1}) == 0
-    assert locks.unlock("group", "a", {QUEUE: epoch, OTHER: 0}) == 1
-    assert locks.unlock("group", "a", {QUEUE: epoch}) == 0
+    assert released(locks, "b", {QUEUE: epoch}) == 0
+    assert released(locks, "a", {QUEUE: epoch - 1}) == 0
+    assert released(locks, "a", {QUEUE: epoch, OTHER: 0}) == 1
+    assert released(locks, "a", {QUEUE: epoch}) == 0
     assert take(locks, "b")[QUEUE] > epoch
 
 
@@ -121,10 +132,10 @@ def test_the_lock_of_an_owner_that_is_gone_may_be_taken_when_it_has_stopped(lock
     first = take(locks, "a")[QUEUE]
     assert locks.relied_seconds == 40
     clock.advance(39)
-    assert locks.lock("group", "b", [QUEUE], is_gone=gone("a")) == ({}, False)
+    assert locked(locks, "b", [QUEUE], is_gone=gone("a")) == ({}, False)
     clock.advance(1)
-    assert locks.lock("group", "b", [QUEUE], is_gone=gone("c")) == ({}, False)
-    owned, changed = locks.lock("group", "b", [QUEUE], is_gone=gone("a"))
+    assert locked(locks, "b", [QUEUE], is_gone=gone("c")) == ({}, False)
+    owned, changed = locked(locks, "b", [QUEUE], is_gone=gone("a"))
     assert owned[QUEUE] > first
     assert changed
 
@@ -134,7 +145,7 @@ def test_an_owner_that_comes_back_in_time_goes_on(locks, clock):
     clock.advance(59)
     assert take(locks, "a") == {QUEUE: first}
     clock.advance(39)
-    assert locks.lock("group", "b", [QUEUE], is_gone=gone("a")) == ({}, False)
+    assert locked(locks, "b", [QUEUE], is_gone=gone("a")) == ({}, False)
 
 
 def restarted(locks, clock):
@@ -147,41 +158,41 @@ def test_restarts_give_no_more_time_to_an_owner_that_renews_no_more(locks, clock
     take(locks, "a")
     for _ in range(4):
         locks = restarted(locks, clock)
-        assert locks.lock("group", "b", [QUEUE], is_gone=gone("a")) == ({}, False)
+        assert locked(locks, "b", [QUEUE], is_gone=gone("a")) == ({}, False)
         clock.advance(10)
-    assert QUEUE in locks.lock("group", "b", [QUEUE], is_gone=gone("a"))[0]
+    assert QUEUE in locked(locks, "b", [QUEUE], is_gone=gone("a"))[0]
 
 
 def test_what_has_passed_for_who_is_gone_is_to_be_saved_now_and_then(locks, clock):
     take(locks, "a")
     clock.advance(10)
-    assert not locks.ages_due()
+    assert not at_once(locks.ages_due())
     locks = restarted(locks, clock)
     clock.advance(4)
-    assert not locks.ages_due()
+    assert not at_once(locks.ages_due())
     clock.advance(1)
-    assert locks.ages_due()
+    assert at_once(locks.ages_due())
     locks.document()
-    assert not locks.ages_due()
+    assert not at_once(locks.ages_due())
     clock.advance(5)
     take(locks, "a")
-    assert not locks.ages_due()
+    assert not at_once(locks.ages_due())
 
 
 def test_the_first_renewal_after_a_restart_is_on_the_disk_before_it_is_heard_of(locks, clock):
     take(locks, "a")
     locks = restarted(locks, clock)
     clock.advance(39)
-    assert locks.lock("group", "a", [QUEUE])[1]
-    assert not locks.lock("group", "a", [QUEUE])[1]
+    assert locked(locks, "a", [QUEUE])[1]
+    assert not locked(locks, "a", [QUEUE])[1]
     after = restarted(locks, clock)
     clock.advance(39)
-    assert after.lock("group", "b", [QUEUE], is_gone=gone("a")) == ({}, False)
+    assert locked(after, "b", [QUEUE], is_gone=gone("a")) == ({}, False)
 
 
 def test_no_epoch_comes_twice_after_all_was_given_back(locks, clock):
     epoch = take(locks, "a")[QUEUE]
-    locks.unlock("group", "a", {QUEUE: epoch})
+    released(locks, "a", {QUEUE: epoch})
     after = new_locks(clock)
     after.load(json.loads(json.dumps(locks.document())))
     assert take(after, "a")[QUEUE] > epoch
@@ -220,8 +231,8 @@ class TwoOwners(RuleBasedStateMachine):
     @rule(client=clients, answer_lost=st.booleans())
     def lock_or_renew(self, client, answer_lost):
         self.gone.discard(client)
-        owned, changed = self.locks.lock(
-            "group", client, [QUEUE], is_gone=lambda owner: owner in self.gone
+        owned, changed = locked(
+            self.locks, client, [QUEUE], is_gone=lambda owner: owner in self.gone
         )
         if changed:
             self.save()
@@ -241,7 +252,7 @@ class TwoOwners(RuleBasedStateMachine):
         epoch = self.believed.pop(client, None)
         self.relied.pop(client, None)
         if epoch is not None:
-            self.locks.unlock("group", client, {QUEUE: epoch})
+            released(self.locks, client, {QUEUE: epoch})
 
     @rule(client=clients)
     def cut_off(self, client):

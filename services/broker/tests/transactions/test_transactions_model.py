@@ -5,6 +5,7 @@ What is visible was committed, once. What was rolled back is never visible. Ever
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from pathlib import Path
 
@@ -181,7 +182,8 @@ class TransactionMachine(RuleBasedStateMachine):
         return found
 
     def waiting(self):
-        return {half.transaction_id: half for half in self.list.page(0, 1000, "").page.entries}
+        found = asyncio.run(self.list.page(0, 1000, ""))
+        return {half.transaction_id: half for half in found.page.entries}
 
     def learn(self):
         """What is uncertain is looked at: whatever it is, it is one of what it may be."""

@@ -8,12 +8,11 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from ariane_broker.clients.client_table import ClientTable, Conflict
-from ariane_servicekit import in_turns
 
 REMEMBERED_MAX: Final = 1000
 REMEMBERED_SECONDS: Final = 3600.0
@@ -55,8 +54,10 @@ class SubscriptionConflicts:
         while len(self._refused) > REMEMBERED_MAX:
             del self._refused[next(iter(self._refused))]
 
-    async def all(self, clients: ClientTable, consumer_group: str = "") -> list[SeenConflict]:
-        """Conflicts of one group or all, by group and client ids.
+    def walk(self, clients: ClientTable, consumer_group: str = "") -> Iterator[SeenConflict | None]:
+        """Conflicts of one group or all, in any order; ``key_of`` sorts them.
+
+        Yields once for each refused or present member that is examined.
 
         Args:
             clients: The present members.
@@ -66,10 +67,26 @@ class SubscriptionConflicts:
         self._refused = {
             key: (seen, at) for key, (seen, at) in self._refused.items() if at >= oldest
         }
-        found = {key: seen for key, (seen, _) in self._refused.items()}
-        for conflict in await in_turns(clients.conflicts()):
-            found[_key(conflict)] = SeenConflict(conflict, refused=False, count=1, last_ms=now_ms)
-        return [found[key] for key in sorted(found) if consumer_group in {"", key[0]}]
+        refused = {key: seen for key, (seen, _) in self._refused.items()}
+        for conflict in clients.conflicts():
+            seen = None
+            if conflict is not None:
+                # Who was refused before may have been admitted since.
+                refused.pop(_key(conflict), None)
+                seen = SeenConflict(conflict, refused=False, count=1, last_ms=now_ms)
+            yield _of_group(seen, consumer_group)
+        for seen in refused.values():
+            yield _of_group(seen, consumer_group)
+
+
+def key_of(seen: SeenConflict) -> tuple[str, str, str]:
+    """The key that sorts conflicts: group and client ids."""
+    return _key(seen.conflict)
+
+
+def _of_group(seen: SeenConflict | None, consumer_group: str) -> SeenConflict | None:
+    """The conflict, or None if it is one of another group."""
+    return seen if seen is not None and consumer_group in {"", key_of(seen)[0]} else None
 
 
 def _key(conflict: Conflict) -> tuple[str, str, str]:

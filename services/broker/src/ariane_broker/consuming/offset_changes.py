@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import partial
 from itertools import starmap
 from typing import Protocol
 
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.clients.outbox import OffsetsReset
-from ariane_broker.errors.public_errors import consumer_offset_reset, queue_offset_out_of_range
+from ariane_broker.errors.public_errors import (
+    consumer_offset_reset,
+    queue_offset_out_of_range,
+    topic_not_found,
+)
 from ariane_broker.groups.consumer_groups import ConsumerGroups
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets, GroupOffset
 from ariane_broker.groups.group_changes import GroupChanges, check_user_group
@@ -210,15 +215,14 @@ class OffsetChanges:
         """
         self._groups.get(consumer_group)
         config = readable_queue(self._topics, topic, 0, consumer_group)
-        for queue_id in named_queues:
-            readable_queue(self._topics, topic, queue_id, consumer_group)
-        places = []
-        for queue_id in range(config.read_queue_count):
-            queue = QueueKey(topic, queue_id)
-            queue_offset = target(queue)
-            if queue_offset is not None:
-                self._check_range(queue, queue_offset)
-                places.append(GroupOffset(consumer_group, queue, ConsumerOffset(queue_offset)))
+        await in_turns(
+            map(
+                partial(readable_queue, self._topics, topic, consumer_group=consumer_group),
+                named_queues,
+            )
+        )
+        queues = (QueueKey(topic, queue_id) for queue_id in range(config.read_queue_count))
+        places = await in_turns(self._targets(consumer_group, queues, target))
         if validate_only:
             return places, 0
         return places, await self._take_over(consumer_group, topic, places)
@@ -249,10 +253,9 @@ class OffsetChanges:
         self._groups.get(consumer_group)
         readable_queue(self._topics, topic, 0, consumer_group)
         await self._group_changes.admit(target_group)
-        places = [
-            GroupOffset(target_group, place.queue, place.consumer_offset)
-            for place in self._offsets.of_group(consumer_group, topic)
-        ]
+        copied = await in_turns(self._offsets.walk(consumer_group, topic))
+        places = await in_turns(place._replace(consumer_group=target_group) for place in copied)
+        places.sort()
         return places, await self._take_over(target_group, topic, places)
 
     def places(self, consumer_group: str, topic: str) -> Iterator[GroupOffset | None]:
@@ -267,6 +270,22 @@ class OffsetChanges:
         if next_offset < end:
             oldest = self._lookup.store_timestamp_ms(*place.queue, next_offset)
         return Backlog(place, end, max(0, end - next_offset), oldest)
+
+    def _targets(
+        self,
+        consumer_group: str,
+        queues: Iterable[QueueKey],
+        target: Callable[[QueueKey], int | None],
+    ) -> Iterator[GroupOffset | None]:
+        """The new offset of each queue; None for one that stays as it is."""
+        for queue in queues:
+            yield None  # A search by time looks at several messages: it counts as two things.
+            queue_offset = target(queue)
+            if queue_offset is None:
+                yield None
+                continue
+            self._check_range(queue, queue_offset)
+            yield GroupOffset(consumer_group, queue, ConsumerOffset(queue_offset))
 
     def _put_all(
         self, consumer_group: str, client_id: str, offsets: Sequence[OffsetToStore]
@@ -317,13 +336,24 @@ class OffsetChanges:
         self, consumer_group: str, topic: str, places: Sequence[GroupOffset]
     ) -> int:
         """Reset offsets, durably, and notify the members; return their number."""
-        for place in places:
-            self._offsets.reset(consumer_group, place.queue, place.consumer_offset)
+        numbers = await in_turns(map(self._reset, places))
         self._mark_changed()
         await self._save()
-        numbers = tuple((place.queue.queue_id, int(place.consumer_offset)) for place in places)
-        notice = OffsetsReset(consumer_group, topic, numbers)
+        notice = OffsetsReset(consumer_group, topic, tuple(numbers))
         return self._clients.tell_members(consumer_group, notice)
+
+    def _reset(self, place: GroupOffset) -> tuple[int, int]:
+        """Reset an offset; returns queue id and offset.
+
+        Raises:
+            ServiceError: TOPIC_NOT_FOUND; the topic was deleted meanwhile, with all offsets.
+        """
+        topic, queue_id = place.queue
+        if self._topics.find(topic) is None:
+            raise topic_not_found(topic)
+        self._offsets.reset(place.consumer_group, place.queue, place.consumer_offset)
+        self._mark_changed()
+        return queue_id, int(place.consumer_offset)
 
 
 def _check(place: int, wanted: OffsetToStore) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
@@ -14,6 +14,7 @@ from ariane_broker.groups.queue_locks import QueueLocks
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.topics.readable_topics import readable_queue
 from ariane_broker.topics.topic_table import TopicTable
+from ariane_servicekit import in_turns
 from ariane_servicekit.errors import ServiceError, field_invalid
 
 QUEUES_MAX: Final = 65536
@@ -59,14 +60,10 @@ class QueueLocking:
         if len(queues) > QUEUES_MAX:
             raise field_invalid("queues", f"must be at most {QUEUES_MAX}", len(queues))
         self._check_member(consumer_group, client_id)
-        owned, changed = self.locks.lock(
-            consumer_group,
-            client_id,
-            [queue for queue in queues if self._is_readable(queue, consumer_group)],
-            is_gone=lambda owner: self.clients.membership(consumer_group, owner) is None,
-        )
+        readable = await in_turns(self._readable(queues, consumer_group))
+        owned = dict(await in_turns(self._lock(readable, consumer_group, client_id)))
         # While others wait, the time that lost owners were silent must survive a restart: save it.
-        if changed or self.locks.ages_due():
+        if await in_turns(self.locks.ages_due()):
             self.saved.mark_changed()
         # Also without a change: an earlier call may have been cut short before its save.
         await self.saved.save()
@@ -82,21 +79,47 @@ class QueueLocking:
             ServiceError: GROUP_NAME_ILLEGAL.
         """
         check_user_group(consumer_group)
-        count = self.locks.unlock(consumer_group, client_id, queues)
-        if count:
-            self.saved.mark_changed()
+        released = await in_turns(self._unlock(consumer_group, client_id, queues))
+        if released:
             self.clients.tell_others(consumer_group, client_id)
             await self.saved.save()
-        return count
+        return len(released)
 
-    def _is_readable(self, queue: QueueKey, consumer_group: str) -> bool:
-        try:
-            readable_queue(self.topics, *queue, consumer_group)
-        except ServiceError as error:
-            if error.row.name not in _UNREADABLE:
-                raise
-            return False
-        return True
+    def _readable(
+        self, queues: Iterable[QueueKey], consumer_group: str
+    ) -> Iterator[QueueKey | None]:
+        for queue in queues:
+            try:
+                readable_queue(self.topics, *queue, consumer_group)
+            except ServiceError as error:
+                if error.row.name not in _UNREADABLE:
+                    raise
+                yield None
+            else:
+                yield queue
+
+    def _lock(
+        self, queues: Iterable[QueueKey], consumer_group: str, client_id: str
+    ) -> Iterator[tuple[QueueKey, int] | None]:
+        """Lock queues; a change is marked with each, since the call may be cut short between."""
+        taken = self.locks.lock(
+            consumer_group,
+            client_id,
+            queues,
+            is_gone=lambda owner: self.clients.membership(consumer_group, owner) is None,
+        )
+        for lock in taken:
+            if lock is not None and lock.changed:
+                self.saved.mark_changed()
+            yield None if lock is None else (lock.queue, lock.epoch)
+
+    def _unlock(
+        self, consumer_group: str, client_id: str, queues: Mapping[QueueKey, int]
+    ) -> Iterator[QueueKey | None]:
+        for queue in self.locks.unlock(consumer_group, client_id, queues):
+            if queue is not None:
+                self.saved.mark_changed()
+            yield queue
 
     def _check_member(self, consumer_group: str, client_id: str) -> None:
         membership = self.clients.membership(consumer_group, client_id)

@@ -7,9 +7,11 @@ by the next one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from typing import Any, Protocol
+
+from ariane_servicekit import in_turns
 
 
 class StateFile(Protocol):
@@ -39,15 +41,16 @@ class SavedState:
     def __init__(
         self,
         file: StateFile,
-        snapshot: Callable[[], dict[str, Any]],
+        snapshot: Callable[[], Iterable[dict[str, Any] | None]],
         executor: Executor,
         *,
         flush_log: Callable[[], object] | None = None,
     ) -> None:
         """Start with nothing to save.
 
-        ``snapshot`` returns the present document; it runs on the loop. ``flush_log`` forces the
-        commit log to the disk, in any thread, before each write, so that a document that refers to
+        ``snapshot`` makes the present document in short turns of the loop (``turns``), and yields
+        it last; what changes meanwhile is in it or in the next one. ``flush_log`` forces the commit
+        log to the disk, in any thread, before each write, so that a document that refers to
         messages never refers to one that a power loss removes.
         """
         self._file = file
@@ -74,7 +77,7 @@ class SavedState:
             if self._saved >= wanted:
                 return
             version = self._changed
-            document = self._snapshot()
+            (document,) = await in_turns(self._snapshot())
             loop = asyncio.get_running_loop()
             await loop.run_in_executor(self._executor, self._write, document)
             self._saved = version

@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 from ariane_broker.durable.data_version import DataVersion
 from ariane_broker.queue_key import QueueKey
 from ariane_record import ConsumerOffset
+from ariane_servicekit import at_once
 
 _TOPIC_END: Final = "@"
 
@@ -133,14 +134,31 @@ class ConsumerOffsets:
 
     def document(self) -> dict[str, Any]:
         """The content of the file."""
+        (document,) = at_once(self.documented())
+        return document
+
+    def documented(self) -> Iterator[dict[str, Any] | None]:
+        """The content of the file; yields once for each offset before.
+
+        Each offset is taken together with the count of its resets. Some may be newer than others:
+        they do not depend on one another.
+        """
         self._version = self._version.next(self._now_ms())
-        own: dict[str, Any] = {
-            "dataVersion": self._version.document(),
-            "offsetTable": _table(self._groups),
-        }
-        if resets := _table(self._resets):
+        offsets: dict[str, dict[str, int]] = {}
+        resets: dict[str, dict[str, int]] = {}
+        for group, known in list(self._groups.items()):
+            for queue in list(known):
+                yield None
+                offset = self._groups.get(group, {}).get(queue)
+                if offset is not None:
+                    key, queue_id = f"{queue.topic}{_TOPIC_END}{group}", str(queue.queue_id)
+                    offsets.setdefault(key, {})[queue_id] = offset
+                    if count := self.reset_epoch(group, queue):
+                        resets.setdefault(key, {})[queue_id] = count
+        own: dict[str, Any] = {"dataVersion": self._version.document(), "offsetTable": offsets}
+        if resets:
             own["resetTable"] = resets
-        return self._foreign | own
+        yield self._foreign | own
 
     def load(self, document: Mapping[str, Any]) -> None:
         """Load the content of a file.
@@ -157,16 +175,6 @@ class ConsumerOffsets:
         self._resets = {}
         for group, queue, count in _entries(document.get("resetTable") or {}):
             self._resets.setdefault(group, {})[queue] = count
-
-
-def _table(groups: Mapping[str, Mapping[QueueKey, int]]) -> dict[str, dict[str, int]]:
-    """Numbers by topic and group, then by queue."""
-    table: dict[str, dict[str, int]] = {}
-    for group in sorted(groups):
-        for queue, number in sorted(groups[group].items()):
-            key = f"{queue.topic}{_TOPIC_END}{group}"
-            table.setdefault(key, {})[str(queue.queue_id)] = number
-    return table
 
 
 def _entries(table: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[str, QueueKey, int]]:

@@ -27,12 +27,13 @@ time from another restart: the file has the passed part of its lease.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ariane_broker.errors.public_errors import queue_lock_fenced, queue_locked
 from ariane_broker.queue_key import QueueKey
+from ariane_servicekit import at_once
 from ariane_servicekit.errors import ServiceError
 
 RELIED_SHARE: Final = 2 / 3
@@ -58,6 +59,20 @@ class QueueLock:
     epoch: int
     renewed: float
     of_life_before: bool = False
+
+
+class OwnedLock(NamedTuple):
+    """A lock that the caller owns.
+
+    Attributes:
+        queue: The queue.
+        epoch: The lock's epoch.
+        changed: Whether the file must be saved before the caller gets the answer.
+    """
+
+    queue: QueueKey
+    epoch: int
+    changed: bool
 
 
 class QueueLocks:
@@ -92,8 +107,10 @@ class QueueLocks:
         queues: Iterable[QueueKey],
         *,
         is_gone: Callable[[str], bool] = lambda _: False,
-    ) -> tuple[dict[QueueKey, int], bool]:
+    ) -> Iterator[OwnedLock | None]:
         """Take free locks and renew the caller's own.
+
+        Each lock is taken when it is asked for: other work may be done in between.
 
         Args:
             consumer_group: The group.
@@ -101,28 +118,24 @@ class QueueLocks:
             queues: The queues that the caller wants.
             is_gone: Whether an owner, by its id, has no stream to this broker.
 
-        Returns:
-            The epochs of the queues that the caller owns now, and whether the file must be saved
-            before the caller gets the answer.
+        Yields:
+            Each lock that the caller owns now; None for a queue of another owner.
         """
-        now = self._monotonic()
-        locks = self._groups.setdefault(consumer_group, {})
-        owned: dict[QueueKey, int] = {}
-        changed = False
         for queue in queues:
-            lock = locks.get(queue)
+            now = self._monotonic()
+            locks = self._groups.get(consumer_group, {})
+            lock, changed = locks.get(queue), False
             if lock is None or self._may_be_taken(lock, now, is_gone):
                 self._epoch += 1
-                lock = locks[queue] = QueueLock(client_id, self._epoch, now)
-                changed = True
-            if lock.client_id == client_id:
-                # Without this, another restart would not give the owner its time.
-                changed = changed or lock.of_life_before
-                lock.renewed, lock.of_life_before = now, False
-                owned[queue] = lock.epoch
-        if not locks:
-            del self._groups[consumer_group]
-        return owned, changed
+                lock, changed = QueueLock(client_id, self._epoch, now), True
+                self._groups.setdefault(consumer_group, {})[queue] = lock
+            if lock.client_id != client_id:
+                yield None
+                continue
+            # Without this, another restart would not give the owner its time.
+            changed = changed or lock.of_life_before
+            lock.renewed, lock.of_life_before = now, False
+            yield OwnedLock(queue, lock.epoch, changed)
 
     def _is_dead(self, lock: QueueLock, now: float) -> bool:
         return lock.renewed + self.lease_seconds <= now
@@ -132,30 +145,40 @@ class QueueLocks:
             return True
         return lock.renewed + self.relied_seconds <= now and is_gone(lock.client_id)
 
-    def ages_due(self) -> bool:
-        """Whether the file must be saved so that a restart gives no owner too much time."""
-        return self._monotonic() >= self._documented + AGE_SAVE_S and any(
-            lock.of_life_before for locks in self._groups.values() for lock in locks.values()
-        )
+    def ages_due(self) -> Iterator[bool | None]:
+        """Whether the file must be saved so that a restart gives no owner too much time.
 
-    def unlock(self, consumer_group: str, client_id: str, queues: Mapping[QueueKey, int]) -> int:
-        """Release locks; returns how many there were.
+        Yields once for each lock that is examined, and at last True if so.
+        """
+        if self._monotonic() < self._documented + AGE_SAVE_S:
+            return
+        for locks in list(self._groups.values()):
+            for lock in list(locks.values()):
+                if lock.of_life_before:
+                    yield True
+                    return
+                yield None
+
+    def unlock(
+        self, consumer_group: str, client_id: str, queues: Mapping[QueueKey, int]
+    ) -> Iterator[QueueKey | None]:
+        """Release locks; yields each queue that had one, else None.
 
         Args:
             consumer_group: The group.
             client_id: The owner; locks of others stay.
             queues: The epoch of each; 0 for any epoch.
         """
-        locks = self._groups.get(consumer_group, {})
-        count = 0
         for queue, epoch in queues.items():
+            locks = self._groups.get(consumer_group, {})
             lock = locks.get(queue)
-            if lock is not None and lock.client_id == client_id and epoch in {0, lock.epoch}:
-                del locks[queue]
-                count += 1
-        if not locks:
-            self._groups.pop(consumer_group, None)
-        return count
+            if lock is None or lock.client_id != client_id or epoch not in {0, lock.epoch}:
+                yield None
+                continue
+            del locks[queue]
+            if not locks:
+                del self._groups[consumer_group]
+            yield queue
 
     def refusal(
         self, consumer_group: str, client_id: str, queue: QueueKey, epoch: int | None
@@ -194,18 +217,23 @@ class QueueLocks:
 
     def document(self) -> dict[str, Any]:
         """The content of the file."""
+        (document,) = at_once(self.documented())
+        return document
+
+    def documented(self) -> Iterator[dict[str, Any] | None]:
+        """The content of the file; yields once for each lock before.
+
+        The largest epoch is taken last: it is not below that of any lock in the file.
+        """
         now = self._documented = self._monotonic()
-        return {
-            "epoch": self._epoch,
-            "lockTable": {
-                group: [
-                    _entry(queue, lock, now)
-                    for queue, lock in sorted(locks.items())
-                    if not self._is_dead(lock, now)
-                ]
-                for group, locks in sorted(self._groups.items())
-            },
-        }
+        table: dict[str, list[dict[str, Any]]] = {}
+        for group, locks in list(self._groups.items()):
+            entries = table[group] = []
+            for queue, lock in list(locks.items()):
+                yield None
+                if not self._is_dead(lock, now):
+                    entries.append(_entry(queue, lock, now))
+        yield {"epoch": self._epoch, "lockTable": table}
 
     def load(self, document: Mapping[str, Any]) -> None:
         """Load a file; owners that renewed before the restart have a whole lease again.

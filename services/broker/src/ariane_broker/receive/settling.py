@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
+from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,6 +19,7 @@ from ariane_broker.receive.in_hand.receive_events import EventFlag, EventKind, R
 from ariane_broker.receive.in_hand.receive_log import ReceiveLog
 from ariane_broker.retry.failed_records import DeadLetterReason
 from ariane_broker.retry.waits import FIRST_LEVEL, wait_ms
+from ariane_servicekit import EXAMINED_MAX, in_turns
 from ariane_storage.log.records.fields import Int64s
 
 
@@ -119,26 +121,42 @@ class Settling:
         Raises:
             ServiceError: GROUP_NOT_FOUND, FLUSH_UNCONFIRMED, and the errors of
                 ``DeadLetters.bury``.
-            StorageError: Nothing is settled, or some dead letters are not.
+            StorageError: Some of it is not settled, or some dead letters are not.
         """
-        config = self.groups.get(group)
-        results: list[Settled] = []
-        events: list[ReceiveEvent] = []
-        for settlement in settlements:
-            result, own = self._plan(config, settlement)
-            results.append(result)
-            events += own
-        if events:
-            self.log.write(events)
-            self.ready(group)
-            for queue in {event.queue for event in events}:
-                self.freed(group, queue)
-        for settlement, result in zip(settlements, results, strict=True):
-            if len(result.dead):
-                await self._bury(group, settlement, result.dead)
-        if events:
+        died: list[tuple[Settlement, Int64s]] = []
+        results = await in_turns(self._settle(self.groups.get(group), settlements, died))
+        for settlement, dead in died:
+            await self._bury(group, settlement, dead)
+        if any(map(len, map(attrgetter("settled"), results))):
             await self.log.promised()
         return results
+
+    def _settle(
+        self,
+        config: GroupConfig,
+        settlements: Sequence[Settlement],
+        died: list[tuple[Settlement, Int64s]],
+    ) -> Iterator[Settled]:
+        """Settle a turn's worth at a time: what is planned is written before others can plan.
+
+        Adds the messages that become dead letters to ``died``.
+        """
+        group = config.consumer_group
+        for first in range(0, len(settlements), EXAMINED_MAX):
+            results: list[Settled] = []
+            events: list[ReceiveEvent] = []
+            for settlement in settlements[first : first + EXAMINED_MAX]:
+                result, own = self._plan(config, settlement)
+                results.append(result)
+                events += own
+                if len(result.dead):
+                    died.append((settlement, result.dead))
+            if events:
+                self.log.write(events)
+                self.ready(group)
+                for queue in {event.queue for event in events}:
+                    self.freed(group, queue)
+            yield from results
 
     def _plan(
         self, config: GroupConfig, settlement: Settlement

@@ -90,11 +90,11 @@ def state_room(environment: Environment, log: LogRoom) -> StateRoom:
         accept_offset_loss=settings.accept_offset_loss,
     )
     executor = environment.threads.state
-    saved_offsets = SavedState(files.offsets, offsets.document, executor, flush_log=store.flush)
+    saved_offsets = SavedState(files.offsets, offsets.documented, executor, flush_log=store.flush)
     saved_suspicions = SavedState(
-        files.deaths, suspicions.document, executor, flush_log=store.flush
+        files.deaths, suspicions.documented, executor, flush_log=store.flush
     )
-    saved_locks = SavedState(files.locks, locks.document, executor)
+    saved_locks = SavedState(files.locks, locks.documented, executor)
     receiving = ReceiveTable(offsets, saved_offsets.mark_changed)
     log.log_states.keep(receiving, receive_table.FILE_NAME)
     return StateRoom(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,7 +9,7 @@ from ariane_broker.log.broker_log import SYSTEM_QUEUE_ID
 from ariane_broker.transactions.transaction_records import HalfMessage
 from ariane_broker.transactions.transaction_table import TransactionTable
 from ariane_record.names import HALF_TOPIC, OP_TOPIC
-from ariane_servicekit import Page, take_page
+from ariane_servicekit import Page, PageRequest
 from ariane_servicekit.errors import field_invalid
 from ariane_storage.store import Store
 
@@ -45,7 +44,7 @@ class HalfList:
         """How many half messages have no outcome."""
         return self.table.pending_count
 
-    def page(self, begin_queue_offset: int, page_size: int, page_token: str) -> HalfPage:
+    async def page(self, begin_queue_offset: int, page_size: int, page_token: str) -> HalfPage:
         """List half messages from a queue offset of the half topic on.
 
         Lists only what may be handed out: a record that may still vanish is not listed.
@@ -57,20 +56,18 @@ class HalfList:
             raise field_invalid("begin_queue_offset", "must be 0 or more", begin_queue_offset)
         _, half_end = self.store.queue_bounds(HALF_TOPIC, SYSTEM_QUEUE_ID)
         _, op_end = self.store.queue_bounds(OP_TOPIC, SYSTEM_QUEUE_ID)
-        pending = self.table.pending()
-        first, behind = (
-            bisect_left(pending, bound, key=_queue_offset)
-            for bound in (begin_queue_offset, half_end)
-        )
-        page = take_page(
-            pending[first:behind],
-            lambda half: (half.queue_offset,),
+        wanted = PageRequest.of(
             page_size=page_size,
             page_token=page_token,
             scope=f"half-messages:{begin_queue_offset}",
+            kinds=(int,),
         )
-        return HalfPage(page, half_end, op_end, self.now_ms())
-
-
-def _queue_offset(half: HalfMessage) -> int:
-    return half.queue_offset
+        now_ms = self.now_ms()
+        page = await wanted.page_in_turns(
+            (
+                half if begin_queue_offset <= half.queue_offset < half_end else None
+                for half in self.table.pending()
+            ),
+            lambda half: (half.queue_offset,),
+        )
+        return HalfPage(page, half_end, op_end, now_ms)

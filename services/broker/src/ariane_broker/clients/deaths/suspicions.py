@@ -9,12 +9,13 @@ Without the file no message is lost, but consumers die as often again until the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import astuple, dataclass
 from typing import Any, Final
 
 from ariane_broker.clients.deaths.client_work import GroupQueue
 from ariane_broker.queue_key import QueueKey
+from ariane_servicekit import at_once
 
 FILE_NAME: Final = "consumerDeaths.json"
 
@@ -106,13 +107,16 @@ class Suspicions:
 
     def document(self) -> dict[str, Any]:
         """The present contents of the file."""
-        return {
-            "version": _VERSION,
-            "suspicions": [
-                [place.consumer_group, *place.queue, *astuple(suspicion)]
-                for place, suspicion in sorted(self._suspicions.items(), key=lambda entry: entry[0])
-            ],
-        }
+        (document,) = at_once(self.documented())
+        return document
+
+    def documented(self) -> Iterator[dict[str, Any] | None]:
+        """The present contents of the file; yields once for each suspicion before."""
+        rows: list[list[Any]] = []
+        for place, suspicion in list(self._suspicions.items()):
+            yield None
+            rows.append([place.consumer_group, *place.queue, *astuple(suspicion)])
+        yield {"version": _VERSION, "suspicions": rows}
 
     def load(self, document: Mapping[str, Any]) -> None:
         """Restore the contents of a file.

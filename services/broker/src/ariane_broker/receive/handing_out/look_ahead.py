@@ -42,6 +42,7 @@ _LOOK_COUNT: Final = 1024
 _LOOKS_MAX: Final = 16
 """Looks in one turn of the loop, even if a filter left out all messages."""
 _LOOK_BYTES: Final = 4 << 20
+_NO_ROWS: Final = np.empty(0, np.int64)
 
 
 class LookAhead:
@@ -70,7 +71,8 @@ class LookAhead:
         Raises:
             StorageError: The queue cannot be read.
         """
-        self._know_all(queue, window, wanted)
+        if not self._know_all(queue, window, wanted):
+            return _NO_ROWS
 
         def eligible() -> NDArray[np.int64]:
             return np.flatnonzero(_first_of_keys(window.rows) & _visible(window.rows, now_ms))
@@ -87,7 +89,8 @@ class LookAhead:
         Raises:
             StorageError: The queue cannot be read.
         """
-        self._know_all(queue, window, wanted)
+        if not self._know_all(queue, window, wanted):
+            return _NO_ROWS
 
         def visible() -> NDArray[np.int64]:
             return np.flatnonzero(_visible(window.rows, now_ms))
@@ -138,17 +141,23 @@ class LookAhead:
             chosen = choose()
         return chosen
 
-    def _know_all(self, queue: QueueKey, window: QueueWindow, wanted: Filter | None) -> None:
-        """Read message group and priority of rows that were restored from the log."""
+    def _know_all(self, queue: QueueKey, window: QueueWindow, wanted: Filter | None) -> bool:
+        """Read message group and priority of rows that were restored from the log.
+
+        Returns whether all are known now; if not, the next turn goes on.
+        """
         while len(unknown := _unknown(window.rows)):
+            if self.looked_at_bytes >= LOOKED_AT_BYTES_MAX:
+                return False
             found = read_offsets(self._store, queue, unknown, bytes_max=_LOOK_BYTES, wanted=wanted)
             self.looked_at_bytes += found.looked_at_bytes
             if found.end <= unknown[0]:
-                return
+                return True
             _take_in(window, found)
             # Messages that were not found: a filter leaves them out, or they are deleted.
             passed = unknown[: np.searchsorted(unknown, found.end)]
             window.settle(np.setdiff1d(passed, found.offsets, assume_unique=True))
+        return True
 
 
 def _unknown(rows: Rows) -> Int64s:

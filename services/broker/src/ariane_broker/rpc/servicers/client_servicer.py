@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from itertools import starmap
 from typing import Any, Final
 
 from grpc import aio
@@ -28,7 +29,7 @@ from ariane_broker.clients.outbox import (
     PlainNotice,
     TransactionAsked,
 )
-from ariane_broker.clients.subscription_conflicts import SeenConflict, SubscriptionConflicts
+from ariane_broker.clients.subscription_conflicts import SeenConflict, SubscriptionConflicts, key_of
 from ariane_broker.consuming.operator_questions import OperatorQuestions
 from ariane_broker.consuming.queue_locking import QueueLocking
 from ariane_broker.queue_key import QueueKey
@@ -42,7 +43,7 @@ from ariane_broker.rpc.wire.subscription_wire import hello_of, membership_messag
 from ariane_broker.rpc.wire.transaction_wire import answer_of, check_of
 from ariane_broker.rpc.wire.wire_time import seconds_of, span_of, time_of
 from ariane_broker.transactions.checking import TransactionChecks
-from ariane_servicekit import PageRequest, field_invalid, first_request, in_turns, take_page
+from ariane_servicekit import PageRequest, field_invalid, first_request, in_turns
 from ariane_servicekit.errors import ServiceError
 
 _MEMBERS_DEFAULT: Final = 1000
@@ -182,32 +183,28 @@ class ClientServicer(ClientServiceServicer):
         context: aio.ServicerContext[Any, Any],
     ) -> client_pb.ListSubscriptionConflictsResponse:
         """List conflicts of subscriptions."""
-        page = take_page(
-            await self._conflicts.all(self._table, request.consumer_group),
-            lambda seen: (
-                seen.conflict.newcomer.membership.consumer_group,
-                seen.conflict.member.client_id,
-                seen.conflict.newcomer.client_id,
-            ),
+        wanted = PageRequest.of(
             page_size=request.page_size,
             page_token=request.page_token,
             scope=f"conflicts:{request.consumer_group}",
+            kinds=(str, str, str),
+        )
+        page = await wanted.page_in_turns(
+            self._conflicts.walk(self._table, request.consumer_group), key_of
         )
         return client_pb.ListSubscriptionConflictsResponse(
-            conflicts=map(_conflict_message, page.entries), next_page_token=page.next_page_token
+            conflicts=await in_turns(map(_conflict_message, page.entries)),
+            next_page_token=page.next_page_token,
         )
 
     async def LockQueues(
         self, request: client_pb.LockQueuesRequest, context: aio.ServicerContext[Any, Any]
     ) -> client_pb.LockQueuesResponse:
         """Lock queues, or renew their locks."""
-        queues = [QueueKey(queue.topic, queue.queue_id) for queue in request.queues]
+        queues = await in_turns(QueueKey(queue.topic, queue.queue_id) for queue in request.queues)
         owned = await self._locking.lock(request.consumer_group, request.client_id, queues)
         return client_pb.LockQueuesResponse(
-            queues=[
-                client_pb.LockedQueue(topic=queue.topic, queue_id=queue.queue_id, lock_epoch=epoch)
-                for queue, epoch in owned.items()
-            ],
+            queues=await in_turns(starmap(_locked_queue, owned.items())),
             lease=span_of(self._locking.relied_seconds),
         )
 
@@ -215,8 +212,10 @@ class ClientServicer(ClientServiceServicer):
         self, request: client_pb.UnlockQueuesRequest, context: aio.ServicerContext[Any, Any]
     ) -> client_pb.UnlockQueuesResponse:
         """Release locks."""
-        queues = {QueueKey(q.topic, q.queue_id): q.lock_epoch for q in request.queues}
-        count = await self._locking.unlock(request.consumer_group, request.client_id, queues)
+        queues = await in_turns(
+            (QueueKey(queue.topic, queue.queue_id), queue.lock_epoch) for queue in request.queues
+        )
+        count = await self._locking.unlock(request.consumer_group, request.client_id, dict(queues))
         return client_pb.UnlockQueuesResponse(queue_count=count)
 
     def _let_go(self, client: AttachedClient, listening: asyncio.Task[None]) -> None:
@@ -268,6 +267,10 @@ def _member(client: AttachedClient, group: str) -> client_pb.GroupMember | None:
         membership=membership_message(membership),
         address=client.address,
     )
+
+
+def _locked_queue(queue: QueueKey, epoch: int) -> client_pb.LockedQueue:
+    return client_pb.LockedQueue(topic=queue.topic, queue_id=queue.queue_id, lock_epoch=epoch)
 
 
 def _by_id(client: AttachedClient) -> tuple[str]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterator
 from itertools import starmap
 from typing import Any, Final
 
@@ -122,7 +122,7 @@ class OffsetServicer(OffsetServiceServicer):
             validate_only=request.validate_only,
         )
         return offset_pb.ResetConsumerOffsetsResponse(
-            offsets=_offset_messages(places), member_count=member_count
+            offsets=await in_turns(map(_offset_message, places)), member_count=member_count
         )
 
     async def CloneConsumerOffsets(
@@ -133,7 +133,7 @@ class OffsetServicer(OffsetServiceServicer):
             request.consumer_group, request.target_consumer_group, request.topic
         )
         return offset_pb.CloneConsumerOffsetsResponse(
-            offsets=_offset_messages(places), member_count=member_count
+            offsets=await in_turns(map(_offset_message, places)), member_count=member_count
         )
 
     async def ListConsumerLags(
@@ -228,12 +228,9 @@ def _offset_to_store(position: int, given: offset_pb.QueueConsumerOffset) -> Off
     )
 
 
-def _offset_messages(places: Iterable[GroupOffset]) -> list[offset_pb.QueueConsumerOffset]:
-    return [
-        offset_pb.QueueConsumerOffset(
-            topic=place.queue.topic,
-            queue_id=place.queue.queue_id,
-            queue_offset=place.consumer_offset,
-        )
-        for place in places
-    ]
+def _offset_message(place: GroupOffset) -> offset_pb.QueueConsumerOffset:
+    return offset_pb.QueueConsumerOffset(
+        topic=place.queue.topic,
+        queue_id=place.queue.queue_id,
+        queue_offset=place.consumer_offset,
+    )

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, cast
 
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -96,10 +96,10 @@ class ReceiveServicer(ReceiveServiceServicer):
         seconds = seconds_of(request.invisible_duration, "invisible_duration")
         outcome = Hidden(span_ms_of(seconds, "invisible_duration"))
         handle = request.receipt_handle
-        (wanted,) = settlements_of_handles(
+        wanted = settlements_of_handles(
             [handle], request.consumer_group, self._room.table.secret, outcome
         )
-        (settled,) = await self._settle(request.consumer_group, [wanted])
+        (settled,) = await self._settle(request.consumer_group, wanted)
         if isinstance(settled, ServiceError):
             raise settled
         if settled.expired:
@@ -117,7 +117,8 @@ class ReceiveServicer(ReceiveServiceServicer):
         wanted = kept_settlements(request, self._room.table.secret)
         outcomes = await self._settle(request.consumer_group, wanted)
         named = [*request.receipt_handles, *(receipt.hex() for receipt in request.receipts)]
-        return receive_pb.KeepInvisibleResponse(results=map(kept_messages, outcomes, named))
+        results = await in_turns(map(kept_messages, outcomes, named))
+        return receive_pb.KeepInvisibleResponse(results=results)
 
     async def SettleRecords(
         self, request: receive_pb.SettleRecordsRequest, context: aio.ServicerContext[Any, Any]
@@ -128,7 +129,8 @@ class ReceiveServicer(ReceiveServiceServicer):
         )
         outcomes = await self._settle(request.consumer_group, wanted)
         receipts = (settlement.receipt for settlement in request.settlements)
-        return receive_pb.SettleRecordsResponse(results=map(settled_records, outcomes, receipts))
+        results = await in_turns(map(settled_records, outcomes, receipts))
+        return receive_pb.SettleRecordsResponse(results=results)
 
     async def ListReceiving(
         self, request: receive_pb.ListReceivingRequest, context: aio.ServicerContext[Any, Any]
@@ -141,12 +143,13 @@ class ReceiveServicer(ReceiveServiceServicer):
         self, group: str, handles: Sequence[str], outcome: Outcome
     ) -> list[receive_pb.SettledMessage]:
         wanted = settlements_of_handles(handles, group, self._room.table.secret, outcome)
-        return list(map(settled_message, await self._settle(group, wanted), handles))
+        return await in_turns(map(settled_message, await self._settle(group, wanted), handles))
 
     async def _settle(
-        self, group: str, wanted: Sequence[Settlement | ServiceError]
+        self, group: str, entries: Iterable[Settlement | ServiceError]
     ) -> list[Settled | ServiceError]:
         """Settle all valid entries; refused ones stay errors."""
+        wanted = await in_turns(entries)
         good = [each for each in wanted if isinstance(each, Settlement)]
         settled = iter(await self._room.settling.settle(group, good))
         return [each if isinstance(each, ServiceError) else next(settled) for each in wanted]

@@ -22,6 +22,7 @@ from ariane_broker.spark_batches.batch_records import BatchKey, Contents, NamedA
 from ariane_broker.transactions.checking import TransactionChecks
 from ariane_broker.transactions.ending import TransactionEnds
 from ariane_broker.transactions.half_list import HalfList
+from ariane_servicekit import in_turns
 
 
 class TransactionServicer(TransactionServiceServicer):
@@ -69,11 +70,11 @@ class TransactionServicer(TransactionServiceServicer):
         context: aio.ServicerContext[Any, Any],
     ) -> transaction_pb.ListHalfMessagesResponse:
         """List half messages without an outcome."""
-        found = self._half_list.page(
+        found = await self._half_list.page(
             request.begin_queue_offset, request.page_size, request.page_token
         )
         return transaction_pb.ListHalfMessagesResponse(
-            half_messages=map(half_message, found.page.entries),
+            half_messages=await in_turns(map(half_message, found.page.entries)),
             next_page_token=found.page.next_page_token,
             half_queue_offset_end=found.half_queue_offset_end,
             op_queue_offset_end=found.op_queue_offset_end,

@@ -138,7 +138,7 @@ def packed_answer(handed: Iterable[HandedOut], group: str, secret: bytes) -> byt
 
 def settlements_of_handles(
     handles: Sequence[str], group: str, secret: bytes, outcome: Outcome
-) -> list[Settlement | ServiceError]:
+) -> Iterator[Settlement | ServiceError]:
     """The settlements of a client's handles, one for each.
 
     Raises:
@@ -147,7 +147,8 @@ def settlements_of_handles(
     """
     if not 1 <= len(handles) <= HANDLES_MAX:
         raise field_invalid("receipt_handles", f"must be 1 to {HANDLES_MAX}", len(handles))
-    return [_of_handle(handle, group, secret, outcome) for handle in handles]
+    for handle in handles:
+        yield _of_handle(handle, group, secret, outcome)
 
 
 def _of_handle(
@@ -163,7 +164,7 @@ def _of_handle(
 
 def settlements_of(
     settlements: Sequence[receive_pb.RecordSettlement], group: str, secret: bytes
-) -> list[Settlement | ServiceError]:
+) -> Iterator[Settlement | ServiceError]:
     """The settlements of records.
 
     Raises:
@@ -171,7 +172,8 @@ def settlements_of(
     """
     if not 1 <= len(settlements) <= SETTLEMENTS_MAX:
         raise field_invalid("settlements", f"must be 1 to {SETTLEMENTS_MAX}", len(settlements))
-    return [_of_ranges(each, place, group, secret) for place, each in enumerate(settlements)]
+    for place, each in enumerate(settlements):
+        yield _of_ranges(each, place, group, secret)
 
 
 def _of_ranges(
@@ -233,7 +235,7 @@ def span_ms_of(seconds: float, field: str) -> int:
 
 def kept_settlements(
     request: receive_pb.KeepInvisibleRequest, secret: bytes
-) -> list[Settlement | ServiceError]:
+) -> Iterator[Settlement | ServiceError]:
     """The settlements for messages that a client still holds.
 
     Raises:
@@ -246,8 +248,10 @@ def kept_settlements(
     if not 1 <= count <= HANDLES_MAX:
         raise field_invalid("receipts", f"must be 1 to {HANDLES_MAX} with handles", count)
     group, outcome = request.consumer_group, Kept(request.client_id)
-    kept = [_of_handle(handle, group, secret, outcome) for handle in request.receipt_handles]
-    return kept + [_of_receipt(octets, group, secret, outcome) for octets in request.receipts]
+    for handle in request.receipt_handles:
+        yield _of_handle(handle, group, secret, outcome)
+    for octets in request.receipts:
+        yield _of_receipt(octets, group, secret, outcome)
 
 
 def _of_receipt(
