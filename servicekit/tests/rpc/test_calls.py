@@ -7,7 +7,6 @@ import asyncio
 import grpc
 import pytest
 from google.rpc.error_details_pb2 import ErrorInfo, RequestInfo
-from grpc._cython import cygrpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from structlog.testing import capture_logs
 
@@ -104,25 +103,6 @@ async def test_an_unknown_exception_is_internal_and_tells_nothing(probe_app, ser
     assert "1234" not in error.details()
     assert reason_of(details_of(error)) == "INTERNAL_FAULT"
     assert {"unexpected_exception", "call_failed"} <= {line["event"] for line in lines}
-
-
-async def test_an_answer_to_nobody_is_a_cancelled_call_and_no_fault(probe_app, serve):
-    asked = asyncio.Event()
-
-    async def get_route(request, context):
-        asked.set()
-        raise cygrpc.ExecuteBatchError('Failed "execute_batch"')  # As of a client that vanished.
-
-    probe_app.methods = {"GetRoute": get_route}
-    with capture_logs() as lines:
-        async with serve(probe_app) as probe:
-            call = probe.route.GetRoute(GetRouteRequest())
-            answered = asyncio.ensure_future(call.code())
-            async with asyncio.timeout(60):
-                await asked.wait()
-            call.cancel()
-            await answered
-    assert not {"unexpected_exception", "call_failed"} & {line["event"] for line in lines}
 
 
 async def test_rules_of_the_service_translate_its_engine(probe_app, serve, details_of):

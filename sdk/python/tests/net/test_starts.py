@@ -24,9 +24,7 @@ from ariane_sdk import (
     TransactionOutcome,
     sync,
 )
-from ariane_sdk.consumer.offsets.offset_file import OffsetFile
-from ariane_sdk.errors import ClientForked, ClientNotRunning, NameServersUnreachable
-from ariane_sdk.net import connections as _connections
+from ariane_sdk.errors import ClientNotRunning, NameServersUnreachable
 from ariane_sdk.sql import Outbox, OutboxRelay, create_tables
 
 NOBODY = "127.0.0.1:1"
@@ -186,22 +184,6 @@ async def test_a_start_that_fails_leaves_nothing(tmp_path, kind):
     assert not listener_threads()
     with pytest.raises(ClientNotRunning, match="started once"):
         await client.start()
-
-
-@pytest.mark.parametrize("kind", CLIENTS)
-async def test_a_client_of_a_child_process_that_may_not_start_can_be_ended(
-    monkeypatch, tmp_path, kind
-):
-    def refuse():
-        raise ClientForked("the parent has used connections")
-
-    monkeypatch.setattr(_connections, "begin_to_use_grpc", refuse)
-    client = CLIENTS[kind](NOBODY, tmp_path)
-    with pytest.raises(ClientForked):
-        await client.start()
-    await end(client)
-    if kind == "broadcasting":
-        OffsetFile.open(tmp_path, PullSettings().instance_name, "starts-all")._lock.close()
 
 
 @pytest.mark.usefixtures("_topic")

@@ -7,15 +7,6 @@ import pytest
 
 from ariane_sdk.runtime.blocking import BlockingClient, LoopThread, blocking_iterator
 
-GRPC_CLOSED = RuntimeError("Event loop is closed")
-
-
-class PollerCompletionQueue:
-    """As gRPC's: one for all loops of the process."""
-
-    def _handle_events(self):
-        raise GRPC_CLOSED
-
 
 def fail():
     raise RuntimeError("a fault of ours")
@@ -43,11 +34,6 @@ def run_callback(thread, callback):
         await done.wait()
 
     thread.run(call())
-
-
-def test_answers_for_a_client_that_is_closed_are_no_trace(thread, caplog):
-    run_callback(thread, PollerCompletionQueue()._handle_events)
-    assert caplog.messages == []
 
 
 def test_other_errors_of_callbacks_are_told_as_ever(thread, caplog):

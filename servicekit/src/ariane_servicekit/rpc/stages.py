@@ -58,10 +58,6 @@ class ErrorStage:
         call.errors = self
         try:
             return await proceed()
-        except grpc.aio.InternalError as gone:
-            # gRPC could not send an answer, and will cancel the call of a client that has vanished:
-            # in either order the call is cancelled.
-            raise asyncio.CancelledError from gone
         except grpc.aio.AbortError:
             # Aborted inside by foreign code: the health service for an unknown name.
             call.code = call.context.code()

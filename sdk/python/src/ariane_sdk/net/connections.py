@@ -40,7 +40,7 @@ from ariane.broker.v1.transaction_service_pb2 import (
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
 from ariane_sdk.errors import ClientNotRunning
-from ariane_sdk.runtime.fork import ForkGuard, begin_to_use_grpc
+from ariane_sdk.runtime.fork import ForkGuard
 from ariane_wire import ChannelOptions, insecure_channel
 
 if TYPE_CHECKING:
@@ -91,12 +91,7 @@ class Connections:
     __slots__ = ("_channels", "_closed", "_fork_guard", "_stubs")
 
     def __init__(self) -> None:
-        """Start without channels.
-
-        Raises:
-            ClientForked: The parent of this process had used connections before the fork.
-        """
-        begin_to_use_grpc()
+        """Start without channels."""
         self._channels: dict[str, Channel] = {}
         self._stubs: dict[tuple[Callable[[Channel], Any], str], Any] = {}
         self._closed = False

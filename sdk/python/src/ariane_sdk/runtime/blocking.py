@@ -37,8 +37,6 @@ _END: Final = object()
 CLEAN_UP_S_MAX: Final = 5.0
 """The longest time for an interrupted call to clean up."""
 
-_GRPC_QUEUE: Final = "PollerCompletionQueue._handle_events"
-
 
 class AsyncClient(Protocol):
     """An asynchronous client that a blocking client wraps."""
@@ -51,17 +49,6 @@ class AsyncClient(Protocol):
 
 
 Wrapped = TypeVar("Wrapped", bound=AsyncClient)
-
-
-def _handle_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log the error of a callback, as loops do.
-
-    gRPC has one queue of answers for all loops of the process. An answer for a closed client
-    is a RuntimeError in any loop that reads this queue; it is harmless, and not logged.
-    """
-    closed = str(context.get("exception")) == "Event loop is closed"
-    if not (closed and _GRPC_QUEUE in repr(context.get("handle"))):
-        loop.default_exception_handler(context)
 
 
 class LoopThread:
@@ -81,7 +68,6 @@ class LoopThread:
         self._exit: BaseException | None = None
         self._fork_guard = ForkGuard()
         self._loop = asyncio.new_event_loop()
-        self._loop.set_exception_handler(_handle_exception)
         # Reentrant: a signal handler may close the client while its thread begins a call.
         self._lock = threading.RLock()
         self._calls: set[concurrent.futures.Future[Any]] = set()

@@ -1,9 +1,4 @@
-"""Detecting forks: a child inherits clients whose threads and connections stay in its parent.
-
-gRPC itself does not survive a fork once it has been used: it may end the child at its first call,
-even if everything was closed before. So a child whose parent has used a client cannot have a
-client, and gets an error.
-"""
+"""Detecting forks: a child inherits clients whose threads and connections stay in its parent."""
 
 from __future__ import annotations
 
@@ -18,20 +13,15 @@ class _ProcessState:
 
     Attributes:
         generation: The number of forks between the first process and this one.
-        grpc_used: Whether this process has used gRPC through this package.
-        grpc_lost: Whether an ancestor had used it before it forked.
     """
 
-    __slots__ = ("generation", "grpc_lost", "grpc_used")
+    __slots__ = ("generation",)
 
     def __init__(self) -> None:
         self.generation = 0
-        self.grpc_used = False
-        self.grpc_lost = False
 
     def enter_child(self) -> None:
         self.generation += 1
-        self.grpc_lost = self.grpc_lost or self.grpc_used
 
 
 _process: Final = _ProcessState()
@@ -57,17 +47,3 @@ class ForkGuard:
                 "this client was made in the parent process; make clients after the fork,"
                 ' or start processes by "spawn"'
             )
-
-
-def begin_to_use_grpc() -> None:
-    """Note that this process uses gRPC from now on.
-
-    Raises:
-        ClientForked: Its parent had used gRPC before it forked this process.
-    """
-    if _process.grpc_lost:
-        raise ClientForked(
-            "the parent process had used a client before it forked this one, which gRPC does not"
-            ' survive; fork before the first use, or start processes by "spawn"'
-        )
-    _process.grpc_used = True
