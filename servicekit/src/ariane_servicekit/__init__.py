@@ -1,8 +1,5 @@
 """The kit that all ArianeMQ processes share. The README lists the pieces."""
 
-import ariane_servicekit.running.before_grpc  # noqa: F401 - it must come before whatever imports gRPC.
-
-# isort: split
 from ariane_servicekit.addresses import Address
 from ariane_servicekit.clock import Clock, SystemClock
 from ariane_servicekit.configuration.settings import (

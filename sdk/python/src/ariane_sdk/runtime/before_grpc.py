@@ -1,15 +1,17 @@
-"""Settings that gRPC reads when it is imported. A setting that the environment has is left alone.
+"""Settings that grpcio reads when it is imported. A setting that the environment has is left alone.
 
-*Leave children of this process alone.* gRPC's own fork handlers wake its threads in every child,
+This package calls by a transport of its own. These are for Spark's connector, which imports it and
+calls by grpcio.
+
+*Leave children of this process alone.* grpcio's own fork handlers wake its threads in every child,
 also in one that is only about to become another program, as ``subprocess`` makes it with
 ``preexec_fn``. Closing its files under those threads then ends the child now and then. PySpark
-starts its Java process that way, so that a program which had sent a message could fail to start
-Spark. ``fork`` looks after children that want to be clients.
+starts its Java process that way.
 
-*Let the thread that waits also read.* By default gRPC uses one thread that waits for sockets,
+*Let the thread that waits also read.* By default grpcio uses one thread that waits for sockets,
 others that read them, and one that tells the event loop. Two experiments, on by default, do this;
 without them one thread does all three. Measured for lone round trips: half of the context switches,
-and a seventh less CPU. Services choose the same.
+and a seventh less CPU.
 """
 
 from __future__ import annotations
