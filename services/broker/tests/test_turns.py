@@ -228,7 +228,7 @@ def fill(rooms):
             state.offsets.put(place, QueueKey(name, 0), ConsumerOffset(0))
         queue = QueueKey(name, 0)
         state.receiving.apply(ReceiveEvent(EventKind.BEGIN, group, queue, offset=1))
-        state.offsets.put("crowd", QueueKey("broad", number), ConsumerOffset(0))
+        state.offsets.put("crowd", QueueKey("broad", number), ConsumerOffset(1))
         crowd = (Membership(consumer_group="crowd"),) if number < 400 else ()
         rooms.clients.table.attach(Hello(client_id=f"client-{number}", memberships=crowd), "test")
     locker = Membership(consumer_group="orderly", ordered=True)
