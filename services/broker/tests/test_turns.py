@@ -39,7 +39,7 @@ from ariane_testkit.contract import contract_services
 COUNT = 8000
 """Topics, groups, offsets, clients, half messages, queries, messages of a key."""
 
-LINES_MAX = 300 * EXAMINED_MAX
+LINES_MAX = 320 * EXAMINED_MAX
 """Lines for one thing, times the things of a turn. A walk over all would take more."""
 
 LINES_OF_POSITION = 16
