@@ -15,6 +15,7 @@ from ariane_broker.queue_key import QueueKey
 from ariane_sdk import errors
 from ariane_sdk.client.caution import NO_CAUTION
 from ariane_sdk.client.queue_position import QueuePosition
+from ariane_servicekit import at_once
 
 GROUP = "group"
 LEASE_S = 60.0
@@ -68,16 +69,17 @@ class Broker:
     def lock(self, client_id, queues):
         if client_id not in self.members:
             raise errors.CallError("not attached", reason="CLIENT_NOT_ATTACHED")
-        owned, changed = self.locks.lock(
+        taken = self.locks.lock(
             GROUP, client_id, map(_key, queues), is_gone=lambda owner: owner not in self.members
         )
-        if changed or self.locks.ages_due():
+        owned = {lock.queue: lock for lock in at_once(taken)}
+        if any(lock.changed for lock in owned.values()) or at_once(self.locks.ages_due()):
             self.save_locks()
-        return {queue: owned[_key(queue)] for queue in queues if _key(queue) in owned}
+        return {queue: owned[_key(queue)].epoch for queue in queues if _key(queue) in owned}
 
     def unlock(self, client_id, epochs):
         keys = {_key(queue): epoch for queue, epoch in epochs.items()}
-        if self.locks.unlock(GROUP, client_id, keys):
+        if at_once(self.locks.unlock(GROUP, client_id, keys)):
             self.save_locks()
             self.tell_others(client_id)
 
