@@ -7,21 +7,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ariane_record import BlockEncoder, ProducerSequence
 from ariane_record.checksums.checksum import crc32
 from ariane_record.decoding.columns import decode_columns
-from ariane_record.layout import CRC_PROPERTY_BYTES
+from ariane_record.layout import CRC_MASK, CRC_PROPERTY_BYTES, HEADER_BYTES
 from ariane_record.single.producer_sequence import SEQUENCE_BYTES
 from ariane_storage import BlockRejected, IllegalQueue, Store, StoreFull
+from ariane_storage.log.records.fields import FIELD_STARTS
 from ariane_storage.testing import FaultyDisk, FixedClock, block_of, joined_table, small_config
 from ariane_storage.writing.block_check import BlockLimits, check_block
 from ariane_storage.writing.draft_memory import DraftMemory
 from ariane_storage.writing.joined_blocks import JoinedBlocks
 
 HOST = ("10.1.2.3", 4711)
+BODY_CRC = FIELD_STARTS["body_crc"]
 LIMITS = BlockLimits(record_bytes_max=1 << 12, block_bytes_max=1 << 22, checksum=True)
 CONFIG = small_config(segment_bytes=1 << 15)
 
@@ -106,26 +108,77 @@ def test_at_once_and_one_by_one_are_the_same(rows):
         assert left_by(at_once) == left_by(one_by_one)
 
 
-@given(st.lists(blocks, min_size=1, max_size=6), st.data())
-@settings(max_examples=100)
-def test_what_is_accepted_at_once_is_accepted_one_by_one(rows, data):
-    victim = data.draw(st.integers(0, len(rows) - 1))
-    block, queue_id, sequence = rows[victim]
+def with_true_body_crcs(block):
+    """The block with the checksums that its bodies have."""
     records = bytearray(block.records)
     columns = decode_columns(block.records, block.sizes)
-    bodies = list(zip(columns.body_start.tolist(), columns.topic_start.tolist(), strict=True))
-    for _ in range(data.draw(st.integers(1, 2))):
-        place = data.draw(st.integers(0, len(records) - 1))
-        # Of all bodies together only some are looked at: a lie about others harms its producer.
-        if not any(begin <= place < end for begin, end in bodies):
-            records[place] = data.draw(st.integers(0, 255))
+    bodies = zip(columns.body_start.tolist(), columns.body_length.tolist(), strict=True)
+    for start, length in bodies:
+        body_crc = crc32(block.records[start : start + length]) & CRC_MASK
+        place = start - HEADER_BYTES + BODY_CRC
+        records[place : place + 4] = body_crc.to_bytes(4, "big")
+    return replace(block, records=bytes(records), crc32=crc32(bytes(records)))
+
+
+FOUND_ROWS = [
+    encoded(
+        "x" * 127,
+        0,
+        [
+            (b"\0\0\0\xd8", "\xd7", ["k", "m"]),
+            (b"\0\0\0\0\0", "\U0001009c", ["k"]),
+            (b"\0", "", []),
+        ],
+    ),
+    encoded("a", 0, [(b"", "", [])] * 5),
+]
+"""So many records that not every body is looked at."""
+
+
+@given(
+    rows=st.lists(blocks, min_size=1, max_size=6),
+    victim=st.integers(0, 5),
+    changes=st.lists(
+        st.tuples(st.integers(0, 1 << 12), st.integers(0, 255)), min_size=1, max_size=2
+    ),
+    longer=st.sampled_from([0, 0, 0, 0, 1, -5000, 1 << 30]),
+)
+@example(rows=FOUND_ROWS, victim=0, changes=[(554, 0)], longer=0)
+@example(rows=FOUND_ROWS, victim=0, changes=[(631, 255)], longer=0)
+@settings(max_examples=100)
+def test_what_is_accepted_at_once_is_accepted_one_by_one(rows, victim, changes, longer):
+    rows = list(rows)
+    victim %= len(rows)
+    block, queue_id, sequence = rows[victim]
+    records = bytearray(block.records)
+    for place, byte in changes:
+        records[place % len(records)] = byte
     sizes = block.sizes.copy()
-    sizes[0] += data.draw(st.sampled_from([0, 0, 0, 0, 1, -5000, 1 << 30]))
+    sizes[0] += longer
     block = replace(block, records=bytes(records), sizes=sizes, crc32=crc32(bytes(records)))
     rows[victim] = block, queue_id, sequence
     if joined_of(table_of(*rows)) is not None:
         for changed, _, _ in rows:
-            check_block(changed, LIMITS)
+            # Of all bodies together only some are looked at: a lie about the others, in the body
+            # or in its checksum, harms only its producer.
+            check_block(with_true_body_crcs(changed), LIMITS)
+
+
+@pytest.mark.parametrize("place", [BODY_CRC, HEADER_BYTES])
+def test_few_bodies_are_all_compared_with_their_checksums(place):
+    block, _, _ = GOOD
+    for start in decode_columns(block.records, block.sizes).starts.tolist():
+        spoilt = with_bytes(block, start + place, b"z")
+        assert not is_accepted(spoilt)
+        assert joined_of(table_of(GOOD, (spoilt, 0), GOOD)) is None
+
+
+@pytest.mark.parametrize("place", [BODY_CRC, HEADER_BYTES])
+def test_a_producer_whose_checksums_of_bodies_are_all_wrong_is_found(place):
+    spoilt = encoded("a", 0, [(b"x", "", ())] * 5)[0]
+    for start in decode_columns(spoilt.records, spoilt.sizes).starts.tolist():
+        spoilt = with_bytes(spoilt, start + place, b"z")
+    assert joined_of(table_of(*[(spoilt, 0)] * 20)) is None
 
 
 def is_accepted(block):

@@ -4,8 +4,9 @@ A block of few records costs far more than its records, one by one or by column.
 numpy serves all blocks of a request.
 
 The accepted blocks and the written bytes are the same as block by block (``block_check``,
-``append``). If any block is wrong or unusual, the blocks are processed one by one, so that a
-refused block does not affect the others.
+``append``), except that only some bodies are compared with their checksums (``SPOT_CHECKS``): a
+producer that lies about another body harms only that message. If any block is wrong or unusual,
+the blocks are processed one by one, so that a refused block does not affect the others.
 """
 
 from __future__ import annotations
