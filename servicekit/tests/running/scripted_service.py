@@ -14,7 +14,14 @@ import time
 from typing import ClassVar
 
 import ariane_servicekit as servicekit
-from ariane_servicekit import Address, ExitStatus, ServiceSettings, StartRefused, StopRequest
+from ariane_servicekit import (
+    Address,
+    ExitStatus,
+    ServiceSettings,
+    StartRefused,
+    StopIncomplete,
+    StopRequest,
+)
 
 
 class ScriptedSettings(ServiceSettings):
@@ -35,7 +42,7 @@ class ScriptedApp:
     async def recover(self, address: Address) -> None:
         self._step("recover")
         match self.misbehaviour:
-            case "refuse":
+            case "refuse" | "refuse-and-save-nothing":
                 raise StartRefused("the store is locked by process 1")
             case "crash":
                 raise RuntimeError("a fault")
@@ -61,6 +68,8 @@ class ScriptedApp:
 
     async def stop(self) -> None:
         self._step("stop")
+        if self.misbehaviour == "refuse-and-save-nothing":
+            raise StopIncomplete("snapshots: no space left")
 
     def _step(self, name: str) -> None:
         sys.stderr.write(f"STEP {name}\n")

@@ -145,6 +145,17 @@ def test_a_refused_start_is_one_line_and_stops_what_began(start):
     ]
 
 
+def test_a_refused_start_tells_its_cause_though_its_stop_saves_nothing(start):
+    process = start("refuse-and-save-nothing")
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 2
+    told = errors.splitlines()
+    assert told[-1] == "ariane-scripted: the store is locked by process 1"
+    [logged] = [json.loads(line) for line in told if line.startswith("{") and "cause" in line]
+    assert logged["cause"] == "snapshots: no space left"
+    assert "exception" not in errors
+
+
 def test_a_fault_in_recovery_is_logged_with_its_trace(start):
     process = start("crash")
     _, errors = process.communicate(timeout=60)

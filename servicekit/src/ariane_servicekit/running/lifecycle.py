@@ -11,7 +11,8 @@
   parent sends (see ``launcher``), starts the stop, too, and may be repeated.
 * Until ``recover`` is done calls are refused with SERVICE_STARTING, from the signal on with
   SERVICE_DRAINING. Health answers all the time.
-* ``stop`` runs last and always, also when ``recover`` failed half way.
+* ``stop`` runs last and always, also when ``recover`` failed half way. After a refused start the
+  cause of the refusal is told, and what ``stop`` could not save then is only logged.
 * A service that asks to be composed anew starts again from ``bind`` on, on the same address. Its
   readiness is announced only once.
 """
@@ -202,17 +203,21 @@ class _Life:
         await self._server.start()
         if not address.is_loopback:
             self._warning.start(at_once=True)
+        refused = False
         try:
             await self._until_stop(self._come_up(address, announce))
             await self._stop.wait()
             _log.info("service_stopping", reason=self._stop.reason)
             await self._go_down()
+        except StartRefused:
+            refused = True
+            raise
         finally:
             # Also after a failed start: then no calls are in work that need a grace period.
             self._health.close()
             await self._server.stop(None)
             await self._warning.stop()
-            await self._service.stop()
+            await self._stop_service(refused=refused)
             await asyncio.to_thread(self._telemetry.close)
             self._exports.close()
         _log.info("service_stopped", exit_status=int(self._stop.exit_status))
@@ -243,6 +248,15 @@ class _Life:
             self._stop.exit_status = ExitStatus.FAULT
         self._health.close()
         await self._server.stop(self._settings.grace_s)
+
+    async def _stop_service(self, *, refused: bool) -> None:
+        try:
+            await self._service.stop()
+        except StopIncomplete as error:
+            if not refused:
+                raise
+            # The operator needs the cause of the refusal, which this error would replace.
+            _log.warning("refused_start_stopped_incomplete", cause=str(error))
 
     async def _warn_of_open_door(self) -> None:
         _log.warning("listening_without_credentials", address=str(self._settings.listen))

@@ -41,6 +41,7 @@ from ariane_servicekit import (
 )
 from ariane_servicekit.observability.measures import Measures
 from ariane_servicekit.observability.tracing import WorkTracer
+from ariane_storage.disk.disk import is_exhausted
 from ariane_storage.errors import QueueUnderRepair, StorageError, StorePoisoned
 from ariane_storage.store import Store
 
@@ -162,8 +163,11 @@ class BrokerLife:
             await self.state.set_back_offsets()
             if self.primary is not None:
                 await loop.run_in_executor(self.threads.state, self.primary.begin)
-        except (StorageError, OSError) as error:
+        except StorageError as error:
             raise StartRefused(str(error)) from error
+        except OSError as error:
+            what = "no space left to load the state: " if is_exhausted(error) else ""
+            raise StartRefused(f"{what}{error}") from error
         _log.info("store_recovered", max_commit_log_offset=self.store.max_offset)
 
     def _open_store(self) -> None:

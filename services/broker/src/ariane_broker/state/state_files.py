@@ -96,6 +96,7 @@ class BrokerState:
         self._end_of_queue = end_of_queue
         self._executor = executor
         self._accept_offset_loss = accept_offset_loss
+        self._epoch_has_begun = False
         self.findings: list[str] = []
 
     async def load(
@@ -231,10 +232,12 @@ class BrokerState:
     async def end_epoch(self) -> None:
         """Note the end of the log durably: later records are written by another program.
 
+        A start that could not begin its epoch has written no records, and ends none.
+
         Raises:
             OSError: The end is not noted.
         """
-        if self._epochs.current:
+        if self._epoch_has_begun:
             self._epochs.begin()
             await self._save(self._files.epochs, self._epochs.document())
 
@@ -259,6 +262,7 @@ class BrokerState:
             )
         self._epochs.begin()
         await self._save(file, self._epochs.document())
+        self._epoch_has_begun = True
 
     async def _load(
         self, file: StateFile, take_over: Callable[[Mapping[str, Any]], None]
