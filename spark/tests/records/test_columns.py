@@ -99,9 +99,9 @@ def test_batches_are_what_spark_compares_them_with(cluster, ddl, schema):
     schema = ddl(schema) if isinstance(schema, str) else schema
     queue = cluster.add("orders", "broker-a", 1, 5)
     projection = pickle.loads(pickle.dumps(Projection.of(schema)))  # noqa: S301 - our own bytes.
-    ((records, _),) = cluster.read_range(*whole(cluster, queue))
+    (chunk,) = cluster.read_range(*whole(cluster, queue))
 
-    batch = projection.batch(records, queue)
+    batch = projection.batch(chunk.records, queue)
 
     batch.validate(full=True)
     assert batch.schema.equals(to_arrow_schema(schema, timezone="UTC"))
@@ -110,10 +110,10 @@ def test_batches_are_what_spark_compares_them_with(cluster, ddl, schema):
 
 def test_values(cluster):
     queue = cluster.add("orders", "broker-a", 1, 2)
-    ((records, _),) = cluster.read_range(*whole(cluster, queue))
+    (chunk,) = cluster.read_range(*whole(cluster, queue))
     schema = message_schema([*message_schema().fieldNames(), "brokerName"])
 
-    rows = Projection.of(schema).batch(records, QUEUE).to_pylist()
+    rows = Projection.of(schema).batch(chunk.records, QUEUE).to_pylist()
 
     assert rows[1] == {
         "topic": "orders",
