@@ -153,10 +153,17 @@ class ScriptedBroker(SendServiceServicer):
             async with asyncio.TaskGroup() as works:
                 while (request := await context.read()) is not grpc.aio.EOF:
                     answering = self._answer(request, context, writing)
-                    if self.script and isinstance(self.script[0], grpc.StatusCode):
+                    scripted = (
+                        self.script[0] if isinstance(self.script, deque) and self.script else None
+                    )
+                    if isinstance(scripted, grpc.StatusCode):
                         await answering  # It ends the stream before the next is looked at.
-                    else:
+                        continue
+                    try:
                         works.create_task(answering)
+                    except RuntimeError:  # Another request has ended the stream.
+                        answering.close()
+                        return
         except* grpc.aio.AbortError:
             pass
 

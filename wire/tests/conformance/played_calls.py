@@ -261,7 +261,13 @@ class _Caller:
             for payload in self.plan.requests:
                 await call.write(bytes(payload))
             await call.done_writing()
-        except (grpc.RpcError, asyncio.InvalidStateError, asyncio.CancelledError):
+        except (
+            grpc.RpcError,
+            asyncio.InvalidStateError,
+            asyncio.CancelledError,
+            # grpcio's, for a call that ends while its last request is being written.
+            grpc.aio.InternalError,
+        ):
             # The call is over, which whoever reads learns, too.
             await call.code()
 
