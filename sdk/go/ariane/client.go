@@ -220,6 +220,12 @@ func askNameServer[A any](
 		}
 		// Once for all that want to know the same at a time: it ends with none of them.
 		asking := c.asking.DoChan(asked.topic+"/"+asked.group, func() (any, error) {
+			c.mu.Lock()
+			known, found := c.known[asked]
+			c.mu.Unlock()
+			if found && time.Now().Before(known.until) {
+				return known.said, nil // The one before has answered since this was looked up.
+			}
 			said, err := within(context.WithoutCancel(ctx), c.options.TryTimeout, func(ctx context.Context) (A, error) {
 				return ask(ctx, namesrvv1.NewRouteServiceClient(connection))
 			})

@@ -301,7 +301,11 @@ public final class Client implements AutoCloseable {
     private <A> A askOnce(Question asked, String address, Deadline deadline, Function<RouteServiceBlockingStub, A> ask) {
         CompletableFuture<Object> own = new CompletableFuture<>();
         CompletableFuture<Object> before = asking.putIfAbsent(asked, own);
-        if (before == null) {
+        Answer since = known.get(asked);
+        if (before == null && since != null && since.untilNanos - System.nanoTime() > 0) {
+            asking.remove(asked); // The one before has answered since this was looked up.
+            own.complete(since.said);
+        } else if (before == null) {
             try {
                 aside(() -> ask.apply(oneTry(RouteServiceGrpc::newBlockingStub, address, Deadline.in(settings.tryTimeout()))))
                         .whenComplete((said, failure) -> answer(asked, own, said, failure));
