@@ -219,7 +219,8 @@ export class Client {
       try {
         const said = await limit.first([this.askOnce(topic, group, address, ask)]);
         if (said !== undefined) return said;
-        throw new ArianeError(`${address}: no answer in time`, Code.DEADLINE_EXCEEDED, "DEADLINE_PASSED");
+        const late = new ArianeError(`${address}: no answer in time`, Code.DEADLINE_EXCEEDED, "DEADLINE_PASSED");
+        throw Object.assign(late, { retriable: true }); // What was known before holds then.
       } catch (error) {
         const failure = errorOf(error, address).copy(); // It may be that of many.
         failure.outcomeUnknown = false; // To ask changes nothing.

@@ -337,7 +337,8 @@ public final class Client implements AutoCloseable {
         } catch (ExecutionException failed) {
             throw ArianeException.of(failed.getCause(), address);
         } catch (TimeoutException late) {
-            throw ArianeException.of(Status.Code.DEADLINE_EXCEEDED, "DEADLINE_PASSED", address + ": no answer in time");
+            // Without a reason it is retriable: what was known before holds then.
+            throw ArianeException.of(Status.Code.DEADLINE_EXCEEDED, "", address + ": no answer in time");
         } catch (InterruptedException interrupted) {
             Thread.currentThread().interrupt();
             throw ArianeException.interrupted();
