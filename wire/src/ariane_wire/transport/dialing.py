@@ -6,6 +6,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
+from ipaddress import ip_address
 from typing import Any, TypeVar
 
 from ariane_wire.transport.link import Link
@@ -33,7 +34,7 @@ async def dial(
             make, target.path, ssl=tls, server_hostname=target.authority if tls else None
         )
         return link
-    infos = await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+    infos = await _resolve(loop, target)
 
     async def attempt(info: Info) -> Link:
         _, link = await loop.create_connection(
@@ -48,6 +49,20 @@ async def dial(
         return link
 
     return await race(interleaved(infos), attempt, attempt_delay_s, _drop)
+
+
+async def _resolve(loop: asyncio.AbstractEventLoop, target: Target) -> Sequence[Info]:
+    """Look a name up in a thread, for that may take long; an address of digits needs none.
+
+    Raises:
+        OSError: The name has no address.
+    """
+    try:
+        version = ip_address(target.host).version
+    except ValueError:
+        return await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+    family = socket.AF_INET if version == 4 else socket.AF_INET6
+    return [(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (target.host, target.port))]
 
 
 def _drop(link: Link) -> None:
