@@ -6,14 +6,17 @@ metadata and abstract classes are grpcio's.
 
 from ariane_wire.errors import BindRefused, CallFailed
 from ariane_wire.factories import insecure_channel, secure_channel, server
+from ariane_wire.loops import LoopName, new_event_loop
 from ariane_wire.options import ChannelOptions, ServerOptions
 
 __all__ = [
     "BindRefused",
     "CallFailed",
     "ChannelOptions",
+    "LoopName",
     "ServerOptions",
     "insecure_channel",
+    "new_event_loop",
     "secure_channel",
     "server",
 ]

@@ -32,6 +32,7 @@ from pydantic import (
 
 from ariane_servicekit.addresses import Address
 from ariane_servicekit.observability.logs import LogFormat, LogLevel
+from ariane_wire import LoopName
 
 CHANGEABLE: Final[dict[str, Any]] = {"changeable": True}
 """``Field(..., json_schema_extra=CHANGEABLE)``: the setting may change at run time."""
@@ -157,6 +158,11 @@ class ServiceSettings(BaseModel):
         ge=0,
         description="Seconds that a client must leave between its own keepalive pings; one that "
         "pings faster is cut off. Our SDK leaves 30 s.",
+    )
+    event_loop: LoopName = Field(
+        "uvloop",
+        description="The event loop that the process runs on. uvloop: the faster one, or asyncio's "
+        "where it is not installed; asyncio: Python's own.",
     )
     drain_s_max: float = Field(
         10,

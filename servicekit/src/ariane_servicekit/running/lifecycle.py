@@ -56,6 +56,7 @@ from ariane_servicekit.running.service import (
     Traced,
 )
 from ariane_servicekit.running.stop_signals import stop_signals
+from ariane_wire import new_event_loop
 
 _log = get_logger(__name__)
 
@@ -88,7 +89,8 @@ def run(settings: SettingsT, compose: Compose[SettingsT]) -> int:
     )
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
-        return asyncio.run(_live(settings, compose))
+        with asyncio.Runner(loop_factory=partial(new_event_loop, settings.event_loop)) as runner:
+            return runner.run(_live(settings, compose))
     except StartRefused as error:
         return _refuse(settings.service_name, error)
     except StopIncomplete as error:

@@ -131,7 +131,7 @@ class ServiceProcess:
                 stdin=DEVNULL,
                 stdout=PIPE,
                 stderr=log,
-                process_group=0,
+                start_new_session=True,
             )
         try:
             async with asyncio.timeout(self.ready_s_max):

@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
+from ariane_wire.loops import new_event_loop
+
 
 class LoopThread:
     """The loop and its thread; both end with the process.
@@ -30,7 +32,7 @@ class LoopThread:
             with self._lock:
                 loop = self._loop
                 if loop is None:
-                    loop = asyncio.new_event_loop()
+                    loop = new_event_loop()
                     thread = threading.Thread(
                         target=_run, args=(loop,), name="ariane-wire-loop", daemon=True
                     )

@@ -28,6 +28,7 @@ from typing import (
 from ariane_sdk.errors import ClientNotRunning
 from ariane_sdk.runtime.fork import ForkGuard
 from ariane_sdk.runtime.log import logger
+from ariane_wire import new_event_loop
 
 Params = ParamSpec("Params")
 Result = TypeVar("Result")
@@ -67,7 +68,7 @@ class LoopThread:
         self._close = close
         self._exit: BaseException | None = None
         self._fork_guard = ForkGuard()
-        self._loop = asyncio.new_event_loop()
+        self._loop = new_event_loop()
         # Reentrant: a signal handler may close the client while its thread begins a call.
         self._lock = threading.RLock()
         self._calls: set[concurrent.futures.Future[Any]] = set()
