@@ -27,7 +27,6 @@ WORLD: Final = {
     "*/__main__.py": "reads arguments and environment, once",
     "*/app.py": "the parts list: gives the real clock, disk and chance to those that take them",
     "services/broker/src/ariane_broker/replica_app.py": "the parts list of a replica",
-    "*/room.py": "the parts list of a room",
     "services/broker/src/ariane_broker/naming/store_host.py": "asks for its own address, once",
     "storage/src/ariane_storage/disk/clock.py": "the real clock",
     "storage/src/ariane_storage/disk/os_disk.py": "the real disk",
@@ -39,6 +38,7 @@ WORLD: Final = {
     "services/admin/src/*": "the command line: a client, run by people",
     "sdk/python/src/ariane_sdk/runtime/clock.py": "the real clock",
     "sdk/python/src/ariane_sdk/runtime/disk.py": "the real disk",
+    "sdk/python/src/ariane_sdk/runtime/fork.py": "which process this is",
     "wire/src/ariane_wire/transport/listening.py": "binds ports, which loops do not",
 }
 """Files in cores that are the world, and what each is."""
@@ -47,6 +47,7 @@ CLOCK: Final = "ask the Clock that was handed in"
 CHANCE: Final = "draw from the random.Random that was handed in"
 DISK: Final = "ask the Disk that was handed in"
 NETWORK: Final = "take the connection that was handed in"
+PROCESS: Final = "ask the Machine or the Disk that was handed in"
 
 BANNED: Final = {
     "time.time": CLOCK,
@@ -92,6 +93,7 @@ BANNED: Final = {
     "asyncio.start_server": NETWORK,
     "socket.*": NETWORK,
     "subprocess.*": NETWORK,
+    "os.getpid": PROCESS,
 }
 """Calls by full name, and what to do instead."""
 

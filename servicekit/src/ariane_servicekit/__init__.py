@@ -23,6 +23,7 @@ from ariane_servicekit.errors import (
     feature_not_available,
     field_invalid,
 )
+from ariane_servicekit.machine import Machine, new_id
 from ariane_servicekit.observability.logs import configure_logs, get_logger
 from ariane_servicekit.rpc.answer_budget import AnswerBudget, AnswerLease
 from ariane_servicekit.rpc.calls import Call, current_call
@@ -32,7 +33,7 @@ from ariane_servicekit.rpc.pages import Page, PageKey, PageRequest, take_page
 from ariane_servicekit.rpc.request_stream import first_request
 from ariane_servicekit.rpc.server import RpcService
 from ariane_servicekit.running.background import Loop
-from ariane_servicekit.running.lifecycle import main, run, serving
+from ariane_servicekit.running.lifecycle import live, main, run, serving
 from ariane_servicekit.running.service import ExitStatus, Service, StopRequest
 from ariane_servicekit.running.turns import EXAMINED_MAX, at_once, in_turns
 
@@ -51,6 +52,7 @@ __all__ = [
     "ExitStatus",
     "ListenAddress",
     "Loop",
+    "Machine",
     "Page",
     "PageKey",
     "PageRequest",
@@ -73,8 +75,10 @@ __all__ = [
     "first_request",
     "get_logger",
     "in_turns",
+    "live",
     "load_settings",
     "main",
+    "new_id",
     "open_channel",
     "run",
     "serving",

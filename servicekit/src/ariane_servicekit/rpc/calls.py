@@ -7,9 +7,9 @@ pass it on. Tasks that a call starts inherit it; background loops have none.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import grpc
@@ -80,7 +80,7 @@ def enter_call(call: Call) -> None:
     _CALL.set(call)
 
 
-def request_id_of(context: aio.ServicerContext[Any, Any]) -> str:
+def request_id_of(context: aio.ServicerContext[Any, Any], draw: Callable[[], str]) -> str:
     """Return the caller's request id if it sent a legal one, or draw one."""
     for key, value in context.invocation_metadata() or ():
         if key == REQUEST_ID_KEY:
@@ -88,4 +88,4 @@ def request_id_of(context: aio.ServicerContext[Any, Any]) -> str:
             if _REQUEST_ID_RULE.fullmatch(text):
                 return text
             break
-    return token_hex(8)
+    return draw()

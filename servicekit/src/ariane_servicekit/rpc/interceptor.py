@@ -48,9 +48,12 @@ class CallInterceptor(aio.ServerInterceptor):
     def __init__(
         self,
         stages: Sequence[Stage],
+        new_id: Callable[[], str],
         decoders: Mapping[str, Callable[[bytes], Any]] = MappingProxyType({}),
     ) -> None:
+        """``new_id``: draws ids of requests that come without."""
         self._stages = tuple(reversed(stages))
+        self._new_id = new_id
         self._decoders = decoders
         self._handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
 
@@ -89,7 +92,7 @@ class CallInterceptor(aio.ServerInterceptor):
         answer = _write_all if handler.response_streaming else _answer
 
         async def run(request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
-            call = Call(method, request_id_of(context), context)
+            call = Call(method, request_id_of(context, self._new_id), context)
             enter_call(call)
             proceed: Proceed = partial(answer, behavior, decode, request, context)
             for stage in self._stages:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from types import MappingProxyType
@@ -19,6 +18,7 @@ from ariane.common.v1.process_service_pb2_grpc import (
 )
 from ariane_servicekit.clock import Clock
 from ariane_servicekit.configuration.live_settings import LiveSetting, LiveSettings
+from ariane_servicekit.machine import Machine
 from ariane_servicekit.observability.logs import get_logger
 from ariane_servicekit.rpc.admission import Phase
 from ariane_servicekit.rpc.pages import take_page
@@ -42,7 +42,7 @@ class ProcessServicer(ProcessServiceServicer):
     Args:
         service_name: The name of its service.
         settings: Its settings.
-        clock: Its clock.
+        machine: What it runs on.
         phase: Returns its phase.
     """
 
@@ -50,16 +50,16 @@ class ProcessServicer(ProcessServiceServicer):
         self,
         service_name: str,
         settings: LiveSettings,
-        clock: Clock,
+        machine: Machine,
         phase: Callable[[], Phase],
     ) -> None:
         self._settings = settings
-        self._clock = clock
+        clock = self._clock = machine.clock
         self._phase = phase
         self._state = process_pb.ProcessState(
             service=service_name,
             version=_version_of(service_name),
-            incarnation=secrets.token_hex(8),
+            incarnation=machine.new_id(),
             start_time=_time(clock),
         )
 

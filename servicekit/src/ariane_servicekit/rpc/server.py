@@ -18,6 +18,7 @@ import ariane_wire
 from ariane_servicekit.addresses import Address
 from ariane_servicekit.configuration.settings import ServiceSettings
 from ariane_servicekit.errors import StartRefused
+from ariane_servicekit.machine import Machine
 from ariane_servicekit.observability.telemetry import CallMetrics
 from ariane_servicekit.rpc.access import access_rules
 from ariane_servicekit.rpc.admission import Admission, connection_share
@@ -54,6 +55,7 @@ def build_server(
     admission: Admission,
     translator: ErrorTranslator,
     metrics: CallMetrics,
+    machine: Machine,
 ) -> aio.Server:
     """Return a server with all stages and services, neither bound nor started.
 
@@ -72,7 +74,7 @@ def build_server(
         for service in services
         for method, decode in service.decoders.items()
     }
-    interceptor = CallInterceptor(stages, decoders)
+    interceptor = CallInterceptor(stages, machine.new_id, decoders)
     server = ariane_wire.server(interceptors=[interceptor], options=server_options(settings))
     for service in services:
         service.add(service.servicer, server)

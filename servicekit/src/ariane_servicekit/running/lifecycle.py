@@ -22,7 +22,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import os
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -31,11 +30,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from ariane_servicekit.addresses import Address
-from ariane_servicekit.clock import SystemClock
 from ariane_servicekit.configuration.live_settings import LiveSettings
 from ariane_servicekit.configuration.settings import ServiceSettings
 from ariane_servicekit.configuration.settings_sources import load_settings
 from ariane_servicekit.errors import SettingsError, StartRefused, StopIncomplete
+from ariane_servicekit.machine import Machine
 from ariane_servicekit.observability.exports import Exports
 from ariane_servicekit.observability.logs import configure_logs, get_logger
 from ariane_servicekit.observability.measures import Measures
@@ -102,17 +101,26 @@ def run(settings: SettingsT, compose: Compose[SettingsT]) -> int:
 
 
 @asynccontextmanager
-async def serving(settings: SettingsT, compose: Compose[SettingsT]) -> AsyncIterator[Address]:
+async def serving(
+    settings: SettingsT, compose: Compose[SettingsT], machine: Machine | None = None
+) -> AsyncIterator[Address]:
     """Run a service inside this process for the length of a block: tests, in-process brokers.
 
     Takes no signals, configures no logs and writes no ready line. Yields the address.
+
+    Args:
+        settings: Its settings.
+        compose: Its parts list.
+        machine: What it runs on; None for this machine.
 
     Raises:
         StartRefused: It could not start.
     """
     stop = StopRequest()
     ready: asyncio.Future[Address] = asyncio.get_running_loop().create_future()
-    living = asyncio.create_task(_live_again(settings, compose, stop, ready.set_result))
+    living = asyncio.create_task(
+        live(settings, compose, stop, ready.set_result, machine or Machine())
+    )
     try:
         await asyncio.wait((ready, living), return_when=asyncio.FIRST_COMPLETED)
         if living.done():
@@ -127,20 +135,33 @@ async def _live(settings: SettingsT, compose: Compose[SettingsT]) -> int:
     stop = StopRequest()
     with stop_signals(stop):
         try:
-            await _live_again(settings, compose, stop, partial(_announce, settings))
+            machine = Machine()
+            await live(settings, compose, stop, partial(_announce, settings, machine), machine)
         finally:
             if settings.ready_file is not None:
                 settings.ready_file.unlink(missing_ok=True)
     return stop.exit_status
 
 
-async def _live_again(
+async def live(
     settings: SettingsT,
     compose: Compose[SettingsT],
     stop: StopRequest,
     announce: Callable[[Address], None],
+    machine: Machine,
 ) -> None:
-    """Run the service, and again as long as it asks to be composed anew."""
+    """Run the service, and again as long as it asks to be composed anew.
+
+    Args:
+        settings: Its settings.
+        compose: Its parts list.
+        stop: Asks it to stop.
+        announce: Called once, with its address, when it serves.
+        machine: What it runs on.
+
+    Raises:
+        StartRefused: It could not start.
+    """
     told = False
 
     def ready(address: Address) -> None:
@@ -150,7 +171,7 @@ async def _live_again(
         told = True
 
     while True:
-        life = _Life(settings, compose(settings, stop), stop)
+        life = _Life(settings, compose(settings, stop), stop, machine)
         await life.live(ready)
         if not stop.take_anew():
             return
@@ -161,7 +182,9 @@ async def _live_again(
 class _Life:
     """The order of steps for one service."""
 
-    def __init__(self, settings: ServiceSettings, service: Service, stop: StopRequest) -> None:
+    def __init__(
+        self, settings: ServiceSettings, service: Service, stop: StopRequest, machine: Machine
+    ) -> None:
         self._settings = settings
         self._service = service
         self._stop = stop
@@ -170,18 +193,17 @@ class _Life:
             "open-door-warning",
             self._warn_of_open_door,
             interval_s=OPEN_DOOR_WARNING_S,
-            clock=SystemClock(),
+            clock=machine.clock,
         )
         self._admission = Admission(
             concurrent_calls_max=settings.concurrent_calls_max,
             open_while_draining=service.open_while_draining,
         )
-        clock = SystemClock()
         live_settings = LiveSettings(
             settings, {"concurrent_calls_max": self._admission.change_call_count_max}
         )
         self._process = ProcessServicer(
-            settings.service_name, live_settings, clock, lambda: self._admission.phase
+            settings.service_name, live_settings, machine, lambda: self._admission.phase
         )
         rpc_services = (*service.rpc_services, process_rpc_service(self._process))
         self._health = HealthServicer(rpc.descriptor.full_name for rpc in rpc_services)
@@ -196,6 +218,7 @@ class _Life:
             admission=self._admission,
             translator=ErrorTranslator(service.error_rules),
             metrics=CallMetrics(self._telemetry.meter("ariane_servicekit")),
+            machine=machine,
         )
 
     async def live(self, announce: Callable[[Address], None]) -> None:
@@ -276,19 +299,19 @@ class _Life:
                 await task
 
 
-def ready_line(service_name: str, address: Address) -> str:
+def ready_line(service_name: str, address: Address, process_id: int) -> str:
     """Return the line that announces readiness, for the process's parent."""
-    ready = {"event": "ready", "service": service_name, "address": str(address), "pid": os.getpid()}
+    ready = {"event": "ready", "service": service_name, "address": str(address), "pid": process_id}
     return json.dumps(ready) + "\n"
 
 
-def _announce(settings: ServiceSettings, address: Address) -> None:
+def _announce(settings: ServiceSettings, machine: Machine, address: Address) -> None:
     # Objects of the start stay alive: freeze them, so that the garbage collector does not scan them
     # each time, which would delay all calls by some 30 ms.
     gc.collect()
     gc.freeze()
     _log.info("service_ready", address=str(address), settings=settings.shown())
-    line = ready_line(settings.service_name, address)
+    line = ready_line(settings.service_name, address, machine.process_id)
     if settings.ready_file is not None:
         _write_ready_file(settings.ready_file, line)
     # The pipe's reader may be gone; that is no reason to stop.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from random import Random, SystemRandom
 
 from ariane_broker.settings import BrokerSettings
 from ariane_servicekit import (
@@ -41,6 +42,7 @@ class Environment:
         disk: The disk.
         threads: Threads that wait for the disk.
         store_clock: The clock of the store: wall time for timestamps, and monotonic time.
+        chance: Draws ids and what spreads load.
     """
 
     settings: BrokerSettings
@@ -49,3 +51,4 @@ class Environment:
     disk: Disk
     threads: Threads
     store_clock: StoreClock = field(default_factory=StoreSystemClock)
+    chance: Random = field(default_factory=SystemRandom)

@@ -11,9 +11,11 @@ broker: it loads the state, walks the log, and continues unfinished work.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ariane_broker.app import compose_from, on_this_machine
+from ariane_broker.environment import Environment
 from ariane_broker.settings import BrokerSettings
 from ariane_servicekit import Service, StopRequest
 
@@ -24,12 +26,16 @@ if TYPE_CHECKING:
 class BrokerLives:
     """Builds each life, depending on how the one before ended."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, environment_of: Callable[[BrokerSettings, StopRequest], Environment] = on_this_machine
+    ) -> None:
+        """``environment_of``: gives what each life gets from its machine."""
+        self._environment_of = environment_of
         self._won: WonElection | None = None
 
     def compose(self, settings: BrokerSettings, stop: StopRequest) -> Service:
         """Build the broker as primary or as replica."""
-        environment = on_this_machine(settings, stop)
+        environment = self._environment_of(settings, stop)
         if not settings.replica_set_url.get_secret_value():
             return compose_from(environment)
         won, self._won = self._won, None

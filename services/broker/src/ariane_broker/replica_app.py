@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -34,7 +33,7 @@ from ariane_broker.rpc.rpc_services import CLIENTS, REPLICATION, rpc_service
 from ariane_broker.rpc.servicers.pull_servicer import PullServicer
 from ariane_broker.rpc.servicers.replication_servicers import ReplicaSetServicer
 from ariane_broker.topics.topic_table import TopicTable
-from ariane_servicekit import AnswerBudget, StartRefused
+from ariane_servicekit import AnswerBudget, StartRefused, new_id
 from ariane_servicekit.database import Database, DatabaseError
 from ariane_storage.disk.disk import Disk
 from ariane_storage.state_file import StateFile
@@ -170,6 +169,7 @@ def compose_replica(environment: Environment, on_won: Callable[[WonElection], No
         is_sync_flush=settings.flush_mode == "sync",
         state_interval_s=settings.replica_state_s,
         sleep=clock.sleep,
+        chance=environment.chance,
         mending=_mending(environment, store, state, lambda: status().replica_set.begin),
         on_taken=lambda: log.keeping.appended(store.max_offset),
         on_state=reading.read_state,
@@ -231,7 +231,7 @@ def _standings(
             is_new=not log.store.copying.epochs,
             begins_anew=settings.accept_set_loss,
             log=lambda: _own_log(log, settings.disk_force_ratio),
-            draw_set_id=lambda: secrets.token_hex(8),
+            draw_set_id=lambda: new_id(environment.chance),
             monotonic=environment.clock.monotonic,
         )
 

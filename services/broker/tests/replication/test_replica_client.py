@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 
 import pytest
@@ -95,6 +96,7 @@ def replica(tmp_path):
             is_sync_flush=False,
             state_interval_s=60,
             sleep=asyncio.sleep,
+            chance=Random(1),
             mending=LogMending(
                 store,
                 keeper,

@@ -27,7 +27,7 @@ class Session:
     def __init__(
         self, addresses: Sequence[str], *, timeout_s: float, clock: Clock, random: Random
     ) -> None:
-        self.connections = Connections()
+        self.connections = Connections(random)
         self.name_servers = NameServers(
             addresses, self.connections, random=random, timeout_s=timeout_s
         )

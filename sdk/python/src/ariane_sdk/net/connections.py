@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from random import Random
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from grpc.aio import Channel, StreamStreamCall, UnaryUnaryCall
@@ -88,10 +89,11 @@ _Stub = TypeVar("_Stub")
 class Connections:
     """The channels of one client; they live on one event loop."""
 
-    __slots__ = ("_channels", "_closed", "_fork_guard", "_stubs")
+    __slots__ = ("_chance", "_channels", "_closed", "_fork_guard", "_stubs")
 
-    def __init__(self) -> None:
-        """Start without channels."""
+    def __init__(self, chance: Random) -> None:
+        """Start without channels; ``chance`` spreads attempts to connect."""
+        self._chance = chance
         self._channels: dict[str, Channel] = {}
         self._stubs: dict[tuple[Callable[[Channel], Any], str], Any] = {}
         self._closed = False
@@ -117,7 +119,7 @@ class Connections:
         if channel is None:
             if self._closed:
                 raise ClientNotRunning("the client is closed")
-            channel = insecure_channel(address, options=CHANNEL_OPTIONS)
+            channel = insecure_channel(address, options=CHANNEL_OPTIONS, chance=self._chance)
             self._channels[address] = channel
         return channel
 

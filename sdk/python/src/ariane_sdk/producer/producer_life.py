@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from random import Random
 from typing import TYPE_CHECKING, NoReturn, Self
 
@@ -29,7 +28,7 @@ from ariane_sdk.producer.transactions.transactional_sends import TransactionalSe
 from ariane_sdk.routing.name_servers import NameServerAddresses, parse_addresses
 from ariane_sdk.routing.route import Route
 from ariane_sdk.runtime.clock import Clock, SystemClock, new_random
-from ariane_sdk.runtime.fork import ForkGuard
+from ariane_sdk.runtime.fork import ForkGuard, process_id
 from ariane_sdk.runtime.own_address import own_ip
 from ariane_sdk.settings import ProducerSettings, checked_settings
 
@@ -135,7 +134,7 @@ class ProducerLife(TransactionalSends):
         settings, clock = self._settings, self._clock
         latencies = _latencies(settings, clock)
         unique_ids = UniqueIdGenerator(
-            clock.now_ms, ip=ip, pid=os.getpid(), origin=self._random.getrandbits(32)
+            clock.now_ms, ip=ip, pid=process_id(), origin=self._random.getrandbits(32)
         )
         self._sending = Sending(
             connections,

@@ -1,4 +1,7 @@
-"""Detecting forks: a child inherits clients whose threads and connections stay in its parent."""
+"""Which process this is, and whether it was forked.
+
+A child inherits clients whose threads and connections stay in its parent.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,11 @@ class _ProcessState:
 
 _process: Final = _ProcessState()
 os.register_at_fork(after_in_child=_process.enter_child)
+
+
+def process_id() -> int:
+    """The number of this process."""
+    return os.getpid()
 
 
 class ForkGuard:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Awaitable, Callable, Collection
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from ariane_broker.state.room import StateRoom
 from ariane_broker.topics.topic_changes import TopicChanges
 from ariane_broker.topics.topic_limits import TopicLimits
 from ariane_broker.topics.unread_queues import UnreadQueues
-from ariane_servicekit import get_logger
+from ariane_servicekit import get_logger, new_id
 
 _log = get_logger(__name__)
 
@@ -113,7 +112,7 @@ def clients_room(
             clients, group_changes, make_topic=topic_changes.create_for_group
         ),
         lookup=lookup,
-        questions=ClientQuestions(new_id=lambda: secrets.token_hex(8)),
+        questions=ClientQuestions(new_id=lambda: new_id(environment.chance)),
         conflicts=conflicts,
         locking=QueueLocking(state.locks, clients, state.topics, state.saved_locks, copied=copied),
         unread=unread,

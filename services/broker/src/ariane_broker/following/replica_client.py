@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Executor, Future
+from random import Random
 from typing import Any, Final, NamedTuple
 
 from grpc import aio
@@ -100,6 +101,7 @@ class ReplicaClient:
         is_sync_flush: bool,
         state_interval_s: float,
         sleep: Callable[[float], Awaitable[None]],
+        chance: Random,
         mending: LogMending,
         on_taken: Callable[[], None],
         on_state: Callable[[], Awaitable[None]],
@@ -119,6 +121,7 @@ class ReplicaClient:
         self._is_sync_flush = is_sync_flush
         self._state_interval_s = state_interval_s
         self._sleep = sleep
+        self._chance = chance
         self._mending = mending
         self._on_taken = on_taken
         self._on_state = on_state
@@ -149,7 +152,7 @@ class ReplicaClient:
             StorageError: This store is full or has failed.
             TimeoutError: The primary was silent for too long.
         """
-        async with open_channel(address, _OPTIONS) as channel:
+        async with open_channel(address, _OPTIONS, self._chance) as channel:
             async with asyncio.timeout(CONNECT_S_MAX):
                 await channel.channel_ready()
             self._state_version = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Final
 
 from ariane.namesrv.v1.registration_service_pb2_grpc import RegistrationServiceStub
@@ -14,9 +15,14 @@ _OPTIONS: Final = ChannelOptions(backoff_first_s=0.2, backoff_max_s=5.0, connect
 
 
 def name_server_link(
-    address: Address, announcement: Announcement, clock: Clock, *, heartbeat_seconds: float
+    address: Address,
+    announcement: Announcement,
+    clock: Clock,
+    chance: Random,
+    *,
+    heartbeat_seconds: float,
 ) -> NameServerLink:
     """The broker's registration with the name server at an address."""
-    channel = open_channel(address, _OPTIONS)
+    channel = open_channel(address, _OPTIONS, chance)
     name_server = NameServer(str(address), RegistrationServiceStub(channel), channel.close)
     return NameServerLink(name_server, announcement, clock, heartbeat_seconds=heartbeat_seconds)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass
 
 from ariane_broker.environment import Environment
@@ -12,7 +11,7 @@ from ariane_broker.naming.name_server_links import name_server_link
 from ariane_broker.naming.registration import Registration
 from ariane_broker.state.room import StateRoom
 from ariane_broker.topics.topic_table import TopicTable
-from ariane_servicekit import Address
+from ariane_servicekit import Address, new_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,7 @@ def standing_in(
         route_id: The broker id that routes show.
         address: The address at which clients reach it.
     """
-    incarnation = secrets.token_hex(8)
+    incarnation = new_id(environment.chance)
     announcement = BrokerAnnouncement(environment.settings, topics, incarnation, broker_id=route_id)
     announcement.listen_on(address)
     return _registration(environment, announcement)
@@ -49,6 +48,7 @@ def _registration(environment: Environment, announcement: BrokerAnnouncement) ->
             address,
             announcement,
             environment.clock,
+            environment.chance,
             heartbeat_seconds=settings.name_server_heartbeat_s,
         )
         for address in settings.name_servers
@@ -65,7 +65,9 @@ def naming_room(environment: Environment, state: StateRoom, *, epoch: int = 0) -
         epoch: The epoch in which it is primary; 0 without replicas.
     """
     settings = environment.settings
-    announcement = BrokerAnnouncement(settings, state.topics, secrets.token_hex(8), epoch=epoch)
+    announcement = BrokerAnnouncement(
+        settings, state.topics, new_id(environment.chance), epoch=epoch
+    )
     registration = _registration(environment, announcement)
     filter_servers = FilterServers(
         announcement,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import secrets
 from dataclasses import dataclass
 
 from ariane_broker.clients.room import ClientsRoom
@@ -51,7 +50,7 @@ def read_room(
         epochs=state.epochs,
         receiving=state.receiving,
         service_error=ErrorTranslator(STORAGE_RULES).service_error,
-        draw=random.Random(secrets.randbits(64)).randrange,  # noqa: S311 - fairness, no secret.
+        draw=random.Random(environment.chance.getrandbits(64)).randrange,  # noqa: S311 - fairness, no secret.
         now_ms=environment.clock.now_ms,
         replica_hints=_replica_hints(environment, log),
     )

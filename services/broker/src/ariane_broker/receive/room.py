@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import secrets
 from dataclasses import dataclass
 from functools import partial
 
@@ -49,7 +48,11 @@ def receive_room(
     """Build the parts that serve members which receive without owning queues."""
     store, table, clock = log.store, state.receiving, environment.clock
     receive_log = ReceiveLog(
-        log.broker_log, table, state.offsets, now_ms=clock.now_ms, draw_bytes=secrets.token_bytes
+        log.broker_log,
+        table,
+        state.offsets,
+        now_ms=clock.now_ms,
+        draw_bytes=environment.chance.randbytes,
     )
     now_ms = ReceiveTime(receive_log, table, now_ms=clock.now_ms, monotonic=clock.monotonic).now_ms
     hand_outs = HandOuts(
@@ -61,7 +64,7 @@ def receive_room(
         offsets=state.offsets,
         statistics=log.statistics,
         now_ms=now_ms,
-        draw=random.Random(secrets.randbits(64)).randrange,  # noqa: S311 - fairness, no secret.
+        draw=random.Random(environment.chance.getrandbits(64)).randrange,  # noqa: S311 - fairness, no secret.
     )
     lines = WaitingLines(hand_outs, log.held)
     dead_letters = DeadLetters(store, receive_log, table, retry.returns, now_ms=now_ms)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -227,8 +225,12 @@ def _client_servicer(
 
 def _plain_send(environment: Environment, log: LogRoom, append: AppendRoom) -> SendMessages:
     settings, clock = environment.settings, environment.clock
-    origin = secrets.randbits(32)
-    unique_ids = UniqueIdGenerator(clock.now_ms, ip="127.0.0.1", pid=os.getpid(), origin=origin)
+    unique_ids = UniqueIdGenerator(
+        clock.now_ms,
+        ip="127.0.0.1",
+        pid=environment.disk.process_id(),
+        origin=environment.chance.getrandbits(32),
+    )
     return SendMessages(
         append.append_records,
         append.topics_for_send,

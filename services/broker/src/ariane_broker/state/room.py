@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -75,7 +74,9 @@ def state_room(environment: Environment, log: LogRoom) -> StateRoom:
     )
     suspicions = Suspicions()
     known = primary.check_lease if primary is not None else lambda: None
-    epochs = LogEpochs(store, log.statistics, draw=secrets.randbelow, check_all_known=known)
+    epochs = LogEpochs(
+        store, log.statistics, draw=environment.chance.randrange, check_all_known=known
+    )
     state = BrokerState(
         files,
         topics,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from dataclasses import dataclass
 from typing import Final
 
@@ -49,7 +47,10 @@ def transactions_room(
     log.log_states.keep(table, "config/transactions.json")
     broker_log = log.broker_log
     unique_ids = UniqueIdGenerator(
-        clock.now_ms, ip="127.0.0.1", pid=os.getpid(), origin=secrets.randbits(32)
+        clock.now_ms,
+        ip="127.0.0.1",
+        pid=environment.disk.process_id(),
+        origin=environment.chance.getrandbits(32),
     )
     call_bytes_max = call_bytes_of(settings)
     halves = Halves(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final
@@ -65,7 +64,6 @@ class AppendCalls:
         self._group = group
         self._settings = settings
         self._clock = clock
-        self._process_id = os.getpid()
         self._streams: dict[str, AppendStream[StreamAppendsResponse]] = {}
         self._finishing: set[asyncio.Task[None]] = set()
 
@@ -165,8 +163,7 @@ class AppendCalls:
         Raises:
             ClientForked: The client was made in a parent process.
         """
-        if os.getpid() != self._process_id:
-            self._connections.check()
+        self._connections.check()
         call.peer = f"broker {call.broker_name} at {address}"
         stream = self._streams.get(address)
         if stream is None or not stream.open:

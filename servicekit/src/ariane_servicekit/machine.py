@@ -1,0 +1,33 @@
+"""What a process gets from its machine, beside its disk and its settings."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from random import Random, SystemRandom
+
+from ariane_servicekit.clock import Clock, SystemClock
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A machine; without arguments, the one that this process runs on.
+
+    Attributes:
+        clock: Its clock.
+        chance: Draws ids: those of two processes never agree.
+        process_id: The number of the process.
+    """
+
+    clock: Clock = field(default_factory=SystemClock)
+    chance: Random = field(default_factory=SystemRandom)
+    process_id: int = field(default_factory=os.getpid)
+
+    def new_id(self) -> str:
+        """An id that nobody else has: 16 hexadecimal digits."""
+        return new_id(self.chance)
+
+
+def new_id(chance: Random) -> str:
+    """Draw an id of 16 hexadecimal digits."""
+    return f"{chance.getrandbits(64):016x}"
