@@ -18,6 +18,8 @@ from ariane_wire.options import (
     server_options,
 )
 from ariane_wire.server.server import Server
+from ariane_wire.transport.listening import MachinePorts
+from ariane_wire.transport.ports import Ports
 
 
 def server(
@@ -27,6 +29,7 @@ def server(
     options: ServerOptions | OptionPairs | None = None,
     maximum_concurrent_rpcs: int | None = None,
     compression: grpc.Compression | None = None,
+    ports: Ports | None = None,
     chance: Random | None = None,
 ) -> Server:
     """Make a server; see ``grpc.aio.server``.
@@ -40,6 +43,7 @@ def server(
         maximum_concurrent_rpcs: Calls at a time, of all connections; further ones are refused with
             RESOURCE_EXHAUSTED. None for no limit.
         compression: Of responses, where the client takes it.
+        ports: Where it listens; None for the ports of this machine.
         chance: For the ends of connections that have reached their age.
 
     Raises:
@@ -51,7 +55,8 @@ def server(
         server_options(options),
         maximum_concurrent_rpcs=maximum_concurrent_rpcs,
         compression=compression,
-        chance=chance,
+        ports=ports or MachinePorts(),
+        chance=chance or Random(),  # noqa: S311 - spreads the ends of connections.
     )
 
 

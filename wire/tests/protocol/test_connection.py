@@ -10,7 +10,9 @@ from ariane_wire.client.connection import ClientConnection
 from ariane_wire.options import ChannelOptions, ServerOptions
 from ariane_wire.protocol import allowance, frames
 from ariane_wire.protocol.assembly import MemoryLedger
+from ariane_wire.protocol.header_blocks import BlockMemory
 from ariane_wire.protocol.header_fields import METHOD_POST, SCHEME_HTTP, literal, path
+from ariane_wire.protocol.heads import parse_request, parse_response
 from ariane_wire.protocol.stream import Stream
 from ariane_wire.server.connection import ServerConnection
 
@@ -53,11 +55,13 @@ class Recorder(Stream):
 class Served:
     """A server's connection, and the streams that were opened on it."""
 
-    def __init__(self, **options):
+    def __init__(self, requests=None, **options):
         self.streams = []
         self.ledger = MemoryLedger(1 << 30)
         options_ = ServerOptions(**options)
-        self.connection = ServerConnection(options_, self.ledger, self._begin, lambda: 0.0)
+        self.connection = ServerConnection(
+            options_, requests or BlockMemory(parse_request), self.ledger, self._begin, lambda: 0.0
+        )
 
     def _begin(self, connection, stream_id, head):
         stream = Recorder()
@@ -122,7 +126,7 @@ def test_no_octets_raise(octets):
     for served, lead in ((Served(), b""), (Served(), HELLO), (Served(), HELLO + headers(1))):
         served.connection.receive(lead)
         served.connection.receive(octets)
-    client = ClientConnection(ChannelOptions(), MemoryLedger(1 << 30))
+    client = ClientConnection(ChannelOptions(), BlockMemory(parse_response), MemoryLedger(1 << 30))
     client.receive(frames.settings_frame({}))
     client.open(Recorder(), BLOCK)
     client.receive(octets)
@@ -155,7 +159,7 @@ def test_windows(plan):
     """Messages of several streams, whatever the windows: all arrive, and no window is overrun."""
     served = Served(stream_window_octets=70_000, connection_window_octets=100_000)
     server = served.connection
-    client = ClientConnection(ChannelOptions(), MemoryLedger(1 << 30))
+    client = ClientConnection(ChannelOptions(), BlockMemory(parse_response), MemoryLedger(1 << 30))
     calls = [Recorder(), Recorder()]
 
     def exchange():
@@ -186,7 +190,7 @@ def test_windows(plan):
 
 
 def test_streams_take_turns():
-    client = ClientConnection(ChannelOptions(), MemoryLedger(1 << 30))
+    client = ClientConnection(ChannelOptions(), BlockMemory(parse_response), MemoryLedger(1 << 30))
     client.receive(
         frames.settings_frame({4: 1 << 24, 5: 1 << 20}) + frames.window_frame(0, 1 << 24)
     )
@@ -307,9 +311,10 @@ def test_one_turn_begins_so_many_calls():
 
 
 def test_blocks_that_repeat_are_parsed_once_for_all_connections():
+    memory = BlockMemory(parse_request)
     heads = []
     for _ in range(2):
-        served = Served()
+        served = Served(memory)
         block = b"\x20" + BLOCK + literal(b"x-once", b"1")
         served.connection.receive(HELLO + headers(1, block) + headers(3, block[1:]))
         heads += [stream.head for stream in served.streams]
@@ -351,7 +356,7 @@ def test_faults_of_the_connection(octets):
 def test_streams_that_nobody_reads_do_not_stop_the_others():
     """However many there are: what they hold is bounded by their windows, which then are small."""
     served = Served()
-    client = ClientConnection(ChannelOptions(), MemoryLedger(1 << 30))
+    client = ClientConnection(ChannelOptions(), BlockMemory(parse_response), MemoryLedger(1 << 30))
 
     def exchange():
         while True:

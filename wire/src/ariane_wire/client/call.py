@@ -57,7 +57,7 @@ class ClientCall(Stream):
     request_too_large: bool = False
     size_octets: int | None = None
     limit_octets: int | None = None
-    _expiry: set[Expiring] | None = None
+    _expiry: dict[Expiring, None] | None = None
     _done: asyncio.Future[None] | None = None
     _headed: asyncio.Future[None] | None = None
     _callbacks: list[Callable[[Any], None]] | None = None
@@ -98,7 +98,7 @@ class ClientCall(Stream):
         if trailing:
             self.trailing = trailing
         if self._expiry is not None:
-            self._expiry.discard(self)
+            self._expiry.pop(self, None)
         future = self._done
         if future is not None and not future.done():
             future.set_result(None)

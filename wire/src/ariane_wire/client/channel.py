@@ -20,7 +20,9 @@ from ariane_wire.client.reconnecting import Backoff, Reconnecting
 from ariane_wire.options import ChannelOptions
 from ariane_wire.protocol.assembly import MemoryLedger
 from ariane_wire.protocol.compression import ACCEPTED, NAMES
+from ariane_wire.protocol.header_blocks import BlockMemory
 from ariane_wire.protocol.header_fields import SCHEME_HTTP, SCHEME_HTTPS, authority, literal
+from ariane_wire.protocol.heads import parse_response
 from ariane_wire.transport.deadlines import Deadlines
 from ariane_wire.transport.dialing import dial
 from ariane_wire.transport.keepalive import Keepalive
@@ -68,6 +70,7 @@ class Channel(aio.Channel):
         self._deadlines: Deadlines | None = None
         self._totals = Totals()
         self._ledger = MemoryLedger(options.memory_octets_max)
+        self._responses = BlockMemory(parse_response)
         self._links: dict[ClientConnection, Link] = {}
         self._ready: ClientConnection | None = None
         self._waiting: dict[ClientCall, None] = {}
@@ -165,7 +168,7 @@ class Channel(aio.Channel):
         stands: asyncio.Future[None] = loop.create_future()
 
         def make() -> Link:
-            connection = ClientConnection(self.options, self._ledger)
+            connection = ClientConnection(self.options, self._responses, self._ledger)
             return Link(connection, loop, lost=self._lost)
 
         link = await dial(

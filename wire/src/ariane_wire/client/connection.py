@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, cast
 
 from ariane_wire.protocol import settings
 from ariane_wire.protocol.assembly import MemoryLedger
@@ -12,14 +12,11 @@ from ariane_wire.protocol.faults import ConnectionFault
 from ariane_wire.protocol.frames import HEAD, HEADERS, PREFACE, STREAM_ID_MAX, ErrorCode
 from ariane_wire.protocol.header_blocks import BlockMemory, HeaderListTooLong
 from ariane_wire.protocol.header_fields import TABLE_OFF
-from ariane_wire.protocol.heads import ResponseHead, parse_response
+from ariane_wire.protocol.heads import ResponseHead
 
 if TYPE_CHECKING:
     from ariane_wire.client.call import ClientCall
     from ariane_wire.options import ChannelOptions
-
-RESPONSES: Final = BlockMemory(parse_response)
-"""Heads and trailers of responses, of all channels of the process."""
 
 
 def _ignore(_connection: ClientConnection) -> None:
@@ -35,8 +32,13 @@ class ClientConnection(Connection[ResponseHead]):
 
     is_server = False
 
-    def __init__(self, options: ChannelOptions, ledger: MemoryLedger) -> None:
-        super().__init__(options, RESPONSES, ledger)
+    def __init__(
+        self,
+        options: ChannelOptions,
+        responses: BlockMemory[ResponseHead],
+        ledger: MemoryLedger,
+    ) -> None:
+        super().__init__(options, responses, ledger)
         self.on_change: Callable[[ClientConnection], None] = _ignore
         self.on_answer: Callable[[], None] | None = None
         self._next_id = 1

@@ -54,7 +54,7 @@ class ServerCall(Stream):
     _messages: deque[bytes | bytearray] | None = None
     _reader: asyncio.Future[None] | None = None
     _callbacks: list[Callable[[Any], None]] | None = None
-    expiry: set[Expiring] | None = None
+    expiry: dict[Expiring, None] | None = None
 
     def __init__(self, server: Server, head: RequestHead) -> None:
         self.server = server
@@ -168,7 +168,7 @@ class ServerCall(Stream):
         """Nothing of the call is left to be done by the transport."""
         self.server.forget(self)
         if self.expiry is not None:
-            self.expiry.discard(self)
+            self.expiry.pop(self, None)
             self.expiry = None
         if self._callbacks is not None:
             callbacks, self._callbacks = self._callbacks, None

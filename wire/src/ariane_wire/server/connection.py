@@ -19,15 +19,12 @@ from ariane_wire.protocol.frames import (
 )
 from ariane_wire.protocol.header_blocks import BlockMemory, HeaderListTooLong
 from ariane_wire.protocol.header_fields import TABLE_OFF
-from ariane_wire.protocol.heads import RequestHead, parse_request
+from ariane_wire.protocol.heads import RequestHead
 from ariane_wire.server.foreign import ForeignRequest
 
 if TYPE_CHECKING:
     from ariane_wire.options import ServerOptions
     from ariane_wire.server.call import ServerCall
-
-REQUESTS: Final = BlockMemory(parse_request)
-"""Heads of requests, of all servers of the process."""
 
 DRAIN_PING: Final = b"drain-?\0"
 _QUIET_PING_INTERVAL_S: Final = 7200.0
@@ -47,11 +44,12 @@ class ServerConnection(Connection[RequestHead]):
     def __init__(
         self,
         options: ServerOptions,
+        requests: BlockMemory[RequestHead],
         ledger: MemoryLedger,
         begin: Callable[[ServerConnection, int, RequestHead], ServerCall],
         clock: Callable[[], float],
     ) -> None:
-        super().__init__(options, REQUESTS, ledger, streams_max=options.streams_max)
+        super().__init__(options, requests, ledger, streams_max=options.streams_max)
         self.last_id = 0
         self.lead = TABLE_OFF
         """Comes before the first header block."""

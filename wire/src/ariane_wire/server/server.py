@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
-from dataclasses import dataclass, replace
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import grpc
 from grpc import StatusCode, aio
@@ -19,7 +17,8 @@ from grpc import StatusCode, aio
 from ariane_wire.options import ServerOptions
 from ariane_wire.protocol.assembly import MemoryLedger
 from ariane_wire.protocol.compression import NAMES
-from ariane_wire.protocol.heads import RequestHead
+from ariane_wire.protocol.header_blocks import BlockMemory
+from ariane_wire.protocol.heads import RequestHead, parse_request
 from ariane_wire.protocol.metadata import LIMIT_KEY
 from ariane_wire.server.connection import ServerConnection
 from ariane_wire.server.context import CallContext
@@ -29,9 +28,8 @@ from ariane_wire.server.life import ConnectionLife
 from ariane_wire.server.prompt import run_prompt
 from ariane_wire.server.serving import NOT_FOUND, serve
 from ariane_wire.transport.deadlines import Deadlines
-from ariane_wire.transport.first_octets import MixedListener
 from ariane_wire.transport.link import Link
-from ariane_wire.transport.listening import BACKLOG, Bound, bind
+from ariane_wire.transport.ports import BoundPort, Listening, Ports
 from ariane_wire.transport.statistics import Statistics, Totals
 
 if TYPE_CHECKING:
@@ -39,22 +37,6 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger("ariane_wire.server")
 _TOO_MANY: Final = "Concurrent RPC limit exceeded!"
-
-
-class Listening(Protocol):
-    """What takes connections for a server."""
-
-    def close(self) -> None:
-        """Take no more."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Port:
-    """A bound port, and what it takes."""
-
-    bound: Bound
-    tls: ssl.SSLContext | None
-    takes_plain_text: bool = False
 
 
 class Server(aio.Server):
@@ -68,7 +50,8 @@ class Server(aio.Server):
         *,
         maximum_concurrent_rpcs: int | None,
         compression: grpc.Compression | None,
-        chance: Random | None = None,
+        ports: Ports,
+        chance: Random,
     ) -> None:
         for interceptor in interceptors:
             if not isinstance(interceptor, aio.ServerInterceptor):
@@ -79,14 +62,17 @@ class Server(aio.Server):
         self._handlers.add_generic(handlers)
         self._calls_max = maximum_concurrent_rpcs
         self._compression = NAMES[compression]
-        self._chance = chance or Random()  # noqa: S311 - spreads the ends of connections.
+        self._chance = chance
+        self._ports = ports
+        self._requests = BlockMemory(parse_request)
         self._ledger = MemoryLedger(options.memory_octets_max)
-        self._bound: list[_Port] = []
+        self._bound: list[BoundPort] = []
         self._listeners: list[Listening] = []
         self._lives: dict[ServerConnection, ConnectionLife] = {}
         self._totals = Totals()
         self._number = 0
-        self._calls: set[ServerCall] = set()
+        self._calls: dict[ServerCall, None] = {}
+        """Those in work; in order, so that whatever is done to all is done in the same order."""
         self._context = copy_context()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._deadlines: Deadlines | None = None
@@ -124,7 +110,7 @@ class Server(aio.Server):
         Raises:
             BindRefused: With the reason.
         """
-        return self._bind(address, None)
+        return self._bind(address, None, takes_plain_text=True)
 
     def add_secure_port(self, address: str, server_credentials: Any) -> int:
         """Bind a port for TLS; return its number.
@@ -137,10 +123,7 @@ class Server(aio.Server):
             BindRefused: With the reason.
             TypeError: The credentials are grpcio's, which tell nobody what they hold.
         """
-        if not isinstance(server_credentials, ssl.SSLContext):
-            raise TypeError("credentials are a ssl.SSLContext, with the server's certificate")
-        server_credentials.set_alpn_protocols(["h2"])
-        return self._bind(address, server_credentials)
+        return self._bind(address, _checked(server_credentials), takes_plain_text=False)
 
     def add_mixed_port(self, address: str, server_credentials: Any) -> int:
         """Bind a port that takes plain text and TLS, told apart by the first octet.
@@ -149,13 +132,11 @@ class Server(aio.Server):
             BindRefused: With the reason.
             TypeError: As ``add_secure_port``.
         """
-        port = self.add_secure_port(address, server_credentials)
-        self._bound[-1] = replace(self._bound[-1], takes_plain_text=True)
-        return port
+        return self._bind(address, _checked(server_credentials), takes_plain_text=True)
 
-    def _bind(self, address: str, tls: ssl.SSLContext | None) -> int:
-        bound = bind(address)
-        self._bound.append(_Port(bound, tls))
+    def _bind(self, address: str, tls: ssl.SSLContext | None, *, takes_plain_text: bool) -> int:
+        bound = self._ports.bind(address, tls, takes_plain_text=takes_plain_text)
+        self._bound.append(bound)
         return bound.port
 
     # Life.
@@ -168,27 +149,10 @@ class Server(aio.Server):
         """
         if self._loop is not None:
             raise aio.UsageError("the server was started before")
-        self.attach(asyncio.get_running_loop())
-        for port in self._bound:
-            for listener in port.bound.sockets:
-                self._listeners.append(await self._listen(port, listener))
-
-    async def _listen(self, port: _Port, listener: socket.socket) -> Listening:
-        tls = port.tls
-        if tls is not None and port.takes_plain_text:
-            handshake_s = self.options.handshake_s
-            return MixedListener(self.loop, listener, self.accept, tls, handshake_s)
-        listen: Any = self.loop.create_server
-        if listener.family == socket.AF_UNIX:
-            listen = self.loop.create_unix_server
-        made: Listening = await listen(
-            self.accept,
-            sock=listener,
-            ssl=tls,
-            backlog=BACKLOG,
-            ssl_handshake_timeout=self.options.handshake_s if tls else None,
-        )
-        return made
+        loop = asyncio.get_running_loop()
+        self.attach(loop)
+        for bound in self._bound:
+            self._listeners += await bound.listen(loop, self.accept, self.options.handshake_s)
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """Become a server of a loop, without listening: ``accept`` takes connections."""
@@ -200,7 +164,9 @@ class Server(aio.Server):
     def accept(self) -> Link:
         """The protocol of one new connection, for a transport of any kind."""
         loop = self.loop
-        connection = ServerConnection(self.options, self._ledger, self._begin, loop.time)
+        connection = ServerConnection(
+            self.options, self._requests, self._ledger, self._begin, loop.time
+        )
         self._number += 1
         life = ConnectionLife(connection, self.options, self._chance, self._number)
         return Link(connection, loop, made=lambda link: self._made(life, link), lost=self._lost)
@@ -230,9 +196,8 @@ class Server(aio.Server):
             grace: Seconds for calls in work; None for none.
         """
         if self._loop is None:
-            for port in self._bound:
-                for listener in port.bound.sockets:
-                    listener.close()
+            for bound in self._bound:
+                bound.close()
             return
         assert self._ended is not None  # noqa: S101 - a started server has one.
         self._is_stopping = True
@@ -300,7 +265,7 @@ class Server(aio.Server):
         if self._calls_max is not None and len(self._calls) >= self._calls_max:
             call.refuse(StatusCode.RESOURCE_EXHAUSTED, _TOO_MANY)
             return call
-        self._calls.add(call)
+        self._calls[call] = None
         handler = call.handler = self._handlers.find(head)
         if head.timeout_s is not None and self._deadlines is not None:
             call.deadline_s = self.loop.time() + head.timeout_s
@@ -335,7 +300,7 @@ class Server(aio.Server):
 
     def forget(self, call: ServerCall) -> None:
         """A call is over."""
-        self._calls.discard(call)
+        self._calls.pop(call, None)
 
     def identity_of(self, call: ServerCall) -> Identity:
         """Who has sent a call."""
@@ -345,3 +310,10 @@ class Server(aio.Server):
 def _fault_code(head: RequestHead) -> StatusCode:
     """The status of a call that is refused for its head."""
     return StatusCode.INTERNAL if head.method else StatusCode.RESOURCE_EXHAUSTED
+
+
+def _checked(credentials: Any) -> ssl.SSLContext:
+    if not isinstance(credentials, ssl.SSLContext):
+        raise TypeError("credentials are a ssl.SSLContext, with the server's certificate")
+    credentials.set_alpn_protocols(["h2"])
+    return credentials

@@ -1,7 +1,8 @@
 """Deadlines of calls, without a timer for each.
 
-Time is cut into ticks, and each tick that has deadlines has a set of them. One timer waits for the
-earliest set. A call that ends in time is taken out of its set, which touches no timer.
+Time is cut into ticks, and each tick that has deadlines has a table of them, in order. One timer
+waits for the earliest table. A call that ends in time is taken out of its table, which touches no
+timer.
 """
 
 from __future__ import annotations
@@ -26,26 +27,26 @@ class Deadlines:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._sets: dict[int, set[Expiring]] = {}
+        self._members: dict[int, dict[Expiring, None]] = {}
         self._ticks: list[int] = []
         self._timer: asyncio.TimerHandle | None = None
         self._timer_tick = 0
 
-    def add(self, when_s: float, what: Expiring) -> set[Expiring]:
+    def add(self, when_s: float, what: Expiring) -> dict[Expiring, None]:
         """Have something expire.
 
         Args:
             when_s: By the loop's clock.
-            what: What expires; it takes itself out of the returned set if it ends before.
+            what: What expires; it takes itself out of the returned table if it ends before.
         """
         tick = int(when_s * TICKS_PER_S) + 1
-        members = self._sets.get(tick)
+        members = self._members.get(tick)
         if members is None:
-            members = self._sets[tick] = set()
+            members = self._members[tick] = {}
             heappush(self._ticks, tick)
             if self._timer is None or tick < self._timer_tick:
                 self._arm(tick)
-        members.add(what)
+        members[what] = None
         return members
 
     def close(self) -> None:
@@ -53,7 +54,7 @@ class Deadlines:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._sets.clear()
+        self._members.clear()
         self._ticks.clear()
 
     def _arm(self, tick: int) -> None:
@@ -67,12 +68,12 @@ class Deadlines:
         now_tick = self._loop.time() * TICKS_PER_S
         while self._ticks:
             tick = self._ticks[0]
-            members = self._sets[tick]
-            # Sets whose calls have all ended are dropped on the way to the next that has some.
+            members = self._members[tick]
+            # Tables whose calls have all ended are dropped on the way to the next that has some.
             if members and tick > now_tick + 0.5:
                 self._arm(tick)
                 return
             heappop(self._ticks)
-            del self._sets[tick]
+            del self._members[tick]
             for member in list(members):
                 member.expire()

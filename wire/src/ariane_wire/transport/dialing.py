@@ -97,18 +97,21 @@ async def race(  # noqa: C901 - one story.
     """
     if len(contestants) == 1:
         return await attempt(contestants[0])
-    running: set[asyncio.Future[Won]] = set()
+    # In the order of their beginnings, which decides between those that are done at once.
+    running: list[asyncio.Future[Won]] = []
     errors: list[OSError] = []
     rest = list(contestants)
     try:
         while rest or running:
             if rest:
-                running.add(asyncio.ensure_future(attempt(rest.pop(0))))
-            done, running = await asyncio.wait(
+                running.append(asyncio.ensure_future(attempt(rest.pop(0))))
+            await asyncio.wait(
                 running,
                 timeout=delay_s if rest else None,
                 return_when=asyncio.FIRST_COMPLETED,
             )
+            done = [each for each in running if each.done()]
+            running = [each for each in running if not each.done()]
             won = [each for each in done if each.exception() is None]
             for late in won[1:]:
                 drop(late.result())

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ariane_wire.transport.link import Link
-from ariane_wire.transport.listening import BACKLOG
+from ariane_wire.transport.ports import BACKLOG
 
 _HANDSHAKE: Final = b"\x16"
 _ACCEPT_AGAIN_S: Final = 0.5

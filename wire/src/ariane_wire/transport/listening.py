@@ -1,63 +1,102 @@
-"""Ports that a server listens on."""
+"""Ports of this machine that a server listens on."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
+import ssl
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any
 from urllib.parse import unquote
 
 from ariane_wire.errors import BindRefused
+from ariane_wire.transport.first_octets import MixedListener
+from ariane_wire.transport.link import Link
+from ariane_wire.transport.ports import BACKLOG, Listening
 from ariane_wire.transport.targets import split_address
-
-BACKLOG: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Sockets that are bound and do not listen yet.
-
-    Attributes:
-        port: Of all of them; 0 for unix sockets.
-    """
+    """Sockets that are bound and do not listen yet; see ``BoundPort``."""
 
     sockets: tuple[socket.socket, ...]
     port: int
-    path: str = ""
+    tls: ssl.SSLContext | None
+    takes_plain_text: bool
+
+    async def listen(
+        self, loop: asyncio.AbstractEventLoop, accept: Callable[[], Link], handshake_s: float
+    ) -> list[Listening]:
+        """Take connections."""
+        return [await self._listen(loop, accept, handshake_s, each) for each in self.sockets]
+
+    async def _listen(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        accept: Callable[[], Link],
+        handshake_s: float,
+        listener: socket.socket,
+    ) -> Listening:
+        tls = self.tls
+        if tls is not None and self.takes_plain_text:
+            return MixedListener(loop, listener, accept, tls, handshake_s)
+        listen: Any = loop.create_server
+        if listener.family == socket.AF_UNIX:
+            listen = loop.create_unix_server
+        made: Listening = await listen(
+            accept,
+            sock=listener,
+            ssl=tls,
+            backlog=BACKLOG,
+            ssl_handshake_timeout=handshake_s if tls else None,
+        )
+        return made
+
+    def close(self) -> None:
+        """Give the port back."""
+        for listener in self.sockets:
+            listener.close()
 
 
-def bind(address: str) -> Bound:
-    """Bind ``host:port``, ``[address]:port`` or ``unix:path``; port 0 means any that is free.
+class MachinePorts:
+    """The ports of this machine; see ``Ports``."""
 
-    Raises:
-        BindRefused: It is in use, or not of this machine, or no address.
-    """
-    try:
-        if address.startswith(("unix:", "unix-abstract:")):
-            return _bind_unix(address)
-        host, port = split_address(address)
-        return _bind_ports(host, port or 0)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise BindRefused(f"cannot listen on {address}: {reason}") from None
+    @staticmethod
+    def bind(address: str, tls: ssl.SSLContext | None, *, takes_plain_text: bool) -> Bound:
+        """Bind an address.
+
+        Raises:
+            BindRefused: It is in use, or not of this machine, or no address.
+        """
+        try:
+            if address.startswith(("unix:", "unix-abstract:")):
+                return Bound((_bind_unix(address),), 0, tls, takes_plain_text)
+            host, wanted = split_address(address)
+            sockets, port = _bind_ports(host, wanted or 0)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+            raise BindRefused(f"cannot listen on {address}: {reason}") from None
+        return Bound(sockets, port, tls, takes_plain_text)
 
 
-def _bind_unix(address: str) -> Bound:
+def _bind_unix(address: str) -> socket.socket:
     scheme, _, rest = address.partition(":")
     path = unquote(rest.removeprefix("//") if scheme == "unix" else rest)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         if scheme == "unix-abstract":
             listener.bind("\0" + path)
-            return Bound((listener,), 0)
-        _remove_stale(path)
-        listener.bind(path)
+        else:
+            _remove_stale(path)
+            listener.bind(path)
     except OSError:
         listener.close()
         raise
-    return Bound((listener,), 0, path)
+    return listener
 
 
 def _remove_stale(path: str) -> None:
@@ -74,7 +113,7 @@ def _remove_stale(path: str) -> None:
             os.unlink(path)  # noqa: PTH108 - the same.
 
 
-def _bind_ports(host: str, port: int) -> Bound:
+def _bind_ports(host: str, port: int) -> tuple[tuple[socket.socket, ...], int]:
     infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []
     try:
@@ -96,4 +135,4 @@ def _bind_ports(host: str, port: int) -> Bound:
         for listener in sockets:
             listener.close()
         raise
-    return Bound(tuple(sockets), port)
+    return tuple(sockets), port
