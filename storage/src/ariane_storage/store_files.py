@@ -13,6 +13,7 @@
       quarantine.json            damaged ranges of the log        (found by recovery and reads)
       epochFileCheckpoint        the epochs of the log            (kept by replication)
       replica-set.json           the set that the log belongs to  (kept by replication)
+      store-mark.json            a number that its set knows      (kept by replication)
       machine.json               the last boot of the machine     (kept by replication)
       clock-doubt.json           a clock that jumped ahead        (kept by retention)
       layout.json                sizes of all these files
@@ -93,6 +94,11 @@ class StoreFiles:
     def replica_set(self) -> Path:
         """The id of the set that the log belongs to."""
         return self.root / "replica-set.json"
+
+    @property
+    def store_mark(self) -> Path:
+        """A number that grows with the store, which its set knows."""
+        return self.root / "store-mark.json"
 
     @property
     def machine(self) -> Path:

@@ -37,7 +37,7 @@ from ariane_broker.measuring.room import measuring_room
 from ariane_broker.naming.room import NamingRoom, naming_room
 from ariane_broker.read.room import read_room
 from ariane_broker.receive.room import ReceiveRoom, receive_room
-from ariane_broker.replication.room import Elected, primary_operations
+from ariane_broker.replication.room import Elected, mark_loops, primary_operations
 from ariane_broker.replication.shared_row import RowUnreachable
 from ariane_broker.retry.room import RetryRoom, retry_room
 from ariane_broker.rpc.room import RpcRoom, rpc_room
@@ -144,6 +144,7 @@ def compose_from(
             *rooms.spark_batches.loops,
             *_replica_routes(environment, rooms.log, rooms.naming),
             *_giving_way(environment, rooms.log, rooms.state),
+            *mark_loops(environment, rooms.log.primary),
         ),
         primary=rooms.log.primary,
         signs_of_life=_signs_of_life(environment, rooms.log),

@@ -26,6 +26,7 @@ from ariane_broker.replication.log_taker import LogTaker
 from ariane_broker.replication.operating import ReplicaOperations, SetStatus
 from ariane_broker.replication.room import Elected
 from ariane_broker.replication.state_copies import StateCopies
+from ariane_broker.replication.store_mark import StoreMark
 from ariane_broker.replication.tables import SCHEMA
 from ariane_broker.rpc.not_primary import NotPrimary
 from ariane_broker.rpc.replica_pulls import ReplicaLogGate, ReplicaPulls
@@ -153,6 +154,13 @@ def compose_replica(environment: Environment, on_won: Callable[[WonElection], No
         partial(_boot_id, environment.disk),
         flush_mode=settings.flush_mode,
     )
+    mark = StoreMark(
+        StateFile(files.store_mark, environment.disk), settings.broker_id, environment.threads.state
+    )
+
+    def may_lack_end(crashed: bool) -> bool:
+        mark.load()
+        return lost_end.look(crashed=crashed)
 
     def primary_address() -> str:
         return status().replica_set.primary_address
@@ -187,11 +195,11 @@ def compose_replica(environment: Environment, on_won: Callable[[WonElection], No
     life = ReplicaLife(
         environment,
         log,
-        make_standing=_standings(environment, row, log, lost_end),
+        make_standing=_standings(environment, row, log, lost_end, mark),
         client=client,
         stand_in=StandIn(partial(standing_in, environment, reading.topics)),
         rpc_services=[rpc_service(name, servicer) for name, servicer in servicers.items()],
-        may_lack_end=lambda crashed: lost_end.look(crashed=crashed),
+        may_lack_end=may_lack_end,
         open_row=lambda: _open(database),
         close_row=database.close,
         on_elected=lambda elected: on_won(WonElection(elected, database.close)),
@@ -213,7 +221,7 @@ def _mending(
 
 
 def _standings(
-    environment: Environment, row: DatabaseRow, log: LogRoom, lost_end: LostEnd
+    environment: Environment, row: DatabaseRow, log: LogRoom, lost_end: LostEnd, mark: StoreMark
 ) -> Callable[[str, bool], Standing]:
     settings, threads = environment.settings, environment.threads
 
@@ -231,6 +239,7 @@ def _standings(
             is_new=not log.store.copying.epochs,
             begins_anew=settings.accept_set_loss,
             log=lambda: _own_log(log, settings.disk_force_ratio),
+            mark=mark,
             draw_set_id=lambda: new_id(environment.chance),
             monotonic=environment.clock.monotonic,
         )

@@ -14,6 +14,7 @@ What must hold, in every schedule:
 from __future__ import annotations
 
 import random
+from typing import NamedTuple
 
 import pytest
 
@@ -23,6 +24,7 @@ from ariane_broker.replication.copies import Copies
 from ariane_broker.replication.reign import Reign
 from ariane_broker.replication.shared_row import RowUnreachable
 from ariane_storage.log.epoch_history import EpochStart, common_end
+from services.broker.tests.replication.kept_marks import Kept, mark_of
 
 LEASE_S = 5.0
 BEHIND_S = 4.0
@@ -76,17 +78,13 @@ class WorldRow:
             raise RowUnreachable
 
 
-class Kept:
-    """A file."""
+class Backup(NamedTuple):
+    """The store of a node at some moment."""
 
-    def __init__(self):
-        self.state = None
-
-    def load(self):
-        return self.state
-
-    def save(self, state):
-        self.state = state
+    log: list
+    starts: list
+    note: dict
+    mark: dict
 
 
 class Node:
@@ -101,7 +99,9 @@ class Node:
         self.is_up = self.is_paused = False
         self.has_crashed = False
         self.boots = 0
-        self.note = Kept()
+        self.note, self.mark = Kept(), Kept()
+        self.store_mark, self.marked_at = None, 0.0
+        self.backup = None
         self.reign = self.standing = self.copies = None
         self.pending = []
         self.following = None
@@ -138,9 +138,14 @@ class Node:
             is_new=False,
             begins_anew=False,
             log=self.own_log,
+            mark=self.found_mark(),
             draw_set_id=lambda: "s",
             monotonic=self.monotonic,
         )
+
+    def found_mark(self):
+        self.store_mark, self.marked_at = mark_of(self.mark, self.id), self.monotonic()
+        return self.store_mark
 
     def own_log(self):
         epoch = self.starts[-1].epoch if self.starts else 0
@@ -184,6 +189,18 @@ class Node:
         self.boots += 1
         self.go_down()
 
+    def back_up(self):
+        """A copy of the store, whether it is open or not."""
+        self.backup = Backup(
+            list(self.log), list(self.starts), self.note.state, self.mark.state or {"mark": 0}
+        )
+
+    def put_back(self):
+        self.log, self.starts = list(self.backup.log), list(self.backup.starts)
+        self.flushed = len(self.log)
+        self.note.state, self.mark.state = self.backup.note, self.backup.mark
+        self.go_down()
+
     # What it does.
 
     async def turn(self):
@@ -193,6 +210,9 @@ class Node:
                 if elected is not None:
                     self.become_primary(elected)
                 return
+            if self.monotonic() - self.marked_at >= LEASE_S:
+                await self.store_mark.tend()
+                self.reign.mark, self.marked_at = self.store_mark.value, self.monotonic()
             known = min(self.reign.replica_set.confirmed, len(self.log))
             await self.reign.renew(max(known, self.copies.confirmed(self.own)))
             await self.take_in_and_out()
@@ -306,9 +326,9 @@ class Node:
             copy.progressed(len(self.log), self.flushed, end=end, now_s=now_s)
 
 
-async def run(seed, *, sync_flush, power_losses):
+async def run(seed, *, sync_flush, power_losses=0, backups=0):
     world = World(seed)
-    world.sync_flush, world.power_losses = sync_flush, power_losses
+    world.sync_flush, world.power_losses, world.backups = sync_flush, power_losses, backups
     dice, nodes = world.dice, world.nodes
     for node in nodes:
         node.start()
@@ -317,6 +337,8 @@ async def run(seed, *, sync_flush, power_losses):
         world.now += dice.choice([0.01, 0.05, 0.2, 0.6])
         node = dice.choice(nodes)
         strike(world, node)
+        if world.backups and node.backup is not None and dice.random() < 0.05:
+            await restore(world, node)
         if not node.acts:
             continue
         what = dice.random()
@@ -362,6 +384,8 @@ def strike(world, node):
         world.cut_links.clear()
     elif 0.105 <= fault < 0.15 and world.power_losses and node.is_up:
         pull_the_plug(world, node)
+    elif 0.15 <= fault < 0.17 and world.backups:
+        node.back_up()
 
 
 def pull_the_plug(world, node):
@@ -378,6 +402,35 @@ def pull_the_plug(world, node):
         if world.dice.random() < 0.5:  # Its first start ends before it has reached the row.
             node.go_down(in_order=world.dice.random() < 0.5)
             node.start()
+
+
+async def restore(world, node):
+    """An earlier store is in its place, while others have what was added since, and all die.
+
+    Something was confirmed right before, of which the row knows nothing.
+    """
+    row = world.row
+    if row is None or not row.in_sync > {node.id}:
+        return
+    if row.marks.get(node.id, 0) <= node.backup.mark["mark"]:
+        return  # From less than a lease ago: it may still count.
+    world.backups -= 1
+    for number in range(3):
+        for one in world.nodes:
+            if one.acts:
+                one.append(f"{node.id} before {number}")
+        for one in [*world.nodes] * 5:
+            if one.acts:
+                one.follow()
+                one.flush()
+        observe(world)
+    node.put_back()
+    for one in world.nodes:
+        one.go_down()
+    node.start()
+    for _ in range(30):
+        world.now += 0.5
+        await node.turn()
 
 
 async def settle(world):
@@ -412,7 +465,7 @@ async def settle(world):
 async def test_nothing_acknowledged_is_lost_whatever_dies_pauses_or_is_cut_off(block):
     acknowledged = epochs = 0
     for seed in range(block * 40, block * 40 + 40):
-        world = await run(seed, sync_flush=False, power_losses=0)
+        world = await run(seed, sync_flush=False)
         acknowledged += len(world.acknowledged)
         epochs += world.row.epoch
     assert acknowledged > 200
@@ -430,3 +483,13 @@ async def test_one_power_loss_takes_nothing_that_others_have(block):
     """Under asynchronous flush: who may lack the end of its log is not elected."""
     for seed in range(block * 40, block * 40 + 40):
         await run(seed, sync_flush=False, power_losses=1)
+
+
+@pytest.mark.parametrize("sync_flush", [False, True])
+async def test_a_store_put_back_to_an_earlier_state_takes_nothing_that_others_have(sync_flush):
+    """Whenever it and the others were killed: also before the row knew what was confirmed last."""
+    count = 0
+    for seed in range(40):
+        world = await run(seed, sync_flush=sync_flush, backups=1)
+        count += not world.backups
+    assert count > 10

@@ -177,6 +177,22 @@ class TestWhatIsHandedOut:
         primary.advance()
         assert len(self.read(store, 0).sizes) == 2
 
+    @pytest.mark.parametrize("lost", [0, 8])
+    async def test_one_in_sync_that_comes_back_with_less_than_it_confirmed_leaves_the_set(
+        self, begun, lost
+    ):
+        primary, store, _ = begun({2}, known=True)
+        primary.reign.row = WillingRow()
+        end, epochs = store.max_offset, store.copying.epochs
+        hello = Hello(2, epochs, 0, end, store.config.segment_bytes, 2, "c", "")
+        feed, copy = primary.follow(hello)
+        primary.progressed(copy, feed, Progress(end, end, end, primary.state_version))
+        await primary.turn()
+        assert primary.confirmation.confirmed == end
+        primary.follow(hello._replace(end=end - lost))
+        await primary.turn()
+        assert primary.reign.replica_set.in_sync == ({1} if lost else {1, 2})
+
     @pytest.mark.parametrize("known", [False, True])
     def test_alone_it_hands_out_all(self, begun, known):
         _, store, told = begun((), known)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from ariane_broker.following.standing import OwnLog, Standing
 from ariane_broker.replication.replica_set import ReplicaSet
+from services.broker.tests.replication.kept_marks import Kept, mark_of
 
 
 class TestStanding:
@@ -16,7 +19,7 @@ class TestStanding:
         async def settle():
             self.settled.append(True)
 
-        def standing(broker_id, *, epoch=0, address=None, set_id="s", log=None, **what):
+        def standing(broker_id, *, epoch=0, address=None, set_id="s", log=None, mark=None, **what):
             log = OwnLog(set_id if epoch else "", epoch, 0, 900, confirmed=0)._replace(
                 **(log or {})
             )
@@ -33,6 +36,7 @@ class TestStanding:
                 address or f"h:{broker_id}",
                 settle=settle,
                 log=lambda: log,
+                mark=mark_of(mark or Kept(), broker_id),
                 draw_set_id=lambda: "drawn",
                 monotonic=lambda: self.now,
                 **what,
@@ -127,10 +131,12 @@ class TestStanding:
 
     async def test_of_two_replicas_with_one_id_the_later_one_stays(self, rows, standing):
         await self.in_sync(rows[0], {0, 1})
-        replica = standing(1, epoch=1)
+        file, copy = Kept(), Kept()
+        replica = standing(1, epoch=1, mark=file)
         await replica.turn()
         assert replica.may_follow
-        copied = standing(1, epoch=1, address="h:7")
+        copy.state = file.state
+        copied = standing(1, epoch=1, address="h:7", mark=copy)
         for one in (copied, replica, copied, replica):
             assert await one.turn() is None
         assert "a process with this broker's id has come later, at h:7" in replica.trouble
@@ -277,3 +283,67 @@ class TestStanding:
         assert await last.turn() is None
         assert (await last.turn() is not None) is lost_power
         assert ("older than what the set relies on" in last.trouble) is not lost_power
+
+    async def test_a_store_that_was_put_back_leaves_the_set_whatever_the_row_knows_of_its_log(
+        self, rows, standing
+    ):
+        """Both were killed before the row knew what was confirmed last."""
+        await self.in_sync(rows[0], {0, 1})
+        file = Kept()
+        await standing(1, epoch=1, mark=file).turn()
+        assert (await rows[0].read()).marks == {1: 1}
+        older = Kept()
+        older.state = file.state
+        await standing(1, epoch=1, mark=file).turn()  # Started again: what it gets is confirmed.
+        assert (await rows[0].read()).in_sync == {0, 1}
+        self.now += 100.0
+        back = standing(1, epoch=1, mark=older)
+        assert await back.turn() is None
+        assert not back.may_follow
+        assert ((found := await rows[0].read()).in_sync, found.marks) == ({0}, {1: 2})
+        await back.turn()
+        assert back.may_follow
+        assert (await rows[0].read()).marks == {1: 3}  # Now this store is the one.
+        await rows[0].change((await rows[0].read()).with_in_sync(frozenset({0, 1})))
+        await standing(1, epoch=1, mark=file).turn()
+        assert (await rows[0].read()).in_sync == {0}
+
+    async def test_a_snapshot_of_a_store_in_use_is_an_earlier_state_a_lease_later(
+        self, rows, standing
+    ):
+        await self.in_sync(rows[0], {0, 1}, lease_s=5.0)
+        file, snapshot = Kept(), Kept()
+        replica = standing(1, epoch=1, mark=file)
+        await replica.turn()
+        snapshot.state = file.state
+        for seconds in (4.9, 0.2):
+            self.now += seconds
+            await rows[0].change((await rows[0].read()).renewed(0, mark=7))
+            await replica.turn()
+        assert (await rows[0].read()).marks == {0: 7, 1: 2}
+        await standing(1, epoch=1, mark=snapshot).turn()
+        assert (await rows[0].read()).in_sync == {0}
+
+    async def test_the_last_one_that_was_put_back_waits_for_an_order(self, rows, standing):
+        await self.in_sync(rows[0], {0})
+        older = Kept()
+        await standing(0, epoch=1, mark=Kept()).turn()
+        last = standing(0, epoch=1, mark=older)
+        assert await last.turn() is None
+        assert await last.turn() is None
+        assert "older than what the set relies on" in last.trouble
+        await rows[1].change((await rows[1].read()).wanting(0, unclean=True))
+        assert await last.turn() is None
+        assert (await last.turn()).replica_set.primary_id == 0
+
+    async def test_nobody_relies_on_a_store_that_cannot_be_marked(self, rows, standing):
+        class Full(Kept):
+            def save(self, state):
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+        await self.in_sync(rows[0], {0, 1})
+        full = standing(0, epoch=1, mark=Full())
+        assert await full.turn() is None
+        assert not full.may_follow
+        assert "cannot be written (No space left on device)" in full.trouble
+        assert (await rows[0].read()).marks == {}

@@ -8,6 +8,9 @@ it and the brokers with older logs.
 A broker whose disk is so full that retention would delete fresh messages leaves the set as well:
 a replica deletes only what its primary has deleted.
 
+A broker whose store was put back to an earlier state, from a backup or a snapshot, leaves the set,
+too: the row knows the mark of the store that the set relies on (``StoreMark``).
+
 A broker whose store belongs to another set takes no part at all: somebody has pointed it to the
 wrong store, or emptied the database.
 """
@@ -22,6 +25,7 @@ from ariane_broker.replication.log_taker import other_set
 from ariane_broker.replication.replica_set import ReplicaSet
 from ariane_broker.replication.room import Elected
 from ariane_broker.replication.shared_row import SharedRow
+from ariane_broker.replication.store_mark import StoreMark
 from ariane_servicekit import get_logger
 
 ORPHAN_LEASES: Final = 3
@@ -75,6 +79,7 @@ class Standing:
         is_new: bool,
         begins_anew: bool,
         log: Callable[[], OwnLog],
+        mark: StoreMark,
         draw_set_id: Callable[[], str],
         monotonic: Callable[[], float],
     ) -> None:
@@ -83,7 +88,8 @@ class Standing:
         ``settle`` is awaited once the set no longer relies on them: the next start need not care.
         ``is_new``: whether the log has no epoch yet. ``begins_anew``: whether this broker begins
         the set although its log has epochs. ``log`` returns the present state of its log,
-        ``draw_set_id`` the id of a set that begins.
+        ``mark`` is its store's, as it was found; ``draw_set_id`` returns the id of a set that
+        begins.
         """
         self._row = row
         self._broker_id = broker_id
@@ -94,11 +100,14 @@ class Standing:
         self._is_new = is_new
         self._begins_anew = begins_anew
         self._log = log
+        self._mark = mark
+        self._marked_s = 0.0
         self._draw_set_id = draw_set_id
         self._monotonic = monotonic
         self._candidacy = Candidacy(broker_id, lease_s=lease_s)
         self._had_place = False
         self._is_settled = False
+        self._is_marked = False
         self._is_told_of = False
         self.replica_set: ReplicaSet | None = None
         self.trouble = ""
@@ -112,7 +121,9 @@ class Standing:
     def may_follow(self) -> bool:
         """Whether the log may be filled: not while the set relies on records it may have lost."""
         found = self.replica_set
-        return found is not None and not self.trouble and not self._must_leave(found)
+        if found is None or not self._is_marked:
+            return False
+        return not self.trouble and not self._must_leave(found)
 
     async def turn(self) -> Elected | None:
         """Read the row, and make the change that is due.
@@ -135,8 +146,10 @@ class Standing:
             self._refuse_set(log.set_id, found.set_id)
         elif found.addresses.get(self._broker_id) != self._address:
             await self._take_place(found, now_s)
-        elif await self._may_stay(found) and self._candidacy.may_stand(found, now_s):
-            return await self._stand(found, log)
+        elif await self._may_stay(found) and (marked := await self._marked(found)) is not None:
+            self.replica_set = marked
+            if self._candidacy.may_stand(marked, now_s):
+                return await self._stand(marked, log)
         return None
 
     async def _may_stay(self, found: ReplicaSet) -> bool:
@@ -150,6 +163,28 @@ class Standing:
         self._is_settled = True
         self.trouble = self._log().pressure
         return True
+
+    async def _marked(self, found: ReplicaSet) -> ReplicaSet | None:
+        """The row with the mark of this store; None if another broker has changed the row.
+
+        The mark is raised first of all, and once a lease from then on.
+        """
+        now_s = self._monotonic()
+        if not self._is_marked:
+            try:
+                await self._mark.raise_above(found.marks.get(self._broker_id, 0))
+            except OSError as error:
+                self.trouble = f"its store cannot be written ({error.strerror}), nor relied on"
+                return None
+        elif len(found.addresses) > 1 and now_s - self._marked_s >= self._lease_s:
+            await self._mark.tend()
+        else:
+            return found
+        marked = found.marked(self._broker_id, self._mark.value)
+        if not await self._row.change(marked):
+            return None
+        self._is_marked, self._marked_s = True, now_s
+        return marked
 
     async def _stand(self, found: ReplicaSet, log: OwnLog) -> Elected | None:
         """Stand for election."""
@@ -227,12 +262,19 @@ class Standing:
             return False
         log = self._log()
         is_shorter = log.end < found.confirmed or log.begin > found.begin
-        return self._may_lack_end or log.is_damaged or is_shorter
+        is_earlier = self._was_put_back(found)
+        return self._may_lack_end or log.is_damaged or is_shorter or is_earlier
+
+    def _was_put_back(self, found: ReplicaSet) -> bool:
+        """Whether this is an earlier state of the store that the row knows."""
+        return not self._is_marked and self._mark.value < found.marks.get(self._broker_id, 0)
 
     def _is_older(self, found: ReplicaSet) -> bool:
         """Whether the store is an older one: no loss of power has taken its end."""
-        is_counted_on = not self._is_settled and not self._may_lack_end
-        return is_counted_on and self._log().end < found.confirmed
+        if self._is_settled:
+            return False
+        is_shorter = not self._may_lack_end and self._log().end < found.confirmed
+        return is_shorter or self._was_put_back(found)
 
     def _lost_store(self, found: ReplicaSet) -> bool:
         """Whether the set relies on a log that this broker has lost."""

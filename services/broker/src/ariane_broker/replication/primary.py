@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from math import inf
 from typing import Final, NamedTuple
 
 from ariane_broker.errors.replication import (
@@ -267,6 +268,8 @@ class Primary:
         feed = LogFeed(self._store, begin, busy_chunk_count=self._busy_chunk_count)
         self._feeds[hello.broker_id] = feed
         copy = self.copies.attached(hello.broker_id, hello.address, self._monotonic())
+        if hello.end < self.confirmation.confirmed:
+            copy.caught_up_s = -inf  # If it is in sync, it is not any more with the next turn.
         _log.info("replica_attached", broker_id=hello.broker_id, begin_commit_log_offset=begin)
         return feed, copy
 

@@ -26,6 +26,7 @@ class Reign:
         row: The shared row.
         broker_id: The primary.
         replica_set: The row as it was read or changed last.
+        mark: The mark of the primary's store, which renewals write into the row.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Reign:
         self.broker_id = broker_id
         self.replica_set = elected
         self.epoch = elected.epoch
+        self.mark = elected.marks.get(broker_id, 0)
 
     @property
     def holds(self) -> bool:
@@ -71,7 +73,7 @@ class Reign:
         Raises:
             RowUnreachable: The database is away.
         """
-        await self._change(lambda row: row.renewed(confirmed))
+        await self._change(lambda row: row.renewed(confirmed, self.mark))
 
     async def change_in_sync(
         self, change: Callable[[frozenset[int]], frozenset[int]]

@@ -43,7 +43,9 @@ class ReplicaSet:
         set_id: The id of the set, which its logs carry, too: epochs alone do not tell sets apart.
         begin: Commit-log offset at which the log begins; retention may have deleted all before.
         confirmed: Commit-log offset up to which all in sync had the log at the last renewal. A
-            broker whose log ends before has lost records, or has an older store.
+            broker whose log ends before has lost records.
+        marks: The mark of each broker's store (``StoreMark``). One that comes with a lower mark was
+            put back to an earlier state.
         rivals: Addresses of processes that take no part because another one has their id: the last
             one of each id. They may have ended.
     """
@@ -60,6 +62,7 @@ class ReplicaSet:
     set_id: str = ""
     begin: int = 0
     confirmed: int = 0
+    marks: Mapping[int, int] = field(default_factory=dict)
     rivals: Mapping[int, str] = field(default_factory=dict)
 
     @property
@@ -120,6 +123,10 @@ class ReplicaSet:
         rivals = {one: where for one, where in self.rivals.items() if where != address}
         return self._changed(addresses={**self.addresses, broker_id: address}, rivals=rivals)
 
+    def marked(self, broker_id: int, mark: int) -> Self:
+        """The row with the mark of a broker's store, which is durable there."""
+        return self._changed(marks={**self.marks, broker_id: mark})
+
     def refusing(self, broker_id: int, address: str) -> Self:
         """The row with a process that takes no part, because another one has its id."""
         return self._changed(rivals={**self.rivals, broker_id: address})
@@ -152,9 +159,17 @@ class ReplicaSet:
             confirmed=confirmed,
         )
 
-    def renewed(self, confirmed: int) -> Self:
-        """The row with one more renewal of the lease, and how far the log is confirmed."""
-        return self._by_primary(renewals=self.renewals + 1, confirmed=confirmed)
+    def renewed(self, confirmed: int, mark: int = 0) -> Self:
+        """The row with one more renewal of the lease.
+
+        Args:
+            confirmed: How far the log is confirmed.
+            mark: The mark of the primary's store; 0: as before.
+        """
+        marks = self.marks
+        if mark and self.primary_id is not None:
+            marks = {**marks, self.primary_id: mark}
+        return self._by_primary(renewals=self.renewals + 1, confirmed=confirmed, marks=marks)
 
     def beginning_at(self, begin: int) -> Self:
         """The row with a later begin of the log: nobody deletes anything before it says so."""
@@ -186,7 +201,10 @@ class ReplicaSet:
         if self.primary_id == broker_id or self.in_sync == {broker_id}:
             raise ValueError("neither the primary nor the last one in sync can be removed")
         addresses = {one: where for one, where in self.addresses.items() if one != broker_id}
-        return self._by_primary(in_sync=self.in_sync - {broker_id}, addresses=addresses)
+        marks = {one: mark for one, mark in self.marks.items() if one != broker_id}
+        return self._by_primary(
+            in_sync=self.in_sync - {broker_id}, addresses=addresses, marks=marks
+        )
 
     def _by_primary(self, **fields: Any) -> Self:
         return self._changed(**{"wanted_id": None, "unclean": False, **fields})
@@ -210,6 +228,7 @@ class ReplicaSet:
             "set_id": self.set_id,
             "begin": self.begin,
             "confirmed": self.confirmed,
+            "marks": {str(one): mark for one, mark in sorted(self.marks.items())},
             "rivals": {str(one): where for one, where in sorted(self.rivals.items())},
         }
 
@@ -229,5 +248,6 @@ class ReplicaSet:
             set_id=document["set_id"],
             begin=int(document["begin"]),
             confirmed=int(document["confirmed"]),
+            marks={int(one): int(mark) for one, mark in document["marks"].items()},
             rivals={int(one): where for one, where in document["rivals"].items()},
         )

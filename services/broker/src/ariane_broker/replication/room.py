@@ -26,8 +26,12 @@ from ariane_broker.replication.promises import ReplicatedPromise, by_enough, fen
 from ariane_broker.replication.reign import Reign
 from ariane_broker.replication.replica_set import ReplicaSet
 from ariane_broker.replication.shared_row import SharedRow
+from ariane_broker.replication.store_mark import StoreMark
 from ariane_broker.settings import BrokerSettings
+from ariane_servicekit import Loop
+from ariane_storage.state_file import StateFile
 from ariane_storage.store import Store
+from ariane_storage.store_files import StoreFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,3 +143,19 @@ def primary_operations(
         save_state=save_state,
         on_resigned=lambda: environment.stop.request("the role was handed over", anew=True),
     )
+
+
+def mark_loops(environment: Environment, primary: Primary | None) -> list[Loop]:
+    """The loop that raises the mark of a primary's store, once a lease."""
+    if primary is None:
+        return []
+    settings, reign = environment.settings, primary.reign
+    file = StateFile(StoreFiles(settings.store_path).store_mark, environment.disk)
+    mark = StoreMark(file, settings.broker_id, environment.threads.state, reign.mark)
+
+    async def turn() -> None:
+        await mark.tend()
+        reign.mark = mark.value
+
+    interval_s = settings.primary_lease_s
+    return [Loop("store-mark", turn, interval_s=interval_s, clock=environment.clock)]
