@@ -16,7 +16,7 @@ from ariane_sdk.net.status import (
     REASON_ROWS,
     error_from_status,
 )
-from ariane_sdk.wire import error_from_rpc
+from ariane_sdk.translation import error_from_rpc
 from ariane_servicekit.error_table import ERROR_TABLE
 from ariane_wire import insecure_channel
 

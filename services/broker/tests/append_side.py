@@ -16,7 +16,7 @@ from ariane_broker.errors.store_errors import STORAGE_RULES
 from ariane_broker.log.derived.producer_sequences import ProducerSequences
 from ariane_broker.log.held_requests import Arrivals, HeldRequests
 from ariane_broker.log.statistics import BrokerStatistics
-from ariane_broker.rpc.wire.append_wire import append_request, stream_response
+from ariane_broker.rpc.translation.append_wire import append_request, stream_response
 from ariane_broker.topics.topic_table import Permission, TopicConfig
 from ariane_record import BlockEncoder, ProducerSequence
 from ariane_servicekit import ErrorTranslator

@@ -24,7 +24,7 @@ from ariane_broker.groups.consumer_groups import GroupConfig
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.in_hand.receipts import Receipt, encode_handle
 from ariane_broker.receive.in_hand.receive_events import EventKind, ReceiveEvent
-from ariane_broker.rpc.wire.receive_wire import HANDLES_MAX
+from ariane_broker.rpc.translation.receive_wire import HANDLES_MAX
 from ariane_broker.spark_batches.batch_table import Progress
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_broker.transactions.transaction_records import HalfMessage

@@ -12,7 +12,7 @@ from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane_broker.append.batch_outcome import AcknowledgedLevel
 from ariane_broker.append.table_batches import TableBatches
 from ariane_broker.errors.public_errors import flush_unconfirmed
-from ariane_broker.rpc.wire.append_wire import (
+from ariane_broker.rpc.translation.append_wire import (
     append_response,
     stream_response,
 )

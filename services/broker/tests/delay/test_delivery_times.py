@@ -14,7 +14,7 @@ from ariane.broker.v1 import broker_service_pb2 as broker_pb
 from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_DELAY, Message
 from ariane_broker.app import compose
-from ariane_broker.rpc.wire.delay_wire import delivery_time_ms
+from ariane_broker.rpc.translation.delay_wire import delivery_time_ms
 from ariane_record import RecordFields, encode_block
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.names import TIMER_TOPIC

@@ -6,7 +6,7 @@ import pytest
 from ariane.broker.v1 import pull_service_pb2 as pull_pb
 from ariane.common.v1 import subscription_pb2 as subscription_pb
 from ariane_broker.read.range_pull import Projection, RangeChunk, project
-from ariane_broker.rpc.wire.pull_wire import range_answer
+from ariane_broker.rpc.translation.pull_wire import range_answer
 from ariane_record import RecordFields, decode_properties, encode_record
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.layout import HEADER, SystemFlag

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_broker.append.batch_check import BATCHES_MAX
-from ariane_broker.rpc.wire import append_wire
-from ariane_broker.rpc.wire.append_wire import CUT_BYTES_MIN, append_request
+from ariane_broker.rpc.translation import append_wire
+from ariane_broker.rpc.translation.append_wire import CUT_BYTES_MIN, append_request
 from ariane_record.single.wire_fields import length_prefix
 
 LARGE = b"x" * CUT_BYTES_MIN

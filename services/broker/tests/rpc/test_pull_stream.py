@@ -15,7 +15,7 @@ from ariane.broker.v1.pull_service_pb2_grpc import PullServiceStub
 from ariane.common.v1 import subscription_pb2 as subscription_pb
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.read.pull_order import PulledQueue
-from ariane_broker.rpc.wire.pull_wire import pull_answer, stream_answer
+from ariane_broker.rpc.translation.pull_wire import pull_answer, stream_answer
 from ariane_servicekit.errors import field_invalid
 from ariane_servicekit.rpc.error_status import status_of
 

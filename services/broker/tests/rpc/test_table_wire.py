@@ -14,8 +14,8 @@ from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.common.v1.message_pb2 import ACKNOWLEDGED_LEVEL_FLUSHED
 from ariane_broker.append.table_batches import TableBatches
 from ariane_broker.errors.public_errors import flush_unconfirmed
-from ariane_broker.rpc.wire import append_wire
-from ariane_broker.rpc.wire.append_wire import CUT_BYTES_MIN, append_request, append_response
+from ariane_broker.rpc.translation import append_wire
+from ariane_broker.rpc.translation.append_wire import CUT_BYTES_MIN, append_request, append_response
 from ariane_record import ProducerSequence
 from ariane_record.checksums.checksum import crc32
 from ariane_record.layout import HEADER_BYTES

@@ -8,7 +8,7 @@ import grpc
 from grpc.aio import AioRpcError
 
 from ariane_sdk.errors import CallError
-from ariane_sdk.wire import error_from_rpc
+from ariane_sdk.translation import error_from_rpc
 
 
 def call_error(failure: grpc.RpcError, peer: str) -> CallError:

@@ -32,7 +32,7 @@ from ariane_sdk.errors import (
     RouteNotFound,
     ServiceUnavailable,
 )
-from ariane_sdk.wire import route_from_wire
+from ariane_sdk.translation import route_from_wire
 from ariane_spark.calls.call_errors import call_error
 from ariane_spark.calls.kept_answers import KeptAnswers
 

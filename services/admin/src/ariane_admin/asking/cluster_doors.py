@@ -25,7 +25,7 @@ from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
 from ariane.replication.v1.replica_set_service_pb2_grpc import ReplicaSetServiceStub
 from ariane_sdk import ClusterClient, LiveBroker
 from ariane_sdk.errors import CallError, ServiceUnavailable
-from ariane_sdk.wire import error_from_rpc
+from ariane_sdk.translation import error_from_rpc
 
 if TYPE_CHECKING:
     from ariane.broker.v1.broker_service_pb2_grpc import BrokerServiceAsyncStub

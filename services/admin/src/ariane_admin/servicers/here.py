@@ -23,7 +23,7 @@ from ariane_admin.servicers.settings import SettingServicer
 from ariane_admin.servicers.sinks import SinkServicer
 from ariane_admin.servicers.topics import TopicServicer
 from ariane_admin.servicers.transactions import TransactionServicer
-from ariane_sdk.wire import error_from_status
+from ariane_sdk.translation import error_from_status
 from ariane_servicekit import ErrorTranslator, ServiceError, SystemClock
 from ariane_servicekit.rpc.error_status import status_of
 

@@ -11,7 +11,7 @@ from ariane.broker.v1.send_service_pb2 import StreamAppendsResponse
 from ariane_broker.append.append import AppendRecords
 from ariane_broker.append.batch_outcome import BatchOutcome
 from ariane_broker.append.promised_outcomes import PromisedOutcomes
-from ariane_broker.rpc.wire.append_wire import AppendRequest, stream_response
+from ariane_broker.rpc.translation.append_wire import AppendRequest, stream_response
 from ariane_record.layout import Host
 
 

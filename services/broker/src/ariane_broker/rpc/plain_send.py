@@ -12,8 +12,8 @@ from ariane_broker.append.batch_check import Batch
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.errors.public_errors import message_type_mismatch
 from ariane_broker.log.promise import AcknowledgedLevel, Demand
-from ariane_broker.rpc.wire.delay_wire import delay_of
-from ariane_broker.rpc.wire.stored_message import EncodingDefaults, plain_message, type_of
+from ariane_broker.rpc.translation.delay_wire import delay_of
+from ariane_broker.rpc.translation.stored_message import EncodingDefaults, plain_message, type_of
 from ariane_broker.topics.topic_changes import check_user_topic
 from ariane_broker.topics.topic_table import TopicConfig, TopicMessageType
 from ariane_ordering import group_position

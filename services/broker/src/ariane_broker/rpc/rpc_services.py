@@ -43,7 +43,7 @@ from ariane.replication.v1 import (
     state_service_pb2,
     state_service_pb2_grpc,
 )
-from ariane_broker.rpc.wire.append_wire import append_request
+from ariane_broker.rpc.translation.append_wire import append_request
 from ariane_servicekit import RpcService
 
 CLIENTS: Final[dict[str, tuple[Any, Callable[[Any, Any], None]]]] = {

@@ -11,8 +11,8 @@ from google.rpc.status_pb2 import Status
 from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.log.promise import Demand
-from ariane_broker.rpc.wire.stored_message import EncodingDefaults
-from ariane_broker.rpc.wire.transaction_wire import (
+from ariane_broker.rpc.translation.stored_message import EncodingDefaults
+from ariane_broker.rpc.translation.transaction_wire import (
     Reached,
     end_request,
     end_result,

@@ -30,7 +30,7 @@ from ariane_txn_checker.errors import (
     TransactionForgotten,
 )
 from ariane_txn_checker.rpc.rpc_failure import RpcFailure, failure_of, failure_of_status
-from ariane_txn_checker.rpc.wire import half_message_page, span_of
+from ariane_txn_checker.rpc.translation import half_message_page, span_of
 from ariane_txn_checker.transaction import (
     Answer,
     BrokerKey,

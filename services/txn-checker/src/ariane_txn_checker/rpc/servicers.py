@@ -23,7 +23,7 @@ from ariane_txn_checker.database import (
 )
 from ariane_txn_checker.database.inquiries import PagePosition
 from ariane_txn_checker.decisions import OperatorDecisions
-from ariane_txn_checker.rpc.wire import (
+from ariane_txn_checker.rpc.translation import (
     check_message,
     lease_message,
     milliseconds_of,

@@ -34,7 +34,7 @@ from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_sdk.errors import CallError
-from ariane_sdk.wire import error_from_rpc, error_from_status
+from ariane_sdk.translation import error_from_rpc, error_from_status
 
 if TYPE_CHECKING:
     from google.rpc.status_pb2 import Status

@@ -21,7 +21,7 @@ from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.log.store_keeping import StoreKeeping
 from ariane_broker.naming.announcement import BrokerAnnouncement
 from ariane_broker.naming.broker_drain import BrokerDrain
-from ariane_broker.rpc.wire.wire_time import span_of, time_of
+from ariane_broker.rpc.translation.wire_time import span_of, time_of
 from ariane_broker.settings import BrokerSettings
 from ariane_broker.state.state_files import BrokerState
 from ariane_broker.topics.unread_queues import UnreadQueue, UnreadQueues

@@ -34,14 +34,18 @@ from ariane_broker.consuming.operator_questions import OperatorQuestions
 from ariane_broker.consuming.queue_locking import QueueLocking
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.rpc.peer_address import peer_text
-from ariane_broker.rpc.wire.question_wire import (
+from ariane_broker.rpc.translation.question_wire import (
     bounded_answer,
     bounded_state,
     consumption_of,
 )
-from ariane_broker.rpc.wire.subscription_wire import hello_of, membership_message, memberships_of
-from ariane_broker.rpc.wire.transaction_wire import answer_of, check_of
-from ariane_broker.rpc.wire.wire_time import seconds_of, span_of, time_of
+from ariane_broker.rpc.translation.subscription_wire import (
+    hello_of,
+    membership_message,
+    memberships_of,
+)
+from ariane_broker.rpc.translation.transaction_wire import answer_of, check_of
+from ariane_broker.rpc.translation.wire_time import seconds_of, span_of, time_of
 from ariane_broker.transactions.checking import TransactionChecks
 from ariane_servicekit import PageRequest, field_invalid, first_request, in_turns
 from ariane_servicekit.errors import ServiceError

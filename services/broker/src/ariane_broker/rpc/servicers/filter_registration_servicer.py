@@ -13,7 +13,7 @@ from ariane.filter.v1 import filter_registration_service_pb2 as registration_pb
 from ariane.filter.v1.filter_registration_service_pb2_grpc import FilterRegistrationServiceServicer
 from ariane_broker.naming.filter_servers import FilterServers
 from ariane_broker.rpc.peer_address import peer_host
-from ariane_broker.rpc.wire.wire_time import span_of
+from ariane_broker.rpc.translation.wire_time import span_of
 from ariane_servicekit import ServiceError
 
 

@@ -20,7 +20,7 @@ from ariane_broker.groups.consumer_groups import (
     TableRetry,
 )
 from ariane_broker.groups.group_changes import GroupChanges
-from ariane_broker.rpc.wire.wire_time import seconds_of, span_of
+from ariane_broker.rpc.translation.wire_time import seconds_of, span_of
 from ariane_servicekit import PageRequest, field_invalid, in_turns
 
 _POLICIES: Final = {

@@ -24,7 +24,7 @@ from ariane_broker.groups.consumer_offsets import GroupOffset
 from ariane_broker.log.log_epochs import LogEpochs
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.standing import Standings
-from ariane_broker.rpc.wire.wire_time import milliseconds_of, time_of
+from ariane_broker.rpc.translation.wire_time import milliseconds_of, time_of
 from ariane_broker.topics.unread_queues import UnreadQueues
 from ariane_servicekit import PageRequest, field_invalid, in_turns
 from ariane_servicekit.rpc.error_status import status_of

@@ -19,20 +19,20 @@ from ariane_broker.read.queue_lookup import QueueLookup
 from ariane_broker.read.range_pull import Projection, PullRange, RangeOrder
 from ariane_broker.rpc.answer_leases import hold_seconds_max, lease_of
 from ariane_broker.rpc.pull_stream import PullStream, StreamOrder
-from ariane_broker.rpc.wire.plain_pull_wire import (
+from ariane_broker.rpc.translation.plain_pull_wire import (
     PLAIN_CHUNK_BYTES,
     message_range_answer,
     plain_order,
     queue_messages,
 )
-from ariane_broker.rpc.wire.pull_wire import (
+from ariane_broker.rpc.translation.pull_wire import (
     pull_answer,
     pull_order,
     range_answer,
     stream_answer,
 )
-from ariane_broker.rpc.wire.subscription_wire import filter_of
-from ariane_broker.rpc.wire.wire_time import milliseconds_of, time_of
+from ariane_broker.rpc.translation.subscription_wire import filter_of
+from ariane_broker.rpc.translation.wire_time import milliseconds_of, time_of
 from ariane_servicekit import AnswerBudget, field_invalid, in_turns
 
 _PROJECTIONS: Final = {

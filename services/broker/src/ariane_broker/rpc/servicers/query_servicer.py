@@ -12,8 +12,8 @@ from ariane.broker.v1 import query_service_pb2 as query_pb
 from ariane.broker.v1.query_service_pb2_grpc import QueryServiceServicer
 from ariane_broker.read.message_query import KeyedMessages, MessageQuery
 from ariane_broker.rpc.answer_leases import lease_of
-from ariane_broker.rpc.wire.stored_message import message_of
-from ariane_broker.rpc.wire.wire_time import milliseconds_of
+from ariane_broker.rpc.translation.stored_message import message_of
+from ariane_broker.rpc.translation.wire_time import milliseconds_of
 from ariane_servicekit import AnswerBudget
 
 MESSAGE_BYTES: Final = 4 << 20

@@ -20,7 +20,7 @@ from ariane_broker.receive.handing_out.receive_order import (
 from ariane_broker.receive.room import ReceiveRoom
 from ariane_broker.receive.settling import DONE, Hidden, Outcome, Settled, Settlement
 from ariane_broker.rpc.answer_leases import hold_seconds_max, lease_of
-from ariane_broker.rpc.wire.receive_wire import (
+from ariane_broker.rpc.translation.receive_wire import (
     kept_messages,
     kept_settlements,
     nack_of,
@@ -34,7 +34,7 @@ from ariane_broker.rpc.wire.receive_wire import (
     settlements_of_handles,
     span_ms_of,
 )
-from ariane_broker.rpc.wire.wire_time import seconds_of, set_time
+from ariane_broker.rpc.translation.wire_time import seconds_of, set_time
 from ariane_servicekit import AnswerBudget, in_turns
 from ariane_servicekit.errors import ServiceError
 

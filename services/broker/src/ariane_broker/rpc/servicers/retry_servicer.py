@@ -13,7 +13,7 @@ from ariane_broker.retry.failed_records import RETURN_ID_LENGTH_MAX, DeadLetterR
 from ariane_broker.retry.failures import FailedPlace, Failure, ReturnOutcome
 from ariane_broker.retry.redriving import DeadLetterRedrive
 from ariane_broker.retry.returning import MessageReturns
-from ariane_broker.rpc.wire.wire_time import seconds_of
+from ariane_broker.rpc.translation.wire_time import seconds_of
 from ariane_record.control_characters import holds_control_character
 from ariane_servicekit.errors import ServiceError, field_invalid
 from ariane_servicekit.rpc.error_status import status_of

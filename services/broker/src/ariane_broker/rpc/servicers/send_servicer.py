@@ -16,15 +16,15 @@ from ariane_broker.delay.recall import Recall
 from ariane_broker.rpc.peer_address import peer_host, peer_text
 from ariane_broker.rpc.plain_send import PlainSent, SendMessages
 from ariane_broker.rpc.producer_streams import ProducerStreams
-from ariane_broker.rpc.wire.append_wire import (
+from ariane_broker.rpc.translation.append_wire import (
     LEVELS,
     AppendRequest,
     append_response,
     demand_of,
     sequence_of,
 )
-from ariane_broker.rpc.wire.delay_wire import delivery_time_ms
-from ariane_broker.rpc.wire.wire_time import time_of
+from ariane_broker.rpc.translation.delay_wire import delivery_time_ms
+from ariane_broker.rpc.translation.wire_time import time_of
 from ariane_record.layout import Host
 from ariane_record.single.message_id import encode_offset_message_id
 from ariane_record.single.recall_handle import RecallHandle

@@ -9,7 +9,7 @@ from grpc import aio
 
 from ariane.broker.v1 import sink_service_pb2 as sink_pb
 from ariane.broker.v1.sink_service_pb2_grpc import SinkServiceServicer
-from ariane_broker.rpc.wire.wire_time import time_of
+from ariane_broker.rpc.translation.wire_time import time_of
 from ariane_broker.spark_batches.batch_records import Contents
 from ariane_broker.spark_batches.sink_homes import SinkHome
 from ariane_broker.spark_batches.sinks import SinkReport, Sinks

@@ -14,7 +14,7 @@ from ariane.common.v1 import message_pb2 as message_pb
 from ariane.namesrv.v1 import route_pb2 as route_pb
 from ariane_broker.naming.announcement import PERMISSIONS, permission_value
 from ariane_broker.read.queue_lookup import QueueLookup
-from ariane_broker.rpc.wire.wire_time import time_of
+from ariane_broker.rpc.translation.wire_time import time_of
 from ariane_broker.topics.topic_changes import TopicChanges, check_topic_spelling
 from ariane_broker.topics.topic_table import (
     MESSAGE_TYPE_ATTRIBUTE,

@@ -11,12 +11,12 @@ from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceServicer
 from ariane_broker.rpc.peer_address import peer_host
 from ariane_broker.rpc.producer_streams import ProducerStreams
-from ariane_broker.rpc.wire.transaction_wire import (
+from ariane_broker.rpc.translation.transaction_wire import (
     ANSWERS,
     half_message,
     stage_request,
 )
-from ariane_broker.rpc.wire.wire_time import seconds_of, time_of
+from ariane_broker.rpc.translation.wire_time import seconds_of, time_of
 from ariane_broker.spark_batches.batch_commits import BatchCommits
 from ariane_broker.spark_batches.batch_records import BatchKey, Contents, NamedAttempt
 from ariane_broker.transactions.checking import TransactionChecks

@@ -37,10 +37,10 @@ from ariane_broker.receive.settling import (
     Settlement,
 )
 from ariane_broker.receive.standing import QueueStanding
-from ariane_broker.rpc.wire.pull_wire import lost_runs
-from ariane_broker.rpc.wire.stored_message import message_of
-from ariane_broker.rpc.wire.subscription_wire import filters_of
-from ariane_broker.rpc.wire.wire_time import seconds_of, set_time
+from ariane_broker.rpc.translation.pull_wire import lost_runs
+from ariane_broker.rpc.translation.stored_message import message_of
+from ariane_broker.rpc.translation.subscription_wire import filters_of
+from ariane_broker.rpc.translation.wire_time import seconds_of, set_time
 from ariane_record.control_characters import holds_control_character
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.single.wire_fields import length_prefix, length_tag

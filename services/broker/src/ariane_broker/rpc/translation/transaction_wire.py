@@ -15,15 +15,15 @@ from ariane.common.v1.message_pb2 import MESSAGE_TYPE_TRANSACTION
 from ariane_broker.clients.outbox import TransactionAsked
 from ariane_broker.errors.public_errors import block_corrupted, message_illegal
 from ariane_broker.log.promise import AcknowledgedLevel
-from ariane_broker.rpc.wire.append_wire import LEVELS, demand_of
-from ariane_broker.rpc.wire.stored_message import (
+from ariane_broker.rpc.translation.append_wire import LEVELS, demand_of
+from ariane_broker.rpc.translation.stored_message import (
     EncodingDefaults,
     is_delayed,
     message_of,
     plain_message,
     position_of,
 )
-from ariane_broker.rpc.wire.wire_time import span_of, time_of
+from ariane_broker.rpc.translation.wire_time import span_of, time_of
 from ariane_broker.spark_batches.batch_records import AttemptKey, BatchKey, StageRequest
 from ariane_broker.spark_batches.stage_format import StagedBlock
 from ariane_broker.transactions.checking import Answer

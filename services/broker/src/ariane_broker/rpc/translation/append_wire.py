@@ -35,8 +35,8 @@ from ariane_broker.append.table_batches import TableBatches
 from ariane_broker.delay.delay import Delay, DelayLevel, Delays, DeliveryTimes
 from ariane_broker.errors.public_errors import block_corrupted
 from ariane_broker.log.promise import AcknowledgedLevel, Demand
-from ariane_broker.rpc.wire.table_wire import table_batches, table_result
-from ariane_broker.rpc.wire.wire_time import set_time
+from ariane_broker.rpc.translation.table_wire import table_batches, table_result
+from ariane_broker.rpc.translation.wire_time import set_time
 from ariane_record import ProducerSequence, RecordBlock
 from ariane_record.errors import WireCorrupted
 from ariane_record.layout import ByteBuffer

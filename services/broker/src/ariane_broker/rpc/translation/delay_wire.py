@@ -10,7 +10,7 @@ import numpy as np
 from ariane.common.v1.message_pb2 import Message
 from ariane_broker.delay.delay import Delay, DelayLevel, Delays, DeliveryTimes
 from ariane_broker.errors.public_errors import message_illegal
-from ariane_broker.rpc.wire.wire_time import milliseconds_of
+from ariane_broker.rpc.translation.wire_time import milliseconds_of
 from ariane_servicekit.errors import field_invalid
 
 _NANOS_OF_MS: Final = 1_000_000

@@ -18,7 +18,7 @@ from ariane.broker.v1.send_service_pb2 import AppendTable, AppendTableResult
 from ariane_broker.append.batch_check import Batch
 from ariane_broker.append.table_batches import TableBatches
 from ariane_broker.errors.public_errors import block_corrupted
-from ariane_broker.rpc.wire.wire_time import time_of
+from ariane_broker.rpc.translation.wire_time import time_of
 from ariane_record import ProducerSequence, RecordBlock
 from ariane_record.checksums.checksum import crc32
 from ariane_record.layout import ByteBuffer

@@ -27,12 +27,12 @@ from ariane.common.v1.message_pb2 import (
 )
 from ariane_broker.append.plain_message import PlainMessage
 from ariane_broker.errors.public_errors import message_illegal, message_too_large
-from ariane_broker.rpc.wire.reply_address import (
+from ariane_broker.rpc.translation.reply_address import (
     REPLY_PROPERTIES,
     reply_address_of,
     reply_properties,
 )
-from ariane_broker.rpc.wire.wire_time import milliseconds_of, time_of
+from ariane_broker.rpc.translation.wire_time import milliseconds_of, time_of
 from ariane_broker.topics.topic_table import TopicMessageType
 from ariane_broker.transactions.stored_place import StoredPlace
 from ariane_broker.transactions.transaction_records import TRANSACTION_PROPERTIES

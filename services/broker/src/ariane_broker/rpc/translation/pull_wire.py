@@ -39,8 +39,8 @@ from ariane_broker.queue_key import QueueKey
 from ariane_broker.read.pull_order import Position, PulledQueue, PullOrder
 from ariane_broker.read.range_pull import RangeChunk
 from ariane_broker.receive.in_hand.ranges import ranges_of
-from ariane_broker.rpc.wire.subscription_wire import filters_of
-from ariane_broker.rpc.wire.wire_time import seconds_of
+from ariane_broker.rpc.translation.subscription_wire import filters_of
+from ariane_broker.rpc.translation.wire_time import seconds_of
 from ariane_record.decoding.body_runs import GatheredBodies, gather_bodies
 from ariane_record.single.wire_fields import length_prefix, length_tag
 from ariane_servicekit import in_turns

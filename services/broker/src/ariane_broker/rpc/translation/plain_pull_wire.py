@@ -19,8 +19,8 @@ from ariane.broker.v1.pull_service_pb2 import (
 from ariane.common.v1.message_pb2 import Message
 from ariane_broker.read.pull_order import PulledQueue, PullOrder
 from ariane_broker.read.range_pull import RangeChunk
-from ariane_broker.rpc.wire.pull_wire import lost_runs, order_of
-from ariane_broker.rpc.wire.stored_message import message_of
+from ariane_broker.rpc.translation.pull_wire import lost_runs, order_of
+from ariane_broker.rpc.translation.stored_message import message_of
 from ariane_record.decoding.columns import decode_columns
 from ariane_servicekit import in_turns
 from ariane_servicekit.rpc.error_status import status_of

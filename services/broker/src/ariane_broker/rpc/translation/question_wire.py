@@ -8,7 +8,7 @@ from typing import Final
 from ariane.broker.v1 import client_question_pb2 as question_pb
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane_broker.clients.outbox import ConsumptionAsked
-from ariane_broker.rpc.wire.stored_message import message_of
+from ariane_broker.rpc.translation.stored_message import message_of
 from ariane_record import PropertyName, decode_record
 from ariane_record.control_characters import shown
 
