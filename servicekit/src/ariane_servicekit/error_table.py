@@ -328,6 +328,13 @@ _ROWS: Final = (
         "Stop the members that own queues first, or receive in another group.",
     ),
     ErrorRow(
+        ErrorReason.ERROR_REASON_GROUP_PAUSED,
+        StatusCode.UNAVAILABLE,
+        "Wait until an operator resumes the group (`ariane group resume`).",
+        retriable=True,
+        retry_after_ms=1_000,
+    ),
+    ErrorRow(
         ErrorReason.ERROR_REASON_RECEIPT_HANDLE_EXPIRED,
         StatusCode.FAILED_PRECONDITION,
         "Drop the message: it was settled, or will be delivered again.",

@@ -317,7 +317,9 @@ async def test_a_failed_flush_ends_the_broker_and_acknowledges_nothing(running, 
         assert code in {StatusCode.UNAVAILABLE, StatusCode.CANCELLED}
     async with running() as broker:
         assert (await broker.bodies("orders"))[0] == b"good"
-        assert "the last run ended without a stop" in (await findings(broker))[0]
+        state = await broker.broker.GetBrokerState(broker_pb.GetBrokerStateRequest())
+        assert "the last run ended without a stop" in state.recovery_notes[0]
+        assert list(state.recovery_findings) == []
 
 
 async def test_a_failed_flush_is_told_once_as_an_error_when_nobody_waits_for_it(running):
@@ -343,9 +345,10 @@ async def test_what_recovery_has_found_is_logged(running, tmp_path):
     (tmp_path / "store" / "abort").touch()
     with capture_logs() as lines:
         async with running() as broker:
-            told = [line for line in lines if line["event"] == "recovery_finding"]
-            assert [line["finding"] for line in told] == await findings(broker) != []
-    assert {line["log_level"] for line in told} == {"warning"}
+            told = [line for line in lines if line["event"] == "recovery_note"]
+            state = await broker.broker.GetBrokerState(broker_pb.GetBrokerStateRequest())
+            assert [line["note"] for line in told] == list(state.recovery_notes) != []
+    assert {line["log_level"] for line in told} == {"info"}
 
 
 async def test_a_store_that_refuses_for_lack_of_room_is_not_writable(running):

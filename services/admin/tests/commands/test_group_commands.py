@@ -244,7 +244,7 @@ async def test_members_that_disagree_are_named_by_group_and_doctor(ariane, arian
     assert "refused" in finding["finding"]
 
 
-def test_a_group_is_paused_and_resumed(ariane, ariane_json, lines):
+def test_a_group_is_paused_and_resumed(ariane, ariane_json, lines, capfd):
     ariane("topic", "create", "g-paused", "--queues", "1", "--broker", "broker-a")
     ariane("produce", "g-paused", lines("a", "b"))
     take = ("consume", "g-paused", "--group", "g-paused", "--from", "earliest", "--count", "1")
@@ -252,8 +252,18 @@ def test_a_group_is_paused_and_resumed(ariane, ariane_json, lines):
     ariane("group", "retry", "g-paused", "--attempts", "7")
     assert "--yes" in ariane("group", "pause", "g-paused", status=ExitStatus.USAGE)
     assert not ariane_json("group", "pause", "g-paused", "--yes")["consume_enabled"]
-    assert "forbid consuming" in ariane(*take, status=ExitStatus.REFUSED)
+    named = {row["group"]: row["paused"] for row in ariane_json("group", "list")}
+    assert named["g-paused"] == ["broker-a", "broker-b"]
+    assert not any(brokers for group, brokers in named.items() if group != "g-paused")
+    assert ariane_json("group", "show", "g-paused")["paused"] == ["broker-a", "broker-b"]
+    for command in ("show", "running"):
+        capfd.readouterr()
+        assert main(["group", command, "g-paused"]) == ExitStatus.DONE
+        assert "paused on broker-a, broker-b" in capfd.readouterr().err
+    [finding] = [one for one in ariane_json("doctor") if one["subject"] == "group g-paused"]
+    assert (finding["severity"], "resume g-paused" in finding["advice"]) == ("note", True)
     assert ariane_json("group", "resume", "g-paused")["consume_enabled"]
+    assert not any(row["paused"] for row in ariane_json("group", "list"))
     assert {row["attempts_max"] for row in ariane_json("group", "retry", "g-paused")} == {7}
     assert "b" in ariane(*take)
     ariane("group", "pause", "g-nobody", "--yes", status=ExitStatus.NOT_FOUND)

@@ -46,6 +46,7 @@ def broker(one=None, *, answers_as=None, **changes):
         writable=changes.pop("writable", True),
         store=store,
         recovery_findings=changes.pop("recovery_findings", ()),
+        recovery_notes=changes.pop("recovery_notes", ()),
         unread_topics=changes.pop("unread_topics", ()),
         clock=changes.pop("clock", None),
     )
@@ -144,6 +145,13 @@ def test_each_fault_is_one_finding(words, found):
     assert words in one.finding
     assert one.advice
     assert one.subject
+
+
+def test_a_crash_that_lost_nothing_is_a_note():
+    note = "the last run ended without a stop; 3 records were scanned from commit-log offset 0"
+    [one] = findings(broker(recovery_notes=[note]))
+    assert one.severity is Severity.NOTE
+    assert note in one.finding
 
 
 def test_who_has_just_started_knows_of_nobody_that_he_is_gone():

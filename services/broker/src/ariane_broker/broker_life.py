@@ -19,7 +19,7 @@ from ariane_broker.errors.store_errors import STORAGE_RULES
 from ariane_broker.log.derived.log_states import LogStates
 from ariane_broker.log.group_flush import GroupFlush
 from ariane_broker.log.held_requests import HeldRequests
-from ariane_broker.log.recovery_words import RecoveryProgress, recovery_findings
+from ariane_broker.log.recovery_words import RecoveryProgress, recovery_findings, recovery_notes
 from ariane_broker.log.store_keeping import StoreKeeping
 from ariane_broker.measuring.broker_measures import BrokerMeasures
 from ariane_broker.naming.announcement import BrokerAnnouncement
@@ -154,6 +154,8 @@ class BrokerLife:
         loop = asyncio.get_running_loop()
         try:
             await loop.run_in_executor(self.threads.state, self._open_store)
+            for note in recovery_notes(self.store.recovery):
+                _log.info("recovery_note", note=note)
             for finding in recovery_findings(
                 self.store.recovery, self.store.damage, self.store.unreadable
             ):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from structlog.testing import capture_logs
 
-from ariane_broker.log.recovery_words import RecoveryProgress, recovery_findings
+from ariane_broker.log.recovery_words import RecoveryProgress, recovery_findings, recovery_notes
 from ariane_storage import Store
 from ariane_storage.recovery.recovery import Progress
 from ariane_storage.testing import block_of, small_config
@@ -26,15 +26,16 @@ def test_a_small_store_says_nothing():
     assert lines == []
 
 
-def test_an_older_checkpoint_is_a_finding(tmp_path):
+def test_an_older_checkpoint_is_noted(tmp_path):
     def report_of(count):
         with Store.open(tmp_path, small_config()) as store:
             store.append_block(block_of("flights", [b"x"] * count), 0)
-            return recovery_findings(store.recovery, (), ())
+            assert recovery_findings(store.recovery, (), ()) == []
+            return recovery_notes(store.recovery)
 
     assert report_of(1) == []
     older = (tmp_path / "checkpoint").read_bytes()
     assert report_of(2) == []
     (tmp_path / "checkpoint").write_bytes(older)
-    (finding,) = report_of(1)
-    assert finding.startswith("2 records were scanned")
+    (note,) = report_of(1)
+    assert note.startswith("2 records were scanned")

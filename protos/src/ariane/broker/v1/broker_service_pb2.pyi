@@ -54,6 +54,7 @@ class GetBrokerStateResponse(_message.Message):
     DELAYED_MESSAGES_FIELD_NUMBER: _builtins.int
     UNREAD_TOPICS_FIELD_NUMBER: _builtins.int
     CLOCK_FIELD_NUMBER: _builtins.int
+    RECOVERY_NOTES_FIELD_NUMBER: _builtins.int
     version: _builtins.str
     """The broker's version."""
     writable: _builtins.bool
@@ -76,9 +77,7 @@ class GetBrokerStateResponse(_message.Message):
 
     @_builtins.property
     def recovery_findings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What recovery found at the last start, and damage that was found since, for people; empty
-        after a clean stop without any.
-        """
+        """What may have been lost before the last start, and damage that was found since, for people."""
 
     @_builtins.property
     def delayed_messages(self) -> Global___DelayedMessages:
@@ -91,6 +90,10 @@ class GetBrokerStateResponse(_message.Message):
     @_builtins.property
     def clock(self) -> Global___ClockState:
         """Its clock."""
+
+    @_builtins.property
+    def recovery_notes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What recovery did at the last start without a loss, for people; empty after a clean stop."""
 
     def __init__(
         self,
@@ -105,10 +108,11 @@ class GetBrokerStateResponse(_message.Message):
         delayed_messages: Global___DelayedMessages | None = ...,
         unread_topics: _abc.Iterable[Global___UnreadTopic] | None = ...,
         clock: Global___ClockState | None = ...,
+        recovery_notes: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "delayed_messages", b"delayed_messages", "identity", b"identity", "start_time", b"start_time", "statistics", b"statistics", "store", b"store"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "delayed_messages", b"delayed_messages", "identity", b"identity", "recovery_findings", b"recovery_findings", "start_time", b"start_time", "statistics", b"statistics", "store", b"store", "unread_topics", b"unread_topics", "version", b"version", "writable", b"writable"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clock", b"clock", "delayed_messages", b"delayed_messages", "identity", b"identity", "recovery_findings", b"recovery_findings", "recovery_notes", b"recovery_notes", "start_time", b"start_time", "statistics", b"statistics", "store", b"store", "unread_topics", b"unread_topics", "version", b"version", "writable", b"writable"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -155,6 +155,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """The client did not answer a request over its stream, or left before it answered; `client_id`.
     The outcome is unknown. DEADLINE_EXCEEDED.
     """
+    ERROR_REASON_GROUP_PAUSED: _ErrorReason.ValueType  # 94
+    """An operator has paused the group, so no member gets messages; `consumer_group`. UNAVAILABLE
+    with RetryInfo.
+    """
     ERROR_REASON_TRANSACTION_DECIDED: _ErrorReason.ValueType  # 100
     """The transaction already has another outcome; `outcome`. FAILED_PRECONDITION."""
     ERROR_REASON_TRANSACTION_NOT_FOUND: _ErrorReason.ValueType  # 101
@@ -389,6 +393,10 @@ ERROR_REASON_QUEUES_UNREAD: ErrorReason.ValueType  # 92
 ERROR_REASON_CLIENT_SILENT: ErrorReason.ValueType  # 93
 """The client did not answer a request over its stream, or left before it answered; `client_id`.
 The outcome is unknown. DEADLINE_EXCEEDED.
+"""
+ERROR_REASON_GROUP_PAUSED: ErrorReason.ValueType  # 94
+"""An operator has paused the group, so no member gets messages; `consumer_group`. UNAVAILABLE
+with RetryInfo.
 """
 ERROR_REASON_TRANSACTION_DECIDED: ErrorReason.ValueType  # 100
 """The transaction already has another outcome; `outcome`. FAILED_PRECONDITION."""

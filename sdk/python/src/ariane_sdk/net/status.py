@@ -113,6 +113,7 @@ REASON_ROWS: Final[Mapping[str, ReasonRow]] = {
     "QUEUE_CUT": ReasonRow(CallError),
     "QUEUES_UNREAD": ReasonRow(TopicRefused),
     "CLIENT_SILENT": ReasonRow(DeadlinePassed, outcome_unknown=True),
+    "GROUP_PAUSED": ReasonRow(ServiceUnavailable, retriable=True),
     "TRANSACTION_DECIDED": ReasonRow(TransactionDecided),
     "TRANSACTION_NOT_FOUND": ReasonRow(TransactionNotFound),
     "TRANSACTION_FOREIGN": ReasonRow(TransactionForeign),

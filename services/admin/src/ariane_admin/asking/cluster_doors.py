@@ -7,7 +7,7 @@ and the calls go through generated stubs.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from grpc.aio import AioRpcError
 
@@ -69,6 +69,20 @@ class ClusterDoors:
 
     async def __aexit__(self, *_: object) -> None:
         await self.client.close()
+
+    async def registered(self) -> list[LiveBroker]:
+        """All live brokers.
+
+        Raises:
+            NameServersUnreachable: No name server answered.
+            CallError: NO_BROKER if there is none.
+        """
+        found = await self.client.list_brokers()
+        if not found:
+            raise ServiceUnavailable(
+                "no broker is registered with the name servers", reason="NO_BROKER", retriable=True
+            )
+        return found
 
     async def primaries(
         self, names: Sequence[str] = (), *, cluster_name: str = ""
@@ -197,6 +211,18 @@ async def answer_to_question(call: Awaitable[_Answer], peer: str) -> _Answer:
         raise
 
 
-def broker_peer(broker: LiveBroker) -> str:
+class NamedBroker(Protocol):
+    """What names a broker in errors."""
+
+    @property
+    def broker_name(self) -> str:
+        """Its name."""
+
+    @property
+    def address(self) -> str:
+        """Its "host:port"."""
+
+
+def broker_peer(broker: NamedBroker) -> str:
     """The name of a broker in the text of an error."""
     return f"broker {broker.broker_name} at {broker.address}"

@@ -8,10 +8,10 @@ from typing import Any, Protocol, TypeVar
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
     PAGE_SIZE,
+    NamedBroker,
     answer_to_question,
     broker_peer,
 )
-from ariane_sdk import LiveBroker
 
 _EntryT = TypeVar("_EntryT")
 
@@ -22,7 +22,7 @@ class _Pages(Protocol):
 
 
 async def all_pages(
-    broker: LiveBroker,
+    broker: NamedBroker,
     ask: Callable[..., Awaitable[Any]],
     request: _Pages,
     entries: Callable[[Any], Sequence[_EntryT]],

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from ariane_admin.asking.cluster_doors import PATIENCE_S
+from ariane_admin.asking.cluster_doors import ClusterDoors
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.terminal.output import Output, output_option
-from ariane_sdk import ClusterClient, LiveBroker
+from ariane_sdk import LiveBroker
 
 
 @click.command("show")
@@ -22,8 +22,8 @@ def show(*, name_servers: str, output: Output) -> None:
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
 
     async def ask() -> list[LiveBroker]:
-        async with ClusterClient(name_servers, patience_s=PATIENCE_S) as client:
-            return await client.list_brokers()
+        async with ClusterDoors(name_servers) as doors:
+            return await doors.registered()
 
     output.rows(
         ["cluster", "broker", "id", "address", "zone", "topics", "last_heard"],

@@ -30,6 +30,7 @@ from ariane_admin.asking.cluster_doors import (
     ClusterDoors,
     answer_of,
 )
+from ariane_admin.asking.paused_groups import paused_groups_at
 from ariane_admin.doctor.member_facts import MemberFacts, ask_members
 from ariane_sdk.errors import CallError
 
@@ -79,6 +80,9 @@ class BrokerFacts:
     conflicts: Sequence[SubscriptionConflict] = ()
     replica_set: GetReplicaSetResponse | None = None
     """The state of its replicas; None without replicas."""
+
+    paused_groups: Sequence[str] = ()
+    """Groups that an operator has paused there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,9 +184,10 @@ async def _ask_broker(
         state = await answer_of(call, peer)
         conflicts = await _conflicts(doors, address, peer)
         replica_set = await _replica_set(doors, address, peer)
+        paused = await paused_groups_at(doors, identity)
     except CallError as error:
         return BrokerFacts(identity, str(error))
-    return BrokerFacts(identity, "", process, state, conflicts, replica_set)
+    return BrokerFacts(identity, "", process, state, conflicts, replica_set, paused)
 
 
 async def _ask_process(

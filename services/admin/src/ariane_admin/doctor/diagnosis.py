@@ -321,6 +321,14 @@ def _disks(facts: ClusterFacts) -> Iterator[Finding]:
 
 def _recoveries(facts: ClusterFacts) -> Iterator[Finding]:
     for broker in facts.brokers:
+        for line in broker.state.recovery_notes if broker.state is not None else ():
+            yield Finding(
+                Severity.NOTE,
+                _subject(broker.identity),
+                f"its store: {line}",
+                "nothing is lost when a process dies; only a power loss under flush_mode = async"
+                " takes the messages of the last flush_interval_ms",
+            )
         for line in broker.state.recovery_findings if broker.state is not None else ():
             yield Finding(
                 Severity.WARNING,

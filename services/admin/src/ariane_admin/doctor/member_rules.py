@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
@@ -36,6 +37,22 @@ def queues_that_stand_still(facts: ClusterFacts) -> Iterator[Finding]:
         )
 
 
+def paused_groups(facts: ClusterFacts) -> Iterator[Finding]:
+    """Groups that an operator has paused: to their members it looks like a hang."""
+    paused: dict[str, list[str]] = defaultdict(list)
+    for broker in facts.brokers:
+        for group in broker.paused_groups:
+            paused[group].append(broker.identity.broker_name)
+    for group, names in sorted(paused.items()):
+        yield Finding(
+            Severity.NOTE,
+            f"group {group}",
+            f"gets no messages from {', '.join(sorted(names))}, because an operator paused it"
+            " (ariane group pause)",
+            f"to let it consume again: ariane group resume {group}",
+        )
+
+
 def _stands_still(queue: ClientQueueState) -> bool:
     unfinished = queue.in_flight_count + queue.waiting_count
     return unfinished > 0 and not queue.paused and _idle_s(queue) > STANDSTILL_SECONDS
@@ -47,4 +64,4 @@ def _idle_s(queue: ClientQueueState) -> float:
     return since.ToMilliseconds() / 1000
 
 
-RULES: Final = (queues_that_stand_still,)
+RULES: Final = (queues_that_stand_still, paused_groups)

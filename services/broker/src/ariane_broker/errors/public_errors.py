@@ -11,10 +11,10 @@ that its text and metadata are the same wherever it is raised::
     |                           flush_unconfirmed, message_not_found, delivery_time_too_late,
     |                           message_delivered
     +-- by producer sequence    sequence_gap, sequence_passed, producer_fenced
-    +-- by group or client      group_name_illegal, group_not_found, group_exists, group_disabled,
-    |                           client_id_taken, client_not_attached, subscription_conflict,
-    |                           queue_locked, queue_lock_fenced, consumer_offset_reset,
-    |                           client_silent, group_limit_reached
+    +-- by group or client      group_name_illegal, group_not_found, group_exists, group_paused,
+    |                           broadcasting_disabled, client_id_taken, client_not_attached,
+    |                           subscription_conflict, queue_locked, queue_lock_fenced,
+    |                           consumer_offset_reset, client_silent, group_limit_reached
     +-- by pull                 queue_offset_out_of_range, queue_cut, filter_expression_invalid,
     |                           held_pulls_exhausted
     +-- by transaction          producer_not_attached; see ``transactions``
@@ -285,11 +285,20 @@ def group_exists(consumer_group: str) -> ServiceError:
     )
 
 
-def group_disabled(consumer_group: str, what: str) -> ServiceError:
-    """The group's settings forbid what the caller wants."""
+def group_paused(consumer_group: str) -> ServiceError:
+    """An operator has paused the group."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_GROUP_PAUSED,
+        f"an operator has paused group {consumer_group!r}",
+        {"consumer_group": consumer_group},
+    )
+
+
+def broadcasting_disabled(consumer_group: str) -> ServiceError:
+    """The group's settings forbid broadcasting."""
     return ServiceError(
         ErrorReason.ERROR_REASON_ACCESS_DENIED,
-        f"the settings of group {consumer_group!r} forbid {what}",
+        f"the settings of group {consumer_group!r} forbid broadcasting",
         {"consumer_group": consumer_group},
     )
 

@@ -11,10 +11,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from ariane_broker.errors.public_errors import (
-    group_disabled,
+    broadcasting_disabled,
     group_limit_reached,
     group_name_illegal,
     group_not_found,
+    group_paused,
 )
 from ariane_broker.groups.consumer_groups import (
     ConflictPolicy,
@@ -102,36 +103,39 @@ class GroupChanges:
         self._groups.get(consumer_group)
 
     async def admit(self, consumer_group: str, *, broadcasting: bool = False) -> None:
-        """Let a member into a group, which is created if that is allowed.
+        """Let a member into a group, which is created if that is allowed; also if it is paused.
 
         Raises:
             ServiceError: GROUP_NAME_ILLEGAL, GROUP_NOT_FOUND, GROUP_LIMIT_REACHED, or
-                ACCESS_DENIED when the group's settings forbid it.
+                ACCESS_DENIED when the group's settings forbid broadcasting.
         """
-        self.check_may_consume(consumer_group)
-        config = self._groups.find(consumer_group)
+        config = self._known(consumer_group)
         if config is None:
             async with self._change():
                 config = self._groups.find(consumer_group)
                 if config is None:
                     config = await self._make(GroupConfig(consumer_group=consumer_group))
         if broadcasting and not config.broadcast_enabled:
-            raise group_disabled(consumer_group, "broadcasting")
+            raise broadcasting_disabled(consumer_group)
 
-    def check_may_consume(self, consumer_group: str) -> None:
-        """Refuse a group that may not consume; creates none.
+    def check_not_paused(self, consumer_group: str) -> None:
+        """Refuse to hand messages to a group that is paused; creates none.
 
         Raises:
-            ServiceError: GROUP_NAME_ILLEGAL, GROUP_NOT_FOUND, or ACCESS_DENIED when the group's
-                settings forbid it.
+            ServiceError: GROUP_NAME_ILLEGAL, GROUP_NOT_FOUND or GROUP_PAUSED.
         """
+        config = self._known(consumer_group)
+        if config is not None and not config.consume_enabled:
+            raise group_paused(consumer_group)
+
+    def _known(self, consumer_group: str) -> GroupConfig | None:
+        """The group; None if it does not exist and may be created."""
         config = self._groups.find(consumer_group)
         if config is None:
             check_user_group(consumer_group)
             if not self._auto_create:
                 raise group_not_found(consumer_group)
-        elif not config.consume_enabled:
-            raise group_disabled(consumer_group, "consuming")
+        return config
 
     def flags_conflicts(self, consumer_group: str) -> bool:
         """Whether a group admits members whose subscription differs."""

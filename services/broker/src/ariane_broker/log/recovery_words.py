@@ -10,10 +10,29 @@ from ariane_storage.log.damage import Damage
 from ariane_storage.recovery.recovery import Progress, RecoveryReport
 
 
+def recovery_notes(report: RecoveryReport) -> list[str]:
+    """What recovery did without a loss, as sentences: a crash alone loses nothing."""
+    notes = []
+    if report.crashed:
+        notes.append(
+            f"the last run ended without a stop; {report.records} records were scanned from "
+            f"commit-log offset {report.scanned_from}"
+        )
+    elif report.records and not report.rebuilt:
+        notes.append(
+            f"{report.records} records were scanned from commit-log offset {report.scanned_from} "
+            "although the last run had stopped: the checkpoint was an older one, or a segment was "
+            "shortened"
+        )
+    if report.crashed:
+        notes += _rebuilt(report)
+    return notes
+
+
 def recovery_findings(
     report: RecoveryReport, damage: Iterable[Damage], unreadable: Iterable[BytesUnreadable]
 ) -> list[str]:
-    """The findings as sentences; none after a clean stop without damage.
+    """What may be lost, as sentences.
 
     Args:
         report: The report of the store's opening.
@@ -21,17 +40,6 @@ def recovery_findings(
         unreadable: Places in other files that the disk could not read by now.
     """
     findings = []
-    if report.crashed:
-        findings.append(
-            f"the last run ended without a stop; {report.records} records were scanned from "
-            f"commit-log offset {report.scanned_from}"
-        )
-    elif report.records and not report.rebuilt:
-        findings.append(
-            f"{report.records} records were scanned from commit-log offset {report.scanned_from} "
-            "although the last run had stopped: the checkpoint was an older one, or a segment was "
-            "shortened"
-        )
     if report.cut_reason is not None:
         findings.append(
             f"the tail was cut at commit-log offset {report.end_offset}: {report.cut_reason}; "
@@ -51,10 +59,15 @@ def recovery_findings(
         for each in damage
     ]
     findings += [f"{place}; what it held is built again from the log" for place in unreadable]
-    if report.end_offset:
-        # A new store has neither, and that is no finding.
-        findings += [f"{what} built again from the log" for what in report.rebuilt]
+    if not report.crashed:
+        findings += _rebuilt(report)
     return findings
+
+
+def _rebuilt(report: RecoveryReport) -> list[str]:
+    # A new store has neither, and that is no finding.
+    rebuilt = report.rebuilt if report.end_offset else ()
+    return [f"{what} built again from the log" for what in rebuilt]
 
 
 _log = get_logger(__name__)

@@ -99,6 +99,8 @@ class OpenPull:
         moved: dict[int, PulledQueue] = {}
         self._see_arrivals()
         while True:
+            # Again after each hold: what arrives after a pause is not handed out.
+            self._looks.check_group(self._order.consumer_group)
             look = await self._look_at(self._left)
             passed = self._go_to(look.found)
             if passed and not moved:

@@ -43,7 +43,7 @@ def read_room(
         store=store,
         topics=topics,
         statistics=log.statistics,
-        check_group=clients.group_changes.check_may_consume,
+        check_group=clients.group_changes.check_not_paused,
         clients=clients.table,
         members=clients.members,
         locks=state.locks,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Literal, TypeAlias
 
@@ -13,6 +13,7 @@ from ariane_sdk.checks.message_filter import MessageFilter, message_filter
 from ariane_sdk.checks.sql_filter import Sql
 from ariane_sdk.checks.uploaded_filter import Uploaded
 from ariane_sdk.consumer.group.allocation import AllocationStrategy, Averaging
+from ariane_sdk.consumer.group.pause_notice import PauseNotice
 from ariane_sdk.consumer.offsets.start_position import StartPosition
 from ariane_sdk.errors import IllegalArgument
 from ariane_sdk.runtime.clock import Clock
@@ -84,6 +85,7 @@ class ConsumerPlan:
         clock: Paces everything.
         random: Source of random numbers.
         ordered: Whether queues are consumed in order, under the broker's locks.
+        pause: Says that an operator has paused the group.
     """
 
     addresses: Sequence[str]
@@ -97,3 +99,4 @@ class ConsumerPlan:
     clock: Clock
     random: Random
     ordered: bool = False
+    pause: PauseNotice = field(default_factory=PauseNotice)

@@ -118,6 +118,7 @@ class PullLoop:
         self._filters = plan.filters
         self._settings = plan.settings
         self._clock = plan.clock
+        self._pause = plan.pause
         self._on_trouble = on_trouble
         self._on_lost = on_lost
         self._damaged_bodies = damaged_bodies
@@ -243,6 +244,7 @@ class PullLoop:
             return
         self._failure_count = 0
         self._source.answered()
+        self._pause.answered(self.broker_name)
         await self._take_all_in(answer.queues, self._answered(answer))
 
     async def _next_answer(self, ready: Mapping[QueueKey, OwnedQueue]) -> PullAnswer:
@@ -466,6 +468,7 @@ class PullLoop:
     async def _back_off(self, error: CallError, topics: Sequence[str]) -> None:
         """Wait after the stream has failed, longer each time."""
         logger.info("%s cannot be pulled from: %s", self._source.peer, error)
+        self._pause.refused(self.broker_name, error)
         for topic in topics:
             self._on_trouble(topic, error)
         if self._replica_reads.helps(error):

@@ -12,6 +12,7 @@ from ariane_sdk.client.lost_messages import LostMessages
 from ariane_sdk.client.operator_answers import OperatorAnswers
 from ariane_sdk.client.session import Session
 from ariane_sdk.consumer.group.attachments import Attachments
+from ariane_sdk.consumer.group.pause_notice import PauseNotice
 from ariane_sdk.consumer.offsets.group_start import BEGIN_S, GroupStart
 from ariane_sdk.consumer.offsets.offset_keeping import BrokerOffsets
 from ariane_sdk.consumer.receiving.asking import Asking, Receive
@@ -62,6 +63,7 @@ class ReceivingMember:
         self._topics = [subscription.topic for subscription in order.subscriptions]
         self._clock = clock
         self._refusal: CallError | None = None
+        self._pause = PauseNotice()
         self._askings: WeakSet[Asking] = WeakSet()
         self._primaries = Primaries(session.routes, self._topics, clock)
         self.calls = ReceiveCalls(
@@ -179,7 +181,13 @@ class ReceivingMember:
         if self._starts is not None and broker.broker_name not in self._begun:
             await self._begin(self._starts, broker)
             self._begun.add(broker.broker_name)
-        return await receive(broker, order, hold_s)
+        try:
+            answer = await receive(broker, order, hold_s)
+        except CallError as error:
+            self._pause.refused(broker.broker_name, error)
+            raise
+        self._pause.answered(broker.broker_name)
+        return answer
 
     async def _begin(self, starts: GroupStart, broker: BrokerRoute) -> None:
         routes = self._routes.latest_first(self._topics)

@@ -47,7 +47,8 @@ def list_brokers(*, name_servers: str, output: Output) -> int:
     """List the live brokers with the state that each reports.
 
     "Writable" is what the broker itself reports. "Wiped" means that the name servers have removed
-    its write permission from routes (ariane broker drain). A warning names each broker that does
+    its write permission from routes (ariane broker drain). "Stored since start" counts the messages
+    that it has stored since its process started. A warning names each broker that does
     not answer; it is listed as the name servers know it, and the exit status is 3. A warning also
     names brokers that are not registered but still known to another name server or part of a queue
     order (ariane topic order).
@@ -59,7 +60,7 @@ def list_brokers(*, name_servers: str, output: Output) -> int:
 
     async def ask() -> list[Row]:
         async with ClusterDoors(name_servers) as doors:
-            brokers = await doors.client.list_brokers()
+            brokers = await doors.registered()
             await warn_of_absent(doors, brokers)
             wiped = await _wiped_names(doors)
             return list(
@@ -73,7 +74,10 @@ def list_brokers(*, name_servers: str, output: Output) -> int:
     for error in silent:
         say_warning(f"a broker does not answer, and is shown as the name servers know it: {error}")
     output.rows(
-        ["cluster", "broker", "id", "address", "version", "writable", "wiped", "disk", "messages"],
+        (
+            *("cluster", "broker", "id", "address", "version", "writable", "wiped", "disk"),
+            "stored_since_start",
+        ),
         rows,
     )
     return ExitStatus.UNREACHABLE if silent else ExitStatus.DONE
@@ -236,14 +240,15 @@ async def _row(doors: ClusterDoors, found: LiveBroker, *, wiped: bool) -> Row:
     try:
         state = await _state(doors, found)
     except CallError as error:
-        unknown = {"version": None, "writable": None, "disk": "not reached", "messages": None}
+        unknown = {"version": None, "writable": None, "disk": "not reached"}
+        unknown["stored_since_start"] = None
         return {**known, **unknown, "error": reasoned(error)}
     return {
         **known,
         "version": state.version,
         "writable": state.writable,
         "disk": f"{state.store.disk_used_ratio:.0%}",
-        "messages": state.statistics.stored_message_count,
+        "stored_since_start": state.statistics.stored_message_count,
         "error": None,
     }
 
@@ -301,10 +306,10 @@ def _state_row(found: LiveBroker, state: GetBrokerStateResponse, *, wiped: bool)
         "max_commit_log_offset": store.max_commit_log_offset,
         "flushed_commit_log_offset": store.flushed_commit_log_offset,
         "confirmed_commit_log_offset": store.confirmed_commit_log_offset,
-        "stored_messages": statistics.stored_message_count,
-        "stored_bytes": statistics.stored_bytes,
-        "pulled_messages": statistics.pulled_message_count,
-        "pulled_bytes": statistics.pulled_bytes,
+        "stored_messages_since_start": statistics.stored_message_count,
+        "stored_bytes_since_start": statistics.stored_bytes,
+        "pulled_messages_since_start": statistics.pulled_message_count,
+        "pulled_bytes_since_start": statistics.pulled_bytes,
         "held_pulls": statistics.held_pull_count,
         "clients": statistics.client_count,
         "vanished_members": statistics.vanished_member_count,
@@ -318,6 +323,7 @@ def _state_row(found: LiveBroker, state: GetBrokerStateResponse, *, wiped: bool)
         "delayed_lateness_ms_mean": round(mean_ms, 1),
         "delayed_lateness_ms_max": delayed.lateness_duration_max.ToMilliseconds(),
         "recovery_findings": list(state.recovery_findings),
+        "recovery_notes": list(state.recovery_notes),
     }
 
 

@@ -13,6 +13,7 @@ from ariane_admin.asking.cluster_doors import (
     ClusterDoors,
 )
 from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.paused_groups import pause_warning, paused_groups
 from ariane_admin.asking.roll_call import (
     RollCall,
     known_groups,
@@ -20,6 +21,7 @@ from ariane_admin.asking.roll_call import (
     unknown_among_answers,
     write_rows,
 )
+from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.output import Output, Row, first_of, output_option
 from ariane_record.names import is_system_group
 from ariane_sdk import (
@@ -55,7 +57,8 @@ def list_groups(*, system: bool, count: int, name_servers: str, output: Output) 
     """List consumer groups with their members and backlog, by name.
 
     For groups that receive without owning queues, the list also shows the messages that members are
-    processing ("in flight") and those that can be received now ("ready").
+    processing ("in flight") and those that can be received now ("ready"). "Paused" names the
+    brokers on which an operator has stopped delivery to the group (ariane group pause).
 
     A warning names each broker that does not answer; totals then cover the others only, and the
     exit status is 3.
@@ -72,10 +75,11 @@ def list_groups(*, system: bool, count: int, name_servers: str, output: Output) 
             await warn_of_absent(doors, roll.brokers)
             names = await known_groups(doors.client, roll)
             shown = [name for name in names if system or not is_system_group(name)]
-            return roll, await _summaries(doors.client, roll, first_of(shown, count))
+            paused = await paused_groups(doors, roll)
+            return roll, await _summaries(doors.client, roll, first_of(shown, count), paused)
 
     roll, rows = run_async(ask())
-    columns = ("group", "members", "topics", "lag", "in_flight", "ready", "oldest")
+    columns = ("group", "members", "topics", "lag", "in_flight", "ready", "oldest", "paused")
     return write_rows(output, roll, columns, rows, totals=_TOTALS)
 
 
@@ -97,7 +101,7 @@ def show(*, name: str, name_servers: str, output: Output) -> int:
       ariane group show billing -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
 
-    async def ask() -> tuple[RollCall, Row, list[Row], list[Row], list[Row]]:
+    async def ask() -> tuple[RollCall, Sequence[str], Row, list[Row], list[Row], list[Row]]:
         async with ClusterDoors(name_servers) as doors:
             roll = RollCall(await doors.primaries())
             await warn_of_absent(doors, roll.brokers)
@@ -107,9 +111,11 @@ def show(*, name: str, name_servers: str, output: Output) -> int:
                 raise GroupNotFound(f"no broker knows group {name!r}; ariane group list shows all")
             members, lags = await _facts(doors.client, roll, name)
             owners = await _owners(doors.client, roll, name)
+            paused = (await paused_groups(doors, roll)).get(name, ())
             return (
                 roll,
-                _summary(name, len(members), lags),
+                paused,
+                _summary(name, len(members), lags, paused),
                 [_lag_row(lag, owners) for lag in lags],
                 [
                     {
@@ -123,7 +129,9 @@ def show(*, name: str, name_servers: str, output: Output) -> int:
                 await _conflicts(doors.client, roll, name),
             )
 
-    roll, summary, queues, members, conflicts = run_async(ask())
+    roll, paused, summary, queues, members, conflicts = run_async(ask())
+    if paused:
+        say_warning(pause_warning(name, paused))
     output.record(
         marked_row(output, roll, summary, _TOTALS),
         {
@@ -153,7 +161,12 @@ async def _conflicts(client: ClusterClient, roll: RollCall, name: str) -> list[R
     return [_conflict_row(found[key]) for key in sorted(found)]
 
 
-async def _summaries(client: ClusterClient, roll: RollCall, names: Sequence[str]) -> list[Row]:
+async def _summaries(
+    client: ClusterClient,
+    roll: RollCall,
+    names: Sequence[str],
+    paused: Mapping[str, Sequence[str]],
+) -> list[Row]:
     """Rows of groups: each broker lists its members and lags of all groups, a page a call."""
 
     async def at(broker: LiveBroker) -> tuple[Mapping[str, set[str]], list[QueueLag]]:
@@ -171,7 +184,7 @@ async def _summaries(client: ClusterClient, roll: RollCall, names: Sequence[str]
             members[name] |= client_ids
         for lag in found:
             lags[lag.group].append(lag)
-    return [_summary(name, len(members[name]), lags[name]) for name in names]
+    return [_summary(name, len(members[name]), lags[name], paused.get(name, ())) for name in names]
 
 
 async def _facts(
@@ -202,7 +215,7 @@ async def _owners(client: ClusterClient, roll: RollCall, name: str) -> dict[Mess
     return {queue: owner for found in await roll.ask(at) for queue, owner in found.items()}
 
 
-def _summary(name: str, member_count: int, lags: Sequence[QueueLag]) -> Row:
+def _summary(name: str, member_count: int, lags: Sequence[QueueLag], paused: Sequence[str]) -> Row:
     oldest = min(
         (lag.oldest_store_time for lag in lags if lag.oldest_store_time is not None), default=None
     )
@@ -214,6 +227,7 @@ def _summary(name: str, member_count: int, lags: Sequence[QueueLag]) -> Row:
         "in_flight": _sum(lag.in_flight_count for lag in lags if lag.receiving),
         "ready": _sum(lag.ready_count or 0 for lag in lags if lag.receiving),
         "oldest": _iso(oldest),
+        "paused": list(paused),
     }
 
 

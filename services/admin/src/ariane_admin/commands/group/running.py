@@ -17,6 +17,7 @@ from ariane_admin.asking.cluster_doors import (
     broker_peer,
 )
 from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.paused_groups import pause_warning, paused_groups
 from ariane_admin.asking.roll_call import RollCall, known_groups, unknown_among_answers
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.client_warnings import say_warning
@@ -73,7 +74,7 @@ def running(
       ariane group running billing --member 10.0.0.7@4242#1f3c --stacks -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
 
-    async def ask() -> tuple[RollCall, list[Row]]:
+    async def ask() -> tuple[RollCall, list[Row], Sequence[str]]:
         async with ClusterDoors(name_servers) as doors:
             roll = RollCall(await doors.primaries())
             wanted = await _members(doors, roll, name, client_id)
@@ -83,14 +84,17 @@ def running(
                 async with turns:
                     return await _told(doors, one, with_stacks=stacks)
 
-            return roll, list(await asyncio.gather(*map(told, wanted)))
+            paused = (await paused_groups(doors, roll)).get(name, ())
+            return roll, list(await asyncio.gather(*map(told, wanted))), paused
 
-    roll, rows = run_async(ask())
+    roll, rows, paused = run_async(ask())
     if output.for_programs:
         output.rows(("client_id",), rows)
     else:
         for number, row in enumerate(rows):
             _write(output, row, gap=number > 0, with_settings=bool(client_id))
+    if paused:
+        say_warning(pause_warning(name, paused))
     if not rows:
         say_warning(f"group {name} has no live member connected to a broker")
     errors = [str(row["error"]) for row in rows if row["error"]]

@@ -13,7 +13,6 @@ from ariane_admin.asking.absent_brokers import warn_of_absent
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
     PAGE_SIZE,
-    PRIMARY_ID,
     ClusterDoors,
     answer_to_question,
     broker_peer,
@@ -55,12 +54,11 @@ async def _rows(name_servers: str, *, include_system: bool) -> tuple[RollCall, l
 
     Raises:
         NameServersUnreachable: None answered.
-        CallError: A broker answered with an error.
+        CallError: A broker answered with an error, or there is none.
     """
     async with ClusterDoors(name_servers) as doors:
         names = await doors.client.list_topics(include_system=include_system)
-        brokers = await doors.client.list_brokers()
-        roll = RollCall([one for one in brokers if one.broker_id == PRIMARY_ID])
+        roll = RollCall(await doors.primaries())
         await warn_of_absent(doors, roll.brokers)
 
         async def at(broker: LiveBroker) -> list[tuple[str, Topic]]:

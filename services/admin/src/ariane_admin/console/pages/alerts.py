@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
 
 from starlette.requests import Request
 
@@ -17,23 +16,10 @@ from ariane_admin.console.blocks import (
     Notice,
     Page,
     Table,
-    number,
     span,
     to,
 )
-from ariane_admin.console.pages.topics import moment
-
-_WORDS: Final[dict[int, str]] = {
-    alert_pb.ALERT_FIGURE_LAG_MESSAGE_COUNT: "Messages not consumed yet",
-    alert_pb.ALERT_FIGURE_LAG_SECONDS: "Age of the oldest message in seconds",
-    alert_pb.ALERT_FIGURE_DEAD_LETTER_COUNT: "Dead letters",
-    alert_pb.ALERT_FIGURE_DISK_USED_RATIO: "Disk in use",
-    alert_pb.ALERT_FIGURE_REPLICAS_OUT_OF_SYNC: "Replicas out of sync",
-}
-_OF_BROKERS: Final = {
-    alert_pb.ALERT_FIGURE_DISK_USED_RATIO,
-    alert_pb.ALERT_FIGURE_REPLICAS_OUT_OF_SYNC,
-}
+from ariane_admin.console.pages.alert_rows import WORDS, alerts_table, figure_value
 
 
 async def alerts(ask: Asker, request: Request) -> Page:
@@ -54,15 +40,14 @@ async def alerts(ask: Asker, request: Request) -> Page:
     )
     token = told.next_page_token
     more = to("alerts", ended=ended, token=token) if token else ""
-    columns = ("Figure", "Of", "First", "Last", "Bound", "Raised", "Ended")
-    table = Table("", columns, [_row(each) for each in told.alerts], "No alert stands.", more)
+    table = alerts_table("", told.alerts, more)
     rules = Table(
         "What is watched",
         ("Figure", "Bound", "Out of it for"),
         [
             (
-                Cell(_WORDS.get(each.figure, "?")),
-                _value(each.figure, each.threshold),
+                Cell(WORDS.get(each.figure, "?")),
+                figure_value(each.figure, each.threshold),
                 span(each.patience.ToMilliseconds() / 1000),
             )
             for each in watched.rules
@@ -75,23 +60,3 @@ async def alerts(ask: Asker, request: Request) -> Page:
         hook = Notice("No webhook is told: alert_webhook names one.", "warn")
     blocks: list[Block] = [search, table, rules, hook]
     return Page("Alerts", blocks, "Alerts", 5)
-
-
-def _row(alert: alert_pb.Alert) -> tuple[Cell, ...]:
-    section = "cluster" if alert.figure in _OF_BROKERS else "groups"
-    ended = moment(alert, "end_time")
-    return (
-        Cell(_WORDS.get(alert.figure, "?")),
-        Cell(alert.subject, to(section, alert.subject)),
-        _value(alert.figure, alert.first_value),
-        _value(alert.figure, alert.last_value),
-        _value(alert.figure, alert.threshold),
-        Cell(moment(alert, "raise_time"), kind="time"),
-        Cell(ended, kind="quiet") if ended else Cell("it stands", kind="bad"),
-    )
-
-
-def _value(figure: int, value: float) -> Cell:
-    if figure == alert_pb.ALERT_FIGURE_DISK_USED_RATIO:
-        return Cell(f"{value:.0%}", kind="number")
-    return number(value)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import Awaitable
+from typing import Final, TypeVar
 
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
+from grpc import StatusCode
+from grpc.aio import AioRpcError
 from starlette.requests import Request
 
+from ariane.admin.v1 import alert_service_pb2 as alert_pb
 from ariane.admin.v1 import cluster_service_pb2 as cluster_pb
 from ariane.admin.v1 import group_service_pb2 as group_pb
 from ariane.admin.v1 import history_service_pb2 as history_pb
@@ -28,6 +33,7 @@ from ariane_admin.console.blocks import (
     to,
 )
 from ariane_admin.console.charts import line_chart
+from ariane_admin.console.pages.alert_rows import alerts_table
 
 REFRESH_S: Final = 5
 
@@ -38,6 +44,8 @@ _SERIES: Final = (
 )
 _BEHIND_SHOWN: Final = 10
 
+_Answer = TypeVar("_Answer", bound=Message)
+
 RECEIVING: Final = ("In flight", "Delayed", "Ready")
 """States of the messages of members that receive without owning queues, as column names."""
 
@@ -45,24 +53,36 @@ RECEIVING: Final = ("In flight", "Delayed", "Ready")
 async def overview(ask: Asker, _request: Request) -> Page:
     """The whole cluster on one page."""
     api = ask.api
-    clusters, findings, behind, charts = await asyncio.gather(
-        ask(api.cluster.ListClusters, cluster_pb.ListClustersRequest()),
+    clusters, findings, standing, behind, charts = await asyncio.gather(
+        _or_failure(ask(api.cluster.ListClusters, cluster_pb.ListClustersRequest())),
         ask(api.cluster.DiagnoseCluster, cluster_pb.DiagnoseClusterRequest()),
-        ask(
-            api.lags.ListGroupLags,
-            lag_pb.ListGroupLagsRequest(
-                order=lag_pb.LAG_ORDER_MESSAGE_COUNT, message_count_min=1, page_size=_BEHIND_SHOWN
-            ),
+        ask(api.alerts.ListAlerts, alert_pb.ListAlertsRequest()),
+        _or_failure(
+            ask(
+                api.lags.ListGroupLags,
+                lag_pb.ListGroupLagsRequest(
+                    order=lag_pb.LAG_ORDER_MESSAGE_COUNT,
+                    message_count_min=1,
+                    page_size=_BEHIND_SHOWN,
+                ),
+            )
         ),
         asyncio.gather(*(chart(ask, title, kind) for title, kind in _SERIES)),
     )
     blocks: list[Block] = []
-    for cluster in clusters.clusters:
-        blocks += silence(cluster)
-        blocks.append(_tiles(cluster))
-    if not clusters.clusters:
-        blocks.append(Notice("No broker is registered with the name servers.", "bad"))
-    if not findings.findings:
+    if isinstance(clusters, Notice):
+        blocks.append(clusters)
+    else:
+        for cluster in clusters.clusters:
+            blocks += silence(cluster)
+            blocks.append(_tiles(cluster))
+        if not clusters.clusters:
+            blocks.append(Notice("No broker is registered with the name servers.", "bad"))
+    if standing.alerts:
+        blocks.append(alerts_table("Alerts", standing.alerts))
+    if findings.findings:
+        blocks.append(_findings(findings))
+    elif not standing.alerts:
         blocks.append(
             Notice(
                 f"All is well: {_counted(findings.name_server_count, 'name server')} and"
@@ -71,10 +91,22 @@ async def overview(ask: Asker, _request: Request) -> Page:
             )
         )
     blocks.append(Charts(charts))
-    if findings.findings:
-        blocks.append(_findings(findings))
-    blocks.append(_behind(behind))
+    blocks.append(behind if isinstance(behind, Notice) else _behind(behind))
     return Page("Overview", blocks, "Overview", REFRESH_S)
+
+
+async def _or_failure(answer: Awaitable[_Answer]) -> _Answer | Notice:
+    """An answer, or what is shown in its place: no broker may be there to ask.
+
+    Raises:
+        AioRpcError: It failed for another reason.
+    """
+    try:
+        return await answer
+    except AioRpcError as error:
+        if error.code() not in {StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED}:
+            raise
+        return Notice(error.details() or str(error.code()), "bad")
 
 
 async def chart(

@@ -50,6 +50,7 @@ class Receiving:
         filters = {topic: filter_for(each) for topic, each in order.filters.items()}
         self.hand_outs.queues(order)
         await self.group_changes.admit(order.group)
+        self.group_changes.check_not_paused(order.group)
         self.clients.check_receive(order.group, order.client_id, order.filters, order.hold_seconds)
         self._check_nobody_owns(order.group)
         await self.log.secured()

@@ -16,7 +16,7 @@ from ariane_broker.delay.delayed_counts import DelayedCounts
 from ariane_broker.log.clock_watch import ClockWatch
 from ariane_broker.log.early_deletions import EarlyDeletions
 from ariane_broker.log.held_requests import HeldRequests
-from ariane_broker.log.recovery_words import recovery_findings
+from ariane_broker.log.recovery_words import recovery_findings, recovery_notes
 from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.log.store_keeping import StoreKeeping
 from ariane_broker.naming.announcement import BrokerAnnouncement
@@ -90,6 +90,7 @@ class BrokerServicer(BrokerServiceServicer):
                 *recovery_findings(store.recovery, store.damage, store.unreadable),
                 *parts.state.findings,
             ],
+            recovery_notes=recovery_notes(store.recovery),
             delayed_messages=self._delayed_messages(),
             unread_topics=_unread_topics(await in_turns(parts.unread.walk())),
             clock=self._clock_state(),
