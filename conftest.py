@@ -1,4 +1,4 @@
-"""Settings of the process that runs the tests, before any test imports gRPC."""
+"""Settings of the process that runs the tests."""
 
 import gc
 import os
@@ -13,11 +13,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
-
-# As ``ariane_sdk`` says it for applications; here services are imported before the SDK, and gRPC
-# itself before both.
-os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
-os.environ.setdefault("GRPC_EXPERIMENTS", "-event_engine_client,-event_engine_listener")
 
 # Whoever runs without bytecode compiles all that is imported in every process that a test starts.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

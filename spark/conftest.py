@@ -4,7 +4,6 @@ import itertools
 import os
 from contextlib import ExitStack
 
-import grpc
 import pytest
 
 from ariane.broker.v1.topic_service_pb2 import UpdateTopicRequest
@@ -13,6 +12,7 @@ from ariane_sdk.sync import ClusterClient, Producer
 from ariane_servicekit.running.processes import LocalCluster
 from ariane_spark import session
 from ariane_testkit.small_store import SMALL_STORE
+from ariane_wire import blocking
 
 
 @pytest.fixture(scope="session")
@@ -94,7 +94,7 @@ def widen(local_cluster):
             topic=topic, read_queue_count=queue_count, write_queue_count=queue_count
         )
         for broker in local_cluster.brokers:
-            with grpc.insecure_channel(broker.address) as channel:
+            with blocking.insecure_channel(broker.address) as channel:
                 TopicServiceStub(channel).UpdateTopic(wider, timeout=60)
 
     return widen

@@ -142,19 +142,15 @@ CALL_ENDS: Final = (
     "servicekit/src/ariane_servicekit/rpc/channels.py",
     "servicekit/src/ariane_servicekit/rpc/server.py",
     "sdk/python/src/ariane_sdk/net/connections.py",
+    "spark/src/ariane_spark/calls/channels.py",
 )
 """Where channels and servers are made, all by ``ariane_wire``."""
-
-GRPCIO_ENDS: Final = ("spark/src/ariane_spark/calls/routes.py",)
-"""Where a channel is still grpcio's own: the driver's and the tasks' blocking calls."""
 
 
 def channels(sources: Sources) -> Iterator[Finding]:
     """No other place that we ship makes a channel or a server, and none by grpcio's runtime."""
     for name in sources.python:
         if "/src/" not in name or name.startswith("wire/") or "testkit" in name:
-            continue
-        if name in GRPCIO_ENDS:
             continue
         nodes = sources.nodes(name)
         origins = _origins(nodes)

@@ -3,7 +3,6 @@
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
-import grpc
 import pyarrow as pa
 import pytest
 
@@ -24,6 +23,7 @@ from ariane_spark.options.options import RequestPolicy
 from ariane_spark.records.contents import Contents
 from ariane_spark.records.rows import IdentitySeed, RowPlan
 from ariane_spark.sink.staging import StagedAttempt
+from ariane_wire import blocking
 
 IMPATIENT = RequestPolicy(timeout_ms=2000, retries_max=1, backoff_ms=1)
 
@@ -202,7 +202,7 @@ def test_whoever_meets_half_a_move_ends_it(calls, sink, stage, client):
     calls.commit(home, done, [stage(done, range(30))], Contents(30, 7))
     # The mover dies when only the home of before knows.
     address = next(b.address for b in client.list_brokers() if b.broker_name == home)
-    with grpc.insecure_channel(address) as channel:
+    with blocking.insecure_channel(address) as channel:
         note = SinkHome(broker_name=others(home), move_count=1)
         request = NoteSinkHomeRequest(query_id=sink.name, topic=sink.topic, home=note)
         SinkServiceStub(channel).NoteSinkHome(request)

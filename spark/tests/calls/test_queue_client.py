@@ -1,5 +1,6 @@
 """Asking brokers by blocking calls: against real ones, and ones that go away."""
 
+import os
 import threading
 
 import pytest
@@ -27,6 +28,7 @@ from ariane_spark.source.range_reader import RangeReader
 from ariane_testkit.small_store import SMALL_STORE
 
 POSITIONS = Fetch(Detail.POSITIONS, 1 << 16)
+ALL = Fetch(Detail.RECORDS, 1 << 16)
 NOBODY = "127.0.0.1:1"
 IMPATIENT = RequestPolicy(timeout_ms=2000, retries_max=1, backoff_ms=1)
 
@@ -59,6 +61,31 @@ def test_bounds_of_all_queues_on_all_brokers(queues, topic, published):
     assert {queue: kept.latest for queue, kept in bounds.items() if kept.latest} == {
         queue: len(results) for queue, results in published.items()
     }
+
+
+def test_a_forked_process_goes_on_beside_its_parent(queues, topic, published):
+    """Workers are forked by a daemon, which may have read before."""
+    queue, results = max(published.items(), key=lambda item: len(item[1]))
+    everything = QueueRange(queue, 0, len(results))
+
+    def count():
+        return sum(len(each.records.queue_offset) for each in queues.read_range(everything, ALL))
+
+    assert count() == len(results)
+    children = []
+    for _ in range(2):
+        children.append(os.fork())
+        if not children[-1]:
+            break
+    if 0 in children:
+        status = 1
+        try:
+            status = 0 if [count() for _ in range(3)] == 3 * [len(results)] else 2
+        finally:
+            os._exit(status)
+    assert [count() for _ in range(3)] == 3 * [len(results)]
+    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0]
+    assert count() == len(results)
 
 
 def test_offsets_by_time(queues, topic, published):

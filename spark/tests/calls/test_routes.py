@@ -18,11 +18,11 @@ from ariane.namesrv.v1.route_service_pb2_grpc import (
     add_RouteServiceServicer_to_server,
 )
 from ariane_sdk.errors import NameServersUnreachable, RouteNotFound
+from ariane_spark.calls.channels import Channels
 from ariane_spark.calls.routes import (
     KEPT_ROUTE_AGE_S,
     ROUTE_AGE_S_MAX,
     WARM_UP_ROUTE_AGE_S_MAX,
-    Channels,
     LiveBrokers,
     Routes,
 )

@@ -1,8 +1,5 @@
 """The Python client of ArianeMQ."""
 
-import ariane_sdk.runtime.before_grpc
-
-# isort: split
 from typing import TYPE_CHECKING
 
 import ariane_sdk.errors  # noqa: F401 - It is found without an import of its own.

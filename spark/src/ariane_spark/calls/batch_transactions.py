@@ -11,8 +11,6 @@ import zlib
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, NamedTuple
 
-import grpc
-
 from ariane.broker.v1 import transaction_service_pb2 as transaction
 from ariane.broker.v1.sink_service_pb2 import (
     GetSinkHomeRequest,
@@ -23,12 +21,14 @@ from ariane.broker.v1.sink_service_pb2 import (
 from ariane.broker.v1.sink_service_pb2_grpc import SinkServiceStub
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane_sdk.errors import ArianeError, ServiceUnavailable
-from ariane_spark.calls.call_errors import call_error
+from ariane_sdk.translation import error_from_rpc
+from ariane_spark.calls.channels import Channels
 from ariane_spark.calls.repetition import Repetition
-from ariane_spark.calls.routes import Channels, Routes
+from ariane_spark.calls.routes import Routes
 from ariane_spark.calls.sink_batches import Sink, SinkBatch
 from ariane_spark.options.options import RequestPolicy
 from ariane_spark.records.contents import Contents
+from ariane_wire import CallFailed
 
 WRITE_POLICY: Final = RequestPolicy(retries_max=16)
 """Waits a minute in all for a broker that restarts; a failed task would repeat everything."""
@@ -185,8 +185,8 @@ class BatchTransactions:
         stub, address = self._stub(home, batch.sink)
         try:
             return bool(stub.AbortBatch(request, timeout=self._timeout_s).committed)
-        except grpc.RpcError as failure:
-            raise call_error(failure, f"broker {home} at {address}") from failure
+        except CallFailed as failure:
+            raise error_from_rpc(failure, peer=f"broker {home} at {address}") from failure
 
     def _find_home(self, sink: Sink) -> str:
         addresses = self._addresses(sink)
@@ -236,8 +236,8 @@ class BatchTransactions:
         for name, call in calls.items():
             try:
                 answers[name] = call.result()
-            except grpc.RpcError as failure:
-                error = call_error(failure, f"broker {name} at {addresses[name]}")
+            except CallFailed as failure:
+                error = error_from_rpc(failure, peer=f"broker {name} at {addresses[name]}")
                 if not error.retriable:
                     raise error from failure
         return answers
@@ -256,9 +256,9 @@ class BatchTransactions:
         for name in names:
             try:
                 self._sinks_at(addresses[name]).NoteSinkHome(request, timeout=self._timeout_s)
-            except grpc.RpcError as failure:
+            except CallFailed as failure:
                 if strict:
-                    error = call_error(failure, f"broker {name} at {addresses[name]}")
+                    error = error_from_rpc(failure, peer=f"broker {name} at {addresses[name]}")
                     raise error from failure
 
     def _addresses(self, sink: Sink) -> Mapping[str, str]:
@@ -308,10 +308,10 @@ class BatchTransactions:
         def end() -> Any:
             try:
                 return call.result()
-            except grpc.RpcError as failure:
+            except CallFailed as failure:
                 if sink.topic is not None:
                     self._routes.forget(sink.topic)
-                raise call_error(failure, f"broker {home} at {address}") from failure
+                raise error_from_rpc(failure, peer=f"broker {home} at {address}") from failure
 
         return end
 

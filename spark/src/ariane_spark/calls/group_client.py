@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-import grpc
-
 from ariane.broker.v1 import offset_service_pb2 as offset_pb
 from ariane.broker.v1.offset_service_pb2_grpc import OffsetServiceStub
 from ariane_record import QueueOffset
 from ariane_sdk import MessageQueue
 from ariane_sdk.errors import ArianeError, CallError, ConsumerOffsetRefused, ServiceUnavailable
-from ariane_spark.calls.call_errors import call_error
-from ariane_spark.calls.routes import Channels, Routes
+from ariane_sdk.translation import error_from_rpc
+from ariane_spark.calls.channels import Channels
+from ariane_spark.calls.routes import Routes
 from ariane_spark.positions.offsets import Positions
+from ariane_wire import CallFailed
 
 
 class GroupClient:
@@ -43,9 +43,11 @@ class GroupClient:
             stub, address = self._stub(broker_name, of_broker[0].topic)
             try:
                 answer = stub.GetConsumerOffsets(request, timeout=self._timeout_s)
-            except grpc.RpcError as failure:
+            except CallFailed as failure:
                 self._routes.forget(of_broker[0].topic)
-                raise call_error(failure, f"broker {broker_name} at {address}") from failure
+                raise error_from_rpc(
+                    failure, peer=f"broker {broker_name} at {address}"
+                ) from failure
             for queue, place in zip(of_broker, answer.offsets, strict=True):
                 if place.HasField("queue_offset"):
                     found[queue] = QueueOffset(place.queue_offset)
@@ -84,9 +86,9 @@ class GroupClient:
         for broker_name, address, topic, call in calls:
             try:
                 answer = call.result()
-            except grpc.RpcError as failure:
+            except CallFailed as failure:
                 self._routes.forget(topic)
-                failed = call_error(failure, f"broker {broker_name} at {address}")
+                failed = error_from_rpc(failure, peer=f"broker {broker_name} at {address}")
             else:
                 failed = _refusal(broker_name, answer) or failed
         if failed is not None:

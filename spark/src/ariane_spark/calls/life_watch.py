@@ -20,9 +20,8 @@ from collections.abc import Callable, Generator
 from threading import Lock, Thread
 from typing import Any, Final
 
-import grpc
-
 from ariane_sdk.errors import ArianeError, CallError, DeadlinePassed
+from ariane_wire import CallFailed
 
 THREAD_NAME: Final = "ariane-life-watch"
 
@@ -80,7 +79,7 @@ class LifeWatch:
                 self._begin_to_watch()
             try:
                 answer = next(answers, None)
-            except grpc.RpcError:
+            except CallFailed:
                 if stream.silence is None:
                     raise
                 raise stream.silence from None

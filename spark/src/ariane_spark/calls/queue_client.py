@@ -1,8 +1,8 @@
 """A client for processes of Spark: a few requests, and one stream of chunks after another.
 
-The client of applications runs on an event loop. Spark's processes have none, so they use plain
-blocking calls. The only thread of this client, which watches streams, ends when nothing is read; a
-forked process makes a client of its own.
+The client of applications runs on an event loop. Spark's processes have none, so they use blocking
+calls, whose connections live on a loop in a thread. The thread of this client, which watches
+streams, ends when nothing is read.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-import grpc
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from ariane.broker.v1 import pull_service_pb2 as pull
@@ -26,18 +25,20 @@ from ariane_record import QueueOffset
 from ariane_record.names import is_system_topic
 from ariane_sdk import MessageQueue
 from ariane_sdk.errors import ArianeError, CallError, ServiceUnavailable
-from ariane_spark.calls.call_errors import call_error
+from ariane_sdk.translation import error_from_rpc
+from ariane_spark.calls.channels import Channels
 from ariane_spark.calls.cluster import Fetch, RangeChunk
 from ariane_spark.calls.group_client import GroupClient
 from ariane_spark.calls.life_watch import LifeWatch, WatchedStream
 from ariane_spark.calls.range_chunks import HeadersTooShort, decode_chunk
 from ariane_spark.calls.range_wire import wire_chunk
 from ariane_spark.calls.repetition import Repetition
-from ariane_spark.calls.routes import Channels, Routes
+from ariane_spark.calls.routes import Routes
 from ariane_spark.options.options import RequestPolicy
 from ariane_spark.positions.offsets import Bounds, Positions
 from ariane_spark.positions.ranges import QueueRange
 from ariane_spark.records.columns import Detail
+from ariane_wire import CallFailed
 
 _PULL_RANGE: Final = "/ariane.broker.v1.PullService/PullRange"
 
@@ -233,9 +234,9 @@ class QueueClient:
                     QueueOffset(chunk.head.next_queue_offset),
                     [(run.first_queue_offset, run.message_count) for run in chunk.head.lost],
                 )
-        except grpc.RpcError as failure:
+        except CallFailed as failure:
             self._routes.forget(part.queue.topic)
-            raise call_error(failure, peer=stream.peer) from failure
+            raise error_from_rpc(failure, peer=stream.peer) from failure
         except CallError:
             self._routes.forget(part.queue.topic)
             raise
@@ -275,8 +276,8 @@ def _filter_of(fetch: Fetch) -> FilterExpression | None:
 def _result(call: Any, broker_name: str, address: str) -> Any:
     try:
         return call.result()
-    except grpc.RpcError as failure:
-        raise call_error(failure, peer=_peer(broker_name, address)) from failure
+    except CallFailed as failure:
+        raise error_from_rpc(failure, peer=_peer(broker_name, address)) from failure
 
 
 def _peer(broker_name: str, address: str) -> str:

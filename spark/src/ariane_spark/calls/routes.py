@@ -1,4 +1,4 @@
-"""The channels of one process, and the routes of topics."""
+"""The routes of topics."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Final, NamedTuple, TypeVar
 
-import grpc
 from google.protobuf.message import Message
-from grpc.experimental import ChannelOptions
 
 from ariane.namesrv.v1.route_service_pb2 import (
     GetRouteRequest,
@@ -32,9 +30,10 @@ from ariane_sdk.errors import (
     RouteNotFound,
     ServiceUnavailable,
 )
-from ariane_sdk.translation import route_from_wire
-from ariane_spark.calls.call_errors import call_error
+from ariane_sdk.translation import error_from_rpc, route_from_wire
+from ariane_spark.calls.channels import Channels
 from ariane_spark.calls.kept_answers import KeptAnswers
+from ariane_wire import CallFailed
 
 ROUTE_AGE_S_MAX: Final = 30.0
 """How long a route is used; a new broker is noticed by then."""
@@ -60,44 +59,9 @@ PAGE_SIZE: Final = 1000
 PRIMARY_ID: Final = 0
 """The broker id of a primary; replicas have others."""
 
-CHANNEL_OPTIONS: Final[tuple[tuple[str, int], ...]] = (
-    ("grpc.max_receive_message_length", 64 << 20),
-    # A dead peer is noticed although it sends no packet; services permit 10 s.
-    ("grpc.keepalive_time_ms", 30_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
-    # A broker that restarts is back in a second; gRPC's own back-off grows to two minutes.
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 1_000),
-    ("grpc.max_reconnect_backoff_ms", 2_000),
-    # Readers repeat failed calls themselves, since they know how far they have read.
-    ("grpc.enable_retries", 0),
-    ("grpc.enable_http_proxy", 0),
-    # Chunks are large: larger frames cost fewer of them.
-    ("grpc.http2.max_frame_size", 1 << 20),
-    # A task reads its stream by itself: without a thread of gRPC in between, a third of the cost
-    # of a chunk is gone.
-    (ChannelOptions.SingleThreadedUnaryStream, 1),
-)
-
-
 _AnswerT = TypeVar("_AnswerT", bound=Message)
 
 _log: Final = logging.getLogger(__name__)
-
-
-class Channels:
-    """One channel for each address, made when first needed; ends with the process."""
-
-    def __init__(self) -> None:
-        self._channels: dict[str, grpc.Channel] = {}
-
-    def to(self, address: str) -> grpc.Channel:
-        """The channel to an address, ``host:port``."""
-        channel = self._channels.get(address)
-        if channel is None:
-            channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
-            self._channels[address] = channel
-        return channel
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,8 +339,8 @@ class Routes:
             try:
                 stub = RouteServiceStub(self._channels.to(address))
                 answer = method(stub)(request, timeout=timeout_s)
-            except grpc.RpcError as failure:
-                error = call_error(failure, peer=f"name server {address}")
+            except CallFailed as failure:
+                error = error_from_rpc(failure, peer=f"name server {address}")
                 if isinstance(error, RouteNotFound):
                     not_found.append(error)
                 elif error.retriable or isinstance(error, ServiceUnavailable | DeadlinePassed):

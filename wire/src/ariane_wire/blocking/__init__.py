@@ -4,6 +4,6 @@ The connections live on one event loop in a thread of its own, which all blockin
 process share. A process that was forked gets a loop, a thread and connections of its own.
 """
 
-from ariane_wire.blocking.channel import insecure_channel, secure_channel
+from ariane_wire.blocking.channel import BlockingChannel, insecure_channel, secure_channel
 
-__all__ = ["insecure_channel", "secure_channel"]
+__all__ = ["BlockingChannel", "insecure_channel", "secure_channel"]
