@@ -155,7 +155,7 @@ _ROWS: Final = (
         ErrorReason.ERROR_REASON_REPLICATION_UNCONFIRMED,
         StatusCode.DEADLINE_EXCEEDED,
         "Send again only if the message may be stored twice, or with a producer sequence. "
-        "After a change of a topic, group or lock, repeat the call.",
+        "After a change of a topic, group, lock or offset, repeat the call.",
         outcome_unknown=True,
     ),
     ErrorRow(

@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import threading
 
 import pytest
 
 from ariane.broker.v1 import offset_service_pb2 as offset_pb
+from ariane_storage.state_file import StateFile
 
 
 def reset(broker, **fields):
@@ -274,3 +276,37 @@ async def test_a_beginning_counts_only_where_there_is_no_offset(broker):
         assert await begin(queue_id, offset) == []
     assert await broker.known_offset("group", "orders", 0) == 1
     assert await broker.known_offset("group", "orders", 1) == 0
+
+
+async def test_a_beginning_is_told_to_other_members_once_it_is_durable(broker, monkeypatch):
+    """A member that relied on it earlier would skip messages if it was lost."""
+    await broker.create_topic("orders")
+    await broker.store("orders", [b"a", b"b"])
+    await broker.store_offset("group", "orders", 0, 1)
+    may_save, save = threading.Event(), StateFile.save
+
+    def late(file, state):
+        if file.path.name == "consumerOffset.json":
+            may_save.wait(60)
+        save(file, state)
+
+    monkeypatch.setattr(StateFile, "save", late)
+    wanted = offset_pb.QueueConsumerOffset(
+        topic="orders", queue_offset=2, rule=offset_pb.STORE_RULE_BEGIN
+    )
+    request = offset_pb.StoreConsumerOffsetsRequest(
+        consumer_group="other", offsets=[wanted], durable=True
+    )
+    storing = asyncio.ensure_future(broker.offsets.StoreConsumerOffsets(request))
+    while await lags_of(broker, "other") == 0:  # noqa: ASYNC110 - nobody tells
+        await asyncio.sleep(0.01)
+    reading = asyncio.ensure_future(broker.known_offset("other", "orders"))
+    assert not (await asyncio.wait([storing, reading], timeout=0.1))[0]
+    may_save.set()
+    assert await reading == 2
+    await storing
+
+
+async def lags_of(broker, group):
+    request = offset_pb.ListConsumerLagsRequest(consumer_group=group)
+    return len((await broker.offsets.ListConsumerLags(request)).lags)

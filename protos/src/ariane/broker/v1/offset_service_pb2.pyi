@@ -246,7 +246,10 @@ class StoreConsumerOffsetsRequest(_message.Message):
     client_id: _builtins.str
     """The caller's client id. May be empty for tools."""
     durable: _builtins.bool
-    """Whether to answer only once the offsets are forced to disk."""
+    """Whether to answer only once the offsets are forced to disk. With BEGIN and MOVE, all brokers in
+    sync must have them, too, where they acknowledge messages (REPLICATION_UNCONFIRMED if that
+    takes too long); what a failover loses of others is consumed again.
+    """
     @_builtins.property
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueConsumerOffset]:
         """The offsets; each must have `queue_offset`."""

@@ -79,7 +79,8 @@ class OffsetServiceServicer(object):
 
     def StoreConsumerOffsets(self, request, context):
         """Stores consumer offsets of a group. Repeating is harmless. Offsets beyond the readable end are
-        refused. Durable within 5 s, at once with `durable`.
+        refused. Durable within 5 s, at once with `durable`; replicas have them some seconds later.
+        Errors: REPLICATION_UNCONFIRMED, see `durable`.
         Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_CUT, QUEUE_NOT_FOUND, QUEUE_LOCKED,
         QUEUE_LOCK_FENCED, CONSUMER_OFFSET_RESET.
         """
@@ -89,7 +90,7 @@ class OffsetServiceServicer(object):
 
     def ResetConsumerOffsets(self, request, context):
         """Sets a group's offsets anew and tells its members, online or not.
-        Errors: GROUP_NOT_FOUND, TOPIC_NOT_FOUND, QUEUE_OFFSET_OUT_OF_RANGE.
+        Errors: GROUP_NOT_FOUND, TOPIC_NOT_FOUND, QUEUE_OFFSET_OUT_OF_RANGE, REPLICATION_UNCONFIRMED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -98,7 +99,7 @@ class OffsetServiceServicer(object):
     def CloneConsumerOffsets(self, request, context):
         """Copies a group's offsets of one topic to another group, which is made where groups may be, and
         tells its members: to them it is a reset.
-        Errors: GROUP_NOT_FOUND, GROUP_NAME_ILLEGAL, TOPIC_NOT_FOUND.
+        Errors: GROUP_NOT_FOUND, GROUP_NAME_ILLEGAL, TOPIC_NOT_FOUND, REPLICATION_UNCONFIRMED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

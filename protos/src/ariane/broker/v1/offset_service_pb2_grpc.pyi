@@ -42,18 +42,19 @@ class OffsetServiceStub:
     """
     StoreConsumerOffsets: _grpc.UnaryUnaryMultiCallable[_offset_service_pb2.StoreConsumerOffsetsRequest, _offset_service_pb2.StoreConsumerOffsetsResponse]
     """Stores consumer offsets of a group. Repeating is harmless. Offsets beyond the readable end are
-    refused. Durable within 5 s, at once with `durable`.
+    refused. Durable within 5 s, at once with `durable`; replicas have them some seconds later.
+    Errors: REPLICATION_UNCONFIRMED, see `durable`.
     Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_CUT, QUEUE_NOT_FOUND, QUEUE_LOCKED,
     QUEUE_LOCK_FENCED, CONSUMER_OFFSET_RESET.
     """
     ResetConsumerOffsets: _grpc.UnaryUnaryMultiCallable[_offset_service_pb2.ResetConsumerOffsetsRequest, _offset_service_pb2.ResetConsumerOffsetsResponse]
     """Sets a group's offsets anew and tells its members, online or not.
-    Errors: GROUP_NOT_FOUND, TOPIC_NOT_FOUND, QUEUE_OFFSET_OUT_OF_RANGE.
+    Errors: GROUP_NOT_FOUND, TOPIC_NOT_FOUND, QUEUE_OFFSET_OUT_OF_RANGE, REPLICATION_UNCONFIRMED.
     """
     CloneConsumerOffsets: _grpc.UnaryUnaryMultiCallable[_offset_service_pb2.CloneConsumerOffsetsRequest, _offset_service_pb2.CloneConsumerOffsetsResponse]
     """Copies a group's offsets of one topic to another group, which is made where groups may be, and
     tells its members: to them it is a reset.
-    Errors: GROUP_NOT_FOUND, GROUP_NAME_ILLEGAL, TOPIC_NOT_FOUND.
+    Errors: GROUP_NOT_FOUND, GROUP_NAME_ILLEGAL, TOPIC_NOT_FOUND, REPLICATION_UNCONFIRMED.
     """
     ListConsumerLags: _grpc.UnaryUnaryMultiCallable[_offset_service_pb2.ListConsumerLagsRequest, _offset_service_pb2.ListConsumerLagsResponse]
     """Lists the backlog of groups by group, topic and queue.
@@ -74,18 +75,19 @@ class OffsetServiceAsyncStub(OffsetServiceStub):
     """
     StoreConsumerOffsets: _aio.UnaryUnaryMultiCallable[_offset_service_pb2.StoreConsumerOffsetsRequest, _offset_service_pb2.StoreConsumerOffsetsResponse]  # type: ignore[assignment]
     """Stores consumer offsets of a group. Repeating is harmless. Offsets beyond the readable end are
-    refused. Durable within 5 s, at once with `durable`.
+    refused. Durable within 5 s, at once with `durable`; replicas have them some seconds later.
+    Errors: REPLICATION_UNCONFIRMED, see `durable`.
     Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_CUT, QUEUE_NOT_FOUND, QUEUE_LOCKED,
     QUEUE_LOCK_FENCED, CONSUMER_OFFSET_RESET.
     """
     ResetConsumerOffsets: _aio.UnaryUnaryMultiCallable[_offset_service_pb2.ResetConsumerOffsetsRequest, _offset_service_pb2.ResetConsumerOffsetsResponse]  # type: ignore[assignment]
     """Sets a group's offsets anew and tells its members, online or not.
-    Errors: GROUP_NOT_FOUND, TOPIC_NOT_FOUND, QUEUE_OFFSET_OUT_OF_RANGE.
+    Errors: GROUP_NOT_FOUND, TOPIC_NOT_FOUND, QUEUE_OFFSET_OUT_OF_RANGE, REPLICATION_UNCONFIRMED.
     """
     CloneConsumerOffsets: _aio.UnaryUnaryMultiCallable[_offset_service_pb2.CloneConsumerOffsetsRequest, _offset_service_pb2.CloneConsumerOffsetsResponse]  # type: ignore[assignment]
     """Copies a group's offsets of one topic to another group, which is made where groups may be, and
     tells its members: to them it is a reset.
-    Errors: GROUP_NOT_FOUND, GROUP_NAME_ILLEGAL, TOPIC_NOT_FOUND.
+    Errors: GROUP_NOT_FOUND, GROUP_NAME_ILLEGAL, TOPIC_NOT_FOUND, REPLICATION_UNCONFIRMED.
     """
     ListConsumerLags: _aio.UnaryUnaryMultiCallable[_offset_service_pb2.ListConsumerLagsRequest, _offset_service_pb2.ListConsumerLagsResponse]  # type: ignore[assignment]
     """Lists the backlog of groups by group, topic and queue.
@@ -115,7 +117,8 @@ class OffsetServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_offset_service_pb2.StoreConsumerOffsetsResponse, _abc.Awaitable[_offset_service_pb2.StoreConsumerOffsetsResponse]]:
         """Stores consumer offsets of a group. Repeating is harmless. Offsets beyond the readable end are
-        refused. Durable within 5 s, at once with `durable`.
+        refused. Durable within 5 s, at once with `durable`; replicas have them some seconds later.
+        Errors: REPLICATION_UNCONFIRMED, see `durable`.
         Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_CUT, QUEUE_NOT_FOUND, QUEUE_LOCKED,
         QUEUE_LOCK_FENCED, CONSUMER_OFFSET_RESET.
         """
@@ -127,7 +130,7 @@ class OffsetServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_offset_service_pb2.ResetConsumerOffsetsResponse, _abc.Awaitable[_offset_service_pb2.ResetConsumerOffsetsResponse]]:
         """Sets a group's offsets anew and tells its members, online or not.
-        Errors: GROUP_NOT_FOUND, TOPIC_NOT_FOUND, QUEUE_OFFSET_OUT_OF_RANGE.
+        Errors: GROUP_NOT_FOUND, TOPIC_NOT_FOUND, QUEUE_OFFSET_OUT_OF_RANGE, REPLICATION_UNCONFIRMED.
         """
 
     @_abc_1.abstractmethod
@@ -138,7 +141,7 @@ class OffsetServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_offset_service_pb2.CloneConsumerOffsetsResponse, _abc.Awaitable[_offset_service_pb2.CloneConsumerOffsetsResponse]]:
         """Copies a group's offsets of one topic to another group, which is made where groups may be, and
         tells its members: to them it is a reset.
-        Errors: GROUP_NOT_FOUND, GROUP_NAME_ILLEGAL, TOPIC_NOT_FOUND.
+        Errors: GROUP_NOT_FOUND, GROUP_NAME_ILLEGAL, TOPIC_NOT_FOUND, REPLICATION_UNCONFIRMED.
         """
 
     @_abc_1.abstractmethod

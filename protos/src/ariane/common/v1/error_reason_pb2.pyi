@@ -81,8 +81,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     unknown. DEADLINE_EXCEEDED.
     """
     ERROR_REASON_REPLICATION_UNCONFIRMED: _ErrorReason.ValueType  # 46
-    """The message is stored, or the topic, group or lock is changed, but too few replicas confirmed
-    that in time. The outcome is unknown. DEADLINE_EXCEEDED.
+    """The message is stored, or the topic, group, lock or offset is changed, but too few replicas
+    confirmed that in time. The outcome is unknown. DEADLINE_EXCEEDED.
     """
     ERROR_REASON_SEQUENCE_GAP: _ErrorReason.ValueType  # 47
     """An earlier batch of the stream is missing; `expected`, `actual`. For an unknown stream,
@@ -320,8 +320,8 @@ ERROR_REASON_FLUSH_UNCONFIRMED: ErrorReason.ValueType  # 45
 unknown. DEADLINE_EXCEEDED.
 """
 ERROR_REASON_REPLICATION_UNCONFIRMED: ErrorReason.ValueType  # 46
-"""The message is stored, or the topic, group or lock is changed, but too few replicas confirmed
-that in time. The outcome is unknown. DEADLINE_EXCEEDED.
+"""The message is stored, or the topic, group, lock or offset is changed, but too few replicas
+confirmed that in time. The outcome is unknown. DEADLINE_EXCEEDED.
 """
 ERROR_REASON_SEQUENCE_GAP: ErrorReason.ValueType  # 47
 """An earlier batch of the stream is missing; `expected`, `actual`. For an unknown stream,

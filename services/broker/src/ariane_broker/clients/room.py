@@ -101,6 +101,7 @@ def clients_room(
         epochs=state.epochs,
         mark_changed=saved_offsets.mark_changed,
         save=saved_offsets.save,
+        share=partial(_share_offsets, log, copied),
     )
     return ClientsRoom(
         topic_changes=topic_changes,
@@ -126,6 +127,12 @@ async def _nobody_copies() -> None:
 async def _tell(naming: NamingRoom, copied: Callable[[], Awaitable[None]]) -> None:
     """Topics have changed: name servers and replicas know it before the caller does."""
     await naming.registration.announce()
+    await copied()
+
+
+async def _share_offsets(log: LogRoom, copied: Callable[[], Awaitable[None]]) -> None:
+    """Wait until replicas have the saved offsets, which they else pull now and then only."""
+    _call_for_state(log)
     await copied()
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
@@ -123,8 +124,13 @@ class OffsetChanges:
         epochs: LogEpochs,
         mark_changed: Callable[[], None],
         save: Callable[[], Awaitable[None]],
+        share: Callable[[], Awaitable[None]],
     ) -> None:
-        """``mark_changed`` notes a change; ``save`` returns once all noted ones are on the disk."""
+        """``mark_changed`` notes a change; ``save`` returns once all noted ones are on the disk.
+
+        ``share`` returns once replicas have what was saved. Only changes wait for it whose loss
+        would do more than deliver messages again: beginnings, and moves on purpose.
+        """
         self._offsets = offsets
         self._store = store
         self._topics = topics
@@ -136,6 +142,8 @@ class OffsetChanges:
         self._epochs = epochs
         self._mark_changed = mark_changed
         self._save = save
+        self._share = share
+        self._beginnings: set[asyncio.Future[None]] = set()
 
     def read(self, consumer_group: str, queues: Sequence[QueueKey]) -> Iterator[KnownOffset]:
         """The offsets of a group in queues, or in all queues in which it has one.
@@ -172,21 +180,48 @@ class OffsetChanges:
             consumer_group: The group.
             offsets: The offsets.
             client_id: The client that stores them; empty for tools.
-            durable: Whether to return only once they are on the disk.
+            durable: Whether to return only once they are on the disk; beginnings and moves also on
+                replicas.
 
         Returns:
             The refused ones, with their errors; the others are stored.
 
         Raises:
             ServiceError: GROUP_NAME_ILLEGAL, GROUP_NOT_FOUND, ACCESS_DENIED or FIELD_INVALID;
-                then nothing is stored.
+                then nothing is stored. BROKER_NOT_PRIMARY or REPLICATION_UNCONFIRMED: a failover
+                may undo it.
         """
         await in_turns(starmap(_check, enumerate(offsets)))
         await self._group_changes.admit(consumer_group)
         refused = await in_turns(self._put_all(consumer_group, client_id, offsets))
         if durable:
-            await self._save()
+            await self._saved({one.rule for one in offsets})
         return refused
+
+    async def begun(self) -> None:
+        """Wait until no beginning of a group can be undone, as far as its caller is told so.
+
+        Another member that relied on one earlier would skip messages if it was lost.
+        """
+        if self._beginnings:
+            await asyncio.wait(set(self._beginnings))
+
+    async def _saved(self, rules: Container[StoreRule]) -> None:
+        only_raises = StoreRule.BEGIN not in rules and StoreRule.MOVE not in rules
+        saving = asyncio.ensure_future(self._save() if only_raises else self._save_and_share())
+        if StoreRule.BEGIN in rules:
+            self._beginnings.add(saving)
+        saving.add_done_callback(self._note_saved)
+        await asyncio.shield(saving)  # Others may wait for it, too.
+
+    async def _save_and_share(self) -> None:
+        await self._save()
+        await self._share()
+
+    def _note_saved(self, saving: asyncio.Future[None]) -> None:
+        self._beginnings.discard(saving)
+        if not saving.cancelled():
+            saving.exception()  # Whoever waits gets it; it may have gone.
 
     async def reset(
         self,
@@ -338,7 +373,7 @@ class OffsetChanges:
         """Reset offsets, durably, and notify the members; return their number."""
         numbers = await in_turns(map(self._reset, places))
         self._mark_changed()
-        await self._save()
+        await self._save_and_share()
         notice = OffsetsReset(consumer_group, topic, tuple(numbers))
         return self._clients.tell_members(consumer_group, notice)
 

@@ -53,6 +53,7 @@ class OffsetServicer(OffsetServiceServicer):
         """Read offsets; unknown ones are left out."""
         group = request.consumer_group
         queues = await in_turns(QueueKey(queue.topic, queue.queue_id) for queue in request.queues)
+        await self._changes.begun()
         known = self._changes.read(group, queues)
         offsets = await in_turns(self._known_offset(group, entry) for entry in known)
         return offset_pb.GetConsumerOffsetsResponse(offsets=offsets)

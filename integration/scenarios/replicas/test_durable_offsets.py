@@ -1,0 +1,42 @@
+"""Offsets whose storing was answered as durable: who takes over has them, too."""
+
+from __future__ import annotations
+
+import pytest
+from replica_group import in_sync
+
+from ariane_sdk import ClusterClient, Message, Producer, PullConsumer, QueueReader
+
+# State that nobody calls for is not copied during the test.
+RARELY = ("--primary-lease-s", "2.5", "--replica-state-s", "600")
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+async def test_who_takes_over_has_offsets_that_were_durable_reset_or_cloned(local_cluster):
+    async with (
+        local_cluster(*RARELY, replicas=1) as cluster,
+        ClusterClient(cluster.name_servers) as client,
+        QueueReader(cluster.name_servers) as reader,
+    ):
+        [first], [second] = cluster.brokers, cluster.replicas
+        await in_sync(first, 0, 1)
+        await client.create_topic("orders", queue_count=1)
+        async with Producer(cluster.name_servers) as producer:
+            await producer.send_batch([Message("orders", b"%d" % number) for number in range(10)])
+        [queue] = await reader.bounds("orders")
+        await reader.store_offsets("stored", {queue: 4})
+        await reader.store_offsets("again", {queue: 8})
+        await client.reset_offsets("again", "orders", to={queue: 5})
+        await client.clone_offsets("again", "cloned", "orders")
+        known = [await reader.stored_offsets(name, "orders") for name in ("stored", "again")]
+        assert known == [{queue: 4}, {queue: 5}]
+        async with PullConsumer(
+            cluster.name_servers, group="new", subscriptions={"orders": "*"}, auto_commit=False
+        ) as consumer:
+            await consumer.wait_assigned()
+            first.kill()
+            await first.wait()
+            await in_sync(second, 1)
+        for name, offset in (("stored", 4), ("again", 5), ("cloned", 5), ("new", 10)):
+            assert await reader.stored_offsets(name, "orders") == {queue: offset}
