@@ -18,7 +18,7 @@ async def _run(name_servers: str, group: str) -> None:
         os.write(1, f"{progress.redriven_count}\n".encode())
 
     async with DeadLetters(name_servers) as letters:
-        await letters.redrive(group, on_progress=tell)
+        await letters.redrive(group, to_topic=True, on_progress=tell)
 
 
 if __name__ == "__main__":

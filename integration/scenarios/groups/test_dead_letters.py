@@ -148,7 +148,7 @@ async def test_interrupted_twice_each_comes_once(local_cluster, ariane, count):
         await second.kill()
         await broker.restart()
 
-        words = ("dead-letter", "redrive", "billing", "--yes")
+        words = ("dead-letter", "redrive", "billing", "--to-topic", "--yes")
         status, done = await ariane(cluster, *words)
         assert (status, done["failures"]) == (0, [])
         assert done["redriven"] + done["redriven_before"] == count

@@ -116,9 +116,9 @@ async def test_sent_back_in_parts_and_interrupted_each_comes_once(cluster, died,
 
     async with DeadLetters(cluster.name_servers) as letters:
         with pytest.raises(KeyError):
-            await letters.redrive(died, on_progress=tell)
+            await letters.redrive(died, to_topic=True, on_progress=tell)
         first = told[-1]
-        done = await letters.redrive(died)
+        done = await letters.redrive(died, to_topic=True)
     assert (done.redriven_count, done.duplicate_count) == (60 - first, first)
     assert told == sorted(told)
     assert await bodies_of(cluster, died) == {b"%d" % number: 2 for number in range(60)}
@@ -156,10 +156,9 @@ async def test_who_is_interrupted_goes_on_behind_what_was_reached(cluster, died,
 async def test_without_a_loop(cluster, died):
     def work():
         with sync.DeadLetters(cluster.name_servers) as letters:
-            keys = [
-                letter.message.keys for letter in letters.read(died, DeadLetterFilter(key="k7"))
-            ]
-            return keys, letters.redrive(died, DeadLetterFilter(key="k7")).redriven_count
+            key7 = DeadLetterFilter(key="k7")
+            keys = [letter.message.keys for letter in letters.read(died, key7)]
+            return keys, letters.redrive(died, key7, to_topic=True).redriven_count
 
     assert await asyncio.to_thread(work) == ([("k7",)], 1)
     assert (await bodies_of(cluster, died))[b"7"] == 2

@@ -108,7 +108,7 @@ def test_one_by_query_and_all_are_sent_back_once(ariane, ariane_json, died):
     died("d-again", "d-shipping", ["one", "two", "three"])
 
     def redrive(*arguments):
-        done = ariane_json("dead-letter", "redrive", "d-shipping", *arguments)
+        done = ariane_json("dead-letter", "redrive", "d-shipping", "--to-topic", *arguments)
         assert done["failures"] == []
         return done["redriven"], done["redriven_before"]
 
@@ -135,13 +135,24 @@ def test_one_by_query_and_all_are_sent_back_once(ariane, ariane_json, died):
 def test_a_topic_that_is_gone_is_told(ariane, died):
     died("d-gone", "d-lost", ["one"])
     ariane("topic", "delete", "d-gone", "--yes")
-    err = ariane("dead-letter", "redrive", "d-lost", "--yes", status=ExitStatus.FAILED)
+    err = ariane(
+        "dead-letter", "redrive", "d-lost", "--to-topic", "--yes", status=ExitStatus.FAILED
+    )
     assert "d-gone" in err
 
 
-def test_to_the_group_only(ariane, ariane_json, died):
+def test_by_default_only_their_group_gets_them_again(ariane, ariane_json, died):
     died("d-shared", "d-one", ["one"])
-    done = ariane_json("dead-letter", "redrive", "d-one", "--to-group", "--yes")
+    done = ariane_json("dead-letter", "redrive", "d-one", "--yes")
     assert done["redriven"] == 1
     assert ariane("consume", "d-shared", "--from", "earliest", "--no-follow") == "one\n"
     assert ariane("consume", "d-shared", "--group", "d-one", "--count", "1") == "one\n"
+
+
+def test_dead_letters_of_a_group_that_was_deleted_go_to_their_topic_only(ariane, ariane_json, died):
+    died("d-orphans", "d-leaver", ["one"])
+    ariane("group", "delete", "d-leaver", "--keep-dead-letters", "--yes")
+    redrive = ("dead-letter", "redrive", "d-leaver", "--yes")
+    assert "--to-topic" in ariane(*redrive, status=ExitStatus.NOT_FOUND)
+    assert ariane_json(*redrive, "--to-topic")["redriven"] == 1
+    assert ariane("consume", "d-orphans", "--from", "earliest", "--no-follow") == "one\none\n"

@@ -3,11 +3,12 @@
 import asyncio
 import json
 import re
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from html import unescape
 
 import httpx
 import pytest
+from grpc.aio import AioRpcError
 
 from ariane.admin.v1 import audit_service_pb2 as audit_pb
 from ariane.admin.v1 import group_service_pb2 as group_pb
@@ -21,7 +22,14 @@ from ariane_admin.console.app import PAGES
 from ariane_admin.console.changes import CHANGES
 from ariane_admin.console.guard import HEADERS
 from ariane_admin.servicers.message import dead_letters
-from ariane_sdk import ClusterClient, Message, Producer, PushConsumer, ReceiveConsumer
+from ariane_sdk import (
+    ClusterClient,
+    Message,
+    Producer,
+    PushConsumer,
+    QueueReader,
+    ReceiveConsumer,
+)
 from ariane_sdk.errors import MessagesFailed
 
 
@@ -241,10 +249,38 @@ async def test_a_message_is_sent_once_more(browser, topic):
     assert "Sent: it lies at" in done.text
 
 
+async def test_a_reset_is_shown_before_it_is_made(browser, topic, group, cluster):
+    async with QueueReader(cluster.name_servers) as reader:
+        await reader.store_offsets(group, {topic.message_queue: 0})
+    form = (await browser.get(f"/groups/{group}")).text.partition('action="/groups/reset"')[2]
+    selects = re.findall(r"<select[^>]*>(.*?)</select>", form.partition("</form>")[0])
+    assert selects[0].startswith('<option value="adm-seen" selected>')
+    assert selects[1].startswith('<option value="" selected>')
+    asked = {"csrf": await browser.token(), "group": group, "topic": "adm-seen"}
+    assert (await browser.post("/groups/reset", data={**asked, "to": ""})).status_code == 400
+    shown = await browser.post("/groups/reset", data={**asked, "to": "latest"})
+    assert "1 messages would be skipped, and 0 would come once more." in shown.text
+    # Enter does nothing that cannot be undone, and No leads back.
+    assert re.search(rf'<a class="button" href="/groups/{group}" autofocus>No</a>', shown.text)
+    assert '<button class="danger">Yes, do it</button>' in shown.text
+
+
+async def test_the_largest_message_is_shown_and_no_text_is_reordered(browser, cluster):
+    async with ClusterClient(cluster.name_servers) as client, Producer(cluster.name_servers) as p:
+        await client.create_topic("adm-large", exists_ok=True)
+        large = await p.send(Message("adm-large", b"x" * (4 << 20)))
+        turned = await p.send(Message("adm-large", "pay \u202e001".encode(), keys=["k\u202e1"]))
+    page = await browser.get(f"/messages/adm-large/{large.message_id}")
+    assert page.status_code == 200
+    page = await browser.get(f"/messages/adm-large/{turned.message_id}")
+    assert "\u202e" not in page.text
+    assert "pay \\u202e001" in page.text
+
+
 async def test_a_group_is_paused_and_deleted(browser, cluster, group):
     paused = await browser.change("/groups/pause", group=group)
     assert "is paused." in paused.text
-    resumed = await browser.change("/groups/pause", group=group, resume="1")
+    resumed = await browser.change("/groups/resume", group=group)
     assert "may consume again." in resumed.text
     gone = await browser.change("/groups/delete", group=group)
     assert "is gone." in gone.text
@@ -273,8 +309,11 @@ async def test_a_change_of_a_topic_keeps_what_is_not_said(browser, cluster, admi
 @pytest.fixture
 async def group(admin):
     wanted = ConsumerGroup(consumer_group="adm-paused", consume_enabled=True, attempts_max=16)
-    await GroupServiceStub(admin).CreateGroup(group_pb.CreateGroupRequest(group=wanted))
-    return "adm-paused"
+    stub = GroupServiceStub(admin)
+    await stub.CreateGroup(group_pb.CreateGroupRequest(group=wanted))
+    yield wanted.consumer_group
+    with suppress(AioRpcError):  # A test may have deleted it.
+        await stub.DeleteGroup(group_pb.DeleteGroupRequest(consumer_group=wanted.consumer_group))
 
 
 async def test_a_broker_and_a_setting_are_changed(browser):

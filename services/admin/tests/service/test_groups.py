@@ -71,11 +71,11 @@ async def test_a_pause_keeps_what_brokers_have_of_their_own(cluster, groups, bro
             await BrokerGroupsStub(channel).UpdateConsumerGroup(
                 UpdateConsumerGroupRequest(group=change)
             )
-    for button in ({}, {"resume": "1"}):
-        await browser.change("/groups/pause", group="adm-uneven", **button)
+    for path in ("/groups/pause", "/groups/resume"):
+        await browser.change(path, group="adm-uneven")
         found = await groups.GetGroup(group_pb.GetGroupRequest(consumer_group="adm-uneven"))
         placed = [each.group for each in found.group.placements]
-        assert [each.consume_enabled for each in placed] == [bool(button)] * 2
+        assert [each.consume_enabled for each in placed] == [path == "/groups/resume"] * 2
         assert [each.attempts_max for each in placed] == [3, 9]
     await groups.DeleteGroup(group_pb.DeleteGroupRequest(consumer_group="adm-uneven"))
 

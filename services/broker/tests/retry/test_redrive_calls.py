@@ -47,6 +47,7 @@ async def dead_letters(broker, count, *, topic="orders", queue_id=1, group="bill
 
 
 def redrive_call(broker, queue_offsets, *, group="billing", queue_id=0, **fields):
+    fields.setdefault("target", retry_pb.REDRIVE_TARGET_ORIGIN)
     return broker.retries.RedriveDeadLetters(
         retry_pb.RedriveDeadLettersRequest(
             consumer_group=group, queue_id=queue_id, queue_offsets=queue_offsets, **fields
@@ -103,7 +104,7 @@ async def test_which_were_sent_back_is_told(broker, refused):
 
 async def test_to_the_group_only(broker):
     await dead_letters(broker, 3)
-    answer = await redrive_call(broker, [1], target=retry_pb.REDRIVE_TARGET_GROUP)
+    answer = await redrive_call(broker, [1], target=retry_pb.REDRIVE_TARGET_UNSPECIFIED)
     assert answer.redriven_count == 1
     assert len(await messages_of(broker, "orders", 1)) == 3
     (message,) = await messages_of(broker, "%RETRY%billing")

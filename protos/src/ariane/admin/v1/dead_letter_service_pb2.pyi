@@ -246,17 +246,17 @@ class RedriveDeadLettersRequest(_message.Message):
     CONSUMER_GROUP_FIELD_NUMBER: _builtins.int
     PLACES_FIELD_NUMBER: _builtins.int
     QUERY_FIELD_NUMBER: _builtins.int
-    TO_GROUP_FIELD_NUMBER: _builtins.int
     MESSAGE_COUNT_MAX_FIELD_NUMBER: _builtins.int
     CONTINUE_AFTER_FIELD_NUMBER: _builtins.int
+    TO_TOPIC_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
     """The group."""
-    to_group: _builtins.bool
-    """Whether only this group gets them again, and no other group of the topic."""
     message_count_max: _builtins.int
     """Send at most this many; 0 means 10,000. One call also ends after 10 s, where it has looked at
     some. Ask again while the answer has `continue_after`.
     """
+    to_topic: _builtins.bool
+    """Whether every group of their topic gets them again, and not only this group."""
     @_builtins.property
     def places(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeadLetterPlace]:
         """Those at these places, at most 1000. Empty: those that the query finds."""
@@ -277,13 +277,13 @@ class RedriveDeadLettersRequest(_message.Message):
         consumer_group: _builtins.str = ...,
         places: _abc.Iterable[Global___DeadLetterPlace] | None = ...,
         query: Global___DeadLetterQuery | None = ...,
-        to_group: _builtins.bool = ...,
         message_count_max: _builtins.int = ...,
         continue_after: Global___DeadLetterPlace | None = ...,
+        to_topic: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["continue_after", b"continue_after", "query", b"query"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "continue_after", b"continue_after", "message_count_max", b"message_count_max", "places", b"places", "query", b"query", "to_group", b"to_group"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "continue_after", b"continue_after", "message_count_max", b"message_count_max", "places", b"places", "query", b"query", "to_topic", b"to_topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

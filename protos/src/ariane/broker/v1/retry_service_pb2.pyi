@@ -56,7 +56,7 @@ class _RedriveTarget:
 class _RedriveTargetEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RedriveTarget.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     REDRIVE_TARGET_UNSPECIFIED: _RedriveTarget.ValueType  # 0
-    """Taken as origin."""
+    """Taken as group."""
     REDRIVE_TARGET_ORIGIN: _RedriveTarget.ValueType  # 1
     """To the topic and queue that they were first read from; every group of the topic gets them."""
     REDRIVE_TARGET_GROUP: _RedriveTarget.ValueType  # 2
@@ -66,7 +66,7 @@ class RedriveTarget(_RedriveTarget, metaclass=_RedriveTargetEnumTypeWrapper):
     """Where dead letters go."""
 
 REDRIVE_TARGET_UNSPECIFIED: RedriveTarget.ValueType  # 0
-"""Taken as origin."""
+"""Taken as group."""
 REDRIVE_TARGET_ORIGIN: RedriveTarget.ValueType  # 1
 """To the topic and queue that they were first read from; every group of the topic gets them."""
 REDRIVE_TARGET_GROUP: RedriveTarget.ValueType  # 2

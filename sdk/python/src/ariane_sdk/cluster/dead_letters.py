@@ -236,17 +236,17 @@ class DeadLetters(QueueReader):
         group: str,
         wanted: DeadLetterFilter = ALL_DEAD_LETTERS,
         *,
-        to_group: bool = False,
+        to_topic: bool = False,
         on_progress: Callable[[Redrive], None] | None = None,
     ) -> Redrive:
-        """Send dead letters back to the topics and queues that they came from.
+        """Send dead letters back to their group, or to the topics and queues they came from.
 
         After an interruption, call it again: no dead letter is sent back twice.
 
         Args:
             group: The consumer group.
             wanted: The selection of its dead letters.
-            to_group: Whether only this group gets them again, and no other group of the topic.
+            to_topic: Whether every group of their topic gets them again, and not only this group.
             on_progress: Called after each call to a broker, even if it sent nothing; an exception
                 of it ends the work there.
 
@@ -261,7 +261,7 @@ class DeadLetters(QueueReader):
         async def send(count_min: int) -> None:
             while queue is not None and waiting and len(waiting) >= count_min:
                 batch = waiting[:REDRIVE_COUNT]
-                _count(progress, queue, await self._send(group, queue, batch, to_group))
+                _count(progress, queue, await self._send(group, queue, batch, to_topic))
                 del waiting[: len(batch)]
                 progress.reached = queue, batch[-1]
                 if on_progress is not None:
@@ -319,13 +319,13 @@ class DeadLetters(QueueReader):
         return redriven
 
     async def _send(
-        self, group: str, queue: MessageQueue, queue_offsets: Sequence[int], to_group: bool
+        self, group: str, queue: MessageQueue, queue_offsets: Sequence[int], to_topic: bool
     ) -> RedriveDeadLettersResponse:
         request = RedriveDeadLettersRequest(
             consumer_group=group,
             queue_id=queue.queue_id,
             queue_offsets=queue_offsets,
-            target=REDRIVE_TARGET_GROUP if to_group else REDRIVE_TARGET_ORIGIN,
+            target=REDRIVE_TARGET_ORIGIN if to_topic else REDRIVE_TARGET_GROUP,
         )
         for tries in range(1, TRIES + 1):
             broker = await find_broker(self._session.routes, queue)

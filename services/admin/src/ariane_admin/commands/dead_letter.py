@@ -214,9 +214,9 @@ def export(*, group: str, file: TextIO, name_servers: str, **which: Any) -> int:
 @click.argument("place", required=False)
 @_filter_options
 @click.option(
-    "--to-group",
+    "--to-topic",
     is_flag=True,
-    help="Send them to GROUP only; by default every group of the topic gets them again.",
+    help="Send them to their topic: every group of it gets them again, not only GROUP.",
 )
 @dry_run_option
 @yes_option
@@ -227,7 +227,7 @@ def redrive(
     *,
     group: str,
     place: str | None,
-    to_group: bool,
+    to_topic: bool,
     dry_run: bool,
     yes: bool,
     name_servers: str,
@@ -235,7 +235,9 @@ def redrive(
     output: Output,
     **which: Any,
 ) -> int:
-    """Send dead letters of GROUP back to their topics: one at PLACE, or all that match.
+    """Send dead letters back to GROUP: one at PLACE, or all that match.
+
+    Other groups of their topic do not get them again, unless --to-topic is given.
 
     A dead letter is sent back only once, ever: if the command is interrupted, run it again. All
     brokers must answer, or the command fails; with PLACE only the broker of that dead letter must.
@@ -245,12 +247,12 @@ def redrive(
       ariane dead-letter redrive billing broker-a/0/17
       ariane dead-letter redrive billing --topic orders --from 2026-01-31T10:00:00Z
       ariane dead-letter redrive billing --dry-run
-      ariane dead-letter redrive billing --to-group --yes
+      ariane dead-letter redrive billing --to-topic --yes
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if place is not None and any(which.values()):
         raise click.UsageError("give either PLACE or options that select dead letters")
     request = letter_pb.RedriveDeadLettersRequest(
-        consumer_group=group, to_group=to_group, message_count_max=_CHUNK
+        consumer_group=group, to_topic=to_topic, message_count_max=_CHUNK
     )
     if place is None:
         request.query.CopyFrom(_query(**which))
@@ -275,12 +277,14 @@ def redrive(
         return ExitStatus.DONE if fresh + before else run_async(doubt())
     if place is None:
         which_ones = "the dead letters that match" if any(which.values()) else "all dead letters"
-        confirm(f"Send {which_ones} of group {group} back?", yes=yes)
+        where = "to all groups of their topics" if to_topic else "to it"
+        confirm(f"Send {which_ones} of group {group} back {where}?", yes=yes)
 
     status = ExitStatus.DONE
     try:
         done = run_async(_sent_back(name_servers, admin, request))
     except GroupNotFound:
+        _refuse_orphans(group, run_async(_counted(name_servers, group, _wanted(**which))))
         done = letter_pb.RedriveDeadLettersResponse()
     if not (done.redriven_count or done.duplicate_count or done.failures):
         if place is not None:
@@ -288,6 +292,20 @@ def redrive(
         status = run_async(doubt())
     _tell(output, group, done)
     return status
+
+
+def _refuse_orphans(group: str, counts: tuple[int, int]) -> None:
+    """Refuse to send dead letters back to a group that was deleted.
+
+    Raises:
+        CommandFailed: There are some.
+    """
+    if sum(counts):
+        raise CommandFailed(
+            f"group {group} was deleted, so nobody would get them: --to-topic sends its dead"
+            " letters to all groups of their topics",
+            ExitStatus.NOT_FOUND,
+        )
 
 
 async def _counted(name_servers: str, group: str, wanted: DeadLetterFilter) -> tuple[int, int]:

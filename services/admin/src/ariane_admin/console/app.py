@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from hmac import compare_digest
 from pathlib import Path
 from typing import Final
@@ -21,7 +21,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from ariane_admin.console.api import CALL_S_MAX, Api, Asker
-from ariane_admin.console.blocks import Cell, Fields, Form, Input, Notice, Page
+from ariane_admin.console.blocks import Block, Cell, Fields, Form, Input, Notice, Page
 from ariane_admin.console.change import (
     UPLOAD_FIELD,
     Change,
@@ -42,6 +42,7 @@ from ariane_admin.console.pages import (
     topics,
     traces,
 )
+from ariane_record.control_characters import shown_lines
 
 Show = Callable[[Asker, Request], Awaitable[Page]]
 
@@ -122,6 +123,7 @@ class Console:
         environment = Environment(
             loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True
         )
+        environment.filters["shown"] = shown_lines
         self._template = environment.get_template("page.html")
         self.app = Starlette(
             routes=[
@@ -160,10 +162,24 @@ class Console:
                 text = "This form was not made for this browser: go back, load it anew."
                 return self._answer(request, _refused(text, 403))
             if not given.pop("confirmed", ""):
-                return self._answer(request, _question(path, change, given))
+                return await self._asked_first(request, path, change, given)
             return await self._perform(request, path, change, given)
 
         return respond
+
+    async def _asked_first(
+        self, request: Request, path: str, change: Change, given: Given
+    ) -> Response:
+        try:
+            preview = await change.preview(self._asker(request), given) if change.preview else ()
+            page = _question(path, change, given, preview)
+        except AioRpcError as error:
+            page = _failure(error)
+        except (WronglyFilled, ValueError) as error:
+            page = _refused(str(error), 400)
+        except KeyError as missing:
+            page = _refused(f"{missing} is missing.", 400)
+        return self._answer(request, page)
 
     async def _perform(self, request: Request, path: str, change: Change, given: Given) -> Response:
         try:
@@ -241,14 +257,15 @@ class Console:
         return response
 
 
-def _question(path: str, change: Change, given: Given) -> Page:
+def _question(path: str, change: Change, given: Given, preview: Sequence[Block]) -> Page:
     """The page that asks for confirmation of a change."""
     shown = [(name, Cell(value)) for name, value in given.items() if value and name != UPLOAD_FIELD]
-    form = Form("", path, _confirmed(given), "Yes, do it", danger=change.danger)
+    no = Cell("No", change.back(given))
+    form = Form("", path, _confirmed(given), "Yes, do it", danger=change.danger, back=no)
     words = defaultdict(str, given)
     return Page(
         "Are you sure?",
-        [Notice(change.question.format_map(words).strip()), Fields("", shown), form],
+        [Notice(change.question.format_map(words).strip()), Fields("", shown), *preview, form],
     )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ariane.admin.v1.cluster_service_pb2 import BrokerOutcome
 from ariane_admin.console.api import CALL_S_MAX, Asker
+from ariane_admin.console.blocks import Block
 
 Given = Mapping[str, str]
 """The values of a form, by name."""
@@ -47,6 +49,7 @@ class Change:
         back: Path of the page after it.
         danger: Whether it loses data.
         within_s: Seconds that one of its calls may take.
+        preview: What it would do, shown below the question.
     """
 
     question: str
@@ -54,6 +57,7 @@ class Change:
     back: Callable[[Given], str]
     danger: bool = False
     within_s: float = CALL_S_MAX
+    preview: Callable[[Asker, Given], Awaitable[Sequence[Block]]] | None = None
 
 
 def number_in(given: Given, name: str) -> int:
@@ -77,3 +81,11 @@ def token_in(given: Given) -> str:
     if token and not (token.isascii() and token.isprintable() and len(token.split()) == 1):
         raise WronglyFilled("An upload token is one word of ASCII characters.")
     return token
+
+
+def not_on(outcomes: Iterable[BrokerOutcome]) -> str:
+    """The end of a sentence that says on which brokers a change failed; empty if on none."""
+    failed = [each for each in outcomes if each.HasField("error")]
+    if not failed:
+        return ""
+    return " Not on " + "; ".join(f"{e.broker_name}: {e.error.message}" for e in failed) + "."

@@ -24,16 +24,24 @@ from ariane.broker.v1.client_question_pb2 import (
     CONSUME_OUTCOME_RETRY,
 )
 from ariane.broker.v1.client_service_pb2 import TransactionOutcome
-from ariane.broker.v1.group_service_pb2 import ConsumerGroupChange
 from ariane.broker.v1.topic_service_pb2 import Topic
 from ariane.common.v1.message_pb2 import Message, MessageType
 from ariane.namesrv.v1.route_pb2 import TopicPermission
 from ariane_admin.asking.changing.definition_parts import parts_of
 from ariane_admin.console.api import Asker
 from ariane_admin.console.blocks import to
-from ariane_admin.console.change import Change, Given, NotDone, Unfinished, WronglyFilled, number_in
+from ariane_admin.console.change import (
+    Change,
+    Given,
+    NotDone,
+    Unfinished,
+    WronglyFilled,
+    not_on,
+    number_in,
+)
+from ariane_admin.console.group_changes import GROUP_CHANGES
 from ariane_admin.console.pages.filters import FILTER_CHANGES
-from ariane_admin.console.pages.messages import letter_query, time_in
+from ariane_admin.console.pages.messages import letter_query
 from ariane_admin.console.pages.replicas import REPLICA_CHANGES
 
 _ENDS: Final = {
@@ -52,7 +60,7 @@ async def _create_topic(ask: Asker, given: Given) -> str:
         message_type=MessageType.Value(f"MESSAGE_TYPE_{given.get('type', 'UNSPECIFIED')}"),
     )
     told = await ask(ask.api.topics.CreateTopic, topic_pb.CreateTopicRequest(topic=topic))
-    return f"Topic {given['topic']} is there.{_parts(told.outcomes)}"
+    return f"Topic {given['topic']} is there.{not_on(told.outcomes)}"
 
 
 async def _update_topic(ask: Asker, given: Given) -> str:
@@ -66,52 +74,13 @@ async def _update_topic(ask: Asker, given: Given) -> str:
         permission=TopicPermission.Value(f"TOPIC_PERMISSION_{permission or 'UNSPECIFIED'}"),
     )
     told = await ask(ask.api.topics.UpdateTopic, request)
-    return f"Topic {given['topic']} is changed.{_parts(told.outcomes)}"
+    return f"Topic {given['topic']} is changed.{not_on(told.outcomes)}"
 
 
 async def _delete_topic(ask: Asker, given: Given) -> str:
     request = topic_pb.DeleteTopicRequest(topic=given["topic"])
     told = await ask(ask.api.topics.DeleteTopic, request)
-    return f"Topic {given['topic']} is gone.{_parts(told.outcomes)}"
-
-
-async def _reset_group(ask: Asker, given: Given) -> str:
-    request = group_pb.ResetGroupOffsetsRequest(consumer_group=given["group"], topic=given["topic"])
-    if given["to"] == "time":
-        time = time_in(given.get("time", ""))
-        if time is None:
-            raise WronglyFilled("Say the time.")
-        request.time.CopyFrom(time)
-    else:
-        request.earliest = given["to"] == "earliest"
-    told = await ask(ask.api.groups.ResetGroupOffsets, request)
-    return f"Offsets of {len(told.offsets)} queues are set."
-
-
-async def _clone_group(ask: Asker, given: Given) -> str:
-    request = group_pb.CloneGroupOffsetsRequest(
-        consumer_group=given["group"],
-        target_consumer_group=given["target"],
-        topic=given["topic"],
-    )
-    told = await ask(ask.api.groups.CloneGroupOffsets, request)
-    return f"Offsets of {len(told.offsets)} queues are copied to {given['target']}."
-
-
-async def _pause_group(ask: Asker, given: Given) -> str:
-    resume = bool(given.get("resume"))
-    change = ConsumerGroupChange(consumer_group=given["group"], consume_enabled=resume)
-    told = await ask(ask.api.groups.UpdateGroup, group_pb.UpdateGroupRequest(group=change))
-    done = "may consume again" if resume else "is paused"
-    return f"Group {given['group']} {done}.{_parts(told.outcomes)}"
-
-
-async def _delete_group(ask: Asker, given: Given) -> str:
-    request = group_pb.DeleteGroupRequest(
-        consumer_group=given["group"], keep_dead_letters=bool(given.get("keep"))
-    )
-    told = await ask(ask.api.groups.DeleteGroup, request)
-    return f"Group {given['group']} is gone.{_parts(told.outcomes)}"
+    return f"Topic {given['topic']} is gone.{not_on(told.outcomes)}"
 
 
 async def _send(ask: Asker, given: Given) -> str:
@@ -164,7 +133,7 @@ async def _redrive(ask: Asker, given: Given) -> str | Unfinished:
     request = letter_pb.RedriveDeadLettersRequest(
         consumer_group=given["group"],
         query=letter_query(given),
-        to_group=bool(given.get("to_group")),
+        to_topic=bool(given.get("to_topic")),
     )
     if given.get("place"):
         request.places.append(_letter_place(given["place"]))
@@ -263,19 +232,8 @@ async def _import(ask: Asker, given: Given) -> str:
     return f"{len(changes) - len(failed)} changes were made.{shown}"
 
 
-def _parts(outcomes: object) -> str:
-    failed = [each for each in outcomes if each.HasField("error")]  # type: ignore[attr-defined]
-    if not failed:
-        return ""
-    return " Not on " + "; ".join(f"{e.broker_name}: {e.error.message}" for e in failed) + "."
-
-
 def _topic_page(given: Given) -> str:
     return to("topics", given["topic"])
-
-
-def _group_page(given: Given) -> str:
-    return to("groups", given["group"])
 
 
 CHANGES: Final[Mapping[str, Change]] = {
@@ -295,25 +253,7 @@ CHANGES: Final[Mapping[str, Change]] = {
         lambda _: "/topics",
         danger=True,
     ),
-    "/groups/reset": Change(
-        "Set the offsets of group {group} in topic {topic} to {to} {time}? Messages are skipped,"
-        " or come once more.",
-        _reset_group,
-        _group_page,
-        danger=True,
-    ),
-    "/groups/clone": Change(
-        "Copy the offsets of group {group} in topic {topic} to group {target}?",
-        _clone_group,
-        _group_page,
-    ),
-    "/groups/pause": Change("Change whether group {group} may consume?", _pause_group, _group_page),
-    "/groups/delete": Change(
-        "Delete group {group} with its offsets, its retry topic and its dead letters?",
-        _delete_group,
-        lambda _: "/groups",
-        danger=True,
-    ),
+    **GROUP_CHANGES,
     "/messages/send": Change(
         "Send a message to topic {topic}? All its groups get it.",
         _send,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import Any, Final
 
 from google.protobuf.descriptor import FileDescriptor
 from grpc import aio
@@ -89,8 +89,12 @@ from ariane_servicekit import (
     open_channel,
 )
 from ariane_servicekit.database import DATABASE_ERROR_RULES, Database, DatabaseError
+from ariane_wire import ChannelOptions
 
 _log = get_logger(__name__)
+
+_TO_ITSELF: Final = ChannelOptions(receive_octets_max=-1)
+"""The console shows messages of any size, and admin has made the answer itself."""
 
 
 class AdminApp:
@@ -191,7 +195,7 @@ class AdminApp:
             return
         # A wildcard is not an address to call.
         own = Address("127.0.0.1", address.port) if address.is_wildcard else address
-        self._channel = open_channel(own)
+        self._channel = open_channel(own, _TO_ITSELF)
         hosts = console_hosts(self._settings, self._console_address)
         console = Console(Api(self._channel, self._console_pass), hosts)
         await self._console_server.start(console.app)

@@ -27,6 +27,7 @@ from ariane_admin.console.blocks import (
 )
 from ariane_admin.console.pages.overview import RECEIVING, chart, receiving_cells
 from ariane_admin.console.pages.topics import moment
+from ariane_record.names import is_system_topic
 
 SECTION: Final = "Groups"
 
@@ -222,8 +223,10 @@ def _queues(told: lag_pb.ListQueueLagsResponse, more: str) -> Table:
 
 def _forms(found: group_pb.ClusterGroup, *, paused: bool) -> list[Form]:
     named = Input("group", value=found.consumer_group, kind="hidden")
-    topics = tuple((topic, topic) for topic in found.topics)
-    first = found.topics[0] if found.topics else ""
+    # The topics of its own choice first: nobody means its retry topic when nothing else is said.
+    names = sorted(found.topics, key=lambda topic: (is_system_topic(topic), topic))
+    topics = tuple((topic, topic) for topic in names)
+    first = names[0] if names else ""
     forms = []
     if topics:
         forms += [
@@ -236,13 +239,15 @@ def _forms(found: group_pb.ClusterGroup, *, paused: bool) -> list[Form]:
                     Input(
                         "to",
                         "To",
-                        "latest",
+                        "",
                         "select",
                         (
+                            ("", "- choose -"),
                             ("latest", "the end (skip)"),
                             ("earliest", "the oldest"),
                             ("time", "a time"),
                         ),
+                        required=True,
                     ),
                     Input("time", "Time, UTC", kind="datetime-local"),
                 ),
@@ -261,11 +266,9 @@ def _forms(found: group_pb.ClusterGroup, *, paused: bool) -> list[Form]:
             ),
         ]
     if found.placements:
-        title = "Let it consume again" if paused else "Pause it: let nobody of it consume"
-        value = "1" if paused else ""
-        button = "Resume" if paused else "Pause"
-        resume = Input("resume", value=value, kind="hidden")
-        forms.append(Form(title, "/groups/pause", (named, resume), button))
+        pause = Form("Pause it: let nobody of it consume", "/groups/pause", (named,), "Pause")
+        resume = Form("Let it consume again", "/groups/resume", (named,), "Resume")
+        forms.append(resume if paused else pause)
     keep = Input("keep", "Keep its dead letters", kind="checkbox")
     forms.append(Form("Delete this group", "/groups/delete", (named, keep), "Delete", danger=True))
     return forms

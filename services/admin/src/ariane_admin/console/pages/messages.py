@@ -177,7 +177,9 @@ async def dead_letters(ask: Asker, request: Request) -> Page:
             (
                 *named,
                 Input("place", "Only the one at place (broker/queue/offset)"),
-                Input("to_group", "Only to this group, no other one of the topic", kind="checkbox"),
+                Input(
+                    "to_topic", "To all groups of the topic, not only to this one", kind="checkbox"
+                ),
             ),
             "Send back",
             danger=True,

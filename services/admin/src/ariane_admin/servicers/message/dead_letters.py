@@ -114,7 +114,7 @@ class DeadLetterServicer(DeadLetterServiceServicer):
             try:
                 async with asyncio.timeout_at(end_s + REDRIVE_STUCK_S):
                     await self._cluster.reader.redrive(
-                        request.consumer_group, one, to_group=request.to_group, on_progress=progress
+                        request.consumer_group, one, to_topic=request.to_topic, on_progress=progress
                     )
             except TimeoutError:
                 _take(done, progress.latest)

@@ -76,7 +76,7 @@ class RetryServicer(RetryServiceServicer):
             request.consumer_group,
             request.queue_id,
             request.queue_offsets,
-            to_group=request.target == retry_pb.REDRIVE_TARGET_GROUP,
+            to_group=request.target != retry_pb.REDRIVE_TARGET_ORIGIN,
         )
         return retry_pb.RedriveDeadLettersResponse(
             redriven_count=outcome.redriven_count,
