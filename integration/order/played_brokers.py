@@ -119,7 +119,7 @@ class Stream:
 
     def hear(self, response):
         if self.attached:
-            self._on_notice(response)
+            self._on_notice(self.broker_name, response)
 
     def end(self):
         self._ended.set()

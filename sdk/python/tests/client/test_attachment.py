@@ -55,7 +55,7 @@ async def test_what_changes_between_hello_and_its_answer_is_said_after_it():
         client_id="c",
         membership=Membership(consumer_group="g", zone="old"),
         clock=SystemClock(),
-        on_notice=lambda _response: None,
+        on_notice=lambda *_: None,
         on_fatal=lambda _error: None,
         answers=OperatorAnswers(facts=dict),
     )

@@ -147,7 +147,8 @@ async def test_nothing_is_left_out_or_stuck_while_members_come_and_go(
 
 async def test_offsets_that_are_reset_are_followed_from_there(cluster, topic, producer):
     arrivals = Arrivals()
-    async with consuming(cluster, topic, arrivals):
+    # An offset that is stored between the reset and its notice would repeat messages once more.
+    async with consuming(cluster, topic, arrivals, offset_store_interval_s=60.0):
         await send_and_wait(producer, topic, arrivals, range(40))
         async with ClusterClient(cluster.name_servers) as client:
             await client.reset_offsets(f"group-{topic}", topic, "earliest")
@@ -155,6 +156,22 @@ async def test_offsets_that_are_reset_are_followed_from_there(cluster, topic, pr
         await send_and_wait(producer, topic, arrivals, range(80, 120))
     again = Counter(arrivals.bodies)
     assert all(again[str(number)] == 2 for number in range(40))
+
+
+async def test_a_reset_of_one_queue_repeats_nothing_of_the_others(cluster, topic, producer):
+    arrivals = Arrivals()
+    async with consuming(cluster, topic, arrivals, offset_store_interval_s=60.0):
+        sent = [await producer.send(Message(topic, b"%d" % number)) for number in range(40)]
+        queues = [result.message_queue for result in sent]
+        await arrivals.wait(40)
+        async with ClusterClient(cluster.name_servers) as client:
+            await client.reset_offsets(f"group-{topic}", topic, {queues[0]: 0})
+        await arrivals.wait(45)
+        await send_and_wait(producer, topic, arrivals, range(45, 61))
+    came = Counter(arrivals.bodies)
+    assert [came[str(number)] for number in range(40)] == [
+        1 + (queue == queues[0]) for queue in queues
+    ]
 
 
 async def test_another_filter_is_followed_from_where_the_one_before_ended(cluster, topic, producer):

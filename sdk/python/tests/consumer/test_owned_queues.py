@@ -332,7 +332,7 @@ async def test_offsets_that_are_set_anew_while_a_queue_is_taken_over_are_those_t
     place.owned.change_to({Q0}, handover_s=0)
     await wait_until(lambda: place.keeping.asked)
     place.keeping.offsets[Q0] = QueuePosition(50)
-    place.owned.forget("orders")
+    place.owned.forget([Q0])
     place.keeping.gate.set()
     await wait_until(lambda: place.owned.queues == {Q0})
 

@@ -66,7 +66,7 @@ async def test_a_member_is_back_a_quarter_of_the_outage_after_its_broker():
         SimpleNamespace(clients=lambda _address: SimpleNamespace(Attach=unavailable)),
         client_id="c",
         clock=clock,
-        on_notice=lambda _response: None,
+        on_notice=lambda *_: None,
         on_fatal=lambda _error: None,
         answers=OperatorAnswers(facts=dict),
     )

@@ -59,14 +59,15 @@ class Attachment:
         membership: Membership | None = None,
         producer_groups: Sequence[str] = (),
         clock: Clock,
-        on_notice: Callable[[AttachResponse], None],
+        on_notice: Callable[[str, AttachResponse], None],
         on_fatal: Callable[[CallError], None],
         on_turn: Callable[[], None] = lambda: None,
         answers: OperatorAnswers,
     ) -> None:
         """Attach with these memberships, and stay attached.
 
-        ``on_fatal`` is called when the broker will never admit this client. ``on_turn`` is called
+        ``on_notice`` is called with the broker's name and what it says. ``on_fatal`` is called when
+        the broker will never admit this client. ``on_turn`` is called
         when the stream ended, failed to open, or was opened anew: the broker may be gone, or may
         have a new address.
         """
@@ -216,4 +217,4 @@ class Attachment:
             self._outgoing.put_nowait(AttachRequest(state=state))
         elif kind == "consume_question":
             self._answers.consume(response.consume_question, self.broker_name, self.say)
-        self._on_notice(response)
+        self._on_notice(self.broker_name, response)

@@ -362,12 +362,15 @@ class ConsumerLife:
     def _drop(self, queue: MessageQueue) -> None:
         self.owned.drop(queue)
 
-    def _hear(self, response: AttachResponse) -> None:
+    def _hear(self, broker_name: str, response: AttachResponse) -> None:
         kind = response.WhichOneof("content")
         if kind in ("accepted", "membership_changed"):
             self._rebalance_wanted.set()
         elif kind == "offsets_reset" and response.offsets_reset.consumer_group == self.plan.group:
-            self.owned.forget(response.offsets_reset.topic)
+            reset = response.offsets_reset
+            self.owned.forget(
+                MessageQueue(reset.topic, broker_name, queue_id) for queue_id in reset.queue_offsets
+            )
             self._rebalance_wanted.set()
 
     def _fail(self, error: CallError) -> None:

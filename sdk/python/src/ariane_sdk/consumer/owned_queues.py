@@ -182,10 +182,11 @@ class OwnedQueues:
         # Filters may have changed with the queues.
         self._pull_loops.look_again()
 
-    def forget(self, topic: str) -> None:
-        """Drop the queues of a topic without storing offsets: these were reset elsewhere."""
+    def forget(self, queues: Iterable[MessageQueue]) -> None:
+        """Drop queues without storing offsets: these were reset elsewhere."""
         self._forget_count += 1
-        for queue in [queue for queue in self._owned if queue.topic == topic]:
+        reset = set(queues)
+        for queue in [queue for queue in self._owned if queue in reset]:
             self._give_up(queue, store=False)
 
     def drop(self, queue: MessageQueue, error: CallError | None = None) -> None:

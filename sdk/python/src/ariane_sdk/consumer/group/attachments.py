@@ -37,7 +37,7 @@ class Attachments:
         client_id: str,
         clock: Clock,
         call_timeout_s: float,
-        on_notice: Callable[[AttachResponse], None],
+        on_notice: Callable[[str, AttachResponse], None],
         on_fatal: Callable[[CallError], None],
         on_turn: Callable[[], None],
         answers: OperatorAnswers,

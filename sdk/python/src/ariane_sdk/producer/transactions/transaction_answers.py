@@ -130,10 +130,6 @@ class TransactionAnswers:
                 self._attachments[broker_name] = self._attach(broker_name, address)
 
     def _attach(self, broker_name: str, address: str) -> Attachment:
-        def hear(response: AttachResponse) -> None:
-            if response.WhichOneof("content") == "transaction_check":
-                self._take(broker_name, response.transaction_check)
-
         def tell(error: CallError) -> None:
             logger.error("broker %s will never ask this producer: %s", broker_name, error)
 
@@ -144,12 +140,15 @@ class TransactionAnswers:
             client_id=self._client_id,
             producer_groups=(self._group,),
             clock=self._clock,
-            on_notice=hear,
+            on_notice=self._hear,
             on_fatal=tell,
             answers=self._operator_answers,
         )
 
-    def _take(self, broker_name: str, wire: WireCheck) -> None:
+    def _hear(self, broker_name: str, response: AttachResponse) -> None:
+        if response.WhichOneof("content") != "transaction_check":
+            return
+        wire = response.transaction_check
         check = start_task(self._answer(broker_name, wire), f"check-{wire.transaction_id}")
         self._checks.add(check)
         check.add_done_callback(self._checks.discard)
