@@ -56,7 +56,7 @@ def processes_that_mention(text):
 
 def assert_nothing_left(tmp_path):
     temporary = tmp_path / "temporary"
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while processes_that_mention(str(temporary)) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert processes_that_mention(str(temporary)) == []

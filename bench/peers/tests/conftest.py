@@ -27,7 +27,7 @@ def ends_soon():
         return stat.rpartition(")")[2].split()[0] == "Z"
 
     def ends(pid):
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not has_ended(pid) and time.monotonic() < deadline:
             time.sleep(0.01)
         return has_ended(pid)

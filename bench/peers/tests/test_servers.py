@@ -73,7 +73,7 @@ def test_servers_end_with_a_harness_that_is_killed(tmp_path, ends_soon):
     said = tmp_path / "queue.log"
     command = [sys.executable, "-c", HARNESS, str(Path(__file__).parents[1]), str(said)]
     with subprocess.Popen(command) as harness:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not (said.exists() and said.read_text().strip()) and time.monotonic() < deadline:
             time.sleep(0.01)
         pids = [int(word) for word in said.read_text().split()]
