@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from unittest.mock import MagicMock
 
 from ariane_broker.measuring.broker_measures import BrokerMeasures
 from ariane_broker.measuring.queue_measures import QueueMeasures
 from ariane_broker.replication.replication_measures import ReplicationMeasures
 from ariane_namesrv.app import NamesrvApp
-from ariane_servicekit.observability.measures import SERIES_MAX, Measures
+from ariane_servicekit.observability.measures import SERIES_MAX, Instrument, Measures
 from ariane_txn_checker.app import CheckerApp
 from tools.reference.markdown import code, made_from, page, table
 
 CALLS: Final = "rpc_server_call_duration_seconds"
-
-_UNITS: Final = {"By": "_bytes", "s": "_seconds"}
 
 _ROCKETMQ: Final = {
     "ariane.broker.writable": "rocketmq_broker_permission",
@@ -85,42 +83,20 @@ setting: see [the client](../sdk/python/README.md). The extras `ariane-sdk[otlp]
 """
 
 
-class Metric(NamedTuple):
-    """One value that a service tells.
-
-    Attributes:
-        name: By OpenTelemetry.
-        unit: By UCUM.
-        description: One sentence.
-        grows: Whether it only grows.
-    """
-
-    name: str
-    unit: str
-    description: str
-    grows: bool
-
-    @property
-    def prometheus(self) -> str:
-        """The name that Prometheus reads."""
-        name = self.name.replace(".", "_") + _UNITS.get(self.unit, "")
-        return f"{name}_total" if self.grows else name
-
-
 class _Recorder(Measures):
     """Notes instruments instead of making them."""
 
     def __init__(self) -> None:
-        self.metrics: list[Metric] = []
+        self.metrics: list[Instrument] = []
 
-    def counter(self, name: str, unit: str, description: str, read: Any) -> None:  # noqa: ARG002 - not read
-        self.metrics.append(Metric(name, unit, description, grows=True))
+    def counter(self, name: str, unit: str, description: str, read: Any) -> None:
+        self.metrics.append(Instrument(name, unit, description, grows=True, read=read))
 
-    def gauge(self, name: str, unit: str, description: str, read: Any) -> None:  # noqa: ARG002 - not read
-        self.metrics.append(Metric(name, unit, description, grows=False))
+    def gauge(self, name: str, unit: str, description: str, read: Any) -> None:
+        self.metrics.append(Instrument(name, unit, description, grows=False, read=read))
 
 
-def metrics() -> dict[str, list[Metric]]:
+def metrics() -> dict[str, list[Instrument]]:
     """All values of our own, by service."""
     # Instruments are only made here: what they would read need not be there.
     parts: dict[str, Any] = {each.name: MagicMock() for each in fields(BrokerMeasures)}
@@ -135,7 +111,7 @@ def metrics() -> dict[str, list[Metric]]:
     }
 
 
-def _made(make: Any) -> list[Metric]:
+def _made(make: Any) -> list[Instrument]:
     recorder = _Recorder()
     make(recorder)
     return recorder.metrics

@@ -1,13 +1,23 @@
 """Values that are read on the loop when somebody asks."""
 
 import asyncio
+import gzip
 import threading
+import urllib.error
+import urllib.request
 
+import grpc
 import pytest
+from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
 
+from ariane_servicekit import Address
+from ariane_servicekit.observability import measures as measuring
 from ariane_servicekit.observability.measures import OTHER, SERIES_MAX, Measures, bounded, one
-from ariane_servicekit.observability.telemetry import Telemetry
+from ariane_servicekit.observability.metrics_page import MetricsPage
+from ariane_servicekit.observability.telemetry import CallMetrics, Telemetry
 
 
 def points(reader):
@@ -57,8 +67,90 @@ async def test_one_instrument_that_fails_leaves_the_others_alone(measures, reade
 
 
 def test_more_values_than_anybody_reads_are_summed_up():
-    values = bounded((1, {"topic": f"t{number}"}) for number in range(SERIES_MAX + 500))
+    told = (None, *((1, {"topic": f"t{number}"}) for number in range(SERIES_MAX + 500)))
+    examined = list(bounded(told))
+    values = [each for each in examined if each is not None]
     assert len(values) == SERIES_MAX
     assert values[-1] == (501, {"topic": OTHER})
     assert sum(value for value, _ in values) == SERIES_MAX + 500
-    assert bounded([]) == []
+    # Those of the rest are examined, too, and a turn of the loop ends among them.
+    assert len(examined) > SERIES_MAX + 500
+    assert list(bounded([])) == []
+
+
+async def read_page(page, **headers):
+    request = urllib.request.Request(f"http://{page.address}/metrics", headers=headers)
+
+    def read():
+        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 - our own
+            content = answer.read()
+        compressed = answer.headers.get("Content-Encoding") == "gzip"
+        return (gzip.decompress(content) if compressed else content).decode(), compressed
+
+    return await asyncio.to_thread(read)
+
+
+@pytest.fixture
+async def page():
+    registry = CollectorRegistry()
+    reader = PrometheusMetricReader(scope_info_enabled=False, registry=registry)
+    telemetry = Telemetry("probe", [reader])
+    served = MetricsPage(Address("127.0.0.1", 0), registry)
+    measures = Measures(telemetry.meter("ariane"))
+    CallMetrics(telemetry.meter("calls")).end(0.0, "/a.Service/Call", grpc.StatusCode.OK)
+    served.tell(measures)
+    yield served, measures
+    await asyncio.to_thread(telemetry.close)
+    await asyncio.to_thread(served.close)
+
+
+async def test_prometheus_reads_each_value_once(page):
+    served, measures = page
+    odd = 'a\\b"c\nd'
+
+    def fail():
+        yield 1, {"topic": "half"}
+        raise RuntimeError("of the service")
+
+    measures.counter("ariane.told", "By", "Told.", lambda: [None, (3, {"topic": odd})])
+    measures.gauge("ariane.broken", "1", "Broken.", fail)
+    measures.gauge("ariane.age", "s", "Age.", lambda: one(0.00001))
+    text, _ = await read_page(served)
+    families = list(text_string_to_metric_families(text))
+    samples = [each for family in families for each in family.samples]
+    values = {(each.name, *each.labels.values()): each.value for each in samples}
+    assert values["ariane_told_bytes_total", odd] == 3
+    assert values["ariane_age_seconds",] == 0.00001
+    assert values["rpc_server_call_duration_seconds_count", "a.Service/Call", "OK", "grpc"] == 1
+    names = [family.name for family in families]
+    assert len(names) == len(set(names))
+    assert not [name for name in names if "broken" in name]
+    assert {family.name: family.type for family in families}["ariane_told_bytes"] == "counter"
+    assert await read_page(served, **{"Accept-Encoding": "gzip"}) == (text, True)
+
+
+async def test_a_page_that_nobody_waits_for_is_read_no_further(page, monkeypatch):
+    served, measures = page
+    monkeypatch.setattr(measuring, "READ_S_MAX", 0.2)
+    ended = asyncio.Event()
+
+    def endless():
+        try:
+            while True:
+                yield None
+        finally:
+            ended.set()
+
+    measures.gauge("ariane.endless", "1", "Endless.", endless)
+    measures.gauge("ariane.sound", "1", "Sound.", lambda: one(5))
+    text, _ = await read_page(served)
+    assert "ariane_sound 5\n" in text
+    assert "endless" not in text
+    async with asyncio.timeout(60):
+        await ended.wait()
+
+
+async def test_a_page_of_another_name_is_not_there(page):
+    served, _ = page
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        await asyncio.to_thread(urllib.request.urlopen, f"http://{served.address}/secrets")

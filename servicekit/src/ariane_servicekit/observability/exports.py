@@ -9,12 +9,12 @@ Both are off unless a setting names an address; only then their libraries are lo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from threading import Thread
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ariane_servicekit.addresses import Address
 from ariane_servicekit.errors import StartRefused
-from ariane_servicekit.observability.measures import SERIES_MAX
+from ariane_servicekit.observability.measures import SERIES_MAX, Measures
+from ariane_servicekit.observability.metrics_page import MetricsPage
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import MetricReader
@@ -63,7 +63,7 @@ class Exports:
         self.address: Address | None = None
         self._listen = settings.metrics_listen
         self._registry: CollectorRegistry | None = None
-        self._page: _Page | None = None
+        self._page: MetricsPage | None = None
         try:
             if self._listen is not None:
                 self.readers = (*self.readers, self._prometheus())
@@ -83,11 +83,16 @@ class Exports:
         """
         if self._listen is None or self._registry is None:
             return
-        self._page = _Page(self._listen, self._registry)
+        self._page = MetricsPage(self._listen, self._registry)
         self.address = self._page.address
 
+    def tell(self, measures: Measures) -> None:
+        """Let the page for Prometheus have these values."""
+        if self._page is not None:
+            self._page.tell(measures)
+
     def close(self) -> None:
-        """Stop all readers."""
+        """Stop serving the page."""
         if self._page is not None:
             self._page.close()
 
@@ -103,32 +108,7 @@ class Exports:
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         GCCollector(registry=self._registry)
-        return PrometheusMetricReader(
-            scope_info_enabled=False,
-            registry=self._registry,
-            cardinality_limits=_cardinality_limits(),
-        )
-
-
-class _Page:
-    """Serves metrics to Prometheus from a thread of its own."""
-
-    def __init__(self, listen: Address, registry: CollectorRegistry) -> None:
-        from prometheus_client import start_http_server  # noqa: PLC0415 - see the module
-
-        try:
-            self._server, self._thread = start_http_server(
-                listen.port, listen.host, registry=registry
-            )
-        except OSError as error:
-            raise StartRefused(f"cannot serve metrics on {listen}: {error.strerror}") from error
-        self.address = Address(listen.host, int(self._server.server_port))
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        thread: Thread = self._thread
-        thread.join()
+        return PrometheusMetricReader(scope_info_enabled=False, registry=self._registry)
 
 
 def _otlp(settings: ExportSettings) -> MetricReader:
@@ -140,6 +120,7 @@ def _otlp(settings: ExportSettings) -> MetricReader:
     return PeriodicExportingMetricReader(
         OTLPMetricExporter(settings.otlp_endpoint, insecure=_is_plain(settings)),
         export_interval_millis=settings.otlp_interval_s * 1000,
+        cardinality_limits=_cardinality_limits(),
     )
 
 

@@ -250,7 +250,9 @@ class _Life:
     async def _come_up(self, address: Address, announce: Callable[[Address], None]) -> None:
         await self._service.recover(address)
         if self._exports.readers and isinstance(self._service, Measured):
-            self._service.measure(Measures(self._telemetry.meter("ariane")))
+            measures = Measures(self._telemetry.meter("ariane"))
+            self._service.measure(measures)
+            self._exports.tell(measures)
         if self._telemetry.tracer is not None and isinstance(self._service, Traced):
             self._service.trace(self._telemetry.tracer)
         self._admission.phase = Phase.SERVING

@@ -2,7 +2,8 @@
 
 Work that looks at many things, such as entries, queues, groups or records, is an iterator that
 yields once for each thing that it has examined: a result, or None. Other tasks run after every
-``EXAMINED_MAX`` of them, so one question of a client never holds up all other clients::
+``EXAMINED_MAX`` of them, and after ``TURN_S_MAX``, so one question of a client never holds up all
+other clients::
 
     loop    | 64 things | a send | a pull | 64 things | a send | 30 things |
 
@@ -19,17 +20,25 @@ EXAMINED_MAX: Final = 64
 """Things examined in one turn of the loop: a microsecond for an entry of the index, some 30 for a
 queue whose newest message is read, or for a message that is translated."""
 
+TURN_S_MAX: Final = 0.0005
+"""Seconds of one turn, by the clock of the loop: what is examined may be slow, and a call of
+another client takes several passes of the loop."""
+
 ResultT = TypeVar("ResultT")
 
 
 async def in_turns(work: Iterable[ResultT | None]) -> list[ResultT]:
     """Do work in turns, and return its results."""
+    clock = asyncio.get_running_loop().time
     found = []
-    for number, result in enumerate(work, 1):
+    examined, end_s = 0, clock() + TURN_S_MAX
+    for result in work:
         if result is not None:
             found.append(result)
-        if not number % EXAMINED_MAX:
+        examined += 1
+        if examined >= EXAMINED_MAX or clock() >= end_s:
             await asyncio.sleep(0)
+            examined, end_s = 0, clock() + TURN_S_MAX
     return found
 
 

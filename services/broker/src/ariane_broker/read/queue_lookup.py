@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
 
-import numpy as np
-
 from ariane_broker.topics.readable_topics import readable_topic
 from ariane_broker.topics.topic_table import TopicConfig, TopicTable
-from ariane_record.decoding.columns import decode_columns
 from ariane_record.names import RETRY_PREFIX
 from ariane_servicekit import in_turns
 from ariane_storage.errors import QueueUnderRepair
 from ariane_storage.queues.time_lookup import TimeBoundary
+from ariane_storage.reading.record_finder import store_timestamp
 from ariane_storage.store import Store
 
 
@@ -130,5 +128,4 @@ class QueueLookup:
             return None, 0
         if not read.count:
             return None, 0
-        columns = decode_columns(read.chunks[0], read.sizes.astype(np.int32))
-        return int(columns.store_timestamp_ms[0]), int(read.sizes[0])
+        return store_timestamp(read.chunks[0]), int(read.sizes[0])

@@ -1,0 +1,102 @@
+"""The page that Prometheus reads: ``GET /metrics``, served by threads of its own.
+
+Durations of calls, and what the process itself uses, come from a registry of Prometheus' client;
+all other values are written on the event loop, see ``measures``.
+"""
+
+from __future__ import annotations
+
+import gzip
+import socket
+from collections.abc import Iterable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import TYPE_CHECKING, Final
+
+from ariane_servicekit.addresses import Address
+from ariane_servicekit.errors import StartRefused
+from ariane_servicekit.observability.measures import TELLS_APART, Measures
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+_SILENT_S_MAX: Final = 60.0
+"""A peer that says nothing for so long holds its thread no longer."""
+
+
+class MetricsPage:
+    """Serves the page until it is closed.
+
+    Attributes:
+        address: Where.
+    """
+
+    def __init__(self, listen: Address, registry: CollectorRegistry) -> None:
+        """Serve what the registry has.
+
+        Raises:
+            StartRefused: The port is in use.
+        """
+        self._registry = registry
+        self._measures: Measures | None = None
+        try:
+            self._server = _server(listen, self)
+        except OSError as error:
+            raise StartRefused(f"cannot serve metrics on {listen}: {error.strerror}") from error
+        self.address = Address(listen.host, self._server.server_port)
+        self._thread = Thread(target=self._server.serve_forever, name="metrics-page", daemon=True)
+        self._thread.start()
+
+    def tell(self, measures: Measures) -> None:
+        """Serve these values, too."""
+        self._measures = measures
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def text(self) -> Iterable[bytes]:
+        """The page in parts; call it in another thread than the loop's."""
+        from prometheus_client import generate_latest  # noqa: PLC0415 - see ``exports``
+
+        TELLS_APART.set(True)
+        yield generate_latest(self._registry)
+        if self._measures is not None:
+            yield self._measures.text().encode()
+
+
+def _server(listen: Address, page: MetricsPage) -> ThreadingHTTPServer:
+    class Handler(BaseHTTPRequestHandler):
+        timeout = _SILENT_S_MAX
+
+        def do_GET(self) -> None:
+            if self.path.partition("?")[0] not in {"/", "/metrics"}:
+                self.send_error(HTTPStatus.NOT_FOUND)
+                return
+            body = b"".join(page.text())
+            self.send_response(HTTPStatus.OK)
+            self.send_header("Content-Type", CONTENT_TYPE)
+            if "gzip" in self.headers.get("Accept-Encoding", ""):
+                body = gzip.compress(body, compresslevel=1)
+                self.send_header("Content-Encoding", "gzip")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Not each scrape is worth a line."""
+
+    [(family, *_), *_] = socket.getaddrinfo(
+        listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+
+    class Server(ThreadingHTTPServer):
+        address_family = family
+        daemon_threads = True
+
+    return Server((listen.host, listen.port), Handler)
