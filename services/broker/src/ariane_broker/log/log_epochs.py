@@ -29,7 +29,9 @@ it.
 The number of an epoch is durable, also on replicas, before any client learns of it: otherwise a
 broker that is killed, or taken over, would tell all its clients that their queues were cut. So a
 deletion reserves the number before it deletes anything, with a begin that limits no position. Where
-it began is saved before a topic of the same name is created.
+it began is saved before a topic of the same name is created. The epoch of a new primary is durable
+on its own disk only; until all brokers in sync have copied it, clients are told 0, an unknown
+epoch. Meanwhile they get confirmed messages only, whose positions keep their meaning.
 
 A primary whose lease is over may not know the epochs of its successors, so it judges no position by
 an epoch that it does not know: after a freeze it would set readers back to the begin of queues.
@@ -70,12 +72,13 @@ class LogEpochs:
         *,
         draw: Callable[[int], int],
         check_all_known: Callable[[], None] = lambda: None,
+        is_shared: Callable[[], bool] = lambda: True,
     ) -> None:
         """``draw`` returns a random number from 0 up to its argument, exclusive.
 
         Epochs are drawn, not counted: a store that is restored from a backup must not use a number
         again. ``check_all_known`` raises a ServiceError if another broker may have begun an epoch
-        of this log.
+        of this log. ``is_shared`` tells whether all brokers in sync have the file as it was loaded.
         """
         self.current = 0
         self._reserved = 0
@@ -83,8 +86,16 @@ class LogEpochs:
         self._statistics = statistics
         self._draw = draw
         self._check_all_known = check_all_known
+        self._is_shared = is_shared
+        self._was_shared = False
         self._epochs: list[tuple[int, int]] = []
         self._kept_ends: dict[int, int] = {}
+
+    @property
+    def told(self) -> int:
+        """The epoch that clients may be told: 0 while replicas may lack the present one."""
+        self._was_shared = self._was_shared or self._is_shared()
+        return self.current if self._was_shared else 0
 
     def load(self, document: Mapping[str, Any]) -> None:
         """Load the content of a file.
@@ -141,4 +152,4 @@ class LogEpochs:
         end = self._store.queue_offset_behind(*queue, kept_end)
         if queue_offset > end:
             self._statistics.set_back_offset_count += 1
-            raise queue_cut(*queue, queue_offset, end, self.current)
+            raise queue_cut(*queue, queue_offset, end, self.told)

@@ -163,7 +163,7 @@ class QueueLooks:
                 continue  # Nothing for now; the repair of the queue wakes waiting pulls.
             except (ServiceError, StorageError) as error:
                 failure = self.service_error(error)
-                look.found[place] = _failed(position, failure, self.epochs.current)
+                look.found[place] = _failed(position, failure, self.epochs.told)
                 continue
             if wanted is not None:
                 look.filtered_left -= read.looked_at_bytes
@@ -177,7 +177,7 @@ class QueueLooks:
                 read.chunks,
                 read.sizes,
                 bodies_suffice=order.bodies_suffice,
-                log_epoch=self.epochs.current,
+                log_epoch=self.epochs.told,
                 replica=None
                 if hints is None or not read.count
                 else _replica(hints, order, position, read),

@@ -216,6 +216,11 @@ class Primary:
         for feed in self._feeds.values():
             feed.wake()
 
+    @property
+    def is_begin_shared(self) -> bool:
+        """Whether all brokers in sync have the state files with which this reign began."""
+        return self.copies.have_state(1)  # Loading the state has called for them.
+
     async def state_copied(self) -> None:
         """Wait until all brokers in sync have the state files of the last call for state.
 

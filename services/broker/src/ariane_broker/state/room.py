@@ -73,10 +73,7 @@ def state_room(environment: Environment, log: LogRoom) -> StateRoom:
         lease_seconds=settings.queue_lock_lease_s,
     )
     suspicions = Suspicions()
-    known = primary.check_lease if primary is not None else lambda: None
-    epochs = LogEpochs(
-        store, log.statistics, draw=environment.chance.randrange, check_all_known=known
-    )
+    epochs = _log_epochs(environment, log)
     state = BrokerState(
         files,
         topics,
@@ -111,6 +108,17 @@ def state_room(environment: Environment, log: LogRoom) -> StateRoom:
         saved_suspicions,
         epochs,
         receiving,
+    )
+
+
+def _log_epochs(environment: Environment, log: LogRoom) -> LogEpochs:
+    primary = log.primary
+    return LogEpochs(
+        log.store,
+        log.statistics,
+        draw=environment.chance.randrange,
+        check_all_known=primary.check_lease if primary is not None else lambda: None,
+        is_shared=lambda: primary is None or primary.is_begin_shared,
     )
 
 

@@ -71,7 +71,7 @@ class OffsetServicer(OffsetServiceServicer):
             watched_end=suspicion.watched_end,
             alone_end=suspicion.alone_end,
             in_doubt=self._members.in_doubt(place),
-            log_epoch=self._epochs.current,
+            log_epoch=self._epochs.told,
         )
 
     async def StoreConsumerOffsets(

@@ -159,7 +159,7 @@ class PullServicer(PullServiceServicer):
                 if queue.last_store_timestamp_ms is None
                 else time_of(queue.last_store_timestamp_ms),
                 size_bytes=queue.size_bytes,
-                log_epoch=self._epochs.current,
+                log_epoch=self._epochs.told,
             )
             for queue in kept
         )
@@ -185,7 +185,7 @@ class PullServicer(PullServiceServicer):
         found = await self._lookup.offsets_from(request.topic, timestamp_ms)
         queues = await in_turns(
             pull_pb.FoundQueueOffset(
-                queue_id=queue_id, queue_offset=queue_offset, log_epoch=self._epochs.current
+                queue_id=queue_id, queue_offset=queue_offset, log_epoch=self._epochs.told
             )
             for queue_id, queue_offset in found
         )
