@@ -179,6 +179,7 @@ def compose_replica(environment: Environment, on_won: Callable[[WonElection], No
         sleep=clock.sleep,
         chance=environment.chance,
         mending=_mending(environment, store, state, lambda: status().replica_set.begin),
+        is_relied_on=lambda: settings.broker_id in status().replica_set.in_sync,
         on_taken=lambda: log.keeping.appended(store.max_offset),
         on_state=reading.read_state,
     )

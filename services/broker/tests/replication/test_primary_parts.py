@@ -15,6 +15,7 @@ from ariane_broker.replication.shared_row import RowUnreachable
 from ariane_record import BlockEncoder
 from ariane_servicekit import ServiceError
 from ariane_storage import QueueOffsetOutOfRange, Store, StoreConfig
+from ariane_storage.copying.log_copy import LogRange
 from ariane_storage.log.epoch_history import EpochStart
 from ariane_storage.testing import block_of, small_config
 
@@ -177,9 +178,13 @@ class TestWhatIsHandedOut:
         primary.advance()
         assert len(self.read(store, 0).sizes) == 2
 
-    @pytest.mark.parametrize("lost", [0, 8])
+    @pytest.mark.parametrize(
+        ("lost", "missing"),
+        [(0, ()), (8, ()), (0, (LogRange(0, 8),))],
+        ids=["all", "less", "damage"],
+    )
     async def test_one_in_sync_that_comes_back_with_less_than_it_confirmed_leaves_the_set(
-        self, begun, lost
+        self, begun, lost, missing
     ):
         primary, store, _ = begun({2}, known=True)
         primary.reign.row = WillingRow()
@@ -189,9 +194,9 @@ class TestWhatIsHandedOut:
         primary.progressed(copy, feed, Progress(end, end, end, primary.state_version))
         await primary.turn()
         assert primary.confirmation.confirmed == end
-        primary.follow(hello._replace(end=end - lost))
+        primary.follow(hello._replace(end=end - lost, missing=missing))
         await primary.turn()
-        assert primary.reign.replica_set.in_sync == ({1} if lost else {1, 2})
+        assert primary.reign.replica_set.in_sync == ({1} if lost or missing else {1, 2})
 
     @pytest.mark.parametrize("known", [False, True])
     def test_alone_it_hands_out_all(self, begun, known):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -22,6 +22,7 @@ from ariane_broker.replication.log_taker import CannotFollow, LogTaker
 from ariane_broker.replication.state_copies import StateCopies, StatePart
 from ariane_broker.rpc.servicers.replication_servicers import LogServicer, StateServicer
 from ariane_storage import Store
+from ariane_storage.copying.log_copy import LogRange
 from ariane_storage.testing import FaultyDisk, FixedClock, small_config
 
 CONFIG = Path("/config")
@@ -38,7 +39,8 @@ class EmptyPrimary:
         self.progress = asyncio.Queue()
         self._store = store
 
-    def follow(self, _):
+    def follow(self, hello):
+        self.hello = hello
         if self.refusal is not None:
             raise self.refusal
         self.feed = LogFeed(self._store, 0, busy_chunk_count=None)
@@ -104,9 +106,11 @@ def replica(tmp_path):
                 forget_snapshots=state.forget_snapshots,
                 on_mended=lambda: None,
             ),
+            is_relied_on=lambda: client.is_in_sync,
             on_taken=lambda: None,
             on_state=nothing,
         )
+        client.is_in_sync = False
         yield client, state
 
 
@@ -141,4 +145,52 @@ async def test_who_cannot_pull_state_any_more_does_not_follow(primary, replica, 
             primary.feed.wake()
             await asyncio.sleep(0.01)
     with pytest.raises(CannotFollow, match="too large"):
+        following.result()
+
+
+class DamagedEnd:
+    """A log with damage in its last segment, until that is cut."""
+
+    def __init__(self):
+        self.missing = (LogRange(0, 8),)
+
+    def cut_damaged_end(self):
+        self.missing = ()
+        cut = Future()
+        cut.set_result(True)
+        return cut
+
+
+async def test_the_set_relies_on_no_broker_any_more_that_cuts_damage_from_its_end(
+    primary, replica, monkeypatch
+):
+    """Cut before, it would be elected with less than it has confirmed."""
+    client, _ = replica
+    damaged = DamagedEnd()
+    monkeypatch.setattr(client, "_mending", damaged)
+    client.is_in_sync = True
+    following = asyncio.create_task(client.follow(primary.address, 1, lambda: None))
+    progress = await asyncio.wait_for(primary.progress.get(), 60)
+    assert primary.hello.missing == progress.missing == damaged.missing == (LogRange(0, 8),)
+    client.is_in_sync = False
+    primary.feed.close()
+    async with asyncio.timeout(60):
+        await asyncio.wait([following])
+        await client.follow(primary.address, 1, lambda: None)
+    assert damaged.missing == ()
+
+
+async def test_who_is_out_of_the_set_follows_anew_to_mend_what_it_finds(
+    primary, replica, monkeypatch
+):
+    client, _ = replica
+    following = asyncio.create_task(client.follow(primary.address, 1, lambda: None))
+    await asyncio.wait_for(primary.progress.get(), 60)
+    monkeypatch.setattr(client, "_mending", DamagedEnd())
+    async with asyncio.timeout(60):
+        while not following.done():
+            primary.state_version += 1
+            primary.feed.wake()
+            await asyncio.sleep(0.01)
+    with pytest.raises(CannotFollow, match="mended first"):
         following.result()

@@ -123,6 +123,7 @@ class ReplicaHello(_message.Message):
     SEGMENT_BYTES_FIELD_NUMBER: _builtins.int
     KNOWN_EPOCH_FIELD_NUMBER: _builtins.int
     SET_ID_FIELD_NUMBER: _builtins.int
+    MISSING_FIELD_NUMBER: _builtins.int
     cluster_name: _builtins.str
     """The replica's cluster."""
     broker_name: _builtins.str
@@ -149,6 +150,12 @@ class ReplicaHello(_message.Message):
     def epochs(self) -> _containers.RepeatedCompositeFieldContainer[_replica_pb2.EpochStart]:
         """The epochs in its log, oldest first; all of them, not paged: a log sees few."""
 
+    @_builtins.property
+    def missing(self) -> _containers.RepeatedCompositeFieldContainer[_replica_pb2.LogRange]:
+        """As in ReplicaProgress. The primary knows it before the replica cuts damage from its end, which
+        it does only once it is not in sync any more.
+        """
+
     def __init__(
         self,
         *,
@@ -161,10 +168,11 @@ class ReplicaHello(_message.Message):
         segment_bytes: _builtins.int = ...,
         known_epoch: _builtins.int = ...,
         set_id: _builtins.str = ...,
+        missing: _abc.Iterable[_replica_pb2.LogRange] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "broker_name", b"broker_name", "cluster_name", b"cluster_name", "epochs", b"epochs", "known_epoch", b"known_epoch", "max_commit_log_offset", b"max_commit_log_offset", "min_commit_log_offset", b"min_commit_log_offset", "segment_bytes", b"segment_bytes", "set_id", b"set_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_id", b"broker_id", "broker_name", b"broker_name", "cluster_name", b"cluster_name", "epochs", b"epochs", "known_epoch", b"known_epoch", "max_commit_log_offset", b"max_commit_log_offset", "min_commit_log_offset", b"min_commit_log_offset", "missing", b"missing", "segment_bytes", b"segment_bytes", "set_id", b"set_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -8,7 +8,7 @@ that a copy has all topics that were created before it joined.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import Executor, Future
 from random import Random
 from typing import Any, Final, NamedTuple
@@ -32,7 +32,7 @@ from ariane_broker.replication.state_copies import (
 )
 from ariane_record.checksums.checksum import crc32
 from ariane_servicekit import get_logger, open_channel
-from ariane_storage.copying.log_copy import Junction
+from ariane_storage.copying.log_copy import Junction, LogRange
 from ariane_storage.errors import StorageError
 from ariane_storage.log.epoch_history import EpochStart
 from ariane_storage.store import Store
@@ -103,13 +103,15 @@ class ReplicaClient:
         sleep: Callable[[float], Awaitable[None]],
         chance: Random,
         mending: LogMending,
+        is_relied_on: Callable[[], bool],
         on_taken: Callable[[], None],
         on_state: Callable[[], Awaitable[None]],
     ) -> None:
         """``is_sync_flush``: whether bytes are flushed before they are reported as progress.
 
         ``flusher`` runs flushes that the primary waits for, ``keeper`` other work on the disk.
-        ``mending`` mends the log. ``on_taken`` is called when bytes were appended; ``on_state`` is
+        ``mending`` mends the log, once ``is_relied_on`` tells that this broker is not in sync.
+        ``on_taken`` is called when bytes were appended; ``on_state`` is
         awaited when files of decisions may have changed.
         """
         self._identity = identity
@@ -123,6 +125,8 @@ class ReplicaClient:
         self._sleep = sleep
         self._chance = chance
         self._mending = mending
+        self._is_relied_on = is_relied_on
+        self._tried: Sequence[LogRange] = ()
         self._on_taken = on_taken
         self._on_state = on_state
         self.agreement_count = 0
@@ -206,7 +210,13 @@ class ReplicaClient:
                 await asyncio.wait(beside)
 
     async def _mend(self, channel: aio.Channel) -> bool:
-        """Mend the log; returns whether it has changed: the primary has to be asked anew then."""
+        """Mend the log; returns whether it has changed: the primary has to be asked anew then.
+
+        A broker that can be elected cuts nothing: the primary takes it out of the set first.
+        """
+        if self._is_relied_on():
+            return False
+        self._tried = self._mending.missing
         cutting = self._mending.cut_damaged_end()
         if cutting is not None:
             self.agreement_count += 1
@@ -251,6 +261,7 @@ class ReplicaClient:
         Bytes are read and appended while a flush or a report is in progress.
 
         Raises:
+            CannotFollow: The log is to be mended first.
             StorageError: A flush has failed.
         """
         loop, store = asyncio.get_running_loop(), self._store
@@ -264,14 +275,11 @@ class ReplicaClient:
                 flushed_commit_log_offset=store.flushed_offset,
                 state_version=self._state_version,
                 received_commit_log_offset=store.copying.next_offset,
-                missing=[
-                    LogRangeMessage(
-                        begin_commit_log_offset=one.begin, end_commit_log_offset=one.end
-                    )
-                    for one in self._mending.missing
-                ],
+                missing=self._missing(),
             )
             await call.write(log_pb.FollowLogRequest(progress=progress))
+            if self._mending.missing not in ((), self._tried) and not self._is_relied_on():
+                raise CannotFollow("damage was found in its log: that is mended first")
 
     def _hello(self, known_epoch: int) -> log_pb.ReplicaHello:
         store, identity = self._store, self._identity
@@ -288,7 +296,14 @@ class ReplicaClient:
             segment_bytes=store.config.segment_bytes,
             known_epoch=known_epoch,
             set_id=store.copying.set_id,
+            missing=self._missing(),
         )
+
+    def _missing(self) -> list[LogRangeMessage]:
+        return [
+            LogRangeMessage(begin_commit_log_offset=one.begin, end_commit_log_offset=one.end)
+            for one in self._mending.missing
+        ]
 
     # State.
 

@@ -21,6 +21,7 @@ from ariane_broker.replication.log_taker import other_set
 from ariane_broker.replication.reign import Reign
 from ariane_broker.replication.shared_row import RowUnreachable
 from ariane_servicekit import get_logger
+from ariane_storage.copying.log_copy import LogRange
 from ariane_storage.errors import StorageError
 from ariane_storage.log.epoch_history import EpochStart, common_end
 from ariane_storage.store import Store
@@ -52,6 +53,7 @@ class Hello(NamedTuple):
         known_epoch: The newest epoch that it knows.
         address: The address that it calls from.
         set_id: The set that its log belongs to; empty for a new one.
+        missing: Ranges before its end that it misses or knows to be damaged.
     """
 
     broker_id: int
@@ -62,6 +64,7 @@ class Hello(NamedTuple):
     known_epoch: int
     address: str
     set_id: str
+    missing: Sequence[LogRange] = ()
 
 
 class Primary:
@@ -273,6 +276,7 @@ class Primary:
         feed = LogFeed(self._store, begin, busy_chunk_count=self._busy_chunk_count)
         self._feeds[hello.broker_id] = feed
         copy = self.copies.attached(hello.broker_id, hello.address, self._monotonic())
+        copy.missing = hello.missing
         if hello.end < self.confirmation.confirmed:
             copy.caught_up_s = -inf  # If it is in sync, it is not any more with the next turn.
         _log.info("replica_attached", broker_id=hello.broker_id, begin_commit_log_offset=begin)

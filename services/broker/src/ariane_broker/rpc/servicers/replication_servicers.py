@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -126,6 +126,7 @@ class LogServicer(LogServiceServicer):
             hello.known_epoch,
             context.peer(),
             hello.set_id,
+            _ranges(hello.missing),
         )
 
     def _welcome(self, feed: LogFeed) -> log_pb.PrimaryWelcome:
@@ -260,10 +261,13 @@ def _progress(progress: log_pb.ReplicaProgress) -> Progress:
         written=progress.written_commit_log_offset,
         flushed=progress.flushed_commit_log_offset,
         state_version=progress.state_version,
-        missing=tuple(
-            LogRange(one.begin_commit_log_offset, one.end_commit_log_offset)
-            for one in progress.missing
-        ),
+        missing=_ranges(progress.missing),
+    )
+
+
+def _ranges(messages: Iterable[replica_pb.LogRange]) -> tuple[LogRange, ...]:
+    return tuple(
+        LogRange(one.begin_commit_log_offset, one.end_commit_log_offset) for one in messages
     )
 
 
