@@ -185,6 +185,16 @@ def toggled_window(unit: int) -> bytes:
     return raw.settings((raw.INITIAL_WINDOW_SIZE, 65_535 if unit % 2 else 0))
 
 
+def unread_answer(unit: int) -> bytes:
+    """A call of a method that is not there: it is answered at once."""
+    return raw.whole_call(stream_of(unit), "/hostile.Probe/None")
+
+
+def long_block(unit: int) -> bytes:
+    """An octet of a HEADERS frame that says it has 2^20."""
+    return b"x" if unit else raw.frame_head(1 << 20, Kind.HEADERS, END_HEADERS, 1)
+
+
 OPEN_CALL = raw.call_head(1, COLLECT)
 MANY_GUSHING = b"".join(raw.whole_call(stream_of(number), GUSH) for number in range(100))
 IDLE_END = IDLE_FRAMES_MAX + SPARE
@@ -234,7 +244,7 @@ ATTACKS: dict[str, Attack] = {
     "unfinished calls": Attack(unfinished, None, per_s=5_000),
     "huge fields": Attack(huge_field, None, per_s=500),
     "many fields": Attack(many_fields, None, per_s=500),
-    "table bomb": Attack(table_bombs, 1, per_s=500),
+    "table bomb": Attack(table_bombs, None, per_s=500),
     "table size updates": Attack(size_updates, 1, per_s=500),
     "compressed bomb": Attack(compressed_bomb, None, per_s=10),
     "lying message lengths": Attack(lying_message, None, per_s=5_000),
@@ -251,6 +261,8 @@ ATTACKS: dict[str, Attack] = {
         reads=False,
         per_s=10,
     ),
+    "answers that nobody reads": Attack(unread_answer, None, reads=False, per_s=20_000),
+    "a header block octet by octet": Attack(long_block, 1, per_s=20_000),
     "window beyond its end": Attack(always(raw.window_update(0, (1 << 31) - 1)), 2),
     "a connection that says nothing": Attack(always(b""), None, introduces=False, per_s=10),
     "HTTP/1.1": Attack(

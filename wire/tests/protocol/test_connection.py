@@ -388,3 +388,15 @@ def test_streams_that_nobody_reads_do_not_stop_the_others():
         stream.release(stream.unread)
     exchange()
     assert not served.connection.is_over
+
+
+def test_calls_that_are_given_up_count_for_more_in_a_turn():
+    served = Served(streams_max=5000)
+    served.connection.receive(HELLO + headers(1, b"\x20" + BLOCK))
+    octets = b"".join(
+        headers(number) + frame(frames.RST_STREAM, 0, number, bytes(4))
+        for number in range(3, 1001, 2)
+    )
+    served.connection.receive(octets)
+    assert len(served.streams) - 1 == 128 // 5 + 1
+    assert served.connection.has_more_work

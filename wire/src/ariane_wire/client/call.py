@@ -20,6 +20,7 @@ from ariane_wire.protocol.heads import ResponseHead
 from ariane_wire.protocol.metadata import LIMIT_KEY, NOTES, SIZE_KEY, UNPROCESSED_KEY, Pairs
 from ariane_wire.protocol.statuses import status_of_http, status_of_number, status_of_reset
 from ariane_wire.protocol.stream import Stream
+from ariane_wire.transport.callbacks import call_back
 
 if TYPE_CHECKING:
     from ariane_wire.client.channel import Channel
@@ -59,6 +60,7 @@ class ClientCall(Stream):
     limit_octets: int | None = None
     _expiry: dict[Expiring, None] | None = None
     _done: asyncio.Future[None] | None = None
+    """Of those who await the response."""
     _headed: asyncio.Future[None] | None = None
     _callbacks: list[Callable[[Any], None]] | None = None
 
@@ -107,8 +109,7 @@ class ClientCall(Stream):
             future.set_result(None)
         if self._callbacks is not None:
             callbacks, self._callbacks = self._callbacks, None
-            for callback in callbacks:
-                callback(self)
+            call_back(callbacks, self)
         self.on_finished()
 
     def on_finished(self) -> None:
@@ -255,9 +256,10 @@ class ClientCall(Stream):
     async def until_done(self) -> None:
         """Wait for the end."""
         if self.code_ is None:
-            if self._done is None:
-                self._done = self.channel.loop.create_future()
-            await asyncio.shield(self._done)
+            # Its own: who awaits the response may be cancelled, and his future with him.
+            over: asyncio.Future[None] = self.channel.loop.create_future()
+            self.add_done_callback(lambda _: None if over.done() else over.set_result(None))
+            await over
 
     async def until_head(self) -> None:
         """Wait for the response's head, or the end."""

@@ -73,6 +73,7 @@ class Channel(aio.Channel):
         self._responses = BlockMemory(parse_response)
         self._links: dict[ClientConnection, Link] = {}
         self._ready: ClientConnection | None = None
+        self._is_closing = False
         self._waiting: dict[ClientCall, None] = {}
         self._watchers: list[asyncio.Future[None]] = []
         backoff = Backoff(options.backoff_first_s, options.backoff_max_s, chance or Random())  # noqa: S311 - spreads attempts; keeps no secret.
@@ -97,6 +98,8 @@ class Channel(aio.Channel):
         Raises:
             grpc.aio.UsageError: The channel is closed.
         """
+        if self._is_closing:
+            raise aio.UsageError(CLOSED)
         if timeout_s is not None:
             loop = self.loop
             call.deadline_s = loop.time() + timeout_s
@@ -114,8 +117,6 @@ class Channel(aio.Channel):
 
     def _wait(self, call: ClientCall) -> None:
         state = self._connecting.state
-        if state is ChannelConnectivity.SHUTDOWN:
-            raise aio.UsageError(CLOSED)
         if state is ChannelConnectivity.TRANSIENT_FAILURE and not call.wait_for_ready:
             self._refuse(call)
             return
@@ -281,18 +282,17 @@ class Channel(aio.Channel):
         Args:
             grace: In seconds; None for none.
         """
-        if self._connecting.state is ChannelConnectivity.SHUTDOWN:
+        if self._is_closing:
             return
-        self._ready = None
+        self._is_closing = True
         calls = [*self._waiting]
         for connection in self._links:
             calls += connection.streams.values()  # type: ignore[arg-type]  # They are calls of ours.
         if grace and calls:
-            for call in calls:
-                call.wait_for_ready = True
             await asyncio.wait(
                 [asyncio.ensure_future(call.until_done()) for call in calls], timeout=grace
             )
+        self._ready = None
         for call in calls:
             if call.code_ is None:
                 call.is_cancelled = True

@@ -89,8 +89,10 @@ class Reconnecting:
                 try:
                     async with asyncio.timeout(max(self._timeout_s, wait_s)):
                         await self._attempt()
-                except (OSError, TimeoutError) as error:
-                    self.last_error = str(error) or "no answer in time"
+                except TimeoutError:
+                    self.last_error = "no answer in time"
+                except Exception as error:  # noqa: BLE001 - of resolvers and TLS, too: calls tell.
+                    self.last_error = str(error) or repr(error)
                 else:
                     self._backoff.reset()
                     self.set_state(ChannelConnectivity.READY)

@@ -22,6 +22,10 @@ RESETS_SPARE: Final = 200
 """Calls that the client gave up while we were at work on them, in one turn of the loop, beyond as
 many as it may have open at a time. Each turn and each answer forgives one."""
 
+UNREAD_FRAMES_MAX: Final = 10
+"""Frames that wait for a client to read, for each call that it may have open: who asks and does not
+read has an answer for each of its questions."""
+
 FAULTY_STREAMS_MAX: Final = 100
 """Streams that the peer broke a rule on, for the whole life of a connection."""
 
@@ -32,9 +36,15 @@ CONTINUATIONS_MAX: Final = 64
 class Allowance:
     """One connection's."""
 
-    __slots__ = ("_earned", "_faulty", "_idle", "_resets", "_resets_max")
+    __slots__ = ("_earned", "_faulty", "_idle", "_resets", "_resets_max", "_unread_max")
 
     def __init__(self, streams_max: int) -> None:
+        """Begin.
+
+        Args:
+            streams_max: Calls that the peer may have open; 0 for a server, which has none.
+        """
+        self._unread_max = streams_max * UNREAD_FRAMES_MAX
         self._idle = 0
         self._earned = 0
         self._resets = 0
@@ -68,6 +78,15 @@ class Allowance:
         self._resets += 1
         if self._resets > self._resets_max:
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many calls are given up")
+
+    def unread(self, frames: int) -> None:
+        """So many frames wait for the peer, whose transport takes no more.
+
+        Raises:
+            ConnectionFault: It asks, and does not listen.
+        """
+        if frames > self._unread_max > 0:
+            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "answers that nobody reads")
 
     def forgive(self) -> None:
         """A turn of the loop has passed, or a call was answered."""

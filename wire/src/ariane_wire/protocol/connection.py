@@ -1,4 +1,4 @@
-"""The rules of a connection that hold for both ends: settings, pings, windows, ends of streams."""
+"""The frames of a connection that both ends take: which may come when, and what they do."""
 
 from __future__ import annotations
 
@@ -17,33 +17,32 @@ from ariane_wire.protocol.header_blocks import (
     Head,
     HeaderListTooLong,
 )
-from ariane_wire.protocol.reading import FrameReader
+from ariane_wire.protocol.reading import VAIN_WORK
 from ariane_wire.protocol.sending import PIECE_OCTETS
 from ariane_wire.protocol.stream import Stream
+from ariane_wire.protocol.streams import StreamKeeper
 
 if TYPE_CHECKING:
     from ariane_wire.options import ConnectionOptions
 
-NO_LIMIT: Final = 1 << 62
-LATE_STREAMS_MAX: Final = 256
-"""How many streams that we ended early are remembered: what still comes for them is no fault."""
+_BLOCK_FACTOR: Final = 4
+_BLOCK_OCTETS_MIN: Final = 64 << 10
+"""A block may have so many times the octets of the fields that we take, and so many at least: a
+call with too much metadata fails alone. What is longer ends the connection."""
 
-FIRST_WINDOW_OCTETS: Final = 256 << 10
-"""A stream's window when it begins; those that use it get a wider one while there is room."""
+_TOO_LONG_WORK: Final = 64
+"""A call that is refused for its fields has cost a look at as many as we take."""
 
-_BLOCK_FACTOR: Final = 8
-"""A block may have so many times the octets of the fields that we take; beyond it is not read."""
+_FIELDS_FREE: Final = 16
+_FIELDS_PER_WORK: Final = 4
+"""To read so many fields beyond the usual ones costs about as much as to begin a call."""
 
 
-class Connection(FrameReader, Generic[Head]):
+class Connection(StreamKeeper, Generic[Head]):
     """One end of a connection.
 
     Attributes:
-        goaway_sent: The last stream that we still take, once we have said so.
-        goaway_received: The last stream that the peer takes, once it has said so.
         settings_seen: Whether the peer's first SETTINGS have come.
-        fault: What the peer did to have the connection ended.
-        ended: Why there is no connection any more; empty while there is.
     """
 
     is_server: bool
@@ -56,33 +55,16 @@ class Connection(FrameReader, Generic[Head]):
         *,
         streams_max: int = 0,
     ) -> None:
-        super().__init__(options.frame_octets_max, streams_max)
-        self.options: ConnectionOptions = options
-        self.ledger = ledger
-        self.stream_window = options.stream_window_octets
-        self.stream_window_first = min(options.stream_window_octets, FIRST_WINDOW_OCTETS)
-        self.message_octets_max = (
-            NO_LIMIT if options.receive_octets_max < 0 else options.receive_octets_max
-        )
-        self._window = options.connection_window_octets
-        self.grant_at = self._window >> 1
-        self.unread = 0
-        self._wide_octets = 0
-        """What streams may send beyond their first windows, all together."""
+        super().__init__(options, ledger, streams_max=streams_max)
         self.blocks = BlockReader(memory, options.metadata_octets_max)
         self._header_octets_max = options.metadata_octets_max
-        self._block_octets_max = _BLOCK_FACTOR * options.metadata_octets_max
+        self.payload_octets_max = max(
+            _BLOCK_OCTETS_MIN, _BLOCK_FACTOR * options.metadata_octets_max
+        )
         self.settings_seen = False
-        self.goaway_sent: int | None = None
-        self.goaway_received: int | None = None
-        self.ended = ""
-        self.fault: ConnectionFault | None = None
-        self._farewell = ""
-        self.streams_begun = 0
         self._pieces: list[bytes] = []
         self._block_flags = 0
         self._block_octets = 0
-        self._late: dict[int, None] = {}
 
     def hello(self, own: dict[int, int]) -> bytes:
         """Our first frames: SETTINGS, and the connection's window."""
@@ -96,91 +78,7 @@ class Connection(FrameReader, Generic[Head]):
         window = frames.window_frame(0, self._window - frames.WINDOW_DEFAULT)
         return frames.settings_frame(told) + window
 
-    # Windows.
-
-    def grant_connection(self) -> None:
-        """Open the connection's window by what has come, read or not.
-
-        A stream that nobody reads stands by its own window; it does not stop the others.
-        """
-        if self.taken > self._window:
-            raise ConnectionFault(
-                ErrorCode.FLOW_CONTROL_ERROR, "more DATA than the connection's window"
-            )
-        self.out.append(frames.window_frame(0, self.taken))
-        self.taken = 0
-        self.carrier.wake()
-
-    def widen_window(self, window: int) -> int:
-        """The window of a stream that used up half of its own: wider, if there is room for that."""
-        wider = self.stream_window - self.stream_window_first
-        if window > self.stream_window_first or self._wide_octets + wider > self._window:
-            return window
-        self._wide_octets += wider
-        return self.stream_window
-
-    def hold(self, octets: int) -> None:
-        """A message waits for its reader."""
-        self.unread += octets
-        self.ledger.octets += octets
-
-    def release(self, octets: int) -> None:
-        """A message has found its reader, or has lost him."""
-        self.unread -= octets
-        self.ledger.octets -= octets
-
-    # Streams.
-
-    def close_stream(self, stream: Stream) -> None:
-        """A stream has ended at both ends: nothing of it is kept."""
-        if stream.is_gone:
-            return
-        stream.is_gone = True
-        stream.drop_pending()
-        self._wide_octets -= stream.window - self.stream_window_first
-        if stream.unread:
-            octets, stream.unread = stream.unread, 0
-            self.release(octets)
-        self.streams.pop(stream.stream_id, None)
-        self.stream_closed()
-
-    def reset_stream(self, stream: Stream, code: int) -> None:
-        """End a stream at once, and tell the peer."""
-        if stream.is_gone:
-            return
-        self.out.append(frames.reset_frame(stream.stream_id, code))
-        self._remember_late(stream.stream_id)
-        self.close_stream(stream)
-        self.carrier.wake()
-
-    def stream_closed(self) -> None:
-        """A stream has ended; the last one of a connection that goes away ends it."""
-        if self.goaway_sent is None and self.goaway_received is None:
-            return
-        if not self.streams and not self.is_over:
-            self.end("the connection was drained")
-
-    def _remember_late(self, stream_id: int) -> None:
-        self._late[stream_id] = None
-        if len(self._late) > LATE_STREAMS_MAX:
-            del self._late[next(iter(self._late))]
-
-    def stream_for_data(self, stream_id: int) -> Stream | None:
-        """The stream that a DATA frame is for."""
-        stream = self.streams.get(stream_id)
-        if stream is None:
-            if stream_id in self._late:
-                return None
-            if not stream_id or self.is_idle(stream_id):
-                raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"DATA for stream {stream_id}")
-            raise StreamFault(stream_id, ErrorCode.STREAM_CLOSED, "DATA after the end")
-        if stream.is_remote_closed:
-            raise StreamFault(stream_id, ErrorCode.STREAM_CLOSED, "DATA after the end")
-        return stream
-
-    @abstractmethod
-    def is_idle(self, stream_id: int) -> bool:
-        """Whether a stream has never been opened."""
+    # Frames.
 
     @abstractmethod
     def on_head(self, stream_id: int, head: Head, *, ends: bool) -> None:
@@ -189,49 +87,6 @@ class Connection(FrameReader, Generic[Head]):
     @abstractmethod
     def on_long_head(self, stream_id: int, refusal: HeaderListTooLong, *, ends: bool) -> None:
         """A header block has come whose fields are too many."""
-
-    # The end.
-
-    def refuse(self, fault: StreamFault) -> None:
-        """End a stream whose peer broke a rule."""
-        self.allowance.fault()
-        stream = self.streams.get(fault.stream_id)
-        self.out.append(frames.reset_frame(fault.stream_id, fault.code))
-        self._remember_late(fault.stream_id)
-        if stream is not None:
-            self.close_stream(stream)
-            stream.on_fault(fault)
-
-    def fail(self, fault: ConnectionFault) -> None:
-        """End the connection, whose peer broke a rule."""
-        self.fault = fault
-        self.end(str(fault), fault.code)
-
-    def end(self, text: str, code: ErrorCode = ErrorCode.NO_ERROR) -> None:
-        """End the connection; streams that are open are lost."""
-        if self.is_over:
-            return
-        self.is_over = True
-        self.ended = text
-        last = self.last_stream_taken()
-        self.out.append(frames.goaway_frame(last, code, text.encode()[:200]))
-        self.carrier.end(text)
-        self.lose(text)
-
-    def last_stream_taken(self) -> int:
-        """The last stream of the peer that we have taken."""
-        return 0
-
-    def lose(self, text: str) -> None:
-        """The transport is gone: every stream is lost, and nothing is sent any more."""
-        self.is_over = True
-        self.ended = self.ended or self._farewell or text
-        for stream in list(self.streams.values()):
-            self.close_stream(stream)
-            stream.on_lost(self.ended, never_processed=False)
-        self.ready.clear()
-
-    # Frames.
 
     def on_frame(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
         """A whole frame that is not plain DATA."""
@@ -288,7 +143,7 @@ class Connection(FrameReader, Generic[Head]):
         self._block_octets += len(payload)
         if len(self._pieces) > CONTINUATIONS_MAX:
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many CONTINUATION frames")
-        if self._block_octets > max(self._frame_octets_max, self._block_octets_max):
+        if self._block_octets > self.payload_octets_max:
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too long a header block")
         if flags & frames.END_HEADERS:
             block = b"".join(self._pieces)
@@ -302,15 +157,17 @@ class Connection(FrameReader, Generic[Head]):
         if head is None:
             self.work += len(block) >> 8
             try:
-                if len(block) > self._block_octets_max:
-                    self.blocks.skip(block)
                 head = self.blocks.read(block)
             except HeaderListTooLong as refusal:
+                self.work += _TOO_LONG_WORK
                 self.on_long_head(stream_id, refusal, ends=ends)
                 return
             except StreamFault as fault:
                 self.check_head_place(stream_id)
                 raise StreamFault(stream_id, fault.code, fault.text) from None
+            more = self.blocks.fields_read - _FIELDS_FREE
+            if more > 0:
+                self.work += more // _FIELDS_PER_WORK
             self.heads = self.blocks.heads
         self.on_head(stream_id, head, ends=ends)
 
@@ -343,6 +200,7 @@ class Connection(FrameReader, Generic[Head]):
             return
         if self.is_server:
             self.allowance.reset()
+            self.work += VAIN_WORK
         self.close_stream(stream)
         stream.on_reset(int.from_bytes(payload, "big"))
 

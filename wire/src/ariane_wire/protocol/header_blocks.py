@@ -8,11 +8,12 @@ look into a dictionary instead of a walk over its fields.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Generic, NoReturn, TypeVar
+from typing import Final, Generic, TypeVar
 
 from hpack import Decoder
 from hpack.exceptions import HPACKError, OversizedHeaderListError
 
+from ariane_wire.protocol.block_walk import TooManyFields, plain_block
 from ariane_wire.protocol.faults import ConnectionFault
 from ariane_wire.protocol.frames import ErrorCode
 
@@ -20,9 +21,6 @@ Head = TypeVar("Head")
 Fields = list[tuple[bytes, bytes]]
 
 _TABLE_OFF: Final = b"\x20"
-
-SIZE_UPDATES_MAX: Final = 2
-"""Of a table, at the beginning of a block: the smallest size since the last block, and the last."""
 
 BLOCKS_MAX: Final = 1024
 BLOCK_OCTETS_MAX: Final = 1024
@@ -65,15 +63,17 @@ class BlockReader(Generic[Head]):
 
     Attributes:
         heads: What is remembered, by block; empty until the peer uses no dynamic table.
+        fields_read: How many fields the last block had that was read.
     """
 
-    __slots__ = ("_decoder", "_is_told", "_memory", "heads")
+    __slots__ = ("_decoder", "_is_told", "_memory", "fields_read", "heads")
 
     def __init__(self, memory: BlockMemory[Head], octets_max: int) -> None:
         self._memory = memory
         self._decoder = Decoder(max_header_list_size=octets_max)
         self.heads: dict[bytes, Head] = {}
         self._is_told = False
+        self.fields_read = 0
 
     def peer_has_our_settings(self) -> None:
         """From now on the peer may use no dynamic table.
@@ -82,20 +82,6 @@ class BlockReader(Generic[Head]):
         not have said it: that is harmless, and its old table goes on.
         """
         self._is_told = True
-
-    def skip(self, block: bytes) -> NoReturn:
-        """Refuse a block for its length without reading it.
-
-        Raises:
-            ConnectionFault: The peer may use a dynamic table: unread, the next block means nothing.
-            HeaderListTooLong: It does not.
-        """
-        decoder = self._decoder
-        if block[:1] == _TABLE_OFF:
-            decoder.header_table_size = 0
-        if decoder.header_table_size:
-            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too long a header block")
-        raise HeaderListTooLong(decoder.max_header_list_size)
 
     def read(self, block: bytes) -> Head:
         """Return what a block says.
@@ -112,12 +98,12 @@ class BlockReader(Generic[Head]):
         stateless = not decoder.header_table_size or block[:1] == _TABLE_OFF
         if self._is_told and block[:1] > _TABLE_OFF and block[0] & 0xE0 == 0x20:
             raise ConnectionFault(ErrorCode.COMPRESSION_ERROR, "a dynamic table, which we refused")
-        if has_too_many_updates(block):
-            raise ConnectionFault(ErrorCode.COMPRESSION_ERROR, "too many changes of a table's size")
         try:
-            fields = [(bytes(n), bytes(v)) for n, v in decoder.decode(block, raw=True)]
-        except OversizedHeaderListError:
+            plain, self.fields_read = plain_block(block, decoder.max_header_list_size)
+            fields = [(bytes(n), bytes(v)) for n, v in decoder.decode(plain, raw=True)]
+        except (TooManyFields, OversizedHeaderListError):
             if stateless:
+                decoder.header_table_size = 0
                 raise HeaderListTooLong(decoder.max_header_list_size) from None
             raise ConnectionFault(
                 ErrorCode.ENHANCE_YOUR_CALM,
@@ -131,20 +117,3 @@ class BlockReader(Generic[Head]):
             if stateless:
                 self._memory.keep(block, head)
         return head
-
-
-def has_too_many_updates(block: bytes) -> bool:
-    """Whether a block begins with more changes of the table's size than RFC 7541, 4.2, has.
-
-    A change is an octet, and reading it costs as much as reading a field.
-    """
-    at = 0
-    for _ in range(SIZE_UPDATES_MAX + 1):
-        if block[at : at + 1] == b"" or block[at] & 0xE0 != 0x20:
-            return False
-        at += 1
-        if block[at - 1] == 0x3F:
-            while block[at : at + 1] >= b"\x80":
-                at += 1
-            at += 1
-    return True

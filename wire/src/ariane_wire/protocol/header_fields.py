@@ -29,7 +29,7 @@ def literal(name: bytes, value: bytes) -> bytes:
     """One field."""
     if len(name) < 127 and len(value) < 127:
         return b"".join((b"\0", bytes((len(name),)), name, bytes((len(value),)), value))
-    return b"".join((b"\0", _length(len(name)), name, _length(len(value)), value))
+    return b"".join((b"\0", length_octets(len(name)), name, length_octets(len(value)), value))
 
 
 def authority(value: str) -> bytes:
@@ -48,10 +48,10 @@ def http_status(code: int) -> bytes:
 
 
 def _text(value: bytes) -> bytes:
-    return _length(len(value)) + value
+    return length_octets(len(value)) + value
 
 
-def _length(count: int) -> bytes:
+def length_octets(count: int) -> bytes:
     """A number with a prefix of seven bits."""
     if count < 127:
         return bytes((count,))

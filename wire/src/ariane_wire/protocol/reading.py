@@ -31,6 +31,10 @@ WORK_MAX: Final = 128
 """Calls that are begun in one turn, before other connections have theirs; an uncommon header block
 of 256 octets counts like a call."""
 
+VAIN_WORK: Final = 4
+"""A call that is refused or given up costs more than one that is answered, and brings nobody
+forward: it counts like so many more."""
+
 _WHOLE_HEAD: Final = END_STREAM | END_HEADERS
 _LENGTH: Final = Struct(">I")
 
@@ -45,7 +49,10 @@ class FrameReader(FrameSender, ABC):
         taken: Octets of DATA that came since we last opened the connection's window.
         grant_at: When ``taken`` has come so far, the window is looked at.
         is_over: Whether nothing more is read.
+        payload_octets_max: The longest frame that is taken and is not DATA.
     """
+
+    payload_octets_max: int
 
     def __init__(self, frame_octets_max: int, streams_max: int) -> None:
         super().__init__()
@@ -58,7 +65,10 @@ class FrameReader(FrameSender, ABC):
         self.allowance = Allowance(streams_max)
         self.octets_received = 0
         self._frame_octets_max = frame_octets_max
-        self._rest = b""
+        self._rest: bytes | bytearray = b""
+        """What has come and is not taken yet."""
+        self._needed = 0
+        """How much of it makes a whole frame; 0 where there are some."""
         self._left = 0
         """Octets of a DATA frame that have yet to come."""
         self._left_stream: Stream | None = None
@@ -77,10 +87,18 @@ class FrameReader(FrameSender, ABC):
         self.work = 0
         self.allowance.forgive()
         if self._rest:
-            octets = self._rest + octets
+            if self._needed:
+                self._rest += octets
+                if len(self._rest) < self._needed:
+                    return
+                octets = bytes(self._rest)
+            else:
+                octets = bytes(self._rest) + octets
             self._rest = b""
         try:
             self._cut(octets)
+            if self.paused:
+                self.allowance.unread(len(self.out))
         except ConnectionFault as fault:
             self.fail(fault)
 
@@ -140,6 +158,10 @@ class FrameReader(FrameSender, ABC):
                     continue
             if length > self._frame_octets_max:
                 raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, f"a frame of {length} octets")
+            if kind != DATA and length > self.payload_octets_max:
+                raise ConnectionFault(
+                    ErrorCode.ENHANCE_YOUR_CALM, f"a frame of {length} octets that is no DATA"
+                )
             if kind == DATA and not flags & PADDED:
                 self._begin_data(stream_id & 0x7FFFFFFF, length, bool(flags & END_STREAM))
                 at = self._go_on(octets, end, at + HEAD_OCTETS)
@@ -154,7 +176,18 @@ class FrameReader(FrameSender, ABC):
             if self.work >= WORK_MAX:
                 break
         if at < end:
-            self._rest = bytes(octets[at:])
+            self._keep(octets[at:])
+
+    def _keep(self, octets: bytes | memoryview) -> None:
+        """Keep what has come for later: the beginning of a frame, or more than this turn takes."""
+        self._needed = HEAD_OCTETS
+        if len(octets) >= HEAD_OCTETS:
+            self._needed += HEAD.unpack_from(octets)[0] >> 8
+        if len(octets) < self._needed:
+            self._rest = bytearray(octets)
+        else:
+            self._needed = 0
+            self._rest = bytes(octets)
 
     def _begin_data(self, stream_id: int, length: int, ends: bool) -> None:
         """Take note of a DATA frame whose payload may not be here yet."""

@@ -16,15 +16,15 @@ from ariane_wire.protocol.faults import StreamFault
 from ariane_wire.protocol.frames import PREFIX_OCTETS, ErrorCode
 from ariane_wire.protocol.heads import RequestHead
 from ariane_wire.protocol.metadata import LIMIT_KEY, SIZE_KEY, UNPROCESSED_KEY, Pairs
+from ariane_wire.protocol.reading import VAIN_WORK
 from ariane_wire.protocol.stream import Stream
 from ariane_wire.server import replies
+from ariane_wire.transport.callbacks import call_back
 
 if TYPE_CHECKING:
     from ariane_wire.server.connection import ServerConnection
     from ariane_wire.server.server import Server
     from ariane_wire.transport.deadlines import Expiring
-
-"""Trailing metadata: how large a request was, and what is taken."""
 
 
 class ServerCall(Stream):
@@ -172,13 +172,13 @@ class ServerCall(Stream):
             self.expiry = None
         if self._callbacks is not None:
             callbacks, self._callbacks = self._callbacks, None
-            for callback in callbacks:
-                callback(self)
+            call_back(callbacks, self)
 
     # Answers.
 
     def refuse(self, code: StatusCode, details: str, trailing: Pairs = ()) -> None:
         """End the call with a status, without its handler."""
+        self.connection.work += VAIN_WORK
         if not self.is_started and code is StatusCode.RESOURCE_EXHAUSTED:
             # Other codes tell by themselves that nothing was done.
             trailing = (*trailing, (UNPROCESSED_KEY, "1"))

@@ -266,7 +266,12 @@ class Server(aio.Server):
             call.refuse(StatusCode.RESOURCE_EXHAUSTED, _TOO_MANY)
             return call
         self._calls[call] = None
-        handler = call.handler = self._handlers.find(head)
+        try:
+            handler = call.handler = self._handlers.find(head)
+        except Exception:  # noqa: BLE001 - whatever a table raises is its call's status.
+            _log.exception("a table of methods failed at %s", head.method)
+            call.refuse(StatusCode.UNKNOWN, "Error in service handler!")
+            return call
         if head.timeout_s is not None and self._deadlines is not None:
             call.deadline_s = self.loop.time() + head.timeout_s
             call.expiry = self._deadlines.add(call.deadline_s, call)

@@ -15,6 +15,9 @@ from ariane_wire.transport.link import Link
 from ariane_wire.transport.ports import BACKLOG
 
 _HANDSHAKE: Final = b"\x16"
+UNSORTED_MAX: Final = 1_000
+"""Connections that have said nothing yet; further ones are closed at once."""
+
 _ACCEPT_AGAIN_S: Final = 0.5
 """The process has no more file descriptors: others may give some back."""
 
@@ -35,7 +38,7 @@ class MixedListener:
         self._accept = accept
         self._tls = tls
         self._handshake_s = handshake_s
-        self._sorting: set[asyncio.Task[None]] = set()
+        self._sorting: dict[asyncio.Task[None], None] = {}
         listener.setblocking(False)  # noqa: FBT003 - the name says it.
         listener.listen(BACKLOG)
         self._task = loop.create_task(self._run())
@@ -54,9 +57,12 @@ class MixedListener:
             except OSError:
                 await asyncio.sleep(_ACCEPT_AGAIN_S)
                 continue
+            if len(self._sorting) >= UNSORTED_MAX:
+                connection.close()
+                continue
             task = self._loop.create_task(self._sort(connection))
-            self._sorting.add(task)
-            task.add_done_callback(self._sorting.discard)
+            self._sorting[task] = None
+            task.add_done_callback(self._sorting.pop)
 
     async def _sort(self, connection: socket.socket) -> None:
         """Give a connection to the server, over TLS if that is what its first octet says."""

@@ -18,8 +18,10 @@ async def left(stream: Stream) -> None:
     """
     connection = stream.connection
     while stream.pending_octets and not stream.is_gone:
-        waiter: asyncio.Future[None] = cast("Link", connection.carrier).loop.create_future()
-        stream.sent_waiter = waiter
-        await waiter
+        waiter = stream.sent_waiter
+        if waiter is None:
+            waiter = stream.sent_waiter = cast("Link", connection.carrier).loop.create_future()
+        # Several may wait for the same.
+        await asyncio.shield(cast("asyncio.Future[None]", waiter))
     if connection.out and not connection.is_over:
         await asyncio.shield(cast("Link", connection.carrier).flushed())

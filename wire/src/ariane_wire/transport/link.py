@@ -62,6 +62,7 @@ class Link(asyncio.BufferedProtocol):
         self._made = made
         self._lost = lost
         self._traces: tuple[FrameTrace, FrameTrace] | None = None
+        self._is_receiving = False
         self._is_armed = False
         self._is_alone = True
         self._wakes = 0
@@ -130,12 +131,11 @@ class Link(asyncio.BufferedProtocol):
     def take(self, octets: bytes | memoryview) -> None:
         """Give octets to the connection, and send what it answers."""
         connection = self.connection
-        armed = self._is_armed
-        self._is_armed = True
+        self._is_receiving = True
         try:
             connection.receive(octets)
         finally:
-            self._is_armed = armed
+            self._is_receiving = False
         if connection.has_more_work:
             self._hold()
         if connection.out or connection.ready or connection.after:
@@ -143,6 +143,8 @@ class Link(asyncio.BufferedProtocol):
 
     def wake(self) -> None:
         """There is something to send."""
+        if self._is_receiving:
+            return
         self._wakes += 1
         if self._is_armed:
             return
