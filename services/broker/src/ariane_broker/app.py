@@ -29,6 +29,7 @@ from typing import Final, NamedTuple
 
 from ariane_broker.append.room import AppendRoom, append_room
 from ariane_broker.broker_life import BrokerLife
+from ariane_broker.clients.attached_client import AttachedClient
 from ariane_broker.clients.room import ClientsRoom, clients_room
 from ariane_broker.delay.room import DelayRoom, delay_room
 from ariane_broker.environment import Environment, Threads
@@ -52,11 +53,15 @@ from ariane_servicekit import (
     StopRequest,
     SystemClock,
     get_logger,
+    in_turns,
 )
 from ariane_storage.disk.os_disk import OsDisk
 
 SIGNS_PER_LEASE: Final = 5
 """Renewals in one lease: some of them may fail."""
+
+UNSAVED_LOG_S: Final = 1.0
+"""Interval of checks whether much was written since the states of the log were saved."""
 
 REPLICA_ROUTES_S: Final = 1.0
 """Interval of checks that routes have the present replicas."""
@@ -213,13 +218,17 @@ def _housekeeping(
     settings = environment.settings
 
     async def forget_silent_clients() -> None:
-        for client in clients.table.expire(settings.client_silence_s):
+        await in_turns(map(told, clients.table.expire(settings.client_silence_s)))
+
+    def told(client: AttachedClient | None) -> None:
+        if client is not None:
             _log.info("client_expired", client_id=client.client_id, address=client.address)
 
     turns = (
         ("expire-clients", forget_silent_clients, settings.client_scan_s),
         ("save-offsets", state.saved_offsets.save, settings.offset_save_s),
         ("save-log-states", log.log_states.save, settings.producer_save_s),
+        ("save-log-states-after-much", log.log_states.save_after_much, UNSAVED_LOG_S),
     )
     return [
         Loop(name, turn, interval_s=interval_s, clock=environment.clock)

@@ -103,7 +103,7 @@ class BrokerSettings(ServiceSettings):
         "fresh messages stay in memory. Only for brokers with replicas.",
     )
     replica_state_s: float = Field(
-        3,
+        1,
         gt=0,
         description="Seconds between two copies of the files beside the log, such as consumer "
         "offsets, by a replica.",
@@ -316,7 +316,8 @@ class BrokerSettings(ServiceSettings):
         10,
         gt=0,
         description="Seconds between snapshots of states that follow from the log, such as that of "
-        "idempotent producers. After a crash, the log is read from the last snapshot on.",
+        "idempotent producers. After a crash, the log is read from the last snapshot on. There "
+        "are more of them while much is written: one for each 64 MiB, but at most one a second.",
     )
 
     delay_levels: str = Field(

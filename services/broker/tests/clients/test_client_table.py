@@ -25,6 +25,10 @@ def attach(table, client_id, *groups, strategy=""):
     return table.attach(Hello(client_id=client_id, memberships=memberships), "127.0.0.1:1")
 
 
+def expire(table):
+    return at_once(table.expire(120))
+
+
 def waiting(client):
     return list(client.outbox._notices)
 
@@ -77,19 +81,37 @@ def test_silence_is_measured_from_the_last_sign(table, clock):
     clock.advance(100)
     table.heard(second)
     clock.advance(20)
-    assert table.expire(120) == []
+    assert expire(table) == []
     clock.advance(1)
-    assert table.expire(120) == [first]
+    assert expire(table) == [first]
     assert [client.client_id for client in table.all()] == ["b"]
     assert MembershipChanged("g") in waiting(second)
     clock.advance(100)
-    assert table.expire(120) == [second]
+    assert expire(table) == [second]
+
+
+def test_who_stays_is_told_once_of_all_who_expire(table, clock, monkeypatch):
+    members = [attach(table, f"{number:03}", "g", f"own-{number}") for number in range(300)]
+    clock.advance(121)
+    for member in members[:2]:
+        table.heard(member)
+        member.outbox._notices.clear()
+    puts = []
+    put = Outbox.put
+    monkeypatch.setattr(Outbox, "put", lambda box, notice: (puts.append(notice), put(box, notice)))
+    examined = list(table.expire(120))
+    assert [each for each in examined if each] == members[2:]
+    # A thing for each client, and one for each that is told.
+    assert len(examined) == 300 + 2
+    assert puts == [MembershipChanged("g")] * 2
+    assert table.members("g") == members[:2]
+    assert table.members("own-7") == []
 
 
 def test_an_expired_client_cannot_detach_its_successor(table, clock):
     old = attach(table, "a", "g")
     clock.advance(121)
-    table.expire(120)
+    expire(table)
     new = attach(table, "a", "g")
     table.detach(old)
     assert table.all() == [new]
@@ -118,7 +140,7 @@ async def test_an_outbox_wakes_its_reader():
 def test_who_was_forgotten_meanwhile_joins_nothing_any_more(table, clock):
     frozen = attach(table, "a", "g")
     clock.advance(121)
-    assert table.expire(120) == [frozen]
+    assert expire(table) == [frozen]
 
     # Its last heartbeat was on its way.
     table.change_memberships(frozen, (Membership(consumer_group="g", zone="z"),))

@@ -1,22 +1,27 @@
 """Who may lock: members that are attached; whose lock may be taken: of members that are gone."""
 
+import asyncio
+
 import pytest
 
 from ariane_broker.clients.attached_client import Hello
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.clients.membership import Membership
+from ariane_broker.clients.outbox import MembershipChanged
 from ariane_broker.consuming.queue_locking import QueueLocking
 from ariane_broker.groups.queue_locks import QueueLocks
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.topics.topic_table import TopicConfig
+from ariane_servicekit.running.turns import EXAMINED_MAX
 from ariane_testkit.virtual_clock import VirtualClock
 
+COUNT = 4 * EXAMINED_MAX
 QUEUE = QueueKey("orders", 0)
 
 
 class Topics:
     def find(self, topic):
-        return TopicConfig(topic=topic, read_queue_count=1, write_queue_count=1)
+        return TopicConfig(topic=topic, read_queue_count=COUNT, write_queue_count=COUNT)
 
 
 class Saved:
@@ -138,3 +143,22 @@ async def test_what_has_passed_for_who_is_gone_is_saved_while_others_wait(place)
     assert not await place.lock("b")
     place.clock.advance(1)
     assert await place.lock("b")
+
+
+async def test_others_are_told_of_queues_that_a_call_cut_short_has_released(place):
+    queues = [QueueKey("orders", number) for number in range(COUNT)]
+    owned = await place.locking.lock("group", "a", queues)
+    assert len(owned) == COUNT
+    notices = place.attached["b"].outbox._notices
+    notices.clear()
+    place.saved.changed = False
+    call = asyncio.create_task(place.locking.unlock("group", "a", owned))
+    async with asyncio.timeout(60):
+        while not place.saved.changed:  # noqa: ASYNC110 - nobody tells of a turn.
+            await asyncio.sleep(0)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    taken = await place.locking.lock("group", "b", queues)
+    assert 0 < len(taken) < COUNT
+    assert list(notices) == [MembershipChanged("group")]

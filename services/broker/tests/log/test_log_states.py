@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from ariane_broker.log.derived import log_states
 from ariane_broker.log.derived.log_states import LogStates
 from ariane_broker.queue_key import QueueKey
 from ariane_storage import Store
@@ -247,3 +248,20 @@ async def test_the_common_place_is_not_that_of_an_older_generation(store, execut
     await restored(store, executor, file, one)
     assert one.offsets[:7] == offsets
     assert len(one.offsets) == 14
+
+
+async def test_a_snapshot_is_taken_after_much_whatever_the_clock_says(store, executor, file):
+    one = SeenOffsets("one")
+    states = await restored(store, executor, file, one)
+    append(store)
+    await states.save_after_much()
+    common = StateFile(file.root / log_states.COMMON_FILE_NAME, OsDisk())
+    assert common.load()["commitLogOffset"] == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log_states, "UNSAVED_BYTES_MAX", 500)
+        await states.save_after_much()
+        end = store.max_offset
+        assert common.load()["commitLogOffset"] == end
+        append(store, count=1)
+        await states.save_after_much()
+        assert common.load()["commitLogOffset"] == end

@@ -156,18 +156,27 @@ class ClientTable:
     def detach(self, client: AttachedClient) -> None:
         """Remove a client that has left or counts as dead. Repeating is harmless."""
         if self.is_attached(client):
-            del self._clients[client.client_id]
-            self._join(client, ())
-            self._receivers.forget(client.client_id)
-            client.outbox.close()
+            for group in self._remove(client):
+                self.tell_others(group, client.client_id)
 
-    def expire(self, silence_seconds_max: float) -> list[AttachedClient]:
-        """Detach clients that have been silent for longer, and return them."""
+    def expire(self, silence_seconds_max: float) -> Iterator[AttachedClient | None]:
+        """Detach clients that have been silent for longer, in turns; yields them.
+
+        None for each other thing that is examined. However many members a group loses, those that
+        it keeps are notified once, in the end.
+        """
         oldest = self._clock.monotonic() - silence_seconds_max
-        silent = [client for client in self._clients.values() if client.last_heard < oldest]
-        for client in silent:
-            self.detach(client)
-        return silent
+        left: dict[str, None] = {}
+        for client in list(self._clients.values()):
+            if client.last_heard < oldest and self.is_attached(client):
+                left.update(dict.fromkeys(self._remove(client)))
+                yield client
+            else:
+                yield None
+        for group in left:
+            for member in list(self._members.get(group, {}).values()):
+                member.outbox.put(MembershipChanged(group))
+                yield None
 
     def tell_members(self, consumer_group: str, notice: Notice) -> int:
         """Put a notice into the outbox of each member; return their number."""
@@ -299,24 +308,37 @@ class ClientTable:
         if refused:
             raise subscription_conflict(group, conflict.member.client_id, conflict.difference)
 
+    def _remove(self, client: AttachedClient) -> list[str]:
+        """Remove a client, and return the groups that it has left."""
+        del self._clients[client.client_id]
+        self._receivers.forget(client.client_id)
+        client.outbox.close()
+        return self._change(client, ())
+
     def _join(self, client: AttachedClient, memberships: tuple[Membership, ...]) -> None:
+        for group in self._change(client, memberships):
+            self.tell_others(group, client.client_id)
+
+    def _change(self, client: AttachedClient, memberships: tuple[Membership, ...]) -> list[str]:
+        """Give a client these memberships; returns the groups in which they differ."""
         before = client.memberships
         after = {membership.consumer_group: membership for membership in memberships}
         client.memberships = MappingProxyType(after)
         client.wanted = {group: membership.wanted() for group, membership in after.items()}
-        for group in sorted(before.keys() | after.keys()):
-            if before.get(group) == after.get(group):
-                continue
+        changed = [
+            group
+            for group in sorted(before.keys() | after.keys())
+            if before.get(group) != after.get(group)
+        ]
+        for group in changed:
             members = self._members.setdefault(group, {})
             if group in after:
                 members[client.client_id] = client
             else:
                 members.pop(client.client_id, None)
-            for member in members.values():
-                if member is not client:
-                    member.outbox.put(MembershipChanged(group))
             if not members:
                 del self._members[group]
+        return changed
 
 
 def _receiver(

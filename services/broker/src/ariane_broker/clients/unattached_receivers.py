@@ -37,6 +37,7 @@ class UnattachedReceivers:
         self._monotonic = monotonic
         self._silence_seconds = silence_seconds
         self._received: OrderedDict[tuple[str, str], Received] = OrderedDict()
+        self._of_client: dict[str, set[tuple[str, str]]] = {}
 
     def differing(
         self, consumer_group: str, filters: Mapping[str, FilterExpression]
@@ -64,14 +65,24 @@ class UnattachedReceivers:
             key = (consumer_group, topic)
             known = self._received.get(key)
             if known is None or known.until < now:
+                self._drop(key)
                 known = Received(client_id, expression, until)
+                self._of_client.setdefault(client_id, set()).add(key)
             self._received[key] = known._replace(until=max(until, known.until))
             self._received.move_to_end(key)
         while self._received and next(iter(self._received.values())).until < now:
-            self._received.popitem(last=False)
+            self._drop(next(iter(self._received)))
 
     def forget(self, client_id: str) -> None:
         """Note that a client has left: what only it may want is not in force any more."""
-        for key, known in list(self._received.items()):
-            if known.client_id == client_id:
-                del self._received[key]
+        for key in list(self._of_client.get(client_id, ())):
+            self._drop(key)
+
+    def _drop(self, key: tuple[str, str]) -> None:
+        known = self._received.pop(key, None)
+        if known is None:
+            return
+        keys = self._of_client[known.client_id]
+        keys.remove(key)
+        if not keys:
+            del self._of_client[known.client_id]

@@ -325,8 +325,13 @@ class OffsetChanges:
     def _put_all(
         self, consumer_group: str, client_id: str, offsets: Sequence[OffsetToStore]
     ) -> Iterator[tuple[QueueKey, ServiceError] | None]:
-        """Store each offset; yields its error if it is refused."""
+        """Store each offset; yields its error if it is refused.
+
+        Raises:
+            ServiceError: GROUP_NOT_FOUND; it was deleted since the turn before, with all offsets.
+        """
         for wanted in offsets:
+            self._groups.get(consumer_group)
             try:
                 self._put(consumer_group, client_id, wanted)
             except ServiceError as error:
@@ -381,8 +386,10 @@ class OffsetChanges:
         """Reset an offset; returns queue id and offset.
 
         Raises:
-            ServiceError: TOPIC_NOT_FOUND; the topic was deleted meanwhile, with all offsets.
+            ServiceError: GROUP_NOT_FOUND, TOPIC_NOT_FOUND; it was deleted meanwhile, with all
+                offsets.
         """
+        self._groups.get(place.consumer_group)
         topic, queue_id = place.queue
         if self._topics.find(topic) is None:
             raise topic_not_found(topic)

@@ -79,9 +79,14 @@ class QueueLocking:
             ServiceError: GROUP_NAME_ILLEGAL.
         """
         check_user_group(consumer_group)
-        released = await in_turns(self._unlock(consumer_group, client_id, queues))
+        released: list[QueueKey] = []
+        try:
+            await in_turns(self._unlock(consumer_group, client_id, queues, released))
+        finally:
+            # Also of a call that was cut short: what it has released is free.
+            if released:
+                self.clients.tell_others(consumer_group, client_id)
         if released:
-            self.clients.tell_others(consumer_group, client_id)
             await self.saved.save()
         return len(released)
 
@@ -114,12 +119,18 @@ class QueueLocking:
             yield None if lock is None else (lock.queue, lock.epoch)
 
     def _unlock(
-        self, consumer_group: str, client_id: str, queues: Mapping[QueueKey, int]
-    ) -> Iterator[QueueKey | None]:
+        self,
+        consumer_group: str,
+        client_id: str,
+        queues: Mapping[QueueKey, int],
+        released: list[QueueKey],
+    ) -> Iterator[None]:
+        """Release locks, and note those that were; see ``_lock``."""
         for queue in self.locks.unlock(consumer_group, client_id, queues):
             if queue is not None:
                 self.saved.mark_changed()
-            yield queue
+                released.append(queue)
+            yield None
 
     def _check_member(self, consumer_group: str, client_id: str) -> None:
         membership = self.clients.membership(consumer_group, client_id)

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from ariane_broker.durable.data_version import DataVersion
 from ariane_broker.errors.public_errors import group_exists, group_not_found
-from ariane_servicekit import get_logger
+from ariane_servicekit import at_once, get_logger
 from ariane_servicekit.errors import field_invalid
 
 _log = get_logger(__name__)
@@ -217,13 +217,27 @@ class ConsumerGroups:
         return replace(changed, version=self._version.counter + 1)
 
     def document_with(self, *configs: GroupConfig, without: str | None = None) -> dict[str, Any]:
-        """The file's content with these groups added or replaced, or one removed."""
+        """The same as ``documented_with``, at once: before the broker serves."""
+        (document,) = at_once(self.documented_with(*configs, without=without))
+        return document
+
+    def documented_with(
+        self, *configs: GroupConfig, without: str | None = None
+    ) -> Iterator[dict[str, Any] | None]:
+        """The file's content with these groups added or replaced, or one removed.
+
+        Yields once for each group before. Groups must not change meanwhile.
+        """
         groups = self._groups | {config.consumer_group: config for config in configs}
         if without is not None:
             groups.pop(without, None)
-        return self._foreign | {
+        entries = {}
+        for name in sorted(groups):
+            entries[name] = _entry(groups[name])
+            yield None
+        yield self._foreign | {
             "dataVersion": self._version.next(self._now_ms()).document(),
-            "subscriptionGroupTable": {name: _entry(groups[name]) for name in sorted(groups)},
+            "subscriptionGroupTable": entries,
         }
 
     def put(self, *configs: GroupConfig) -> None:

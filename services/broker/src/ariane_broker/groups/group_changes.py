@@ -24,6 +24,7 @@ from ariane_broker.groups.consumer_groups import (
     GroupConfig,
 )
 from ariane_record import IllegalName, check_group_name
+from ariane_servicekit import in_turns
 from ariane_servicekit.errors import ServiceError
 
 
@@ -88,7 +89,7 @@ class GroupChanges:
         """
         async with self._change():
             self._groups.get(consumer_group)
-            await self._save(self._groups.document_with(without=consumer_group))
+            await self._save_with(without=consumer_group)
             self._groups.remove(consumer_group)
             await self._forget_offsets(consumer_group)
 
@@ -159,8 +160,12 @@ class GroupChanges:
             raise group_limit_reached(self._groups_max)
         return await self._put(created)
 
+    async def _save_with(self, *configs: GroupConfig, without: str | None = None) -> None:
+        (document,) = await in_turns(self._groups.documented_with(*configs, without=without))
+        await self._save(document)
+
     async def _put(self, config: GroupConfig) -> GroupConfig:
-        await self._save(self._groups.document_with(config))
+        await self._save_with(config)
         self._groups.put(config)
         return config
 

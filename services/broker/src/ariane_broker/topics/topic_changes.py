@@ -35,6 +35,7 @@ from ariane_broker.topics.topic_limits import TopicLimits, added_queue_count
 from ariane_broker.topics.topic_table import TopicChange, TopicConfig, TopicTable
 from ariane_broker.topics.unread_queues import UnreadQueues
 from ariane_record import IllegalName, check_topic_name, is_system_topic
+from ariane_servicekit import in_turns
 from ariane_servicekit.errors import ServiceError
 
 _FORGOTTEN_MAX: Final = 1000
@@ -263,7 +264,7 @@ class TopicChanges:
         if len(self._forgotten) > _FORGOTTEN_MAX:
             await self._settle_forgotten()
         await self._reserve_epoch()
-        await self._save(self._table.document_with(without=topics))
+        await self._save_with(without=topics)
         configs = [self._table.get(topic) for topic in topics]
         self._table.remove(*topics)
         try:
@@ -271,7 +272,7 @@ class TopicChanges:
         except BaseException:
             # Nothing was deleted: the topics stay as they were.
             self._table.put(*configs)
-            await self._save(self._table.document_with())
+            await self._save_with()
             raise
         for config in configs:
             self._wake_readers(config)
@@ -283,11 +284,15 @@ class TopicChanges:
         await self._save_forgotten()
         self._forgotten.clear()
 
+    async def _save_with(self, *configs: TopicConfig, without: Collection[str] = ()) -> None:
+        (document,) = await in_turns(self._table.documented_with(*configs, without=without))
+        await self._save(document)
+
     async def _put(self, *configs: TopicConfig) -> None:
         if not self._forgotten.isdisjoint([config.topic for config in configs]):
             # An offset of the old topic would make a group skip messages of the new one.
             await self._settle_forgotten()
-        await self._save(self._table.document_with(*configs))
+        await self._save_with(*configs)
         self._table.put(*configs)
 
 

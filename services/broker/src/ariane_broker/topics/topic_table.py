@@ -21,6 +21,7 @@ from typing import Any, Final
 from ariane_broker.durable.data_version import DataVersion
 from ariane_broker.errors.public_errors import topic_exists, topic_not_found
 from ariane_record import is_system_topic
+from ariane_servicekit import at_once
 from ariane_servicekit.errors import field_invalid
 
 QUEUE_COUNT_MAX: Final = 65536
@@ -247,13 +248,27 @@ class TopicTable:
         return changed
 
     def document_with(self, *configs: TopicConfig, without: Collection[str] = ()) -> dict[str, Any]:
-        """The file's content with these topics added or replaced, and others removed."""
+        """The same as ``documented_with``, at once: before the broker serves."""
+        (document,) = at_once(self.documented_with(*configs, without=without))
+        return document
+
+    def documented_with(
+        self, *configs: TopicConfig, without: Collection[str] = ()
+    ) -> Iterator[dict[str, Any] | None]:
+        """The file's content with these topics added or replaced, and others removed.
+
+        Yields once for each topic before. Topics must not change meanwhile.
+        """
         topics = self._topics | {config.topic: config for config in configs}
         for topic in without:
             topics.pop(topic, None)
-        return {
+        entries = {}
+        for name in sorted(topics):
+            entries[name] = _entry(topics[name])
+            yield None
+        yield {
             "dataVersion": self._version.next(self._now_ms()).document(),
-            "topicConfigTable": {name: _entry(topics[name]) for name in sorted(topics)},
+            "topicConfigTable": entries,
         }
 
     def put(self, *configs: TopicConfig) -> None:

@@ -81,7 +81,7 @@ class TransactionChecks:
             raise field_invalid("wait_duration", rule, f"{wait_seconds:g} s")
         if not 0 <= check_count <= CHECK_COUNT_MAX:
             raise field_invalid("check_count", f"must be 0 to {CHECK_COUNT_MAX}", check_count)
-        half = self._ends.waiting(transaction_id)
+        half = await self._ends.waiting(transaction_id)
         record = encode_record(await self._log.message_at(half.commit_log_offset))
         client = self._next_producer(half.producer_group)
         key = (client.client_id, transaction_id)

@@ -11,9 +11,10 @@ op record.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
+from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 from ariane_broker.errors.public_errors import topic_not_found
@@ -40,6 +41,7 @@ from ariane_record.errors import RecordError
 from ariane_record.layout import Host
 from ariane_record.names import CHECKS_EXHAUSTED_TOPIC, OP_TOPIC
 from ariane_record.single.record_copy import RecordCopy, copied_block
+from ariane_servicekit import in_turns
 from ariane_servicekit.errors import ServiceError, field_invalid
 from ariane_storage.errors import (
     RecordCorrupted,
@@ -47,6 +49,7 @@ from ariane_storage.errors import (
     StorageError,
     StorePoisoned,
 )
+from ariane_storage.reading.record_finder import KeyQuery
 
 CHECK_COUNT_MAX: Final = 1_000_000
 
@@ -108,6 +111,7 @@ class _Ending:
     Attributes:
         ended: The outcome of each; None if unknown so far.
         left_bytes: Bytes of messages that this turn may still append.
+        recalled: What the log says of transactions that memory does not know.
         ids: The transactions that end in this turn.
         commits: Half messages to commit, by destination.
         rollbacks: Half messages to roll back, by place in the request.
@@ -115,6 +119,7 @@ class _Ending:
 
     ended: list[EndOutcome | None]
     left_bytes: int
+    recalled: Mapping[str, Decision | None]
     ids: set[str] = field(default_factory=set)
     commits: dict[_Home, list[_Commit]] = field(default_factory=dict)
     rollbacks: dict[int, HalfMessage] = field(default_factory=dict)
@@ -135,16 +140,21 @@ class TransactionEnds:
     now_ms: Callable[[], int]
     bytes_max: int
 
-    def end(self, requests: Sequence[EndRequest]) -> list[EndOutcome | None]:
+    def end(
+        self,
+        requests: Sequence[EndRequest],
+        recalled: Mapping[str, Decision | None] = MappingProxyType({}),
+    ) -> list[EndOutcome | None]:
         """End transactions, or find out how they ended, without waiting.
 
         Args:
             requests: The requests, one for each transaction.
+            recalled: What the log says of transactions that memory does not know.
 
         Returns:
-            The outcome of each; None for one that must wait, for the disk or for its turn: give
-            these to ``finish``. Errors: TRANSACTION_DECIDED if it ended otherwise,
-            TRANSACTION_NOT_FOUND, TOPIC_NOT_FOUND if the topic of a commit is gone,
+            The outcome of each; None for one that must wait, for the disk, for its turn or for a
+            look into the log: give these to ``finish``. Errors: TRANSACTION_DECIDED if it ended
+            otherwise, TRANSACTION_NOT_FOUND, TOPIC_NOT_FOUND if the topic of a commit is gone,
             TRANSACTION_FOREIGN for another group or unique id, FIELD_INVALID without a legal
             outcome, TOO_FEW_IN_SYNC for its demand, or an error of the store: then it has no
             outcome yet.
@@ -152,7 +162,7 @@ class TransactionEnds:
         Raises:
             StorePoisoned: The disk failed; some may have ended.
         """
-        ending = _Ending([None] * len(requests), self.bytes_max)
+        ending = _Ending([None] * len(requests), self.bytes_max, recalled)
         for position, request in enumerate(requests):
             if request.transaction_id in ending.ids:
                 continue  # Its outcome is returned once the end before it is stored.
@@ -181,7 +191,13 @@ class TransactionEnds:
         while left := [position for position, outcome in outcomes.items() if outcome is None]:
             await self.log.promised()
             await asyncio.sleep(0)
-            later = self.end([requests[position] for position in left])
+            asked = [requests[position] for position in left]
+            recalled = {
+                each.transaction_id: await self._decision(each.transaction_id)
+                for each in asked
+                if self._must_recall(each)
+            }
+            later = self.end(asked, recalled)
             outcomes.update(zip(left, later, strict=True))
         return [outcome for outcome in outcomes.values() if outcome is not None]
 
@@ -194,11 +210,11 @@ class TransactionEnds:
         """
         if not 0 <= check_count <= CHECK_COUNT_MAX:
             raise field_invalid("check_count", f"must be 0 to {CHECK_COUNT_MAX}", check_count)
-        half = self.waiting(transaction_id)
+        half = await self.waiting(transaction_id)
         duplicate = half.parked
         if not duplicate:
             fields = await self.log.message_at(half.commit_log_offset)
-            half = self.waiting(transaction_id)
+            half = await self.waiting(transaction_id)
             duplicate = half.parked
             if not duplicate:
                 copy = parked_copy(fields, check_count)
@@ -207,7 +223,7 @@ class TransactionEnds:
         await self.log.promised()
         return duplicate
 
-    def waiting(self, transaction_id: str) -> HalfMessage:
+    async def waiting(self, transaction_id: str) -> HalfMessage:
         """Return a half message without an outcome.
 
         Raises:
@@ -216,7 +232,7 @@ class TransactionEnds:
         half = self.table.find(transaction_id)
         if half is not None:
             return half
-        decision = self._find_decision(transaction_id)
+        decision = await self._decision(transaction_id)
         if decision is None:
             raise transaction_not_found(transaction_id)
         raise transaction_decided(transaction_id, decision.outcome)
@@ -235,12 +251,12 @@ class TransactionEnds:
             raise transaction_foreign(transaction_id, "unique_id", request.unique_id)
         half = self.table.find(transaction_id)
         if half is None or half.topic != request.topic:
-            return self._standing(request.topic, transaction_id, request.outcome)
+            return self._standing(ending, request, request.outcome)
         if request.producer_group != half.producer_group:
             raise transaction_foreign(transaction_id, "producer_group", request.producer_group)
         if half.commit_log_offset < self.log.store.deleted_end(half.topic):
             self.table.roll_back_orphan(half)
-            return self._standing(request.topic, transaction_id, request.outcome)
+            return self._standing(ending, request, request.outcome)
         if request.demand is not None:
             self.log.promises.check(request.demand)
         if request.outcome is Outcome.ROLLBACK:
@@ -260,14 +276,21 @@ class TransactionEnds:
         ending.ids.add(transaction_id)
         return None
 
-    def _standing(self, topic: str, transaction_id: str, outcome: Outcome) -> Ended | None:
-        """The outcome of a transaction that is not pending; None while its message is not safe.
+    def _standing(self, ending: _Ending, request: EndRequest, outcome: Outcome) -> Ended | None:
+        """The outcome of a transaction that is not pending.
+
+        None while its message is not safe, and until somebody has looked for it in the log.
 
         Raises:
             ServiceError: TRANSACTION_DECIDED, TRANSACTION_NOT_FOUND.
         """
-        decision = self._find_decision(transaction_id)
-        if decision is None or decision.topic != topic:
+        transaction_id = request.transaction_id
+        decision = self.table.decision(transaction_id)
+        if decision is None and transaction_id:
+            if transaction_id not in ending.recalled:
+                return None
+            decision = ending.recalled[transaction_id]
+        if decision is None or decision.topic != request.topic:
             raise transaction_not_found(transaction_id)
         if decision.outcome is not outcome:
             raise transaction_decided(transaction_id, decision.outcome)
@@ -337,12 +360,19 @@ class TransactionEnds:
             self.table.settled(half.queue_offset)
             ending.ended[position] = Ended(Outcome.ROLLBACK, None, duplicate=False)
 
-    def _find_decision(self, transaction_id: str) -> Decision | None:
-        """Find a decision in memory, or else in the log."""
+    def _must_recall(self, request: EndRequest) -> bool:
+        """Whether only the log can tell how a transaction ended."""
+        half = self.table.find(request.transaction_id)
+        is_pending = half is not None and half.topic == request.topic
+        return not is_pending and self.table.decision(request.transaction_id) is None
+
+    async def _decision(self, transaction_id: str) -> Decision | None:
+        """Find a decision in memory, or else in the log, in turns: any number may have its key."""
         decision = self.table.decision(transaction_id)
         if decision is not None or not transaction_id:
             return decision
-        found = self.log.store.query_by_key(OP_TOPIC, transaction_id, max_count=1)
+        query = KeyQuery(OP_TOPIC, transaction_id, max_count=1)
+        found = await in_turns(self.log.store.search_by_key(query))
         return decision_of_op(found[0]) if found else None
 
 

@@ -41,6 +41,9 @@ from ariane_storage.store import Store
 
 COMMON_FILE_NAME: Final = "config/logStates.json"
 
+UNSAVED_BYTES_MAX: Final = 64 << 20
+"""Log behind the snapshots that is not left to the clock: a start reads it in half a second."""
+
 _log = get_logger(__name__)
 
 
@@ -206,6 +209,11 @@ class LogStates:
                 for kept, count in zip(changed, counts, strict=True):
                     kept.saved_change_count = count
                 self._saved_end = end
+
+    async def save_after_much(self) -> None:
+        """Save if a start would have to read more than ``UNSAVED_BYTES_MAX``; see ``save``."""
+        if self._restored and self._store.max_offset - (self._saved_end or 0) > UNSAVED_BYTES_MAX:
+            await self.save()
 
     def _restore(self) -> None:
         """Load snapshots and read the log. Blocks."""
