@@ -59,11 +59,8 @@ the first batches in a row to a topic are divided among its queues, so that all 
 group get some, and here no topic gets many in a row. With `spread_count=0`, which sends a batch to
 one queue, 256 topics took 0.97 times as many messages a second as one topic.
 
-**Sends one at a time** use `busy_wait_s` of one millisecond, which is not the default: a core
-stays busy while it waits for the answer. With the default, the last ratios were 0.41 to 0.57
-compared with RocketMQ, and 0.51 to 0.57 compared with aiokafka; we sent 990 to 1,650 messages a
-second. Compare these numbers with the table's and not the ratios alone: the peers' figures
-differ between runs, too.
+**Sends one at a time** were measured when calls cost more than they do now, and with a client
+that kept a core busy while it waited for the answer, which ours no longer does.
 
 To repeat everything, run `make bench-peers`, which takes less than seventy minutes, or `make
 bench-peers QUICK=1`, which takes five. `make bench-peers ONLY="kafka latency"` runs some peers

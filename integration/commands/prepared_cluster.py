@@ -25,7 +25,7 @@ from ariane.broker.v1.sink_service_pb2_grpc import SinkServiceStub
 from ariane.broker.v1.transaction_service_pb2 import (
     CommitBatchRequest,
     HalfMessageToStore,
-    StreamTransactionsRequest,
+    UpdateTransactionsRequest,
 )
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_TRANSACTION
@@ -242,9 +242,8 @@ def store_half(cluster, transaction_id):
         )
         async with grpc.aio.insecure_channel(cluster.brokers[0].address) as channel:
             half = HalfMessageToStore(topic="orders", message=message, producer_group="payments")
-            request = StreamTransactionsRequest(half_messages=[half])
-            stream = TransactionServiceStub(channel).StreamTransactions(iter([request]))
-            answer = await stream.read()
+            request = UpdateTransactionsRequest(half_messages=[half])
+            answer = await TransactionServiceStub(channel).UpdateTransactions(request)
             assert not answer.half_messages[0].HasField("error"), answer
 
     asyncio.run(send())

@@ -22,7 +22,7 @@ from ariane.broker.v1.query_service_pb2_grpc import QueryServiceStub
 from ariane.broker.v1.transaction_service_pb2 import (
     HalfMessageToStore,
     ListHalfMessagesRequest,
-    StreamTransactionsRequest,
+    UpdateTransactionsRequest,
 )
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_TRANSACTION, Message
@@ -94,8 +94,8 @@ class Broker:
             message_type=MESSAGE_TYPE_TRANSACTION,
         )
         half = HalfMessageToStore(topic="orders", message=message, producer_group=group)
-        request = StreamTransactionsRequest(half_messages=[half])
-        answer = await self._transactions.StreamTransactions(iter([request])).read()
+        request = UpdateTransactionsRequest(half_messages=[half])
+        answer = await self._transactions.UpdateTransactions(request)
         assert not answer.half_messages[0].HasField("error"), answer
 
     async def visible_count(self, transaction_id):

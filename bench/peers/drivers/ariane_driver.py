@@ -10,7 +10,6 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from itertools import count as counter
 from itertools import cycle
@@ -52,7 +51,6 @@ from ariane_sdk.errors import ArianeError, BatchSendError, ColumnsSendError
 QUEUE_COUNT = 4
 LISTENER_BATCH = 32
 RECEIVE_BATCH = 2000
-BUSY_WAIT_S = 0.001
 
 
 class ArianeDriver:
@@ -63,13 +61,10 @@ class ArianeDriver:
         name_servers: str,
         cluster: ClusterClient,
         producer: Producer,
-        prompt_producer: Producer,
     ) -> None:
         self._name_servers = name_servers
         self._cluster = cluster
         self._producer = producer
-        # For sends one at a time.
-        self._prompt_producer = prompt_producer
         self._group_numbers = counter(1)
         self._table = pa.table({"body": pa.array([], pa.binary())})
         self._many_topics: list[str] = []
@@ -93,8 +88,6 @@ class ArianeDriver:
             ),
         )
         await each_of(topics, self._producer.route)
-        if load["in_flight"] == 1:
-            await each_of(topics, self._prompt_producer.route)
         pool = bodies_of(load["body_bytes"])
         if load["shape"] == "columns":
             # Whole rounds of the pool, so that a table is a slice wherever it begins.
@@ -135,7 +128,7 @@ class ArianeDriver:
     async def _produce(self, load: Mapping[str, Any]) -> dict[str, Any]:
         # To all topics in turn, whoever sends next.
         topics = cycle(topics_of(load))
-        producer = self._prompt_producer if load["in_flight"] == 1 else self._producer
+        producer = self._producer
 
         async def send_one(body: bytes) -> int:
             try:
@@ -312,13 +305,11 @@ def _digest_of_batch(batch: pa.RecordBatch) -> int:
 async def main(name_servers: str, calls_in_flight: str) -> None:
     """Connect, and answer."""
     settings = ProducerSettings(calls_in_flight_max=int(calls_in_flight))
-    prompt = replace(settings, busy_wait_s=BUSY_WAIT_S)
     async with (
         ClusterClient(name_servers) as cluster,
         Producer(name_servers, group="bench", settings=settings) as producer,
-        Producer(name_servers, group="bench", settings=prompt) as prompt_producer,
     ):
-        driver = ArianeDriver(name_servers, cluster, producer, prompt_producer)
+        driver = ArianeDriver(name_servers, cluster, producer)
 
         await serve(
             {

@@ -117,7 +117,7 @@ func (p *TransactionProducer) Begin(ctx context.Context, message Message) (*Tran
 	half := &brokerv1.HalfMessageToStore{
 		Topic: message.Topic, QueueId: &target.id, ProducerGroup: p.group, Message: wire,
 	}
-	answer, err := p.call(ctx, target.topic, target.broker, &brokerv1.StreamTransactionsRequest{
+	answer, err := p.call(ctx, target.topic, target.broker, &brokerv1.UpdateTransactionsRequest{
 		HalfMessages: []*brokerv1.HalfMessageToStore{half},
 	})
 	if err != nil {
@@ -140,30 +140,35 @@ func (t *Transaction) end(ctx context.Context, outcome Outcome) error {
 		Topic: t.message.Topic, TransactionId: t.id, UniqueId: t.message.UniqueId,
 		Outcome: outcome.wire(), ProducerGroup: t.producer.group,
 	}
-	_, err := t.producer.call(ctx, end.Topic, t.broker, &brokerv1.StreamTransactionsRequest{
+	_, err := t.producer.call(ctx, end.Topic, t.broker, &brokerv1.UpdateTransactionsRequest{
 		Ends: []*brokerv1.TransactionToEnd{end},
 	})
 	return err
 }
 
-// call makes a call of what is a stream, where one request has one answer, and again while that may help: all
-// that it asks for is harmless to repeat, also when nobody knows what became of it.
+// call makes a call, and again while that may help: all that it asks for is harmless to repeat, also when nobody
+// knows what became of it.
 func (p *TransactionProducer) call(
-	ctx context.Context, topic, broker string, request *brokerv1.StreamTransactionsRequest,
-) (*brokerv1.StreamTransactionsResponse, error) {
-	answer := &brokerv1.StreamTransactionsResponse{}
+	ctx context.Context, topic, broker string, request *brokerv1.UpdateTransactionsRequest,
+) (*brokerv1.UpdateTransactionsResponse, error) {
+	var answer *brokerv1.UpdateTransactionsResponse
 	err := p.client.onPrimary(ctx, topic, broker, func(ctx context.Context, connection *grpc.ClientConn) error {
-		if err := connection.Invoke(ctx, brokerv1.TransactionService_StreamTransactions_FullMethodName, request, answer); err != nil {
+		var err error
+		answer, err = brokerv1.NewTransactionServiceClient(connection).UpdateTransactions(ctx, request)
+		if err != nil {
 			return err
 		}
-		refusal := answer.Error
 		for _, each := range answer.HalfMessages {
-			refusal = cmp.Or(refusal, each.Error)
+			if each.Error != nil {
+				return status.ErrorProto(each.Error)
+			}
 		}
 		for _, each := range answer.Ends {
-			refusal = cmp.Or(refusal, each.Error)
+			if each.Error != nil {
+				return status.ErrorProto(each.Error)
+			}
 		}
-		return status.ErrorProto(refusal)
+		return nil
 	})
 	return answer, err
 }

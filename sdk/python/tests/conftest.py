@@ -22,7 +22,6 @@ from ariane.broker.v1.send_service_pb2 import (
     AppendRecordsResponse,
     AppendResult,
     AppendTableResult,
-    StreamAppendsResponse,
 )
 from ariane.broker.v1.send_service_pb2_grpc import (
     SendServiceServicer,
@@ -68,8 +67,6 @@ def batches_of_table(request):
     assert crc32(request.table_records) == table.records_crc32
     sizes = np.frombuffer(table.record_sizes, "<i4")
     same = type(request)(producer_group=request.producer_group)
-    if "request_number" in request.DESCRIPTOR.fields_by_name:
-        same.request_number = request.request_number
     first = place = key = 0
     for row, (topic, queue_id, count) in enumerate(
         zip(table.topics, queue_ids, counts, strict=True)
@@ -119,15 +116,13 @@ class ScriptedBroker(SendServiceServicer):
 
     ``script`` holds what happens to the next calls, in order: ``"store"`` (also when empty), a
     ``grpc.StatusCode`` or a ``Status`` for the whole call, a list of ``Status`` or None for its
-    batches, ``"hang"``, ``"store and hang"``, or an event that the answer waits for. A request of a
-    stream is a call here; what fails it by its code alone ends its stream. ``twist`` changes
-    what it says on a stream.
+    batches, ``"hang"``, ``"store and hang"``, or an event that the answer waits for. ``twist``
+    changes what it says.
     """
 
     def __init__(self):
         self.twist = lambda answer: None
         self.table_count = 0
-        self.stream_count = 0
         self.script = deque()
         self.calls = []
         self.queues: dict[tuple[str, int], list[RecordFields]] = {}
@@ -137,6 +132,7 @@ class ScriptedBroker(SendServiceServicer):
 
     async def AppendRecords(self, request, context):  # noqa: N802 - the contract's name.
         is_table = request.HasField("table")
+        self.table_count += is_table
         request = batches_of_table(request)
         step = await self._next_step(request)
         if isinstance(step, Status):
@@ -144,42 +140,8 @@ class ScriptedBroker(SendServiceServicer):
             await context.abort(_code(step), step.message)
         answer = AppendRecordsResponse()
         _tell(answer, await self._results(request, step, context), is_table=is_table)
-        return answer
-
-    async def StreamAppends(self, request_iterator, context):  # noqa: N802 - the contract's.
-        self.stream_count += 1
-        writing = asyncio.Lock()
-        try:
-            async with asyncio.TaskGroup() as works:
-                while (request := await context.read()) is not grpc.aio.EOF:
-                    answering = self._answer(request, context, writing)
-                    scripted = (
-                        self.script[0] if isinstance(self.script, deque) and self.script else None
-                    )
-                    if isinstance(scripted, grpc.StatusCode):
-                        await answering  # It ends the stream before the next is looked at.
-                        continue
-                    try:
-                        works.create_task(answering)
-                    except RuntimeError:  # Another request has ended the stream.
-                        answering.close()
-                        return
-        except* grpc.aio.AbortError:
-            pass
-
-    async def _answer(self, request, context, writing):
-        answer = StreamAppendsResponse(request_number=request.request_number)
-        is_table = request.HasField("table")
-        self.table_count += is_table
-        request = batches_of_table(request)
-        step = await self._next_step(request)
-        if isinstance(step, Status):
-            answer.error.CopyFrom(step)
-        else:
-            _tell(answer, await self._results(request, step, context), is_table=is_table)
         self.twist(answer)
-        async with writing:
-            await context.write(answer)
+        return answer
 
     async def _next_step(self, request):
         async with self.called:

@@ -1,13 +1,13 @@
 import { randomBytes } from "node:crypto";
 import { status as Code } from "@grpc/grpc-js";
-import { type Client, type Unary, VERSION } from "./client.js";
+import { type Client, VERSION } from "./client.js";
 import { formatsLoaded } from "./compression.js";
 import { ArianeError, errorOfStatus } from "./errors.js";
 import {
   AttachRequest, ClientServiceClient, type TransactionCheck, TransactionOutcome,
 } from "./generated/ariane/broker/v1/client_service.js";
 import {
-  StreamTransactionsRequest, type StreamTransactionsResponse, TransactionServiceClient, TransactionServiceService,
+  TransactionServiceClient, UpdateTransactionsRequest, type UpdateTransactionsResponse,
 } from "./generated/ariane/broker/v1/transaction_service.js";
 import { type Message as WireMessage, MessageType } from "./generated/ariane/common/v1/message.js";
 import type { Status } from "./generated/google/rpc/status.js";
@@ -118,19 +118,15 @@ export class TransactionProducer {
     await this.call(message.topic, broker, { ends: [end] }, this.client.limitOf(call));
   }
 
-  /** Call what is a stream, where one request has one answer, and again while that may help: it is harmless. */
+  /** Call, and again while that may help: it is harmless. */
   private call(
-    topic: string, broker: string, request: Parameters<typeof StreamTransactionsRequest.fromPartial>[0], limit: Limit,
-  ): Promise<StreamTransactionsResponse> {
-    const { path, requestSerialize, responseDeserialize } = TransactionServiceService.streamTransactions;
+    topic: string, broker: string, request: Parameters<typeof UpdateTransactionsRequest.fromPartial>[0], limit: Limit,
+  ): Promise<UpdateTransactionsResponse> {
     return this.client.onPrimary(topic, broker, limit, async (address) => {
       const stub = this.client.stub(TransactionServiceClient, address);
-      const unary = (s: TransactionServiceClient): Unary<StreamTransactionsRequest, StreamTransactionsResponse> =>
-        (said, metadata, options, callback) => s.makeUnaryRequest(
-          path, requestSerialize, responseDeserialize, said, metadata, options, (error, answer) => callback(error, answer!),
-        );
-      const answer = await this.client.call(stub, unary, StreamTransactionsRequest.fromPartial(request), address, limit);
-      const failed: Status | undefined = answer.error ?? answer.halfMessages[0]?.error ?? answer.ends[0]?.error;
+      const full = UpdateTransactionsRequest.fromPartial(request);
+      const answer = await this.client.call(stub, (s) => s.updateTransactions, full, address, limit);
+      const failed: Status | undefined = answer.halfMessages[0]?.error ?? answer.ends[0]?.error;
       if (failed) throw errorOfStatus(failed, address);
       return answer;
     });

@@ -29,8 +29,8 @@ from ariane_servicekit.rpc.answer_budget import AnswerBudget, AnswerLease
 from ariane_servicekit.rpc.calls import Call, current_call
 from ariane_servicekit.rpc.channels import open_channel
 from ariane_servicekit.rpc.error_status import ErrorRules, ErrorTranslator
+from ariane_servicekit.rpc.first_request import first_request
 from ariane_servicekit.rpc.pages import Page, PageKey, PageRequest, take_page
-from ariane_servicekit.rpc.request_stream import first_request
 from ariane_servicekit.rpc.server import RpcService
 from ariane_servicekit.running.background import Loop
 from ariane_servicekit.running.lifecycle import live, main, run, serving

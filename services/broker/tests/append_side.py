@@ -16,7 +16,7 @@ from ariane_broker.errors.store_errors import STORAGE_RULES
 from ariane_broker.log.derived.producer_sequences import ProducerSequences
 from ariane_broker.log.held_requests import Arrivals, HeldRequests
 from ariane_broker.log.statistics import BrokerStatistics
-from ariane_broker.rpc.translation.append_wire import append_request, stream_response
+from ariane_broker.rpc.translation.append_wire import append_request, append_response
 from ariane_broker.topics.topic_table import Permission, TopicConfig
 from ariane_record import BlockEncoder, ProducerSequence
 from ariane_servicekit import ErrorTranslator
@@ -123,7 +123,7 @@ class Side:
 
     async def answer(self, batches):
         outcomes = await self.append_records.append(batches, HOST)
-        answer = send_pb.StreamAppendsResponse.FromString(stream_response(1, outcomes))
+        answer = send_pb.AppendRecordsResponse.FromString(append_response(outcomes))
         each = batches.each() if isinstance(batches, TableBatches) else batches
         counts = [batch.block.count if batch.block else 0 for batch in each]
         return results_of(answer, counts)
@@ -179,7 +179,7 @@ def without_sequence(batch):
 
 def parsed(batches, *, joined):
     """Batches as they come in a list, or side by side as those of a table."""
-    raw = send_pb.StreamAppendsRequest(batches=batches, request_number=1).SerializeToString()
+    raw = send_pb.AppendRecordsRequest(batches=batches).SerializeToString()
     singles = append_request(raw).batches
     if not joined or any(single.block is None for single in singles):
         return singles

@@ -139,11 +139,9 @@ class BrokerProbe:
         )
 
     async def transact(self, *, half_messages=(), ends=()):
-        """What one request on a stream of its own is answered."""
-        request = transaction_pb.StreamTransactionsRequest(half_messages=half_messages, ends=ends)
-        answer = await self.transactions.StreamTransactions(iter([request])).read()
-        if answer.HasField("error"):
-            raise Refused(answer.error)
+        """What one call is answered."""
+        request = transaction_pb.UpdateTransactionsRequest(half_messages=half_messages, ends=ends)
+        answer = await self.transactions.UpdateTransactions(request)
         results = [*answer.half_messages, *answer.ends]
         for result in results:
             if result.HasField("error"):

@@ -263,9 +263,7 @@ async def test_streams_that_say_nothing_end_within_seconds(start, refused):
     async with start() as (_, broker):
         silent = [
             *(broker.clients.Attach() for _ in range(50)),
-            *(broker.sends.StreamAppends() for _ in range(50)),
             *(broker.pulls.StreamPulls() for _ in range(50)),
-            *(broker.transactions.StreamTransactions() for _ in range(50)),
         ]
         begin = time.monotonic()
         for call in silent:

@@ -15,8 +15,8 @@ from grpc_status import rpc_status
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1.transaction_service_pb2 import (
     HalfMessageToStore,
-    StreamTransactionsRequest,
     TransactionToEnd,
+    UpdateTransactionsRequest,
 )
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_TRANSACTION, Message
@@ -69,8 +69,8 @@ class Checker:
             message_type=MESSAGE_TYPE_TRANSACTION,
         )
         half = HalfMessageToStore(topic=topic, message=message, producer_group="payments")
-        request = StreamTransactionsRequest(half_messages=[half])
-        answer = await self._ends.StreamTransactions(iter([request])).read()
+        request = UpdateTransactionsRequest(half_messages=[half])
+        answer = await self._ends.UpdateTransactions(request)
         assert not answer.half_messages[0].HasField("error"), answer
 
     async def settle(self, transaction_id, outcome, topic="orders"):
@@ -81,8 +81,8 @@ class Checker:
             outcome=outcome,
             producer_group="payments",
         )
-        request = StreamTransactionsRequest(ends=[end])
-        (ended,) = (await self._ends.StreamTransactions(iter([request])).read()).ends
+        request = UpdateTransactionsRequest(ends=[end])
+        (ended,) = (await self._ends.UpdateTransactions(request)).ends
         assert not ended.HasField("error"), ended
         return ended.outcome
 

@@ -126,7 +126,6 @@ def running(
                 "flush": flush_mode,
                 "queues": 4,
                 "calls in flight": calls_in_flight,
-                "busy wait": "1 ms, of sends one at a time",
                 "listener batch": "32, or 1 where a call gets a message",
                 **({"replicas": replicas, "acknowledge": "replicated"} if replicas else {}),
             },

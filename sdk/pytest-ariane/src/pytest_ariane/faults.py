@@ -14,7 +14,6 @@ from typing import Any, Final, Protocol, cast
 import grpc
 
 from ariane.broker.v1.pull_service_pb2 import StreamPullsResponse
-from pytest_ariane.append_faults import appends_with_faults
 
 
 class BreakableBroker(Protocol):
@@ -128,27 +127,27 @@ class FaultyServicer:
 
     def __getattr__(self, rpc: str) -> Any:
         method = getattr(self._servicer, rpc)
-        if rpc == "StreamAppends":
-            return appends_with_faults(method, self._faults.take)
         if rpc in REQUESTS_OF_STREAMS:
             return _stream_with_faults(REQUESTS_OF_STREAMS[rpc], method, self._faults)
-        if not inspect.iscoroutinefunction(method):
+        if inspect.isasyncgenfunction(method):
             return method
         return _with_faults(rpc, method, self._faults)
 
 
 def _with_faults(
-    rpc: str, method: Callable[..., Awaitable[object]], faults: Faults
+    rpc: str, method: Callable[..., object], faults: Faults
 ) -> Callable[..., Awaitable[object]]:
     async def call(request: object, context: grpc.aio.ServicerContext[Any, Any]) -> object:
         fault = faults.take(rpc)
-        if fault is None:
-            return await method(request, context)
-        await asyncio.sleep(fault.delay_s)
-        if fault.refusal is not None:
-            await context.abort(fault.refusal, "refused on purpose")
-        answer = await method(request, context)
-        if fault.lost is not None:
+        if fault is not None:
+            await asyncio.sleep(fault.delay_s)
+            if fault.refusal is not None:
+                await context.abort(fault.refusal, "refused on purpose")
+        # A method may also answer at once, without being a coroutine.
+        answer = method(request, context)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        if fault is not None and fault.lost is not None:
             await context.abort(fault.lost, "the answer was lost on purpose")
         return answer
 

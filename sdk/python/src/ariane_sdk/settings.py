@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 HOLD_S_MAX: Final = 30.0
 """Brokers never hold a pull longer."""
 
-BUSY_WAIT_S_MAX: Final = 0.01
-"""For a longer wait, waking the process up costs nothing."""
-
 COLUMNS_COUNT_MAX: Final = 65_536
 """Messages of one queue that wait to be fetched as columns, and messages of one such pull."""
 
@@ -78,10 +75,6 @@ class ProducerSettings:
             queue.
         large_calls_in_flight_max: The same while 256 KiB or more wait for that broker. With 2 or
             more, many small messages are sent in two calls as well.
-        busy_wait_s: How long the event loop stays awake for the answer to a message that is sent
-            alone, at most 0.01 s. Meanwhile a core is busy, and the answer comes sooner by the time
-            that the system needs to wake the process: a fifth of a round trip on a machine with two
-            cores. It changes nothing if many messages are sent at a time.
         compression: The codec for large bodies: LZ4, Zstandard or zlib, in RocketMQ's formats. None
             by default, because readers without this client see bodies as they are stored.
         compress_bytes_min: Smaller bodies are never compressed, in bytes.
@@ -123,7 +116,6 @@ class ProducerSettings:
     request_bytes_max: int = 4_000_000
     calls_in_flight_max: int = 1
     large_calls_in_flight_max: int = 4
-    busy_wait_s: float = 0.0
     compression: Compression = Compression.NONE
     compress_bytes_min: int = 4096
     compression_level: int = 5
@@ -146,8 +138,6 @@ class ProducerSettings:
             IllegalArgument: A value is out of range; the error names the setting.
         """
         _check_numbers(self, fields(self))
-        if self.busy_wait_s > BUSY_WAIT_S_MAX:
-            raise IllegalArgument(f"busy_wait_s {self.busy_wait_s}: {BUSY_WAIT_S_MAX} at most")
         if self.queue_choice not in ("round_robin", "least_latency"):
             raise IllegalArgument(
                 f'queue_choice {self.queue_choice!r}: "round_robin" or "least_latency"'

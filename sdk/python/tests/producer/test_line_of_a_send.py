@@ -8,7 +8,7 @@ from ariane_sdk import Message, Producer
 MODULES_MAX = 14
 """Whoever wants to follow a send reads no more files than these."""
 
-LINE = ("producer", "intake", "open_batches", "broker_sender", "append_calls", "append_stream")
+LINE = ("producer", "intake", "open_batches", "broker_sender", "append_calls", "connections")
 """From the application to the wire."""
 
 
@@ -22,7 +22,7 @@ async def modules_of_a_send(world):
             entered.append(module.rpartition(".")[2])
 
     async with Producer(world.name_servers) as producer:
-        for _ in range(2):  # The route is known, and the stream open.
+        for _ in range(2):  # The route is known, and the connection stands.
             await producer.send(Message("orders", b"body"))
         sys.setprofile(note)
         try:
@@ -35,13 +35,13 @@ async def modules_of_a_send(world):
 async def test_a_send_runs_through_few_modules(world):
     modules = set(await modules_of_a_send(world))
     assert modules.issuperset(LINE)
-    assert len(modules) <= MODULES_MAX, sorted(modules)
+    assert len(modules) <= MODULES_MAX, " ".join(sorted(modules))
 
 
 async def test_the_outcome_comes_back_without_the_way_up(world):
     entered = await modules_of_a_send(world)
     line = [module for module, _ in groupby(module for module in entered if module in LINE)]
     assert tuple(dict.fromkeys(line)) == LINE
-    back = line[line.index("append_stream") + 1 :]
+    back = line[line.index("connections") + 1 :]
     assert back[-3:] == ["append_calls", "broker_sender", "producer"]
     assert not {"intake", "open_batches"}.intersection(back)

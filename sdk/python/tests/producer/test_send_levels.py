@@ -12,7 +12,7 @@ from ariane_sdk import (
     ProducerSettings,
     errors,
 )
-from ariane_sdk.producer.sending.append_stream import AppendStream
+from ariane_sdk.net.connections import Connections
 
 SAFE = {"level": AcknowledgedLevel.FLUSHED}
 
@@ -96,12 +96,12 @@ async def test_an_old_message_does_not_end_the_call_of_younger_ones(
     broker = world.brokers["broker-a"]
     timeouts_s = []
 
-    def send(stream, parts, timeout_s, answered, **more):
+    def append_records(connections, address, request, timeout_s):
         timeouts_s.append(timeout_s)
-        real(stream, parts, timeout_s, answered, **more)
+        return real(connections, address, request, timeout_s)
 
-    real = AppendStream.send
-    monkeypatch.setattr(AppendStream, "send", send)
+    real = Connections.append_records
+    monkeypatch.setattr(Connections, "append_records", append_records)
     patient = ProducerSettings(call_timeout_s=60, send_timeout_s=60)
     async with Producer(world.name_servers, settings=patient, clock=leaping_clock) as producer:
         answer = asyncio.Event()

@@ -140,8 +140,9 @@ class ServiceSettings(BaseModel):
         4096,
         ge=1,
         description="Calls in work at once, streams and held pulls included; more are refused "
-        "with SERVICE_BUSY. Each costs some 20 KiB. One connection may have a quarter of them, one "
-        "host three quarters.",
+        "with SERVICE_BUSY. A producer has a few while it sends, and none otherwise. Each costs "
+        "some 6 KiB and its request. One connection may have a quarter of them, one host three "
+        "quarters.",
         json_schema_extra=CHANGEABLE,
     )
     keepalive_interval_s: float = Field(

@@ -11,7 +11,7 @@ from threading import Thread
 import grpc
 import pytest
 
-from ariane.broker.v1.transaction_service_pb2 import HalfMessageToStore, StreamTransactionsRequest
+from ariane.broker.v1.transaction_service_pb2 import HalfMessageToStore, UpdateTransactionsRequest
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_TRANSACTION, Message
 from ariane_admin.cli import main
@@ -51,9 +51,8 @@ def store_half(cluster, transaction_id, topic="payments", group="cashiers"):
         )
         async with grpc.aio.insecure_channel(cluster.brokers[0].address) as channel:
             half = HalfMessageToStore(topic=topic, message=message, producer_group=group)
-            request = StreamTransactionsRequest(half_messages=[half])
-            stream = TransactionServiceStub(channel).StreamTransactions(iter([request]))
-            answer = await stream.read()
+            request = UpdateTransactionsRequest(half_messages=[half])
+            answer = await TransactionServiceStub(channel).UpdateTransactions(request)
             assert not answer.half_messages[0].HasField("error"), answer
 
     asyncio.run(send())

@@ -23,7 +23,7 @@ Composing uses neither disk nor network.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Final, NamedTuple
 
@@ -41,7 +41,7 @@ from ariane_broker.receive.room import ReceiveRoom, receive_room
 from ariane_broker.replication.room import Elected, mark_loops, primary_operations
 from ariane_broker.replication.shared_row import RowUnreachable
 from ariane_broker.retry.room import RetryRoom, retry_room
-from ariane_broker.rpc.room import RpcRoom, rpc_room
+from ariane_broker.rpc.room import rpc_room
 from ariane_broker.settings import BrokerSettings
 from ariane_broker.spark_batches.room import SparkBatchesRoom, spark_batches_room
 from ariane_broker.state.room import StateRoom, state_room
@@ -49,6 +49,7 @@ from ariane_broker.topics.system_topics import system_topics
 from ariane_broker.transactions.room import TransactionsRoom, transactions_room
 from ariane_servicekit import (
     Loop,
+    RpcService,
     ServiceError,
     StopRequest,
     SystemClock,
@@ -88,7 +89,7 @@ class _Rooms(NamedTuple):
     spark_batches: SparkBatchesRoom
     retry: RetryRoom
     receive: ReceiveRoom
-    rpc: RpcRoom
+    rpc_services: Sequence[RpcService]
 
 
 def compose(settings: BrokerSettings, stop: StopRequest) -> BrokerLife:
@@ -117,7 +118,7 @@ def compose_from(
     rooms = _rooms(environment, elected)
     return BrokerLife(
         broker_name=environment.settings.broker_name,
-        rpc_services=rooms.rpc.services,
+        rpc_services=rooms.rpc_services,
         store=rooms.log.store,
         state=rooms.state.state,
         required_topics=system_topics(
@@ -130,8 +131,6 @@ def compose_from(
         clients=rooms.clients.table,
         client_admission=rooms.clients.client_admission,
         append_records=rooms.append.append_records,
-        append_streams=rooms.rpc.append_streams,
-        transaction_streams=rooms.rpc.transaction_streams,
         group_flush=rooms.log.group_flush,
         saved_offsets=rooms.state.saved_offsets,
         keeping=rooms.log.keeping,
@@ -182,7 +181,7 @@ def _rooms(environment: Environment, elected: Elected | None) -> _Rooms:
     retry = retry_room(environment, state, log, clients, delay=delay, append=append)
     receive = receive_room(environment, state, log, clients, retry)
 
-    rpc = rpc_room(
+    rpc_services = rpc_room(
         environment,
         state,
         log,
@@ -207,7 +206,7 @@ def _rooms(environment: Environment, elected: Elected | None) -> _Rooms:
         spark_batches,
         retry,
         receive,
-        rpc,
+        rpc_services,
     )
 
 

@@ -27,7 +27,6 @@ from ariane_broker.naming.registration import Registration
 from ariane_broker.naming.store_host import store_host
 from ariane_broker.replication.primary import Primary
 from ariane_broker.replication.shared_row import ROW_RULES, RowUnreachable
-from ariane_broker.rpc.producer_streams import ProducerStreams
 from ariane_broker.state.state_files import BrokerState
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_servicekit import (
@@ -79,8 +78,6 @@ class BrokerLife:
         clients: Attached clients.
         client_admission: Admits clients.
         append_records: Accepts messages.
-        append_streams: Producers that append on streams.
-        transaction_streams: Producers that have transactions on streams.
         group_flush: Sends that wait for a flush.
         saved_offsets: Saves consumer offsets.
         keeping: The loops beside the store.
@@ -105,8 +102,6 @@ class BrokerLife:
     clients: ClientTable
     client_admission: ClientAdmission
     append_records: AppendRecords
-    append_streams: ProducerStreams
-    transaction_streams: ProducerStreams
     group_flush: GroupFlush
     saved_offsets: SavedState
     keeping: StoreKeeping
@@ -202,8 +197,6 @@ class BrokerLife:
         """Leave the routes first, then release held requests and attached clients."""
         await self._resign()
         self.client_admission.draining = True
-        self.append_streams.close()
-        self.transaction_streams.close()
         await self.registration.say_goodbye()
         self.clients.tell_all(BrokerDraining(self.grace_seconds))
         self.clients.close()

@@ -26,8 +26,7 @@ async def told(receiver, name):
 async def test_a_call_is_a_child_of_the_first_span_and_linked_to_others(running, receiver):
     async with running(otlp_endpoint=receiver.endpoint, flush_mode="sync") as broker:
         await broker.create_topic("orders", 2)
-        stream = broker.sends.StreamAppends()
-        request = send_pb.StreamAppendsRequest(
+        request = send_pb.AppendRecordsRequest(
             batches=[broker.batch("orders", [b"1", b"2"]), broker.batch("orders", [b"3"], 1)],
             trace_parents=[
                 trace_parent("a", "0", "01"),  # No span has this id.
@@ -36,11 +35,8 @@ async def test_a_call_is_a_child_of_the_first_span_and_linked_to_others(running,
                 "whatever",
                 trace_parent("d", "3"),
             ],
-            request_number=7,
         )
-        await stream.write(request)
-        assert not (await stream.read()).HasField("error")
-        await stream.done_writing()
+        await broker.sends.AppendRecords(request)
     span = await told(receiver, "append orders")
 
     assert (span.service, span.trace_id, span.parent_id) == ("broker", "c" * 32, "2" * 16)

@@ -14,7 +14,6 @@ from ariane_broker.append.table_batches import TableBatches
 from ariane_broker.errors.public_errors import flush_unconfirmed
 from ariane_broker.rpc.translation.append_wire import (
     append_response,
-    stream_response,
 )
 from ariane_record import ProducerSequence
 from ariane_servicekit import ServiceError
@@ -95,7 +94,7 @@ async def both_ways(requests):
 async def test_a_call_is_answered_as_a_request_of_a_stream(side, joined):
     outcomes = await side.append_records.append(parsed(GOOD, joined=joined), HOST)
     call = send_pb.AppendRecordsResponse.FromString(append_response(outcomes))
-    request = send_pb.StreamAppendsResponse.FromString(stream_response(1, outcomes))
+    request = send_pb.AppendRecordsResponse.FromString(append_response(outcomes))
     counts = [3] * len(GOOD)
     assert results_of(call, counts) == results_of(request, counts)
     assert call.HasField("table_result") == joined

@@ -26,16 +26,16 @@ batches = st.builds(
     records=st.binary(max_size=300),
 )
 requests = st.builds(
-    send_pb.StreamAppendsRequest,
+    send_pb.AppendRecordsRequest,
     batches=st.lists(batches, max_size=4),
     producer_group=st.text(max_size=3),
-    request_number=st.integers(-5, (1 << 63) - 1),
+    trace_parents=st.lists(st.text(max_size=3), max_size=2),
 )
 
 
 def table_of(count):
     table = send_pb.AppendTable(topics=[""] * count)
-    return send_pb.StreamAppendsRequest(table=table).SerializeToString()
+    return send_pb.AppendRecordsRequest(table=table).SerializeToString()
 
 
 def seen(batch):
@@ -51,13 +51,13 @@ def test_a_request_that_is_cut_is_the_same(request):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(append_wire, "CUT_BYTES_MIN", 0)
         cut = append_request(raw)
-    assert cut.request_number == whole.request_number == request.request_number
+    assert [*cut.trace_parents] == [*whole.trace_parents] == [*request.trace_parents]
     assert list(map(seen, cut.batches)) == list(map(seen, whole.batches))
 
 
 def test_the_blocks_of_a_large_request_are_not_copied():
     batch = send_pb.AppendBatch(topic="orders", queue_id=1, records=LARGE)
-    raw = send_pb.StreamAppendsRequest(batches=[batch, batch]).SerializeToString()
+    raw = send_pb.AppendRecordsRequest(batches=[batch, batch]).SerializeToString()
     for taken in append_request(raw).batches:
         assert taken.block.records == LARGE
         assert taken.block.records.obj is raw
@@ -68,7 +68,7 @@ def test_fields_may_come_in_any_order_and_the_last_records_count():
     early = send_pb.AppendBatch(records=b"early").SerializeToString()
     late = send_pb.AppendBatch(records=LARGE).SerializeToString()
     parts = early + late + head
-    wrapped = send_pb.StreamAppendsRequest(batches=[send_pb.AppendBatch.FromString(parts)])
+    wrapped = send_pb.AppendRecordsRequest(batches=[send_pb.AppendBatch.FromString(parts)])
     assert wrapped.batches[0].records == LARGE
     length = len(parts)
     varint = bytes((length & 0x7F | 0x80, length >> 7 & 0x7F | 0x80, length >> 14))
@@ -79,41 +79,40 @@ def test_fields_may_come_in_any_order_and_the_last_records_count():
 @given(st.binary(min_size=1, max_size=40), st.integers(0, 60))
 def test_what_is_no_request_is_refused(noise, cut_at):
     batch = send_pb.AppendBatch(topic="orders", records=LARGE)
-    raw = send_pb.StreamAppendsRequest(batches=[batch]).SerializeToString()
+    raw = send_pb.AppendRecordsRequest(batches=[batch]).SerializeToString()
     for spoilt in (raw[:-1], raw + b"\x0a\xff\x01", raw + b"\x0b", raw[:cut_at] + noise + LARGE):
         try:
             found = append_request(spoilt)
         except DecodeError:
             continue  # Also of groups, which Protocol Buffers still knows.
-        expected = send_pb.StreamAppendsRequest.FromString(spoilt)
+        expected = send_pb.AppendRecordsRequest.FromString(spoilt)
         assert len(found.batches) == len(expected.batches)
 
 
 MANY = BATCHES_MAX + 1
-NOTHING = send_pb.StreamAppendsRequest(batches=[{}]).SerializeToString()
-LONG = send_pb.StreamAppendsRequest(batches=[{"records": LARGE}]).SerializeToString()
-NUMBER = send_pb.StreamAppendsRequest(request_number=9).SerializeToString()
+NOTHING = send_pb.AppendRecordsRequest(batches=[{}]).SerializeToString()
+LONG = send_pb.AppendRecordsRequest(batches=[{"records": LARGE}]).SerializeToString()
+TRACE = send_pb.AppendRecordsRequest(trace_parents=["9"]).SerializeToString()
 
 
 @pytest.mark.parametrize(
     ("raw", "count"),
     [
-        (NOTHING * MANY + NUMBER, MANY),
-        (NUMBER + LONG + NOTHING * MANY, MANY + 1),
-        (table_of(MANY) + NUMBER, MANY),
-        (table_of(MANY) + LONG + NUMBER, MANY + 1),
-        (LONG + table_of(MANY) + NUMBER, MANY + 1),
-        (table_of(BATCHES_MAX) + NOTHING + NUMBER, MANY),
+        (NOTHING * MANY + TRACE, MANY),
+        (TRACE + LONG + NOTHING * MANY, MANY + 1),
+        (table_of(MANY) + TRACE, MANY),
+        (table_of(MANY) + LONG + TRACE, MANY + 1),
+        (LONG + table_of(MANY) + TRACE, MANY + 1),
+        (table_of(BATCHES_MAX) + NOTHING + TRACE, MANY),
     ],
 )
 def test_nobody_looks_at_each_of_too_many_batches(raw, count):
     request = append_request(raw)
-    assert request.request_number == 9
     assert len(request.batches) == count
     assert {id(batch) for batch in request.batches} == {id(request.batches[0])}
 
 
-GROUP = send_pb.StreamAppendsRequest(producer_group="g").SerializeToString()
+GROUP = send_pb.AppendRecordsRequest(producer_group="g").SerializeToString()
 REPEATING = send_pb.AppendBatch(key_counts=b"1").SerializeToString() * 50_000
 
 
@@ -129,9 +128,9 @@ def test_fields_without_end_are_left_to_protocol_buffers(first, many, last, monk
             yield field
 
     monkeypatch.setattr(append_wire, "fields_of", counted)
-    raw = first + many + last + NUMBER
-    request, parsed = append_request(raw), send_pb.StreamAppendsRequest.FromString(raw)
-    assert request.request_number == 9
+    raw = first + many + last + TRACE
+    request, parsed = append_request(raw), send_pb.AppendRecordsRequest.FromString(raw)
+    assert [*request.trace_parents] == ["9"]
     assert len(request.batches) == len(parsed.batches) + len(parsed.table.topics)
     assert len(steps) < 5 * BATCHES_MAX
 
@@ -141,7 +140,7 @@ def test_fields_without_end_are_left_to_protocol_buffers(first, many, last, monk
 )
 def test_a_demand_that_makes_no_sense_names_its_field(senseless):
     batch = send_pb.AppendBatch(topic="orders", **senseless)
-    raw = send_pb.StreamAppendsRequest(batches=[batch]).SerializeToString()
+    raw = send_pb.AppendRecordsRequest(batches=[batch]).SerializeToString()
     (taken,) = append_request(raw).batches
     assert taken.block is None
     assert taken.error.reason == ErrorReason.ERROR_REASON_FIELD_INVALID

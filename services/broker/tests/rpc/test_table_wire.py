@@ -59,7 +59,7 @@ def table_request(batches, **changes):
         fields["producer_epochs"] = int32s(sequence.producer_epoch for sequence in sequences)
         fields["first_sequences"] = np.array(firsts, "<i8").tobytes()
     table = send_pb.AppendTable(**{**fields, **changes})
-    return send_pb.StreamAppendsRequest(request_number=7, table=table, table_records=records)
+    return send_pb.AppendRecordsRequest(table=table, table_records=records)
 
 
 def wrong_bodies(batch):
@@ -81,7 +81,7 @@ def understood(request):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(append_wire, "CUT_BYTES_MIN", 0)
         cut = append_request(raw)
-    assert whole.request_number == cut.request_number
+    assert [*whole.trace_parents] == [*cut.trace_parents]
     assert said(whole.batches) == said(cut.batches)
     return whole, cut
 
@@ -239,7 +239,7 @@ async def test_sizes_that_go_back_and_forth_have_nothing_copied_many_times():
         key_counts=bytes(len(sizes) * pairs),
     )
     records = bytes(2500 * up)
-    request, _ = understood(send_pb.StreamAppendsRequest(table=table, table_records=records))
+    request, _ = understood(send_pb.AppendRecordsRequest(table=table, table_records=records))
     tracemalloc.start()
     answer = await answered(side, request)
     _, peak_bytes = tracemalloc.get_traced_memory()
@@ -258,7 +258,7 @@ async def test_a_producer_that_nobody_can_be_is_refused(producer_id):
 
 
 async def test_a_table_of_nothing_is_refused():
-    request = send_pb.StreamAppendsRequest(table=send_pb.AppendTable(), table_records=b"x")
+    request = send_pb.AppendRecordsRequest(table=send_pb.AppendTable(), table_records=b"x")
     for each in understood(request):
         with pytest.raises(Exception, match="1 to 4096"):
             await answered(Side(), each)
@@ -268,10 +268,10 @@ async def test_a_table_of_nothing_is_refused():
 def test_batches_and_a_table_are_all_taken(table_first):
     parts = [
         table_request(GOOD[:3]).SerializeToString(),
-        send_pb.StreamAppendsRequest(batches=GOOD[3:]).SerializeToString(),
+        send_pb.AppendRecordsRequest(batches=GOOD[3:]).SerializeToString(),
     ]
     raw = b"".join(parts if table_first else reversed(parts))
-    request, _ = understood(send_pb.StreamAppendsRequest.FromString(raw))
+    request, _ = understood(send_pb.AppendRecordsRequest.FromString(raw))
     assert said(request.batches) == said(parsed([*GOOD[3:], *GOOD[:3]], joined=False))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(append_wire, "CUT_BYTES_MIN", 0)

@@ -10,7 +10,7 @@ from grpc import aio
 
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1.client_service_pb2_grpc import ClientServiceStub
-from ariane.broker.v1.transaction_service_pb2 import HalfMessageToStore, StreamTransactionsRequest
+from ariane.broker.v1.transaction_service_pb2 import HalfMessageToStore, UpdateTransactionsRequest
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_TRANSACTION, Message
 from ariane_servicekit import SystemClock
@@ -86,8 +86,8 @@ class RealSide:
             properties={} if immunity_s is None else {name: str(immunity_s)},
         )
         half = HalfMessageToStore(topic="orders", message=message, producer_group=self.group)
-        request = StreamTransactionsRequest(half_messages=[half])
-        answer = await self._transactions.StreamTransactions(iter([request])).read()
+        request = UpdateTransactionsRequest(half_messages=[half])
+        answer = await self._transactions.UpdateTransactions(request)
         assert not answer.half_messages[0].HasField("error"), answer
 
     async def produce(self, answer):

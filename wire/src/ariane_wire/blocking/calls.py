@@ -96,7 +96,7 @@ class BlockingCall(grpc.Call, grpc.Future):  # type: ignore[type-arg]  # Not gen
     def response(self) -> Any:
         """The response of a call that went well: itself, where responses are a stream."""
         call = self._call
-        return call.response() if isinstance(call, UnaryResponse) else self
+        return call.result() if isinstance(call, UnaryResponse) else self
 
     def exception(self, timeout: float | None = None) -> Exception | None:
         """What ``result`` would raise."""

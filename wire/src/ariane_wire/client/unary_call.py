@@ -55,12 +55,20 @@ class UnaryResponse(ClientCall):
             except asyncio.CancelledError:
                 self.cancel()
                 raise
+        return self.result()
+
+    def result(self) -> Any:
+        """The response of a call that is over, decoded once.
+
+        Raises:
+            CallFailed: The call ended with another status than OK.
+            asyncio.CancelledError: It was cancelled by this side.
+            grpc.aio.UsageError: It is not over.
+        """
+        if self.code_ is None:
+            raise aio.UsageError("the call is not over")
         if self.code_ is not StatusCode.OK:
             raise self.error()
-        return self.response()
-
-    def response(self) -> Any:
-        """The response of a call that went well, decoded once."""
         response = self._response
         if response is _NONE:
             deserializer = self.method.deserializer

@@ -41,11 +41,6 @@ class SendServiceStub(object):
                 request_serializer=ariane_dot_broker_dot_v1_dot_send__service__pb2.AppendRecordsRequest.SerializeToString,
                 response_deserializer=ariane_dot_broker_dot_v1_dot_send__service__pb2.AppendRecordsResponse.FromString,
                 _registered_method=True)
-        self.StreamAppends = channel.stream_stream(
-                '/ariane.broker.v1.SendService/StreamAppends',
-                request_serializer=ariane_dot_broker_dot_v1_dot_send__service__pb2.StreamAppendsRequest.SerializeToString,
-                response_deserializer=ariane_dot_broker_dot_v1_dot_send__service__pb2.StreamAppendsResponse.FromString,
-                _registered_method=True)
         self.SendMessages = channel.unary_unary(
                 '/ariane.broker.v1.SendService/SendMessages',
                 request_serializer=ariane_dot_broker_dot_v1_dot_send__service__pb2.SendMessagesRequest.SerializeToString,
@@ -76,20 +71,6 @@ class SendServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def StreamAppends(self, request_iterator, context):
-        """The same on one stream, for a producer that sends all the time: a round trip costs half of a
-        call. Requests are worked on in the order in which they come; each is answered under its number
-        as soon as its promise is kept, so answers may overtake one another. What would fail a call
-        fails one request, and never the stream. The broker works on a bounded number of requests of a
-        stream at a time, and reads no more meanwhile. It answers every request that it has worked on
-        before it ends a stream by itself, so that those without an answer are surely not stored
-        (SERVICE_DRAINING); when a stream breaks nobody knows.
-        Per batch, and for a request: as AppendRecords.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
     def SendMessages(self, request, context):
         """Sends plain messages, all to one queue, in order, all or none.
         Errors: as AppendRecords, for the call.
@@ -114,11 +95,6 @@ def add_SendServiceServicer_to_server(servicer, server):
                     servicer.AppendRecords,
                     request_deserializer=ariane_dot_broker_dot_v1_dot_send__service__pb2.AppendRecordsRequest.FromString,
                     response_serializer=ariane_dot_broker_dot_v1_dot_send__service__pb2.AppendRecordsResponse.SerializeToString,
-            ),
-            'StreamAppends': grpc.stream_stream_rpc_method_handler(
-                    servicer.StreamAppends,
-                    request_deserializer=ariane_dot_broker_dot_v1_dot_send__service__pb2.StreamAppendsRequest.FromString,
-                    response_serializer=ariane_dot_broker_dot_v1_dot_send__service__pb2.StreamAppendsResponse.SerializeToString,
             ),
             'SendMessages': grpc.unary_unary_rpc_method_handler(
                     servicer.SendMessages,
@@ -160,33 +136,6 @@ class SendService(object):
             '/ariane.broker.v1.SendService/AppendRecords',
             ariane_dot_broker_dot_v1_dot_send__service__pb2.AppendRecordsRequest.SerializeToString,
             ariane_dot_broker_dot_v1_dot_send__service__pb2.AppendRecordsResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def StreamAppends(request_iterator,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.stream_stream(
-            request_iterator,
-            target,
-            '/ariane.broker.v1.SendService/StreamAppends',
-            ariane_dot_broker_dot_v1_dot_send__service__pb2.StreamAppendsRequest.SerializeToString,
-            ariane_dot_broker_dot_v1_dot_send__service__pb2.StreamAppendsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -44,16 +44,6 @@ class SendServiceStub:
     DELIVERY_TIME_TOO_LATE, TOO_FEW_IN_SYNC, REPLICATION_UNCONFIRMED.
     For the call: STORE_POISONED, SERVICE_DRAINING, FIELD_INVALID.
     """
-    StreamAppends: _grpc.StreamStreamMultiCallable[_send_service_pb2.StreamAppendsRequest, _send_service_pb2.StreamAppendsResponse]
-    """The same on one stream, for a producer that sends all the time: a round trip costs half of a
-    call. Requests are worked on in the order in which they come; each is answered under its number
-    as soon as its promise is kept, so answers may overtake one another. What would fail a call
-    fails one request, and never the stream. The broker works on a bounded number of requests of a
-    stream at a time, and reads no more meanwhile. It answers every request that it has worked on
-    before it ends a stream by itself, so that those without an answer are surely not stored
-    (SERVICE_DRAINING); when a stream breaks nobody knows.
-    Per batch, and for a request: as AppendRecords.
-    """
     SendMessages: _grpc.UnaryUnaryMultiCallable[_send_service_pb2.SendMessagesRequest, _send_service_pb2.SendMessagesResponse]
     """Sends plain messages, all to one queue, in order, all or none.
     Errors: as AppendRecords, for the call.
@@ -79,16 +69,6 @@ class SendServiceAsyncStub(SendServiceStub):
     BLOCK_CORRUPTED, STORE_FULL, FLUSH_UNCONFIRMED, SEQUENCE_GAP, SEQUENCE_PASSED, PRODUCER_FENCED,
     DELIVERY_TIME_TOO_LATE, TOO_FEW_IN_SYNC, REPLICATION_UNCONFIRMED.
     For the call: STORE_POISONED, SERVICE_DRAINING, FIELD_INVALID.
-    """
-    StreamAppends: _aio.StreamStreamMultiCallable[_send_service_pb2.StreamAppendsRequest, _send_service_pb2.StreamAppendsResponse]  # type: ignore[assignment]
-    """The same on one stream, for a producer that sends all the time: a round trip costs half of a
-    call. Requests are worked on in the order in which they come; each is answered under its number
-    as soon as its promise is kept, so answers may overtake one another. What would fail a call
-    fails one request, and never the stream. The broker works on a bounded number of requests of a
-    stream at a time, and reads no more meanwhile. It answers every request that it has worked on
-    before it ends a stream by itself, so that those without an answer are surely not stored
-    (SERVICE_DRAINING); when a stream breaks nobody knows.
-    Per batch, and for a request: as AppendRecords.
     """
     SendMessages: _aio.UnaryUnaryMultiCallable[_send_service_pb2.SendMessagesRequest, _send_service_pb2.SendMessagesResponse]  # type: ignore[assignment]
     """Sends plain messages, all to one queue, in order, all or none.
@@ -118,22 +98,6 @@ class SendServiceServicer(metaclass=_abc_1.ABCMeta):
         BLOCK_CORRUPTED, STORE_FULL, FLUSH_UNCONFIRMED, SEQUENCE_GAP, SEQUENCE_PASSED, PRODUCER_FENCED,
         DELIVERY_TIME_TOO_LATE, TOO_FEW_IN_SYNC, REPLICATION_UNCONFIRMED.
         For the call: STORE_POISONED, SERVICE_DRAINING, FIELD_INVALID.
-        """
-
-    @_abc_1.abstractmethod
-    def StreamAppends(
-        self,
-        request_iterator: _MaybeAsyncIterator[_send_service_pb2.StreamAppendsRequest],
-        context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_send_service_pb2.StreamAppendsResponse], _abc.AsyncIterator[_send_service_pb2.StreamAppendsResponse]]:
-        """The same on one stream, for a producer that sends all the time: a round trip costs half of a
-        call. Requests are worked on in the order in which they come; each is answered under its number
-        as soon as its promise is kept, so answers may overtake one another. What would fail a call
-        fails one request, and never the stream. The broker works on a bounded number of requests of a
-        stream at a time, and reads no more meanwhile. It answers every request that it has worked on
-        before it ends a stream by itself, so that those without an answer are surely not stored
-        (SERVICE_DRAINING); when a stream breaks nobody knows.
-        Per batch, and for a request: as AppendRecords.
         """
 
     @_abc_1.abstractmethod

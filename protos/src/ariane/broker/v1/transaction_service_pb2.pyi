@@ -24,16 +24,13 @@ else:
 DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
-class StreamTransactionsRequest(_message.Message):
+class UpdateTransactionsRequest(_message.Message):
     """Half messages to be stored, and transactions to be ended: at most 256 of each."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     HALF_MESSAGES_FIELD_NUMBER: _builtins.int
     ENDS_FIELD_NUMBER: _builtins.int
-    REQUEST_NUMBER_FIELD_NUMBER: _builtins.int
-    request_number: _builtins.int
-    """Names the request in its answer; the caller's to choose, without repeats within a stream."""
     @_builtins.property
     def half_messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___HalfMessageToStore]:
         """Half messages, each with a unique id of its own."""
@@ -47,15 +44,14 @@ class StreamTransactionsRequest(_message.Message):
         *,
         half_messages: _abc.Iterable[Global___HalfMessageToStore] | None = ...,
         ends: _abc.Iterable[Global___TransactionToEnd] | None = ...,
-        request_number: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ends", b"ends", "half_messages", b"half_messages", "request_number", b"request_number"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ends", b"ends", "half_messages", b"half_messages"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___StreamTransactionsRequest: _TypeAlias = StreamTransactionsRequest  # noqa: Y015
+Global___UpdateTransactionsRequest: _TypeAlias = UpdateTransactionsRequest  # noqa: Y015
 
 @_typing.final
 class HalfMessageToStore(_message.Message):
@@ -150,44 +146,34 @@ class TransactionToEnd(_message.Message):
 Global___TransactionToEnd: _TypeAlias = TransactionToEnd  # noqa: Y015
 
 @_typing.final
-class StreamTransactionsResponse(_message.Message):
-    """Answers one request of a stream."""
+class UpdateTransactionsResponse(_message.Message):
+    """Says what became of half messages and transactions."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     HALF_MESSAGES_FIELD_NUMBER: _builtins.int
-    REQUEST_NUMBER_FIELD_NUMBER: _builtins.int
-    ERROR_FIELD_NUMBER: _builtins.int
     ENDS_FIELD_NUMBER: _builtins.int
-    request_number: _builtins.int
-    """Which request is answered."""
     @_builtins.property
     def half_messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___HalfMessageResult]:
-        """One result for each half message, in the order of the request; none if the request failed."""
-
-    @_builtins.property
-    def error(self) -> _status_pb2.Status:
-        """Why the request failed as a whole; absent when each has its result."""
+        """One result for each half message, in the order of the request."""
 
     @_builtins.property
     def ends(self) -> _containers.RepeatedCompositeFieldContainer[Global___TransactionEndResult]:
-        """One result for each end, in the order of the request; none if the request failed."""
+        """One result for each end, in the order of the request."""
 
     def __init__(
         self,
         *,
         half_messages: _abc.Iterable[Global___HalfMessageResult] | None = ...,
-        request_number: _builtins.int = ...,
-        error: _status_pb2.Status | None = ...,
         ends: _abc.Iterable[Global___TransactionEndResult] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ends", b"ends", "error", b"error", "half_messages", b"half_messages", "request_number", b"request_number"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ends", b"ends", "half_messages", b"half_messages"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___StreamTransactionsResponse: _TypeAlias = StreamTransactionsResponse  # noqa: Y015
+Global___UpdateTransactionsResponse: _TypeAlias = UpdateTransactionsResponse  # noqa: Y015
 
 @_typing.final
 class HalfMessageResult(_message.Message):

@@ -35,10 +35,10 @@ class TransactionServiceStub(object):
         Args:
             channel: A grpc.Channel.
         """
-        self.StreamTransactions = channel.stream_stream(
-                '/ariane.broker.v1.TransactionService/StreamTransactions',
-                request_serializer=ariane_dot_broker_dot_v1_dot_transaction__service__pb2.StreamTransactionsRequest.SerializeToString,
-                response_deserializer=ariane_dot_broker_dot_v1_dot_transaction__service__pb2.StreamTransactionsResponse.FromString,
+        self.UpdateTransactions = channel.unary_unary(
+                '/ariane.broker.v1.TransactionService/UpdateTransactions',
+                request_serializer=ariane_dot_broker_dot_v1_dot_transaction__service__pb2.UpdateTransactionsRequest.SerializeToString,
+                response_deserializer=ariane_dot_broker_dot_v1_dot_transaction__service__pb2.UpdateTransactionsResponse.FromString,
                 _registered_method=True)
         self.CheckTransaction = channel.unary_unary(
                 '/ariane.broker.v1.TransactionService/CheckTransaction',
@@ -81,21 +81,19 @@ class TransactionServiceServicer(object):
     """Stores and settles half messages, and the batches of Spark queries.
     """
 
-    def StreamTransactions(self, request_iterator, context):
-        """Stores half messages, visible to nobody, and ends transactions: one or many of each in a
-        request, on a stream that a producer keeps open. A lone one is a stream of one request. Each
+    def UpdateTransactions(self, request, context):
+        """Stores half messages, visible to nobody, and ends transactions: one or many of each. Each
         stands for itself, in no particular order: nothing should be ended in the request that stores
-        it. Repeating is harmless: a half message that waits is not stored again, and the first outcome
-        of a transaction stands. A request is answered under its number once the promises of all that
-        it asks for are kept, so answers may overtake one another. The bounds and the end of a stream
-        are those of SendService.StreamAppends.
+        it.
+        Repeating is harmless: a half message that waits is not stored again, and the first outcome of
+        a transaction stands. Answered once the promises of all that it asks for are kept.
         For a half message: as SendService.SendMessages; TRANSACTION_DECIDED when it has an outcome
         already, TRANSACTION_FOREIGN when its unique id is that of another topic or group, SERVICE_BUSY
         when too many wait for an outcome.
         For an end: TRANSACTION_DECIDED with the outcome that stands, TRANSACTION_NOT_FOUND,
         TRANSACTION_FOREIGN when the half message has another producer group or unique id,
         TOPIC_NOT_FOUND when there is none to commit to.
-        For a request: FIELD_INVALID, after which nothing is done; STORE_POISONED and
+        For the call: FIELD_INVALID, after which nothing is done; STORE_POISONED and
         FLUSH_UNCONFIRMED, after which nobody knows.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -170,10 +168,10 @@ class TransactionServiceServicer(object):
 
 def add_TransactionServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
-            'StreamTransactions': grpc.stream_stream_rpc_method_handler(
-                    servicer.StreamTransactions,
-                    request_deserializer=ariane_dot_broker_dot_v1_dot_transaction__service__pb2.StreamTransactionsRequest.FromString,
-                    response_serializer=ariane_dot_broker_dot_v1_dot_transaction__service__pb2.StreamTransactionsResponse.SerializeToString,
+            'UpdateTransactions': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateTransactions,
+                    request_deserializer=ariane_dot_broker_dot_v1_dot_transaction__service__pb2.UpdateTransactionsRequest.FromString,
+                    response_serializer=ariane_dot_broker_dot_v1_dot_transaction__service__pb2.UpdateTransactionsResponse.SerializeToString,
             ),
             'CheckTransaction': grpc.unary_unary_rpc_method_handler(
                     servicer.CheckTransaction,
@@ -223,7 +221,7 @@ class TransactionService(object):
     """
 
     @staticmethod
-    def StreamTransactions(request_iterator,
+    def UpdateTransactions(request,
             target,
             options=(),
             channel_credentials=None,
@@ -233,12 +231,12 @@ class TransactionService(object):
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.stream_stream(
-            request_iterator,
+        return grpc.experimental.unary_unary(
+            request,
             target,
-            '/ariane.broker.v1.TransactionService/StreamTransactions',
-            ariane_dot_broker_dot_v1_dot_transaction__service__pb2.StreamTransactionsRequest.SerializeToString,
-            ariane_dot_broker_dot_v1_dot_transaction__service__pb2.StreamTransactionsResponse.FromString,
+            '/ariane.broker.v1.TransactionService/UpdateTransactions',
+            ariane_dot_broker_dot_v1_dot_transaction__service__pb2.UpdateTransactionsRequest.SerializeToString,
+            ariane_dot_broker_dot_v1_dot_transaction__service__pb2.UpdateTransactionsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -33,21 +33,19 @@ class TransactionServiceStub:
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> TransactionServiceAsyncStub: ...
-    StreamTransactions: _grpc.StreamStreamMultiCallable[_transaction_service_pb2.StreamTransactionsRequest, _transaction_service_pb2.StreamTransactionsResponse]
-    """Stores half messages, visible to nobody, and ends transactions: one or many of each in a
-    request, on a stream that a producer keeps open. A lone one is a stream of one request. Each
+    UpdateTransactions: _grpc.UnaryUnaryMultiCallable[_transaction_service_pb2.UpdateTransactionsRequest, _transaction_service_pb2.UpdateTransactionsResponse]
+    """Stores half messages, visible to nobody, and ends transactions: one or many of each. Each
     stands for itself, in no particular order: nothing should be ended in the request that stores
-    it. Repeating is harmless: a half message that waits is not stored again, and the first outcome
-    of a transaction stands. A request is answered under its number once the promises of all that
-    it asks for are kept, so answers may overtake one another. The bounds and the end of a stream
-    are those of SendService.StreamAppends.
+    it.
+    Repeating is harmless: a half message that waits is not stored again, and the first outcome of
+    a transaction stands. Answered once the promises of all that it asks for are kept.
     For a half message: as SendService.SendMessages; TRANSACTION_DECIDED when it has an outcome
     already, TRANSACTION_FOREIGN when its unique id is that of another topic or group, SERVICE_BUSY
     when too many wait for an outcome.
     For an end: TRANSACTION_DECIDED with the outcome that stands, TRANSACTION_NOT_FOUND,
     TRANSACTION_FOREIGN when the half message has another producer group or unique id,
     TOPIC_NOT_FOUND when there is none to commit to.
-    For a request: FIELD_INVALID, after which nothing is done; STORE_POISONED and
+    For the call: FIELD_INVALID, after which nothing is done; STORE_POISONED and
     FLUSH_UNCONFIRMED, after which nobody knows.
     """
     CheckTransaction: _grpc.UnaryUnaryMultiCallable[_transaction_service_pb2.CheckTransactionRequest, _transaction_service_pb2.CheckTransactionResponse]
@@ -91,21 +89,19 @@ class TransactionServiceAsyncStub(TransactionServiceStub):
     """Stores and settles half messages, and the batches of Spark queries."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
-    StreamTransactions: _aio.StreamStreamMultiCallable[_transaction_service_pb2.StreamTransactionsRequest, _transaction_service_pb2.StreamTransactionsResponse]  # type: ignore[assignment]
-    """Stores half messages, visible to nobody, and ends transactions: one or many of each in a
-    request, on a stream that a producer keeps open. A lone one is a stream of one request. Each
+    UpdateTransactions: _aio.UnaryUnaryMultiCallable[_transaction_service_pb2.UpdateTransactionsRequest, _transaction_service_pb2.UpdateTransactionsResponse]  # type: ignore[assignment]
+    """Stores half messages, visible to nobody, and ends transactions: one or many of each. Each
     stands for itself, in no particular order: nothing should be ended in the request that stores
-    it. Repeating is harmless: a half message that waits is not stored again, and the first outcome
-    of a transaction stands. A request is answered under its number once the promises of all that
-    it asks for are kept, so answers may overtake one another. The bounds and the end of a stream
-    are those of SendService.StreamAppends.
+    it.
+    Repeating is harmless: a half message that waits is not stored again, and the first outcome of
+    a transaction stands. Answered once the promises of all that it asks for are kept.
     For a half message: as SendService.SendMessages; TRANSACTION_DECIDED when it has an outcome
     already, TRANSACTION_FOREIGN when its unique id is that of another topic or group, SERVICE_BUSY
     when too many wait for an outcome.
     For an end: TRANSACTION_DECIDED with the outcome that stands, TRANSACTION_NOT_FOUND,
     TRANSACTION_FOREIGN when the half message has another producer group or unique id,
     TOPIC_NOT_FOUND when there is none to commit to.
-    For a request: FIELD_INVALID, after which nothing is done; STORE_POISONED and
+    For the call: FIELD_INVALID, after which nothing is done; STORE_POISONED and
     FLUSH_UNCONFIRMED, after which nobody knows.
     """
     CheckTransaction: _aio.UnaryUnaryMultiCallable[_transaction_service_pb2.CheckTransactionRequest, _transaction_service_pb2.CheckTransactionResponse]  # type: ignore[assignment]
@@ -148,25 +144,23 @@ class TransactionServiceServicer(metaclass=_abc_1.ABCMeta):
     """Stores and settles half messages, and the batches of Spark queries."""
 
     @_abc_1.abstractmethod
-    def StreamTransactions(
+    def UpdateTransactions(
         self,
-        request_iterator: _MaybeAsyncIterator[_transaction_service_pb2.StreamTransactionsRequest],
+        request: _transaction_service_pb2.UpdateTransactionsRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_transaction_service_pb2.StreamTransactionsResponse], _abc.AsyncIterator[_transaction_service_pb2.StreamTransactionsResponse]]:
-        """Stores half messages, visible to nobody, and ends transactions: one or many of each in a
-        request, on a stream that a producer keeps open. A lone one is a stream of one request. Each
+    ) -> _typing.Union[_transaction_service_pb2.UpdateTransactionsResponse, _abc.Awaitable[_transaction_service_pb2.UpdateTransactionsResponse]]:
+        """Stores half messages, visible to nobody, and ends transactions: one or many of each. Each
         stands for itself, in no particular order: nothing should be ended in the request that stores
-        it. Repeating is harmless: a half message that waits is not stored again, and the first outcome
-        of a transaction stands. A request is answered under its number once the promises of all that
-        it asks for are kept, so answers may overtake one another. The bounds and the end of a stream
-        are those of SendService.StreamAppends.
+        it.
+        Repeating is harmless: a half message that waits is not stored again, and the first outcome of
+        a transaction stands. Answered once the promises of all that it asks for are kept.
         For a half message: as SendService.SendMessages; TRANSACTION_DECIDED when it has an outcome
         already, TRANSACTION_FOREIGN when its unique id is that of another topic or group, SERVICE_BUSY
         when too many wait for an outcome.
         For an end: TRANSACTION_DECIDED with the outcome that stands, TRANSACTION_NOT_FOUND,
         TRANSACTION_FOREIGN when the half message has another producer group or unique id,
         TOPIC_NOT_FOUND when there is none to commit to.
-        For a request: FIELD_INVALID, after which nothing is done; STORE_POISONED and
+        For the call: FIELD_INVALID, after which nothing is done; STORE_POISONED and
         FLUSH_UNCONFIRMED, after which nobody knows.
         """
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from grpc.aio import Channel, StreamStreamCall, UnaryUnaryCall
+from grpc.aio import Channel
 
 from ariane.broker.v1.client_service_pb2_grpc import ClientServiceStub
 from ariane.broker.v1.group_service_pb2_grpc import GroupServiceStub
@@ -27,7 +27,6 @@ from ariane.broker.v1.send_service_pb2 import (
 )
 from ariane.broker.v1.send_service_pb2 import (
     AppendRecordsResponse,
-    StreamAppendsResponse,
 )
 from ariane.broker.v1.send_service_pb2_grpc import SendServiceStub
 from ariane.broker.v1.sink_service_pb2_grpc import SinkServiceStub
@@ -36,12 +35,13 @@ from ariane.broker.v1.transaction_service_pb2 import (
     DESCRIPTOR as TRANSACTION,
 )
 from ariane.broker.v1.transaction_service_pb2 import (
-    StreamTransactionsResponse,
+    UpdateTransactionsResponse,
 )
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
 from ariane_sdk.errors import ClientNotRunning
-from ariane_sdk.runtime.fork import ForkGuard
+from ariane_sdk.net.answers import Call
+from ariane_sdk.runtime.fork import PROCESS, ForkGuard
 from ariane_wire import ChannelOptions, insecure_channel
 
 if TYPE_CHECKING:
@@ -75,13 +75,29 @@ CHANNEL_OPTIONS: Final = ChannelOptions(
 )
 
 
-_SEND_SERVICE: Final = SEND.services_by_name["SendService"]
-_APPEND_RECORDS: Final = f"/{_SEND_SERVICE.full_name}/AppendRecords"
-_STREAM_APPENDS: Final = f"/{_SEND_SERVICE.full_name}/StreamAppends"
-_TRANSACTION_SERVICE: Final = TRANSACTION.services_by_name["TransactionService"]
-_RECEIVE_SERVICE: Final = RECEIVE.services_by_name["ReceiveService"]
-_RECEIVE_RECORDS: Final = f"/{_RECEIVE_SERVICE.full_name}/ReceiveRecords"
-_STREAM_TRANSACTIONS: Final = f"/{_TRANSACTION_SERVICE.full_name}/StreamTransactions"
+class _Method(NamedTuple):
+    """A method whose requests or answers this client encodes itself."""
+
+    path: str
+    encode: Callable[[Any], bytes] | None
+    decode: Callable[[bytes], Any] | None
+
+
+_APPEND_RECORDS: Final = _Method(
+    f"/{SEND.services_by_name['SendService'].full_name}/AppendRecords",
+    None,
+    AppendRecordsResponse.FromString,
+)
+_UPDATE_TRANSACTIONS: Final = _Method(
+    f"/{TRANSACTION.services_by_name['TransactionService'].full_name}/UpdateTransactions",
+    None,
+    UpdateTransactionsResponse.FromString,
+)
+_RECEIVE_RECORDS: Final = _Method(
+    f"/{RECEIVE.services_by_name['ReceiveService'].full_name}/ReceiveRecords",
+    ReceiveRecordsRequest.SerializeToString,
+    None,
+)
 
 _Stub = TypeVar("_Stub")
 
@@ -89,14 +105,16 @@ _Stub = TypeVar("_Stub")
 class Connections:
     """The channels of one client; they live on one event loop."""
 
-    __slots__ = ("_chance", "_channels", "_closed", "_fork_guard", "_stubs")
+    __slots__ = ("_born", "_chance", "_channels", "_closed", "_fork_guard", "_methods", "_stubs")
 
     def __init__(self, chance: Random) -> None:
         """Start without channels; ``chance`` spreads attempts to connect."""
         self._chance = chance
         self._channels: dict[str, Channel] = {}
         self._stubs: dict[tuple[Callable[[Channel], Any], str], Any] = {}
+        self._methods: dict[tuple[str, _Method], Callable[..., Any]] = {}
         self._closed = False
+        self._born = PROCESS.generation
         self._fork_guard = ForkGuard()
 
     def check(self) -> None:
@@ -133,31 +151,19 @@ class Connections:
 
     def append_records(
         self, address: str, request: bytes, timeout_s: float
-    ) -> UnaryUnaryCall[bytes, AppendRecordsResponse]:
+    ) -> Call[AppendRecordsResponse]:
         """Append by one call to a broker; the request is encoded already."""
-        method: Any = self.channel(address).unary_unary(
-            _APPEND_RECORDS, response_deserializer=AppendRecordsResponse.FromString
-        )
-        return cast(
-            "UnaryUnaryCall[bytes, AppendRecordsResponse]", method(request, timeout=timeout_s)
-        )
+        method = self._method(address, _APPEND_RECORDS)
+        call: Call[AppendRecordsResponse] = method(request, timeout=timeout_s)
+        return call
 
-    def append_stream(self, address: str) -> StreamStreamCall[bytes, StreamAppendsResponse]:
-        """A stream of appends to a broker; requests are written encoded."""
-        method: Any = self.channel(address).stream_stream(
-            _STREAM_APPENDS, response_deserializer=StreamAppendsResponse.FromString
-        )
-        return cast("StreamStreamCall[bytes, StreamAppendsResponse]", method())
-
-    def transaction_stream(
-        self, address: str
-    ) -> StreamStreamCall[bytes, StreamTransactionsResponse]:
-        """A stream of transactions to a broker; requests are written encoded."""
-        method: Any = self.channel(address).stream_stream(
-            _STREAM_TRANSACTIONS,
-            response_deserializer=StreamTransactionsResponse.FromString,
-        )
-        return cast("StreamStreamCall[bytes, StreamTransactionsResponse]", method())
+    def update_transactions(
+        self, address: str, request: bytes, timeout_s: float
+    ) -> Call[UpdateTransactionsResponse]:
+        """Store half messages of a broker, and end them; the request is encoded already."""
+        method = self._method(address, _UPDATE_TRANSACTIONS)
+        call: Call[UpdateTransactionsResponse] = method(request, timeout=timeout_s)
+        return call
 
     def pull(self, address: str) -> PullServiceAsyncStub:
         """The pull service of a broker."""
@@ -165,14 +171,10 @@ class Connections:
 
     def receive_records(
         self, address: str, request: ReceiveRecordsRequest, timeout_s: float
-    ) -> UnaryUnaryCall[ReceiveRecordsRequest, bytes]:
+    ) -> Call[bytes]:
         """Receive records of a broker; the answer comes as bytes, to decode without a copy."""
-        method: Any = self.channel(address).unary_unary(
-            _RECEIVE_RECORDS, request_serializer=ReceiveRecordsRequest.SerializeToString
-        )
-        return cast(
-            "UnaryUnaryCall[ReceiveRecordsRequest, bytes]", method(request, timeout=timeout_s)
-        )
+        call: Call[bytes] = self._method(address, _RECEIVE_RECORDS)(request, timeout=timeout_s)
+        return call
 
     def receiving(self, address: str) -> ReceiveServiceAsyncStub:
         """The receive service of a broker."""
@@ -210,6 +212,19 @@ class Connections:
         """The group service of a broker."""
         return self._stub(GroupServiceStub, address)
 
+    def _method(self, address: str, method: _Method) -> Callable[..., Any]:
+        """A method at an address; kept, because making one encodes its head."""
+        if self._born != PROCESS.generation:  # Without a call for each send.
+            self._fork_guard.check()
+        kept = self._methods.get((address, method))
+        if kept is None:
+            path, encode, decode = method
+            # The stub's type has no requests that are encoded already.
+            channel: Any = self.channel(address)
+            made: Callable[..., Any] = channel.unary_unary(path, encode, decode)
+            self._methods[address, method] = kept = made
+        return kept
+
     def _stub(self, make: Callable[[Channel], _Stub], address: str) -> _Stub:
         """The stub of a service at an address; kept, because making one makes all its methods."""
         channel = self.channel(address)
@@ -222,6 +237,7 @@ class Connections:
         """Close all channels; calls in flight end as cancelled."""
         self._closed = True
         self._stubs.clear()
+        self._methods.clear()
         channels = list(self._channels.values())
         self._channels.clear()
         await asyncio.gather(*(channel.close() for channel in channels))

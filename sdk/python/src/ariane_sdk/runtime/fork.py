@@ -27,8 +27,8 @@ class _ProcessState:
         self.generation += 1
 
 
-_process: Final = _ProcessState()
-os.register_at_fork(after_in_child=_process.enter_child)
+PROCESS: Final = _ProcessState()
+os.register_at_fork(after_in_child=PROCESS.enter_child)
 
 
 def process_id() -> int:
@@ -42,7 +42,7 @@ class ForkGuard:
     __slots__ = ("_born",)
 
     def __init__(self) -> None:
-        self._born = _process.generation
+        self._born = PROCESS.generation
 
     def check(self) -> None:
         """Check that this is the process that made the guard.
@@ -50,7 +50,7 @@ class ForkGuard:
         Raises:
             ClientForked: This is a child of that process.
         """
-        if self._born != _process.generation:
+        if self._born != PROCESS.generation:
             raise ClientForked(
                 "this client was made in the parent process; make clients after the fork,"
                 ' or start processes by "spawn"'

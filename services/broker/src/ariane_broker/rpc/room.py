@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
 from importlib.metadata import version
 from itertools import starmap
 
@@ -22,9 +20,7 @@ from ariane_broker.replication.primary import Primary
 from ariane_broker.replication.room import primary_operations
 from ariane_broker.replication.state_copies import StateCopies
 from ariane_broker.retry.room import RetryRoom
-from ariane_broker.rpc.append_worker import AppendWorker
 from ariane_broker.rpc.plain_send import SendMessages
-from ariane_broker.rpc.producer_streams import ProducerStreams
 from ariane_broker.rpc.rpc_services import rpc_service
 from ariane_broker.rpc.servicers.broker_servicer import BrokerParts, BrokerServicer
 from ariane_broker.rpc.servicers.client_servicer import ClientServicer
@@ -44,22 +40,13 @@ from ariane_broker.rpc.servicers.send_servicer import SendServicer
 from ariane_broker.rpc.servicers.sink_servicer import SinkServicer
 from ariane_broker.rpc.servicers.topic_servicer import TopicServicer
 from ariane_broker.rpc.servicers.transaction_servicer import TransactionServicer
-from ariane_broker.rpc.transaction_worker import TransactionWorker, WorkerParts
+from ariane_broker.rpc.transaction_updates import TransactionUpdates, UpdateParts
 from ariane_broker.spark_batches.room import SparkBatchesRoom
 from ariane_broker.state.room import StateRoom
 from ariane_broker.transactions.room import TransactionsRoom
 from ariane_record.single.message_id import UniqueIdGenerator
 from ariane_servicekit import AnswerBudget, ErrorTranslator, RpcService
 from ariane_storage.store_files import StoreFiles
-
-
-@dataclass(frozen=True, slots=True)
-class RpcRoom:
-    """The gRPC services, and the streams that are ended when the broker stops."""
-
-    services: list[RpcService]
-    append_streams: ProducerStreams
-    transaction_streams: ProducerStreams
 
 
 def rpc_room(
@@ -76,10 +63,8 @@ def rpc_room(
     spark_batches: SparkBatchesRoom,
     retry: RetryRoom,
     receive: ReceiveRoom,
-) -> RpcRoom:
+) -> list[RpcService]:
     """Build the gRPC services of a broker."""
-    append_streams = ProducerStreams(partial(AppendWorker, append.append_records))
-    transaction_streams = _transaction_streams(environment, log, transactions)
     broker_name = environment.settings.broker_name
     answers = AnswerBudget(environment.settings.answer_bytes_max)
     servicers: dict[str, object] = {
@@ -110,7 +95,6 @@ def rpc_room(
         "RetryService": RetryServicer(retry.returns, retry.redrive),
         "SendService": SendServicer(
             append.append_records,
-            append_streams,
             _plain_send(environment, log, append),
             append.recall,
             broker_name=broker_name,
@@ -120,26 +104,17 @@ def rpc_room(
         "TopicService": TopicServicer(
             state.topics, clients.topic_changes, clients.lookup, clients.unread
         ),
-        "TransactionService": _transaction_servicer(
-            transactions, spark_batches, transaction_streams
+        "TransactionService": TransactionServicer(
+            transactions.ends,
+            _transaction_updates(environment, log, transactions),
+            transactions.checks,
+            transactions.list,
+            spark_batches.commits,
         ),
     }
     if log.primary is not None:
         servicers |= _replication(environment, state, log, log.primary)
-    services = list(starmap(rpc_service, servicers.items()))
-    return RpcRoom(services, append_streams, transaction_streams)
-
-
-def _transaction_servicer(
-    transactions: TransactionsRoom, spark_batches: SparkBatchesRoom, streams: ProducerStreams
-) -> TransactionServicer:
-    return TransactionServicer(
-        transactions.ends,
-        streams,
-        transactions.checks,
-        transactions.list,
-        spark_batches.commits,
-    )
+    return list(starmap(rpc_service, servicers.items()))
 
 
 def _pull_servicer(
@@ -184,12 +159,11 @@ def _replication(
     }
 
 
-def _transaction_streams(
+def _transaction_updates(
     environment: Environment, log: LogRoom, transactions: TransactionsRoom
-) -> ProducerStreams:
-    """Build the streams of producers with transactions."""
+) -> TransactionUpdates:
     settings = environment.settings
-    parts = WorkerParts(
+    parts = UpdateParts(
         log=log.broker_log,
         halves=transactions.halves,
         ends=transactions.ends,
@@ -199,7 +173,7 @@ def _transaction_streams(
         cluster_name=settings.cluster_name,
         service_error=ErrorTranslator(STORAGE_RULES).service_error,
     )
-    return ProducerStreams(partial(TransactionWorker, parts))
+    return TransactionUpdates(parts)
 
 
 def _client_servicer(

@@ -122,7 +122,7 @@ REPLICATION: Final[dict[str, tuple[Any, Callable[[Any, Any], None]]]] = {
 
 
 _DECODERS: Final[dict[str, dict[str, Callable[[bytes], Any]]]] = {
-    "SendService": {"AppendRecords": append_request, "StreamAppends": append_request},
+    "SendService": {"AppendRecords": append_request},
 }
 """Decoders for requests of which generated code would copy the blocks."""
 

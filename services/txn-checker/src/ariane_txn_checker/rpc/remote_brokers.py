@@ -13,9 +13,8 @@ from ariane.broker.v1.transaction_service_pb2 import (
     CheckTransactionRequest,
     ListHalfMessagesRequest,
     ParkTransactionRequest,
-    StreamTransactionsRequest,
-    StreamTransactionsResponse,
     TransactionToEnd,
+    UpdateTransactionsRequest,
 )
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane.namesrv.v1.route_service_pb2 import ListBrokersRequest
@@ -121,17 +120,14 @@ class RemoteBroker:
             producer_group=transaction.producer_group,
         )
         await self._connect()
-        requests = iter([StreamTransactionsRequest(ends=[end])])
+        request = UpdateTransactionsRequest(ends=[end])
         try:
-            answer = await self._stub.StreamTransactions(requests, timeout=CALL_S_MAX).read()
+            answer = await self._stub.UpdateTransactions(request, timeout=CALL_S_MAX)
         except aio.AioRpcError as error:
             raise _refusal(failure_of(error)) from error
-        if not isinstance(answer, StreamTransactionsResponse):
-            raise BrokerFailed("UNAVAILABLE", "the stream ended without an answer")
-        ended = answer.ends[0] if answer.ends else None
-        error_status = answer.error if ended is None else ended.error
-        if ended is None or ended.HasField("error"):
-            refusal = _refusal(failure_of_status(error_status))
+        (ended,) = answer.ends
+        if ended.HasField("error"):
+            refusal = _refusal(failure_of_status(ended.error))
             if isinstance(refusal, OutcomeStands):
                 return refusal.outcome
             raise refusal

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane.broker.v1.send_service_pb2 import (
+    AppendRecordsRequest,
     AppendResult,
     AppendTable,
     AppendTableResult,
-    StreamAppendsRequest,
 )
 from ariane_record import ProducerSequence, RecordBlock
 from ariane_record.checksums.checksum import crc32 as crc32_of
@@ -28,8 +28,8 @@ from ariane_record.single.wire_fields import length_prefix, length_tag
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.sending.append_wire import head_parts, on_wire, pieces_of, prefix
 
-_TABLE: Final = length_tag(StreamAppendsRequest.TABLE_FIELD_NUMBER)
-_TABLE_RECORDS: Final = length_tag(StreamAppendsRequest.TABLE_RECORDS_FIELD_NUMBER)
+_TABLE: Final = length_tag(AppendRecordsRequest.TABLE_FIELD_NUMBER)
+_TABLE_RECORDS: Final = length_tag(AppendRecordsRequest.TABLE_RECORDS_FIELD_NUMBER)
 _ONE_KEY: Final = b"\x01"
 
 

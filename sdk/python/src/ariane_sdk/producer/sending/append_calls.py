@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final
 
-from ariane.broker.v1.send_service_pb2 import StreamAppendsResponse
+from ariane.broker.v1.send_service_pb2 import AppendRecordsResponse
 from ariane.common.v1.message_pb2 import ACKNOWLEDGED_LEVEL_MEMORY
 from ariane_record.layout import ByteBuffer
 from ariane_sdk.errors import CallError, DeadlinePassed, ServiceUnavailable
+from ariane_sdk.net.answers import Call, failure_of
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.status import error_from_status
 from ariane_sdk.producer.batches.bundle import Bundle
@@ -18,7 +19,6 @@ from ariane_sdk.producer.batches.bundle_wire import joined_parts, table_results
 from ariane_sdk.producer.batches.send_batch import SendBatch
 from ariane_sdk.producer.batches.sent_in import trace_parents_of
 from ariane_sdk.producer.batches.singles_batch import encode_together
-from ariane_sdk.producer.sending.append_stream import AppendStream
 from ariane_sdk.producer.sending.append_wire import request_parts
 from ariane_sdk.producer.sending.broker_sender import AppendCall
 from ariane_sdk.producer.sending.latency import BrokerLatencies
@@ -40,7 +40,7 @@ JOINED_BATCH_BYTES_MAX: Final = 32 << 10
 
 
 class AppendCalls:
-    """Sends calls, on one stream to each broker, and settles their batches."""
+    """Sends calls, and settles their batches."""
 
     def __init__(
         self,
@@ -64,7 +64,8 @@ class AppendCalls:
         self._group = group
         self._settings = settings
         self._clock = clock
-        self._streams: dict[str, AppendStream[StreamAppendsResponse]] = {}
+        self._in_flight: set[Call[AppendRecordsResponse]] = set()
+        self._closed = False
         self._finishing: set[asyncio.Task[None]] = set()
 
     def send(self, call: AppendCall) -> None:
@@ -80,8 +81,9 @@ class AppendCalls:
 
     async def close(self) -> None:
         """End all calls; batches in flight may have been stored."""
-        for stream in self._streams.values():
-            stream.close()
+        self._closed = True
+        for appending in list(self._in_flight):
+            appending.cancel()
         for task in self._finishing:
             task.cancel()
         await asyncio.gather(*self._finishing, return_exceptions=True)
@@ -158,29 +160,34 @@ class AppendCalls:
     def _write(
         self, call: AppendCall, address: str, parts: Sequence[ByteBuffer], deadline_s: float
     ) -> None:
-        """Write a request to the broker's stream.
+        """Send a request.
 
         Raises:
             ClientForked: The client was made in a parent process.
         """
-        self._connections.check()
         call.peer = f"broker {call.broker_name} at {address}"
-        stream = self._streams.get(address)
-        if stream is None or not stream.open:
-            stream = AppendStream(self._connections.append_stream(address), call.peer)
-            self._streams[address] = stream
         left_s = min(deadline_s - call.begun_s, self._settings.call_timeout_s)
-        stream.send(
-            parts,
-            max(CALL_TIMEOUT_S_MIN, left_s),
-            partial(self._answered, call, address),
-            awake_s=self._settings.busy_wait_s if call.message_count == 1 else 0.0,
+        appending = self._connections.append_records(
+            address, b"".join(parts), max(CALL_TIMEOUT_S_MIN, left_s)
         )
+        self._in_flight.add(appending)
+        appending.add_done_callback(partial(self._answered, call, address))
 
     def _answered(
-        self, call: AppendCall, address: str, answer: StreamAppendsResponse | CallError
+        self,
+        call: AppendCall,
+        address: str,
+        appending: Call[AppendRecordsResponse],
     ) -> None:
         """Settle the batches that were stored; have the others repeated or fail."""
+        if self._closed:
+            return
+        self._in_flight.discard(appending)
+        answer: AppendRecordsResponse | CallError
+        try:
+            answer = appending.result()
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - as above.
+            answer = failure_of(error, call.peer)
         try:
             self._settle(call, address, answer)
         except Exception as error:  # noqa: BLE001 - as above.
@@ -188,14 +195,11 @@ class AppendCalls:
         self._finish(call)
 
     def _settle(
-        self, call: AppendCall, address: str, answer: StreamAppendsResponse | CallError
+        self, call: AppendCall, address: str, answer: AppendRecordsResponse | CallError
     ) -> None:
-        if isinstance(answer, CallError) or answer.HasField("error"):
-            error = answer
-            if not isinstance(error, CallError):
-                error = error_from_status(error.error, peer=call.peer)
+        if isinstance(answer, CallError):
             self._take_apart(call)
-            call.refuse_all(error)
+            call.refuse_all(answer)
         elif not answer.HasField("table_result"):
             # A bundle that is not stored as a whole is treated as if its batches had been sent
             # alone.

@@ -17,13 +17,12 @@ from numpy.typing import NDArray
 from ariane.broker.v1.send_service_pb2 import (
     AppendBatch,
     AppendRecordsRequest,
-    StreamAppendsRequest,
 )
 from ariane.common.v1.message_pb2 import AcknowledgedLevel
 from ariane_record import ProducerSequence, RecordBlock
 from ariane_record.encoding.loose_block import LooseBlock
 from ariane_record.layout import ByteBuffer
-from ariane_record.single.wire_fields import length_prefix, length_tag, number_field
+from ariane_record.single.wire_fields import length_prefix, length_tag
 from ariane_sdk.checks.demand import Demand
 from ariane_sdk.message_queue import MessageQueue
 
@@ -42,13 +41,13 @@ class EncodedBatch(NamedTuple):
     size_bytes: int
 
 
-BATCHES: Final = length_tag(StreamAppendsRequest.BATCHES_FIELD_NUMBER)
+BATCHES: Final = length_tag(AppendRecordsRequest.BATCHES_FIELD_NUMBER)
 """The tag of a batch in a request."""
 
 RECORDS: Final = length_tag(AppendBatch.RECORDS_FIELD_NUMBER)
 """The tag of the records in a batch."""
 
-TRACE_PARENTS: Final = length_tag(StreamAppendsRequest.TRACE_PARENTS_FIELD_NUMBER)
+TRACE_PARENTS: Final = length_tag(AppendRecordsRequest.TRACE_PARENTS_FIELD_NUMBER)
 """The tag of a trace context in a request."""
 
 # Cached: most batches of many tiny ones have one of few lengths.
@@ -130,11 +129,6 @@ def head_parts(producer_group: str, trace_parents: Iterable[str] = ()) -> list[B
 def group_part(producer_group: str) -> bytes:
     """Encode the producer group; empty if there is none."""
     return AppendRecordsRequest(producer_group=producer_group).SerializeToString()
-
-
-def number_part(request_number: int) -> bytes:
-    """Encode the request number, which makes the request a StreamAppendsRequest."""
-    return number_field(StreamAppendsRequest.REQUEST_NUMBER_FIELD_NUMBER, request_number)
 
 
 def on_wire(column: NDArray[np.int32] | NDArray[np.uint32]) -> bytes:

@@ -2,11 +2,12 @@ r"""Half messages and ends on their way to brokers: those of one loop turn share
 
 ::
 
-    store_half --\                                      /--> its half message is stored
-    store_half ---+--> one request on the stream --> answer
-    end ---------/     of a broker                      \--> how its transaction ended
+    store_half --\                              /--> its half message is stored
+    store_half ---+--> one call to a broker --> answer
+    end ---------/                              \--> how its transaction ended
 
-No request waits for others: a single half message is sent at the end of its loop turn.
+No call waits for others, unless very many are in flight: a single half message is sent at the end
+of its loop turn.
 """
 
 from __future__ import annotations
@@ -18,27 +19,30 @@ from typing import Final, NamedTuple, TypeAlias
 from ariane.broker.v1.transaction_service_pb2 import (
     HalfMessageResult,
     HalfMessageToStore,
-    StreamTransactionsRequest,
-    StreamTransactionsResponse,
     TransactionEndResult,
     TransactionToEnd,
+    UpdateTransactionsRequest,
+    UpdateTransactionsResponse,
 )
 from ariane.common.v1.message_pb2 import ACKNOWLEDGED_LEVEL_MEMORY
-from ariane_sdk.errors import ArianeError, CallError, RequestTooLarge
+from ariane_sdk.errors import ArianeError, CallError, ClientNotRunning, RequestTooLarge
+from ariane_sdk.net.answers import Call, failure_of
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.error_copy import error_copy
 from ariane_sdk.net.status import error_from_status
-from ariane_sdk.producer.sending.append_stream import AppendStream
 from ariane_sdk.settings import ProducerSettings
 
 TOGETHER_MAX: Final = 64
-"""Half messages and ends in one request. Half as many cost a quarter more CPU, measured. With more,
+"""Half messages and ends in one call. Half as many cost a quarter more CPU, measured. With more,
 the broker would wait for the next request while the producer makes it."""
 
 HALF_MIN: Final = 16
 """If none is in flight, twice as many or more are sent in two requests: the client makes the next
 request while the broker works on one. In one request, all would wait for one answer, and client and
 broker would work in turn."""
+
+CALLS_MAX: Final = 64
+"""Calls to one broker in flight; what comes meanwhile is gathered."""
 
 _Entry: TypeAlias = HalfMessageToStore | TransactionToEnd
 _Result: TypeAlias = HalfMessageResult | TransactionEndResult
@@ -56,27 +60,52 @@ class _Waiting(NamedTuple):
     future: asyncio.Future[_Result]
 
 
-class TransactionRequests:
-    """The streams of one producer; lives on one event loop."""
+class _Broker:
+    """What one broker is asked for.
 
-    __slots__ = (
-        "_answering_late",
-        "_connections",
-        "_gathered",
-        "_sent",
-        "_settings",
-        "_streams",
-    )
+    Attributes:
+        peer: Its name and address, for the text of errors.
+        gathered: Half messages and ends that no call carries yet.
+        calls: Calls in flight.
+        answers_late: Whether it waits for the disk or a replica: a second call would only wait for
+            another flush.
+        sends_soon: Whether the gathered ones are sent at the end of this turn of the loop.
+    """
+
+    __slots__ = ("answers_late", "calls", "gathered", "peer", "sends_soon")
+
+    def __init__(self, peer: str) -> None:
+        self.peer = peer
+        self.gathered: list[_Waiting] = []
+        self.calls: set[Call[UpdateTransactionsResponse]] = set()
+        self.answers_late = False
+        self.sends_soon = False
+
+    def together_max(self, count: int) -> int:
+        """How many half messages and ends go into one call, if so many wait."""
+        half = (count + 1) // 2
+        is_cut = half >= HALF_MIN and not self.calls and not self.answers_late
+        return min(half, TOGETHER_MAX) if is_cut else TOGETHER_MAX
+
+    def note_level(self, answer: UpdateTransactionsResponse) -> None:
+        """Note whether it answers only when messages are safer than in its memory."""
+        levels = [half.acknowledged_level for half in answer.half_messages[:1]]
+        levels += [end.acknowledged_level for end in answer.ends[:1]]
+        if levels:
+            self.answers_late = max(levels) > ACKNOWLEDGED_LEVEL_MEMORY
+
+
+class TransactionRequests:
+    """The half messages and ends of one producer; lives on one event loop."""
+
+    __slots__ = ("_brokers", "_closed", "_connections", "_sent", "_settings")
 
     def __init__(self, connections: Connections, *, settings: ProducerSettings) -> None:
         self._connections = connections
         self._settings = settings
-        self._streams: dict[str, AppendStream[StreamTransactionsResponse]] = {}
-        self._gathered: dict[str, list[_Waiting]] = {}
+        self._brokers: dict[str, _Broker] = {}
         self._sent: set[asyncio.Future[_Result]] = set()
-        # Addresses of brokers that wait for the disk or a replica: a second request would only wait
-        # for another flush.
-        self._answering_late: set[str] = set()
+        self._closed = False
 
     async def store_half(self, address: str, peer: str, half: HalfMessageToStore) -> None:
         """Have a broker store a half message.
@@ -100,12 +129,14 @@ class TransactionRequests:
         return result
 
     def close(self) -> None:
-        """End all streams; the outcome of requests in flight stays unknown."""
-        for stream in self._streams.values():
-            stream.close()
+        """Give all calls up; the outcome of those in flight stays unknown."""
+        self._closed = True
         error = CallError("the client is closed", outcome_unknown=True, retriable=True)
-        waiting = [each.future for gathered in self._gathered.values() for each in gathered]
+        waiting = [each.future for broker in self._brokers.values() for each in broker.gathered]
         _fail((*waiting, *self._sent), error)
+        for broker in self._brokers.values():
+            for call in list(broker.calls):
+                call.cancel()
 
     async def _ask(self, address: str, peer: str, entry: _Entry) -> _Result:
         """Send a half message or an end, and wait for its result.
@@ -114,39 +145,39 @@ class TransactionRequests:
             CallError: The broker's error, or the reason why the result is unknown.
         """
         self._connections.check()
-        loop = asyncio.get_running_loop()
-        waiting = _Waiting(entry, loop.create_future())
-        gathered = self._gathered.get(address)
-        if gathered is None:
-            self._gathered[address] = [waiting]
-            loop.call_soon(self._send_gathered, address, peer)
-        else:
-            gathered.append(waiting)
+        if self._closed:
+            raise ClientNotRunning("the client is closed")
+        broker = self._brokers.get(address)
+        if broker is None:
+            broker = self._brokers[address] = _Broker(peer)
+        waiting = _Waiting(entry, asyncio.get_running_loop().create_future())
+        broker.gathered.append(waiting)
+        self._send_soon(address, broker)
         result = await waiting.future
         if result.HasField("error"):
             raise error_from_status(result.error, peer=peer)
         return result
 
-    def _send_gathered(self, address: str, peer: str) -> None:
-        """Send the entries of this turn of the loop whose callers still wait."""
-        gathered = [each for each in self._gathered.pop(address) if not each.future.done()]
-        count_max = self._count_max(address, len(gathered))
-        for together in _requests_of(gathered, count_max, self._settings.request_bytes_max):
-            self._send(address, peer, together)
+    def _send_soon(self, address: str, broker: _Broker) -> None:
+        if not broker.sends_soon and len(broker.calls) < CALLS_MAX:
+            broker.sends_soon = True
+            asyncio.get_running_loop().call_soon(self._send_gathered, address, broker)
 
-    def _count_max(self, address: str, count: int) -> int:
-        """How many half messages and ends go into one request."""
-        stream = self._streams.get(address)
-        half = (count + 1) // 2
-        is_cut = (
-            half >= HALF_MIN
-            and (stream is None or stream.idle)
-            and address not in self._answering_late
-        )
-        return min(half, TOGETHER_MAX) if is_cut else TOGETHER_MAX
+    def _send_gathered(self, address: str, broker: _Broker) -> None:
+        """Send the gathered entries whose callers still wait, as far as there may be calls."""
+        broker.sends_soon = False
+        gathered = [each for each in broker.gathered if not each.future.done()]
+        broker.gathered = []
+        together_max = broker.together_max(len(gathered))
+        requests = _requests_of(gathered, together_max, self._settings.request_bytes_max)
+        for together in requests:
+            if len(broker.calls) < CALLS_MAX:
+                self._send(address, broker, together)
+            else:
+                broker.gathered += together
 
-    def _send(self, address: str, peer: str, together: Sequence[_Waiting]) -> None:
-        request = StreamTransactionsRequest()
+    def _send(self, address: str, broker: _Broker, together: Sequence[_Waiting]) -> None:
+        request = UpdateTransactionsRequest()
         storing: list[asyncio.Future[_Result]] = []
         ending: list[asyncio.Future[_Result]] = []
         for entry, future in together:
@@ -158,41 +189,35 @@ class TransactionRequests:
                 ending.append(future)
         futures = storing + ending
         try:
-            stream = self._stream(address, peer)
+            call = self._connections.update_transactions(
+                address, request.SerializeToString(), self._settings.call_timeout_s
+            )
         except ArianeError as error:
             _fail(futures, error)
             return
 
-        def answered(answer: StreamTransactionsResponse | CallError) -> None:
+        def answered(call: Call[UpdateTransactionsResponse]) -> None:
+            broker.calls.discard(call)
             self._sent.difference_update(futures)
-            if isinstance(answer, StreamTransactionsResponse):
-                self._note_level(address, answer)
-                _hand_on(answer, futures, peer)
-            elif isinstance(answer, RequestTooLarge) and len(together) > 1:
-                # The broker has not worked on it. In requests of its own, each may be small enough.
-                for each in together:
-                    self._send(address, peer, [each])
+            try:
+                answer = call.result()
+            except (Exception, asyncio.CancelledError) as raised:  # noqa: BLE001 - callers need every error.
+                error = failure_of(raised, broker.peer)
+                if isinstance(error, RequestTooLarge) and len(together) > 1:
+                    # The broker has not worked on it. Alone, each may be small enough.
+                    for each in together:
+                        self._send(address, broker, [each])
+                else:
+                    _fail(futures, error)
             else:
-                _fail(futures, answer)
+                broker.note_level(answer)
+                _hand_on(answer, futures, broker.peer)
+            if broker.gathered:
+                self._send_soon(address, broker)
 
         self._sent.update(futures)
-        stream.send([request.SerializeToString()], self._settings.call_timeout_s, answered)
-
-    def _note_level(self, address: str, answer: StreamTransactionsResponse) -> None:
-        """Note whether a broker answers only when messages are safer than in its memory."""
-        levels = [half.acknowledged_level for half in answer.half_messages[:1]]
-        levels += [end.acknowledged_level for end in answer.ends[:1]]
-        if any(level > ACKNOWLEDGED_LEVEL_MEMORY for level in levels):
-            self._answering_late.add(address)
-        elif levels:
-            self._answering_late.discard(address)
-
-    def _stream(self, address: str, peer: str) -> AppendStream[StreamTransactionsResponse]:
-        stream = self._streams.get(address)
-        if stream is None or not stream.open:
-            stream = AppendStream(self._connections.transaction_stream(address), peer)
-            self._streams[address] = stream
-        return stream
+        broker.calls.add(call)
+        call.add_done_callback(answered)
 
 
 def _requests_of(
@@ -211,13 +236,11 @@ def _requests_of(
 
 
 def _hand_on(
-    answer: StreamTransactionsResponse, futures: Sequence[asyncio.Future[_Result]], peer: str
+    answer: UpdateTransactionsResponse, futures: Sequence[asyncio.Future[_Result]], peer: str
 ) -> None:
     """Give each caller its result."""
     results: list[_Result] = [*answer.half_messages, *answer.ends]
-    if answer.HasField("error"):
-        _fail(futures, error_from_status(answer.error, peer=peer))
-    elif len(results) != len(futures):
+    if len(results) != len(futures):
         text = f"{peer}: {len(results)} results for {len(futures)} entries"
         _fail(futures, CallError(text, outcome_unknown=True))
     else:

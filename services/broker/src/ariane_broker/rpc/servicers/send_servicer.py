@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from grpc import aio
@@ -12,10 +12,11 @@ from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.broker.v1.send_service_pb2_grpc import SendServiceServicer
 from ariane.common.v1.message_pb2 import StoredPosition
 from ariane_broker.append.append import AppendRecords
+from ariane_broker.append.batch_outcome import BatchOutcome
+from ariane_broker.append.promised_outcomes import PromisedOutcomes
 from ariane_broker.delay.recall import Recall
 from ariane_broker.rpc.peer_address import peer_host, peer_text
 from ariane_broker.rpc.plain_send import PlainSent, SendMessages
-from ariane_broker.rpc.producer_streams import ProducerStreams
 from ariane_broker.rpc.translation.append_wire import (
     LEVELS,
     AppendRequest,
@@ -36,7 +37,6 @@ class SendServicer(SendServiceServicer):
     def __init__(
         self,
         append_records: AppendRecords,
-        append_streams: ProducerStreams,
         send_messages: SendMessages,
         recall: Recall,
         *,
@@ -44,29 +44,23 @@ class SendServicer(SendServiceServicer):
         store_host: Callable[[], Host],
     ) -> None:
         self._append_records = append_records
-        self._append_streams = append_streams
         self._send_messages = send_messages
         self._recall = recall
         self._broker_name = broker_name
         self._store_host = store_host
 
-    async def AppendRecords(  # type: ignore[override]  # what decodes and encodes it is ours.
+    def AppendRecords(  # type: ignore[override]  # what decodes and encodes it is ours.
         self, request: AppendRequest, context: aio.ServicerContext[Any, Any]
-    ) -> bytes:
-        """Append packed batches."""
-        born_host = peer_host(context.peer())
-        outcomes = await self._append_records.append(
-            request.batches, born_host, request.trace_parents
+    ) -> bytes | Awaitable[bytes]:
+        """Append packed batches; without a wait if the broker's promise needs none."""
+        outcomes = self._append_records.take(
+            request.batches, peer_host(context.peer()), request.trace_parents
         )
-        return append_response(outcomes)
-
-    async def StreamAppends(  # type: ignore[override]  # it reads and writes by the context.
-        self,
-        request_iterator: object,  # noqa: ARG002 - the same.
-        context: aio.ServicerContext[Any, Any],
-    ) -> None:
-        """Append packed batches of a stream of requests."""
-        await self._append_streams.serve(context)
+        if isinstance(outcomes, Sequence):
+            return append_response(outcomes)
+        if isinstance(outcomes, PromisedOutcomes):
+            return outcomes.then(append_response)
+        return _answer_later(outcomes)
 
     async def SendMessages(
         self, request: send_pb.SendMessagesRequest, context: aio.ServicerContext[Any, Any]
@@ -137,3 +131,8 @@ class SendServicer(SendServiceServicer):
         else:
             return ""
         return RecallHandle(request.topic, self._broker_name, time_ms, unique_id).encode()
+
+
+async def _answer_later(outcomes: Awaitable[Sequence[BatchOutcome]]) -> bytes:
+    # Some of them were unusual: these are answered one by one.
+    return append_response(await outcomes)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any
 
 from grpc import aio
@@ -10,7 +11,7 @@ from grpc import aio
 from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceServicer
 from ariane_broker.rpc.peer_address import peer_host
-from ariane_broker.rpc.producer_streams import ProducerStreams
+from ariane_broker.rpc.transaction_updates import TransactionUpdates
 from ariane_broker.rpc.translation.transaction_wire import (
     ANSWERS,
     half_message,
@@ -31,24 +32,27 @@ class TransactionServicer(TransactionServiceServicer):
     def __init__(
         self,
         ends: TransactionEnds,
-        streams: ProducerStreams,
+        updates: TransactionUpdates,
         checks: TransactionChecks,
         half_list: HalfList,
         batches: BatchCommits,
     ) -> None:
         self._ends = ends
-        self._streams = streams
+        self._updates = updates
         self._checks = checks
         self._half_list = half_list
         self._batches = batches
 
-    async def StreamTransactions(  # type: ignore[override]  # it reads and writes by the context.
+    def UpdateTransactions(
         self,
-        request_iterator: object,
+        request: transaction_pb.UpdateTransactionsRequest,
         context: aio.ServicerContext[Any, Any],
-    ) -> None:
-        """Store half messages and end transactions of a stream of requests."""
-        await self._streams.serve(context)
+    ) -> (
+        transaction_pb.UpdateTransactionsResponse
+        | Awaitable[transaction_pb.UpdateTransactionsResponse]
+    ):
+        """Store half messages, and end transactions."""
+        return self._updates.work(request, peer_host(context.peer()))
 
     async def CheckTransaction(
         self,

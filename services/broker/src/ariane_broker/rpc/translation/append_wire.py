@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 
 from ariane.broker.v1.send_service_pb2 import (
     AppendBatch,
+    AppendRecordsRequest,
     AppendRecordsResponse,
     AppendResult,
-    StreamAppendsRequest,
-    StreamAppendsResponse,
 )
 from ariane.broker.v1.send_service_pb2 import ProducerSequence as WireSequence
 from ariane.common.v1.message_pb2 import (
@@ -72,9 +71,9 @@ _FIELDS_MAX: Final = 64
 """The most fields beside the batches of a request, or in one of them; no real request has as many.
 Each costs a step of Python; a request with more is parsed by Protocol Buffers."""
 
-_BATCHES: Final = length_tag(StreamAppendsRequest.BATCHES_FIELD_NUMBER)
-_TABLE: Final = length_tag(StreamAppendsRequest.TABLE_FIELD_NUMBER)
-_TABLE_RECORDS: Final = length_tag(StreamAppendsRequest.TABLE_RECORDS_FIELD_NUMBER)
+_BATCHES: Final = length_tag(AppendRecordsRequest.BATCHES_FIELD_NUMBER)
+_TABLE: Final = length_tag(AppendRecordsRequest.TABLE_FIELD_NUMBER)
+_TABLE_RECORDS: Final = length_tag(AppendRecordsRequest.TABLE_RECORDS_FIELD_NUMBER)
 _RECORDS: Final = length_tag(AppendBatch.RECORDS_FIELD_NUMBER)
 _INT32: Final = np.dtype("<i4")
 _INT64: Final = np.dtype("<i8")
@@ -86,41 +85,39 @@ class AppendRequest(NamedTuple):
 
     Attributes:
         batches: The batches; one with invalid columns has its error.
-        request_number: Its number in a stream; 0 for a call.
         trace_parents: Trace contexts of its senders.
     """
 
     batches: list[Batch] | TableBatches
-    request_number: int
     trace_parents: Sequence[str]
 
 
 def append_request(raw: bytes) -> AppendRequest:
-    """Decode a request of AppendRecords or StreamAppends; the latter has a number, too.
+    """Decode a request of AppendRecords.
 
     Raises:
         DecodeError: The bytes are no such request.
     """
     try:
         if len(raw) < CUT_BYTES_MIN:
-            return _request_of(StreamAppendsRequest.FromString(raw))
+            return _request_of(AppendRecordsRequest.FromString(raw))
         first = _first_of(raw)
         if first is not None:
             if first.tag == _TABLE:
                 return _request_of(*_cut_table(raw))
             if len(first.whole) < CUT_BYTES_MIN:
-                return _request_of(StreamAppendsRequest.FromString(raw))
+                return _request_of(AppendRecordsRequest.FromString(raw))
         cut = _cut_blocks(raw)
     except WireCorrupted as error:
         raise DecodeError(str(error)) from error
     if cut is not None:
         rest, blocks = cut
-        request = StreamAppendsRequest.FromString(rest)
+        request = AppendRecordsRequest.FromString(rest)
         if not request.HasField("table"):
             batches = list(map(_batch_of, request.batches, blocks))
-            return AppendRequest(batches, request.request_number, request.trace_parents)
+            return AppendRequest(batches, request.trace_parents)
     # Far too many fields, or a table behind batches, which no SDK sends.
-    return _request_of(StreamAppendsRequest.FromString(raw))
+    return _request_of(AppendRecordsRequest.FromString(raw))
 
 
 def _first_of(raw: bytes) -> WireField | None:
@@ -130,27 +127,27 @@ def _first_of(raw: bytes) -> WireField | None:
 
 
 def _request_of(
-    request: StreamAppendsRequest, table_records: ByteBuffer | None = None
+    request: AppendRecordsRequest, table_records: ByteBuffer | None = None
 ) -> AppendRequest:
     """Convert a request that was parsed as a whole, or without the records of its table."""
     count = len(request.batches) + len(request.table.topics)
     if count > BATCHES_MAX:
         # The request is refused for their number; millions fit into one, so none is looked at.
-        return AppendRequest([Batch(None, "", 0)] * count, request.request_number, ())
+        return AppendRequest([Batch(None, "", 0)] * count, ())
     singles = [_batch_of(batch, batch.records) for batch in request.batches]
     if not request.HasField("table"):
-        return AppendRequest(singles, request.request_number, request.trace_parents)
+        return AppendRequest(singles, request.trace_parents)
     batches = table_batches(
         request.table, request.table_records if table_records is None else table_records
     )
     if not singles:
-        return AppendRequest(batches, request.request_number, request.trace_parents)
+        return AppendRequest(batches, request.trace_parents)
     # No SDK sends both, but both are accepted.
     of_table = batches.each() if isinstance(batches, TableBatches) else batches
-    return AppendRequest([*singles, *of_table], request.request_number, request.trace_parents)
+    return AppendRequest([*singles, *of_table], request.trace_parents)
 
 
-def _cut_table(raw: bytes) -> tuple[StreamAppendsRequest, ByteBuffer | None]:
+def _cut_table(raw: bytes) -> tuple[AppendRecordsRequest, ByteBuffer | None]:
     """Split a request from the records of its table; if that is impossible, parse all of it."""
     rest: list[ByteBuffer] = []
     records: ByteBuffer = b""
@@ -160,8 +157,8 @@ def _cut_table(raw: bytes) -> tuple[StreamAppendsRequest, ByteBuffer | None]:
         else:
             rest.append(field.whole)
             if len(rest) > _FIELDS_MAX:
-                return StreamAppendsRequest.FromString(raw), None
-    return StreamAppendsRequest.FromString(b"".join(rest)), records
+                return AppendRecordsRequest.FromString(raw), None
+    return AppendRecordsRequest.FromString(b"".join(rest)), records
 
 
 def _cut_blocks(raw: bytes) -> tuple[bytes, list[ByteBuffer]] | None:
@@ -261,18 +258,8 @@ def _int32_column(column: bytes, name: str) -> NDArray[np.int32]:
 
 
 def append_response(outcomes: Sequence[BatchOutcome]) -> bytes:
-    """The answer to a call: an ``AppendRecordsResponse``, encoded."""
-    return _answered(AppendRecordsResponse(), outcomes)
-
-
-def stream_response(request_number: int, outcomes: Sequence[BatchOutcome]) -> bytes:
-    """The answer to a request of a stream: a ``StreamAppendsResponse``, encoded."""
-    return _answered(StreamAppendsResponse(request_number=request_number), outcomes)
-
-
-def _answered(
-    response: AppendRecordsResponse | StreamAppendsResponse, outcomes: Sequence[BatchOutcome]
-) -> bytes:
+    """The answer to a request: an ``AppendRecordsResponse``, encoded."""
+    response = AppendRecordsResponse()
     if isinstance(outcomes, TableOutcomes) and outcomes.error is None:
         result = table_result(outcomes.appended, LEVELS[outcomes.level])
         response.table_result.CopyFrom(result)

@@ -2,7 +2,6 @@ package mq.ariane.client;
 
 import com.google.rpc.Status;
 import io.grpc.Context;
-import io.grpc.stub.ClientCalls;
 import io.grpc.stub.StreamObserver;
 import java.util.List;
 import java.util.Map;
@@ -19,8 +18,8 @@ import mq.ariane.broker.v1.ClientHeartbeat;
 import mq.ariane.broker.v1.ClientHello;
 import mq.ariane.broker.v1.ClientServiceGrpc;
 import mq.ariane.broker.v1.HalfMessageToStore;
-import mq.ariane.broker.v1.StreamTransactionsRequest;
-import mq.ariane.broker.v1.StreamTransactionsResponse;
+import mq.ariane.broker.v1.UpdateTransactionsRequest;
+import mq.ariane.broker.v1.UpdateTransactionsResponse;
 import mq.ariane.broker.v1.TransactionAnswer;
 import mq.ariane.broker.v1.TransactionCheck;
 import mq.ariane.broker.v1.TransactionServiceGrpc;
@@ -88,7 +87,7 @@ public final class TransactionProducer implements AutoCloseable {
         }
         var half = HalfMessageToStore.newBuilder().setTopic(message.topic()).setQueueId(place.queue().queueId())
                 .setProducerGroup(group).setMessage(message.wire(true, client.settings().compression()));
-        var answer = call(place.queue(), StreamTransactionsRequest.newBuilder().addHalfMessages(half).build(),
+        var answer = call(place.queue(), UpdateTransactionsRequest.newBuilder().addHalfMessages(half).build(),
                 deadline);
         return new Transaction(place.queue(), message, answer.getHalfMessages(0).getTransactionId());
     }
@@ -123,18 +122,17 @@ public final class TransactionProducer implements AutoCloseable {
         private void end(Outcome outcome) {
             var end = TransactionToEnd.newBuilder().setTopic(message.topic()).setTransactionId(transactionId)
                     .setUniqueId(message.id()).setOutcome(outcome.wire).setProducerGroup(group);
-            call(queue, StreamTransactionsRequest.newBuilder().addEnds(end).build(), client.deadline());
+            call(queue, UpdateTransactionsRequest.newBuilder().addEnds(end).build(), client.deadline());
         }
     }
 
-    /** Calls what is a stream, where one request has one answer, and again while that may help: it is harmless. */
-    private StreamTransactionsResponse call(Producer.Queue queue, StreamTransactionsRequest request,
+    /** Calls, and again while that may help: it is harmless. */
+    private UpdateTransactionsResponse call(Producer.Queue queue, UpdateTransactionsRequest request,
             Deadline deadline) {
         return client.onPrimary(queue.topic(), queue.brokerName(), deadline, address -> {
-            var stub = client.oneTry(TransactionServiceGrpc::newBlockingStub, address, deadline);
-            var answer = ClientCalls.blockingUnaryCall(stub.getChannel(),
-                    TransactionServiceGrpc.getStreamTransactionsMethod(), stub.getCallOptions(), request);
-            Status refusal = answer.hasError() ? answer.getError() : answer.getHalfMessagesCount() > 0
+            var answer = client.oneTry(TransactionServiceGrpc::newBlockingStub, address, deadline)
+                    .updateTransactions(request);
+            Status refusal = answer.getHalfMessagesCount() > 0
                     ? answer.getHalfMessages(0).getError() : answer.getEnds(0).getError();
             if (refusal.getCode() != 0) {
                 throw ArianeException.of(refusal, address);

@@ -1,12 +1,10 @@
-"""Work on the requests of streams on which producers store half messages and end transactions."""
+"""Requests of producers that store half messages and end transactions."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, NamedTuple
-
-from google.rpc.status_pb2 import Status
 
 from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
 from ariane_broker.log.broker_log import BrokerLog
@@ -28,8 +26,8 @@ ENTRIES_MAX: Final = 256
 """Half messages of one request, and ends of one."""
 
 
-class WorkerParts(NamedTuple):
-    """The parts that work on the requests of all streams.
+class UpdateParts(NamedTuple):
+    """The parts that work on requests.
 
     Attributes:
         log: Where everything goes.
@@ -55,7 +53,6 @@ class WorkerParts(NamedTuple):
 class _ReadRequest(NamedTuple):
     """What a request asks for."""
 
-    number: int
     halves: Sequence[HalfRequest | ServiceError]
     ends: Sequence[EndRequest]
 
@@ -66,20 +63,23 @@ class _ReadRequest(NamedTuple):
         return [demand for demand in found if demand is not None]
 
 
-class TransactionWorker:
-    """Works on the requests of one stream."""
+class TransactionUpdates:
+    """Works on requests."""
 
-    def __init__(self, parts: WorkerParts, born_host: Host) -> None:
+    def __init__(self, parts: UpdateParts) -> None:
         self._parts = parts
-        self._born_host = born_host
 
     def work(
-        self, request: transaction_pb.StreamTransactionsRequest
+        self, request: transaction_pb.UpdateTransactionsRequest, born_host: Host
     ) -> (
-        transaction_pb.StreamTransactionsResponse
-        | Awaitable[transaction_pb.StreamTransactionsResponse]
+        transaction_pb.UpdateTransactionsResponse
+        | Awaitable[transaction_pb.UpdateTransactionsResponse]
     ):
-        """Do what it asks for; the answer, or what it is to be waited for."""
+        """Do what a request asks for; return the answer, or an awaitable of it.
+
+        Raises:
+            ServiceError: FIELD_INVALID; nothing was done.
+        """
         for field in ("half_messages", "ends"):
             count = len(getattr(request, field))
             if count > ENTRIES_MAX:
@@ -87,7 +87,6 @@ class TransactionWorker:
         parts = self._parts
         defaults = EncodingDefaults("", parts.now_ms(), parts.body_bytes_max, parts.cluster_name)
         asked = _ReadRequest(
-            request.request_number,
             [
                 half_request(half, position, defaults)
                 for position, half in enumerate(request.half_messages)
@@ -95,26 +94,20 @@ class TransactionWorker:
             list(map(end_request, request.ends)),
         )
         if parts.halves.need_topics(asked.halves):
-            return self._work_later(asked)
-        stored = parts.halves.store(asked.halves, self._born_host)
+            return self._work_later(asked, born_host)
+        stored = parts.halves.store(asked.halves, born_host)
         ended = parts.ends.end(asked.ends)
         if parts.log.promise.waits or None in ended or asked.demands:
             return self._wait(asked, stored, ended)
         return self._answer(asked, stored, ended, {None: parts.log.promise.level})
 
-    def refusal(
-        self, request: transaction_pb.StreamTransactionsRequest, status: Status
-    ) -> transaction_pb.StreamTransactionsResponse:
-        """The answer to a request that failed."""
-        return transaction_pb.StreamTransactionsResponse(
-            request_number=request.request_number, error=status
-        )
-
-    async def _work_later(self, asked: _ReadRequest) -> transaction_pb.StreamTransactionsResponse:
+    async def _work_later(
+        self, asked: _ReadRequest, born_host: Host
+    ) -> transaction_pb.UpdateTransactionsResponse:
         """Make topics first."""
         requests = await self._parts.halves.with_topics(asked.halves)
         asked = asked._replace(halves=requests)
-        stored = self._parts.halves.store(requests, self._born_host)
+        stored = self._parts.halves.store(requests, born_host)
         return await self._wait(asked, stored, self._parts.ends.end(asked.ends))
 
     async def _wait(
@@ -122,7 +115,7 @@ class TransactionWorker:
         asked: _ReadRequest,
         stored: Sequence[HalfOutcome],
         ended: Sequence[EndOutcome | None],
-    ) -> transaction_pb.StreamTransactionsResponse:
+    ) -> transaction_pb.UpdateTransactionsResponse:
         """Finish what had to wait, and wait for what the broker promises, and what was demanded."""
         ended = await self._parts.ends.finish(asked.ends, ended)
         reached: dict[Demand | None, Reached] = {None: await self._parts.log.promised()}
@@ -145,10 +138,9 @@ class TransactionWorker:
         stored: Sequence[HalfOutcome],
         ended: Sequence[EndOutcome | None],
         reached: Mapping[Demand | None, Reached],
-    ) -> transaction_pb.StreamTransactionsResponse:
+    ) -> transaction_pb.UpdateTransactionsResponse:
         name, service_error = self._parts.broker_name, self._parts.service_error
-        return transaction_pb.StreamTransactionsResponse(
-            request_number=asked.number,
+        return transaction_pb.UpdateTransactionsResponse(
             half_messages=[
                 half_result(each, reached[_demand_of(request)], service_error)
                 for request, each in zip(asked.halves, stored, strict=True)
