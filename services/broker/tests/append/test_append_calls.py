@@ -1,8 +1,11 @@
 """AppendRecords and PullRecords over the wire."""
 
 import asyncio
+import threading
+import time
 
 import numpy as np
+from grpc import StatusCode, aio
 
 from ariane.broker.v1 import broker_service_pb2 as broker_pb
 from ariane.broker.v1 import send_service_pb2 as send_pb
@@ -11,7 +14,10 @@ from ariane.common.v1.message_pb2 import (
     ACKNOWLEDGED_LEVEL_FLUSHED,
     ACKNOWLEDGED_LEVEL_MEMORY,
 )
+from ariane_broker.app import compose
 from ariane_record.decoding.columns import decode_columns
+from ariane_servicekit import serving
+from ariane_storage import Store
 
 
 async def test_what_is_stored_is_pulled_as_it_was_sent(broker):
@@ -129,3 +135,91 @@ async def test_statistics_count_what_went_through(broker):
 async def test_a_request_without_batches_is_refused(broker, refused):
     failure = await refused(broker.sends.AppendRecords(send_pb.AppendRecordsRequest()))
     assert failure.reason == "FIELD_INVALID"
+
+
+async def test_small_batches_of_a_call_share_a_synchronous_flush(running, reason_of):
+    async with running(flush_mode="sync") as broker:
+        await broker.create_topic("orders", 4)
+        await broker.store("orders", [b"first"])
+        batches = [
+            broker.batch("orders", [b"%d" % number] * 3, number % 4, sequence=(7 + number, 0, 0))
+            for number in range(20)
+        ]
+        gap = broker.batch("orders", [b"x"], 0, sequence=(7, 0, 9))
+        first = list(await broker.append(*batches))
+        again = list(await broker.append(*batches[:4], gap, *batches[4:]))
+        assert reason_of(again.pop(4).error) == "SEQUENCE_GAP"
+        for results, duplicate in ((first, False), (again, True)):
+            levels = {result.acknowledged_level for result in results}
+            assert levels == {ACKNOWLEDGED_LEVEL_FLUSHED}
+            assert {result.duplicate for result in results} == {duplicate}
+        assert [result.first_commit_log_offset for result in again] == [
+            result.first_commit_log_offset for result in first
+        ]
+        for queue_id in range(1, 4):
+            expected = [b"%d" % number for number in range(queue_id, 20, 4) for _ in range(3)]
+            assert await broker.bodies("orders", queue_id) == expected
+
+
+async def test_a_call_fails_by_itself_beside_others(broker, refused):
+    await broker.create_topic("orders")
+    failed, result = await asyncio.gather(
+        refused(broker.append(broker.batch("orders", [b"a"], -1))), broker.store("orders", [b"b"])
+    )
+    assert failed.reason == "FIELD_INVALID"
+    assert result.first_queue_offset == 0
+    assert await broker.bodies("orders") == [b"b"]
+
+
+async def test_a_broker_that_drains_refuses_calls_and_takes_them_again(broker, refused):
+    await broker.store("orders", [b"a"])
+    await broker.broker.DrainBroker(broker_pb.DrainBrokerRequest(draining=True))
+    assert (await refused(broker.store("orders", [b"b"]))).reason == "SERVICE_DRAINING"
+    await broker.broker.DrainBroker(broker_pb.DrainBrokerRequest(draining=False))
+    assert (await broker.store("orders", [b"c"])).first_queue_offset == 1
+
+
+async def test_a_broker_that_stops_answers_calls_in_work_and_stores_no_others(
+    settings_for, probe_class, monkeypatch
+):
+    """What it refuses with SERVICE_DRAINING is not stored, and what it has stored is answered."""
+    flushing, flush = threading.Event(), Store.flush
+
+    def slow(self):
+        flushing.set()
+        time.sleep(0.2)
+        return flush(self)
+
+    outcomes = []
+    async with serving(settings_for(flush_mode="sync", grace_s=10), compose) as address:
+        channel = aio.insecure_channel(str(address))
+        broker = probe_class(channel, address)
+        await broker.create_topic("orders")
+        monkeypatch.setattr(Store, "flush", slow)
+
+        async def send_all():
+            for number in range(10_000):
+                body = b"%d" % number
+                try:
+                    await broker.store("orders", [body])
+                except aio.AioRpcError as error:
+                    outcomes.append(error)
+                    return
+                outcomes.append(body)
+
+        sending = asyncio.create_task(send_all())
+        await asyncio.to_thread(flushing.wait)
+    await sending
+    await channel.close()
+    *stored, failure = outcomes
+    assert stored, failure
+    assert failure.code() is StatusCode.UNAVAILABLE
+    async with serving(settings_for(), compose) as address:
+        channel = aio.insecure_channel(str(address))
+        assert await probe_class(channel, address).bodies("orders") == stored
+        await channel.close()
+
+
+async def test_what_is_no_request_is_refused(broker, refused):
+    raw = broker.channel.unary_unary("/ariane.broker.v1.SendService/AppendRecords")
+    assert (await refused(raw(b"\x0a\xff"))).reason == "FIELD_INVALID"
