@@ -1,6 +1,7 @@
 """A half message that a broker surely did not store goes to another; what is refused is refused."""
 
 import itertools
+from random import Random
 
 import grpc
 import pytest
@@ -91,7 +92,7 @@ async def broker():
 
 @pytest.fixture
 async def send_half(broker, lane):
-    connections = Connections()
+    connections = Connections(Random(1))
     calls = TransactionCalls(
         connections,
         OneRoute(broker.address),

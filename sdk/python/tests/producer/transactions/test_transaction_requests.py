@@ -1,6 +1,7 @@
 """Half messages and ends share calls, and each is answered by itself."""
 
 import asyncio
+from random import Random
 
 import grpc
 import pytest
@@ -87,7 +88,7 @@ async def broker():
 
 @pytest.fixture
 async def connections():
-    connections = Connections()
+    connections = Connections(Random(1))
     yield connections
     await connections.close()
 
