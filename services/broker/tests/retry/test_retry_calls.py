@@ -13,6 +13,7 @@ from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import group_service_pb2 as group_pb
 from ariane.broker.v1 import pull_service_pb2 as pull_pb
 from ariane.broker.v1 import retry_service_pb2 as retry_pb
+from ariane.broker.v1 import topic_service_pb2 as topic_pb
 from ariane_broker.app import compose_from
 from ariane_broker.environment import Environment, Threads
 from ariane_record import RecordFields, encode_block
@@ -21,6 +22,7 @@ from ariane_record.layout import CRC_PROPERTY_BYTES, PRODUCER_PROPERTIES_BYTES_M
 from ariane_servicekit import SystemClock, serving
 from ariane_storage.disk.clock import SystemClock as StoreClock
 from ariane_storage.disk.os_disk import OsDisk
+from services.broker.tests.receive.receive_calls import Receiver, bodies
 
 LADDER_S = (10, 30, *(60 * minutes for minutes in (*range(1, 11), 20, 30)), 3600, 7200)
 
@@ -367,3 +369,40 @@ async def test_a_member_finds_the_retry_topic_before_anything_fails(broker):
     (pulled,) = await broker.pull(("%RETRY%billing", 0, 0), group="billing")
     assert not pulled.HasField("error")
     call.cancel()
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("receives", [False, True])
+async def test_what_came_back_of_a_deleted_topic_does_not_pass_for_messages_of_a_new_one(
+    clock, broker, receives, waits
+):
+    await make_group(broker, delays_ms=[60_000] if waits else [0])
+    for topic in ("orders", "bills"):
+        await broker.create_topic(topic)
+        await broker.store(topic, [b"old"])
+        await return_call(broker, (await messages_of(broker, topic))[0])
+    if not waits:
+        came = {each.properties["RETRY_TOPIC"]: each for each in await arrived(broker, 2)}
+    await broker.topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic="orders"))
+    await broker.create_topic("orders")
+    await broker.store("orders", [b"new"])
+    await return_call(broker, (await messages_of(broker, "orders"))[0])
+    clock.advance(61)
+    if receives:
+        received, receiver = [], Receiver(broker)
+        async with asyncio.timeout(60):
+            while len(received) < 3:
+                received += bodies(await receiver.receive())
+        assert sorted(received) == ["new", "new", "old"]  # One is in the topic itself.
+        return
+    await arrived(broker, 2)
+    await asyncio.sleep(0.1)  # A third one would have come with them.
+    found = await messages_of(broker, "%RETRY%billing")
+    assert sorted((each.properties["RETRY_TOPIC"], each.body) for each in found) == [
+        ("bills", b"old"),
+        ("orders", b"new"),
+    ]
+    if not waits:
+        with pytest.raises(aio.AioRpcError) as caught:
+            await return_call(broker, came["orders"])
+        assert caught.value.code().name == "NOT_FOUND"

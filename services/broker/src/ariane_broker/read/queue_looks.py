@@ -14,6 +14,7 @@ from typing import Final
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.clients.deaths.client_work import GroupQueue
 from ariane_broker.clients.deaths.vanished_members import VanishedMembers
+from ariane_broker.filters.living_origins import living
 from ariane_broker.groups.queue_locks import QueueLocks
 from ariane_broker.log.log_epochs import LogEpochs
 from ariane_broker.log.statistics import BrokerStatistics
@@ -155,7 +156,8 @@ class QueueLooks:
                 look.unfinished = True
                 return False
             position = positions[place]
-            wanted = filters.get(position.queue.topic)
+            topic = position.queue.topic
+            wanted = living(topic, filters.get(topic), self.store.copying.deleted_topic_ends)
             try:
                 self._check_queue(order, position)
                 read = read_from(position, look.count_left, look.bytes_left, wanted)

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from ariane_broker.errors.public_errors import broker_draining, message_illegal, message_not_found
+from ariane_broker.filters.living_origins import of_deleted_origins
 from ariane_broker.groups.consumer_groups import ConsumerGroups, GroupConfig
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.log.refused_records import REFUSALS, append_in_parts
@@ -26,7 +27,7 @@ from ariane_broker.retry.return_table import ReturnTable
 from ariane_broker.topics.readable_topics import readable_topic
 from ariane_broker.topics.topic_table import TopicConfig, TopicTable
 from ariane_record.decoding.columns import RecordColumns, decode_columns
-from ariane_record.names import dead_letter_topic, retry_topic
+from ariane_record.names import RETRY_PREFIX, dead_letter_topic, retry_topic
 from ariane_servicekit.errors import ServiceError
 from ariane_storage.errors import RecordNotFound
 
@@ -183,6 +184,9 @@ class MessageReturns:
         if columns is not None:
             offsets = columns.queue_offset.tolist(), columns.commit_log_offset.tolist()
             row_of = dict(zip(map(FailedPlace, *offsets), range(len(columns)), strict=True))
+            if work.failure.topic.startswith(RETRY_PREFIX):
+                gone = of_deleted_origins(columns, self.log.store.copying.deleted_topic_ends)
+                row_of = {place: row for place, row in row_of.items() if not gone[row]}
         for missing in [place for place in places[:count] if place not in row_of]:
             work.outcomes[missing] = message_not_found(f"@{missing.commit_log_offset}")
         found = [place for place in places[:count] if place in row_of]

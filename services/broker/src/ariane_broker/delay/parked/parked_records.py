@@ -13,6 +13,7 @@ from ariane_broker.queue_key import QueueKey
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.encoding.moved_records import MovedRecords
 from ariane_record.layout import PropertyName
+from ariane_record.names import RETRY_PREFIX
 from ariane_storage.log.records.fields import Int64s
 from ariane_storage.store import Store
 
@@ -68,11 +69,20 @@ class ParkedRecords(NamedTuple):
     def orphans(self, deleted_end: Callable[[str], int]) -> NDArray[np.bool_]:
         """Which records wait for a topic that was deleted since; another may have its name now.
 
+        Copies that wait for a retry topic belong to the topic that they came from, too.
+
         Args:
             deleted_end: The commit-log offset below which records of a topic are deleted.
         """
         topics = self.moved.values(PropertyName.REAL_TOPIC)
         ends = {topic: int(deleted_end(topic)) for topic in set(topics)}
+        if any(topic.startswith(RETRY_PREFIX) for topic in ends):
+            origins = self.moved.values(PropertyName.RETRY_TOPIC)
+            topics = [
+                origin if origin and topic.startswith(RETRY_PREFIX) else topic
+                for topic, origin in zip(topics, origins, strict=True)
+            ]
+            ends = {topic: int(deleted_end(topic)) for topic in set(topics)}
         gone = np.fromiter(map(ends.__getitem__, topics), np.int64, len(topics))
         orphans: NDArray[np.bool_] = self.moved.columns.commit_log_offset < gone
         return orphans

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from ariane_broker.filters.living_origins import living
 from ariane_broker.groups.consumer_groups import ConsumerGroups
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets
 from ariane_broker.log.statistics import BrokerStatistics
@@ -102,15 +103,16 @@ class HandOuts:
             StorageError: Nothing is handed out.
         """
         group = self._groups.get(order.group)
+        queues = self.queues(order)
+        ends = self._store.copying.deleted_topic_ends
         request = HandOutRequest(
             order,
-            filters,
+            {topic: living(topic, filters.get(topic), ends) for topic, _ in queues},
             bytes_max,
             group.attempts_max,
             group.receive_in_order,
             self._now_ms(),
         )
-        queues = self.queues(order)
         self._ahead.looked_at_bytes = 0
         first = self._draw(len(queues))
         turns = queues[first:] + queues[:first]
