@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+import subprocess
 
 import pytest
 import yaml
@@ -46,6 +48,13 @@ def test_every_alert_says_what_to_do():
     for rule in alerts["groups"][0]["rules"]:
         assert rule["annotations"]["action"], rule["alert"]
         assert rule["labels"]["severity"] in {"warning", "critical"}
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="Debian's package prometheus has it")
+def test_alerts_fire_on_what_they_are_for():
+    for command in (("check", "rules", "alerts.yaml"), ("test", "rules", "alerts_test.yaml")):
+        done = subprocess.run(("promtool", *command), cwd=TELEMETRY, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_no_metric_is_told_twice():
