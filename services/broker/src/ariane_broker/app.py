@@ -38,6 +38,7 @@ from ariane_broker.measuring.room import measuring_room
 from ariane_broker.naming.room import NamingRoom, naming_room
 from ariane_broker.read.room import read_room
 from ariane_broker.receive.room import ReceiveRoom, receive_room
+from ariane_broker.replication.preferred_return import PreferredReturn
 from ariane_broker.replication.room import Elected, mark_loops, primary_operations
 from ariane_broker.replication.shared_row import RowUnreachable
 from ariane_broker.retry.room import RetryRoom, retry_room
@@ -259,14 +260,20 @@ def _replica_routes(environment: Environment, log: LogRoom, naming: NamingRoom) 
 
 
 def _giving_way(environment: Environment, log: LogRoom, state: StateRoom) -> list[Loop]:
-    """The loop in which a primary with a damaged log hands its role to a replica without damage."""
+    """The loop in which a primary hands on its role by itself.
+
+    With a damaged log to a replica without damage, and to one that is preferred, if that is set.
+    """
     primary = log.primary
     if primary is None:
         return []
     operations = primary_operations(environment, primary, state.saved_offsets.save)
+    returning = PreferredReturn(primary, after_s=environment.settings.preferred_return_s)
 
     async def give_way() -> None:
-        heir = primary.sound_heir()
+        sound = primary.sound_heir()
+        preferred = returning.due(environment.clock.monotonic())
+        heir = preferred if sound is None else sound
         if heir is None:
             return
         try:
@@ -274,7 +281,10 @@ def _giving_way(environment: Environment, log: LogRoom, state: StateRoom) -> lis
         except (ServiceError, RowUnreachable) as error:
             _log.warning("primary_does_not_give_way", heir=heir, cause=str(error))
             return
-        _log.warning("damaged_primary_gave_way", heir=heir)
+        if sound is None:
+            _log.info("preferred_broker_gets_the_role", heir=heir)
+        else:
+            _log.warning("damaged_primary_gave_way", heir=heir)
 
     return [Loop("give-way", give_way, interval_s=GIVE_WAY_S, clock=environment.clock)]
 

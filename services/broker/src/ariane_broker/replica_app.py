@@ -24,6 +24,7 @@ from ariane_broker.read.range_pull import PullRange
 from ariane_broker.replication.database_row import DatabaseRow
 from ariane_broker.replication.log_taker import LogTaker
 from ariane_broker.replication.operating import ReplicaOperations, SetStatus
+from ariane_broker.replication.replica_set import Wish
 from ariane_broker.replication.room import Elected
 from ariane_broker.replication.state_copies import StateCopies
 from ariane_broker.replication.store_mark import StoreMark
@@ -243,6 +244,7 @@ def _standings(
             mark=mark,
             draw_set_id=lambda: new_id(environment.chance),
             monotonic=environment.clock.monotonic,
+            wish=Wish(settings.primary_preference, settings.zone),
         )
 
     return make

@@ -81,6 +81,21 @@ class BrokerSettings(ServiceSettings):
         "the lease has expired; a primary that cannot renew it in the database accepts nothing "
         "after that. The others of a set wait for the lease of the primary, not for their own.",
     )
+    primary_preference: int = Field(
+        0,
+        ge=0,
+        le=1000,
+        description="How much this broker is preferred as primary of its set: of those in sync, "
+        "the one with the highest follows on a dead primary, `ariane broker ha balance` gives it "
+        "the role, and so does preferred_return_s. Of equal ones, one in another zone than the "
+        "dead primary goes first.",
+    )
+    preferred_return_s: float = Field(
+        0,
+        ge=0,
+        description="Seconds for which a preferred broker must have been in sync until a primary "
+        "that is less preferred hands its role to it. 0: only by command.",
+    )
     replica_behind_s_max: float = Field(
         5,
         gt=0,

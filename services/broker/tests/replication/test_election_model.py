@@ -141,6 +141,7 @@ class Node:
             mark=self.found_mark(),
             draw_set_id=lambda: "s",
             monotonic=self.monotonic,
+            wish=Wish(self.id % 2, "ab"[self.id // 2 % 2]),
         )
 
     def found_mark(self):

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#ariane/replication/v1/replica.proto\x12\x15\x61riane.replication.v1\x1a\x1egoogle/protobuf/duration.proto\"<\n\nEpochStart\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x1f\n\x17\x62\x65gin_commit_log_offset\x18\x02 \x01(\x03\"J\n\x08LogRange\x12\x1f\n\x17\x62\x65gin_commit_log_offset\x18\x01 \x01(\x03\x12\x1d\n\x15\x65nd_commit_log_offset\x18\x02 \x01(\x03\"\xe3\x03\n\nReplicaSet\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12\x1e\n\x11primary_broker_id\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x1a\n\x12in_sync_broker_ids\x18\x05 \x03(\x03\x12\x0f\n\x07version\x18\x06 \x01(\x03\x12\x43\n\taddresses\x18\x07 \x03(\x0b\x32\x30.ariane.replication.v1.ReplicaSet.AddressesEntry\x12\x1d\n\x10wanted_broker_id\x18\x08 \x01(\x03H\x01\x88\x01\x01\x12\x0f\n\x07unclean\x18\t \x01(\x08\x12\x0e\n\x06set_id\x18\n \x01(\t\x12=\n\x06rivals\x18\x0b \x03(\x0b\x32-.ariane.replication.v1.ReplicaSet.RivalsEntry\x1a\x30\n\x0e\x41\x64\x64ressesEntry\x12\x0b\n\x03key\x18\x01 \x01(\x03\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a-\n\x0bRivalsEntry\x12\x0b\n\x03key\x18\x01 \x01(\x03\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x14\n\x12_primary_broker_idB\x13\n\x11_wanted_broker_id\"\xc0\x02\n\x0cReplicaState\x12\x11\n\tbroker_id\x18\x01 \x01(\x03\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x10\n\x08\x61ttached\x18\x03 \x01(\x08\x12!\n\x19written_commit_log_offset\x18\x04 \x01(\x03\x12!\n\x19\x66lushed_commit_log_offset\x18\x05 \x01(\x03\x12\x14\n\x0c\x62\x65hind_bytes\x18\x06 \x01(\x03\x12-\n\nbehind_for\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12-\n\nsilent_for\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07in_sync\x18\t \x01(\x08\x12/\n\x0clongest_wait\x18\n \x01(\x0b\x32\x19.google.protobuf.DurationBP\n\x18mq.ariane.replication.v1P\x01Z2ariane.mq/go/arianepb/replication/v1;replicationv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#ariane/replication/v1/replica.proto\x12\x15\x61riane.replication.v1\x1a\x1egoogle/protobuf/duration.proto\"<\n\nEpochStart\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x1f\n\x17\x62\x65gin_commit_log_offset\x18\x02 \x01(\x03\"J\n\x08LogRange\x12\x1f\n\x17\x62\x65gin_commit_log_offset\x18\x01 \x01(\x03\x12\x1d\n\x15\x65nd_commit_log_offset\x18\x02 \x01(\x03\"\xf4\x04\n\nReplicaSet\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x05\x12\x1e\n\x11primary_broker_id\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x1a\n\x12in_sync_broker_ids\x18\x05 \x03(\x03\x12\x0f\n\x07version\x18\x06 \x01(\x03\x12\x43\n\taddresses\x18\x07 \x03(\x0b\x32\x30.ariane.replication.v1.ReplicaSet.AddressesEntry\x12\x1d\n\x10wanted_broker_id\x18\x08 \x01(\x03H\x01\x88\x01\x01\x12\x0f\n\x07unclean\x18\t \x01(\x08\x12\x0e\n\x06set_id\x18\n \x01(\t\x12=\n\x06rivals\x18\x0b \x03(\x0b\x32-.ariane.replication.v1.ReplicaSet.RivalsEntry\x12=\n\x06wishes\x18\x0c \x03(\x0b\x32-.ariane.replication.v1.ReplicaSet.WishesEntry\x1a\x30\n\x0e\x41\x64\x64ressesEntry\x12\x0b\n\x03key\x18\x01 \x01(\x03\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a-\n\x0bRivalsEntry\x12\x0b\n\x03key\x18\x01 \x01(\x03\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1aP\n\x0bWishesEntry\x12\x0b\n\x03key\x18\x01 \x01(\x03\x12\x30\n\x05value\x18\x02 \x01(\x0b\x32!.ariane.replication.v1.BrokerWish:\x02\x38\x01\x42\x14\n\x12_primary_broker_idB\x13\n\x11_wanted_broker_id\".\n\nBrokerWish\x12\x12\n\npreference\x18\x01 \x01(\x05\x12\x0c\n\x04zone\x18\x02 \x01(\t\"\xc0\x02\n\x0cReplicaState\x12\x11\n\tbroker_id\x18\x01 \x01(\x03\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x10\n\x08\x61ttached\x18\x03 \x01(\x08\x12!\n\x19written_commit_log_offset\x18\x04 \x01(\x03\x12!\n\x19\x66lushed_commit_log_offset\x18\x05 \x01(\x03\x12\x14\n\x0c\x62\x65hind_bytes\x18\x06 \x01(\x03\x12-\n\nbehind_for\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12-\n\nsilent_for\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07in_sync\x18\t \x01(\x08\x12/\n\x0clongest_wait\x18\n \x01(\x0b\x32\x19.google.protobuf.DurationBP\n\x18mq.ariane.replication.v1P\x01Z2ariane.mq/go/arianepb/replication/v1;replicationv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,16 +37,22 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REPLICASET_ADDRESSESENTRY']._serialized_options = b'8\001'
   _globals['_REPLICASET_RIVALSENTRY']._loaded_options = None
   _globals['_REPLICASET_RIVALSENTRY']._serialized_options = b'8\001'
+  _globals['_REPLICASET_WISHESENTRY']._loaded_options = None
+  _globals['_REPLICASET_WISHESENTRY']._serialized_options = b'8\001'
   _globals['_EPOCHSTART']._serialized_start=94
   _globals['_EPOCHSTART']._serialized_end=154
   _globals['_LOGRANGE']._serialized_start=156
   _globals['_LOGRANGE']._serialized_end=230
   _globals['_REPLICASET']._serialized_start=233
-  _globals['_REPLICASET']._serialized_end=716
-  _globals['_REPLICASET_ADDRESSESENTRY']._serialized_start=578
-  _globals['_REPLICASET_ADDRESSESENTRY']._serialized_end=626
-  _globals['_REPLICASET_RIVALSENTRY']._serialized_start=628
-  _globals['_REPLICASET_RIVALSENTRY']._serialized_end=673
-  _globals['_REPLICASTATE']._serialized_start=719
-  _globals['_REPLICASTATE']._serialized_end=1039
+  _globals['_REPLICASET']._serialized_end=861
+  _globals['_REPLICASET_ADDRESSESENTRY']._serialized_start=641
+  _globals['_REPLICASET_ADDRESSESENTRY']._serialized_end=689
+  _globals['_REPLICASET_RIVALSENTRY']._serialized_start=691
+  _globals['_REPLICASET_RIVALSENTRY']._serialized_end=736
+  _globals['_REPLICASET_WISHESENTRY']._serialized_start=738
+  _globals['_REPLICASET_WISHESENTRY']._serialized_end=818
+  _globals['_BROKERWISH']._serialized_start=863
+  _globals['_BROKERWISH']._serialized_end=909
+  _globals['_REPLICASTATE']._serialized_start=912
+  _globals['_REPLICASTATE']._serialized_end=1232
 # @@protoc_insertion_point(module_scope)

@@ -121,6 +121,27 @@ class ReplicaSet(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class WishesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.int
+        @_builtins.property
+        def value(self) -> Global___BrokerWish: ...
+        def __init__(
+            self,
+            *,
+            key: _builtins.int = ...,
+            value: Global___BrokerWish | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     CLUSTER_NAME_FIELD_NUMBER: _builtins.int
     BROKER_NAME_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
@@ -132,6 +153,7 @@ class ReplicaSet(_message.Message):
     UNCLEAN_FIELD_NUMBER: _builtins.int
     SET_ID_FIELD_NUMBER: _builtins.int
     RIVALS_FIELD_NUMBER: _builtins.int
+    WISHES_FIELD_NUMBER: _builtins.int
     cluster_name: _builtins.str
     """The cluster."""
     broker_name: _builtins.str
@@ -164,6 +186,10 @@ class ReplicaSet(_message.Message):
         route leads to them. They may have ended: ask them.
         """
 
+    @_builtins.property
+    def wishes(self) -> _containers.MessageMap[_builtins.int, Global___BrokerWish]:
+        """What operators have set of each broker, by broker id."""
+
     def __init__(
         self,
         *,
@@ -178,10 +204,11 @@ class ReplicaSet(_message.Message):
         unclean: _builtins.bool = ...,
         set_id: _builtins.str = ...,
         rivals: _abc.Mapping[_builtins.int, _builtins.str] | None = ...,
+        wishes: _abc.Mapping[_builtins.int, Global___BrokerWish] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_primary_broker_id", b"_primary_broker_id", "_wanted_broker_id", b"_wanted_broker_id", "primary_broker_id", b"primary_broker_id", "wanted_broker_id", b"wanted_broker_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_primary_broker_id", b"_primary_broker_id", "_wanted_broker_id", b"_wanted_broker_id", "addresses", b"addresses", "broker_name", b"broker_name", "cluster_name", b"cluster_name", "epoch", b"epoch", "in_sync_broker_ids", b"in_sync_broker_ids", "primary_broker_id", b"primary_broker_id", "rivals", b"rivals", "set_id", b"set_id", "unclean", b"unclean", "version", b"version", "wanted_broker_id", b"wanted_broker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_primary_broker_id", b"_primary_broker_id", "_wanted_broker_id", b"_wanted_broker_id", "addresses", b"addresses", "broker_name", b"broker_name", "cluster_name", b"cluster_name", "epoch", b"epoch", "in_sync_broker_ids", b"in_sync_broker_ids", "primary_broker_id", b"primary_broker_id", "rivals", b"rivals", "set_id", b"set_id", "unclean", b"unclean", "version", b"version", "wanted_broker_id", b"wanted_broker_id", "wishes", b"wishes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__primary_broker_id: _TypeAlias = _typing.Literal["primary_broker_id"]  # noqa: Y015
     _WhichOneofArgType__primary_broker_id: _TypeAlias = _typing.Literal["_primary_broker_id", b"_primary_broker_id"]  # noqa: Y015
@@ -193,6 +220,32 @@ class ReplicaSet(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__wanted_broker_id) -> _WhichOneofReturnType__wanted_broker_id | None: ...
 
 Global___ReplicaSet: _TypeAlias = ReplicaSet  # noqa: Y015
+
+@_typing.final
+class BrokerWish(_message.Message):
+    """What an operator has set of one broker, for elections."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PREFERENCE_FIELD_NUMBER: _builtins.int
+    ZONE_FIELD_NUMBER: _builtins.int
+    preference: _builtins.int
+    """Of those that can be primary, the broker with the highest is to be it."""
+    zone: _builtins.str
+    """Its machine room or zone. Empty: it is not known."""
+    def __init__(
+        self,
+        *,
+        preference: _builtins.int = ...,
+        zone: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["preference", b"preference", "zone", b"zone"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BrokerWish: _TypeAlias = BrokerWish  # noqa: Y015
 
 @_typing.final
 class ReplicaState(_message.Message):

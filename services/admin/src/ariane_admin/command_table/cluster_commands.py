@@ -77,6 +77,11 @@ CLUSTER_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
             "ha": CommandGroup(
                 "Inspect and change the roles of brokers with replicas.",
                 {
+                    "balance": LazyCommand(
+                        "ariane_admin.commands.broker.ha_balance:balance",
+                        "Give each replica set its preferred primary, and each machine as many "
+                        "primaries.",
+                    ),
                     "elect": LazyCommand(
                         "ariane_admin.commands.broker.ha:elect",
                         "Elect a replica as primary of broker NAME if there is no primary.",

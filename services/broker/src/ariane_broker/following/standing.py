@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from ariane_broker.replication.candidacy import Candidacy
 from ariane_broker.replication.log_taker import other_set
-from ariane_broker.replication.replica_set import ReplicaSet
+from ariane_broker.replication.replica_set import NO_WISH, ReplicaSet, Wish
 from ariane_broker.replication.room import Elected
 from ariane_broker.replication.shared_row import SharedRow
 from ariane_broker.replication.store_mark import StoreMark
@@ -82,6 +82,7 @@ class Standing:
         mark: StoreMark,
         draw_set_id: Callable[[], str],
         monotonic: Callable[[], float],
+        wish: Wish = NO_WISH,
     ) -> None:
         """``may_lack_end``: whether the log may have lost records on which the set relies.
 
@@ -89,9 +90,10 @@ class Standing:
         ``is_new``: whether the log has no epoch yet. ``begins_anew``: whether this broker begins
         the set although its log has epochs. ``log`` returns the present state of its log,
         ``mark`` is its store's, as it was found; ``draw_set_id`` returns the id of a set that
-        begins.
+        begins. ``wish`` is what the operator has set of this broker.
         """
         self._row = row
+        self._wish = wish
         self._broker_id = broker_id
         self._address = address
         self._lease_s = lease_s
@@ -146,6 +148,8 @@ class Standing:
             self._refuse_set(log.set_id, found.set_id)
         elif found.addresses.get(self._broker_id) != self._address:
             await self._take_place(found, now_s)
+        elif found.wishes.get(self._broker_id, NO_WISH) != self._wish:
+            await self._row.change(found.at(self._broker_id, self._address, self._wish))
         elif await self._may_stay(found) and (marked := await self._marked(found)) is not None:
             self.replica_set = marked
             if self._candidacy.may_stand(marked, now_s):
@@ -237,7 +241,7 @@ class Standing:
             why = f"a primary with this broker's id is at {address}, or was there just now"
         else:
             self.trouble, self._is_told_of = "", False
-            await self._row.change(found.at(self._broker_id, self._address))
+            await self._row.change(found.at(self._broker_id, self._address, self._wish))
             return
         if not self.trouble:
             _log.warning("broker_id_in_use", broker_id=self._broker_id, address=address)

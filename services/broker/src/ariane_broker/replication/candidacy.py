@@ -9,6 +9,9 @@ from ariane_broker.replication.replica_set import ReplicaSet
 PATIENCE: Final = 1.05
 """Leases of silence after which a primary counts as gone: clocks may differ in speed by 5 %."""
 
+HEAD_START: Final = 0.5
+"""Leases for which a better broker may have itself elected first."""
+
 
 class Candidacy:
     """Measures how long the primary has been silent."""
@@ -32,7 +35,7 @@ class Candidacy:
         if sign != self._sign:
             self._sign, self._since_s = sign, now_s
 
-    def is_silent(self, now_s: float, leases: int = 1) -> bool:
+    def is_silent(self, now_s: float, leases: float = 1) -> bool:
         """Whether the primary did not renew its lease for as long as ``leases`` leases last."""
         return now_s - self._since_s >= self._lease_s * PATIENCE * leases
 
@@ -41,11 +44,13 @@ class Candidacy:
 
         At once if there is no primary, or if this broker is the primary: its earlier process has
         ended. Else once the primary was silent for longer than its lease. If another broker is
-        wanted, this one waits for as long again: the wanted one may have died, too.
+        wanted, this one waits for as long again: the wanted one may have died, too. It leaves half
+        as long to one that is better where the primary has died (``ReplicaSet.has_better``).
         """
         me = self._broker_id
         if not replica_set.may_elect(me):
             return False
         others_lease = replica_set.primary_id not in {None, me}
         others_turn = replica_set.wanted_id not in {None, me}
-        return self.is_silent(now_s, others_lease + others_turn)
+        better = HEAD_START * (others_lease and replica_set.has_better(me))
+        return self.is_silent(now_s, others_lease + others_turn + better)

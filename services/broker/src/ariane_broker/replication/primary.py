@@ -397,6 +397,15 @@ class Primary:
         )
         return next(heirs, None)
 
+    def preferred_heir(self) -> int | None:
+        """The replica in sync that is most preferred, if it is more so than this broker."""
+        row, members = self.reign.replica_set, self.copies.members
+        followers = sorted(one for one, copy in members.items() if copy.attached)
+        heirs = [one for one in followers if one in self.copies.waited_for]
+        best = max(heirs, key=row.preference, default=self.reign.broker_id)
+        more = row.preference(best) > row.preference(self.reign.broker_id)
+        return best if self.has_begun and more else None
+
     async def _take_in_and_out(self) -> None:
         me, copies = self.reign.broker_id, self.copies
         # A broker that may have lost records has removed itself.

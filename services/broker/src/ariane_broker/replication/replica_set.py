@@ -22,7 +22,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, Final, NamedTuple, Self
+
+
+class Wish(NamedTuple):
+    """What an operator has set of one broker, for elections.
+
+    Attributes:
+        preference: Of those that can be primary, the broker with the highest is to be it.
+        zone: Its machine room or zone; empty if it is not known.
+    """
+
+    preference: int = 0
+    zone: str = ""
+
+
+NO_WISH: Final = Wish()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +63,7 @@ class ReplicaSet:
             put back to an earlier state.
         rivals: Addresses of processes that take no part because another one has their id: the last
             one of each id. They may have ended.
+        wishes: What operators have set of each broker.
     """
 
     version: int = 0
@@ -64,6 +80,7 @@ class ReplicaSet:
     confirmed: int = 0
     marks: Mapping[int, int] = field(default_factory=dict)
     rivals: Mapping[int, str] = field(default_factory=dict)
+    wishes: Mapping[int, Wish] = field(default_factory=dict)
 
     @property
     def primary_address(self) -> str:
@@ -96,6 +113,25 @@ class ReplicaSet:
             return broker_id == self.wanted_id
         return broker_id in self.in_sync
 
+    def preference(self, broker_id: int) -> int:
+        """How much a broker is preferred as primary."""
+        return self.wishes.get(broker_id, NO_WISH).preference
+
+    def has_better(self, broker_id: int) -> bool:
+        """Whether another one in sync is to follow on a dead primary rather than this broker.
+
+        It is preferred; or, of those that are equal in that, it is in another zone than the dead
+        one, while this broker is in the same: what has ended the one may be about to end the other.
+        """
+        dead = NO_WISH if self.primary_id is None else self.wishes.get(self.primary_id, NO_WISH)
+
+        def rank(one: int) -> tuple[int, bool]:
+            wish = self.wishes.get(one, NO_WISH)
+            return wish.preference, not dead.zone or wish.zone != dead.zone
+
+        others = self.in_sync - {self.primary_id, broker_id}
+        return any(rank(one) > rank(broker_id) for one in others)
+
     # Changes.
 
     def begun(
@@ -118,10 +154,14 @@ class ReplicaSet:
             begin=begin,
         )
 
-    def at(self, broker_id: int, address: str) -> Self:
-        """The row with a broker's new address."""
+    def at(self, broker_id: int, address: str, wish: Wish = NO_WISH) -> Self:
+        """The row with a broker's new address, and what its operator has set."""
         rivals = {one: where for one, where in self.rivals.items() if where != address}
-        return self._changed(addresses={**self.addresses, broker_id: address}, rivals=rivals)
+        return self._changed(
+            addresses={**self.addresses, broker_id: address},
+            rivals=rivals,
+            wishes={**self.wishes, broker_id: wish},
+        )
 
     def marked(self, broker_id: int, mark: int) -> Self:
         """The row with the mark of a broker's store, which is durable there."""
@@ -202,8 +242,9 @@ class ReplicaSet:
             raise ValueError("neither the primary nor the last one in sync can be removed")
         addresses = {one: where for one, where in self.addresses.items() if one != broker_id}
         marks = {one: mark for one, mark in self.marks.items() if one != broker_id}
+        wishes = {one: wish for one, wish in self.wishes.items() if one != broker_id}
         return self._by_primary(
-            in_sync=self.in_sync - {broker_id}, addresses=addresses, marks=marks
+            in_sync=self.in_sync - {broker_id}, addresses=addresses, marks=marks, wishes=wishes
         )
 
     def _by_primary(self, **fields: Any) -> Self:
@@ -230,6 +271,7 @@ class ReplicaSet:
             "confirmed": self.confirmed,
             "marks": {str(one): mark for one, mark in sorted(self.marks.items())},
             "rivals": {str(one): where for one, where in sorted(self.rivals.items())},
+            "wishes": {str(one): list(wish) for one, wish in sorted(self.wishes.items())},
         }
 
     @classmethod
@@ -250,4 +292,5 @@ class ReplicaSet:
             confirmed=int(document["confirmed"]),
             marks={int(one): int(mark) for one, mark in document["marks"].items()},
             rivals={int(one): where for one, where in document["rivals"].items()},
+            wishes={int(one): Wish(*wish) for one, wish in document["wishes"].items()},
         )

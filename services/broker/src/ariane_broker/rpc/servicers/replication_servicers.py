@@ -294,6 +294,10 @@ def set_message(names: tuple[str, str], replica_set: ReplicaSet) -> replica_pb.R
         unclean=replica_set.unclean,
         set_id=replica_set.set_id,
         rivals=replica_set.rivals,
+        wishes={
+            one: replica_pb.BrokerWish(preference=wish.preference, zone=wish.zone)
+            for one, wish in replica_set.wishes.items()
+        },
     )
 
 

@@ -1,0 +1,120 @@
+"""``ariane broker ha balance``: preferred brokers become primaries, as many on each machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from ariane.admin.v1 import replica_set_service_pb2 as admin_pb
+from ariane_admin.asking.changing.changes import AdminChoice, administration, change_option
+from ariane_admin.asking.cluster_doors import ClusterDoors
+from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.leader_balance import Move, SetStanding, moves_of
+from ariane_admin.asking.replica_sets import Member, answering, members_of
+from ariane_admin.terminal.client_warnings import say_warning
+from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
+from ariane_admin.terminal.exits import ExitStatus
+from ariane_admin.terminal.output import Output, output_option
+from ariane_sdk.errors import CallError
+from ariane_servicekit import Address
+
+_COLUMNS: Final = ("broker", "from_id", "to_id", "from_machine", "to_machine", "outcome")
+
+
+@click.command("balance")
+@dry_run_option
+@yes_option
+@name_servers_option
+@change_option
+@output_option
+def balance(
+    *, dry_run: bool, yes: bool, name_servers: str, admin: AdminChoice, output: Output
+) -> int:
+    """Give each replica set its preferred primary, and each machine as many primaries.
+
+    Switches over to the in-sync replica with the highest primary_preference. Among equal ones it
+    levels the number of primaries on each machine. No send
+    fails: sends wait until a replica has taken over. Sets without a primary stay as they are. The
+    exit status is 5 if a switchover was refused.
+
+    \b
+    Examples:
+      ariane broker ha balance --dry-run
+      ariane broker ha balance --yes
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    moves = moves_of(run_async(_standings(name_servers)))
+    outcomes = ["would switch over"] * len(moves)
+    if moves and not dry_run:
+        confirm(f"Switch {len(moves)} primaries over?", yes=yes)
+        outcomes = run_async(_perform(moves, name_servers, admin))
+    output.rows(
+        _COLUMNS,
+        [
+            {
+                "broker": move.name,
+                "from_id": move.from_id,
+                "to_id": move.to_id,
+                "from_machine": move.from_machine,
+                "to_machine": move.to_machine,
+                "outcome": outcome,
+            }
+            for move, outcome in zip(moves, outcomes, strict=True)
+        ],
+    )
+    is_refused = not dry_run and any(outcome != "done" for outcome in outcomes)
+    return ExitStatus.REFUSED if is_refused else ExitStatus.DONE
+
+
+async def _standings(name_servers: str) -> list[SetStanding]:
+    """All sets with a primary that answers, by name."""
+    found = []
+    async with ClusterDoors(name_servers) as doors:
+        names = sorted({broker.broker_name for broker in await doors.client.list_brokers()})
+        for name in names:
+            try:
+                members = await members_of(doors, name)
+            except CallError as error:
+                if error.reason != "FEATURE_NOT_AVAILABLE":
+                    say_warning(f"broker {name} is left alone: {error}")
+                continue
+            standing = standing_of(name, members)
+            if standing is None:
+                say_warning(f"broker {name} is left alone: it has no primary that answers")
+            else:
+                found.append(standing)
+    return found
+
+
+def standing_of(name: str, members: Sequence[Member]) -> SetStanding | None:
+    """A set as its primary sees it; None without a primary that answers."""
+    state = next((state for _, state in answering(members) if state.has_lease), None)
+    if state is None:
+        return None
+    row = state.replica_set
+    able = {one.broker_id for one in state.replicas if one.attached and one.in_sync}
+    able.add(state.broker_id)
+    return SetStanding(
+        name,
+        state.broker_id,
+        {one: Address.parse(row.addresses[one]).host for one in able if one in row.addresses},
+        {one: row.wishes[one].preference if one in row.wishes else 0 for one in able},
+    )
+
+
+async def _perform(moves: Sequence[Move], name_servers: str, admin: AdminChoice) -> list[str]:
+    """Switch over one set after the other; returns "done" or why not, for each."""
+    outcomes = []
+    async with administration(name_servers, admin) as changes:
+        for move in moves:
+            request = admin_pb.TransferPrimaryRequest(
+                broker_name=move.name, target_broker_id=move.to_id
+            )
+            try:
+                await changes.ask(changes.replica_sets.TransferPrimary, request)
+            except CallError as error:
+                outcomes.append(str(error))
+            else:
+                outcomes.append("done")
+    return outcomes
