@@ -53,7 +53,9 @@ def test_every_alert_says_what_to_do():
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="Debian's package prometheus has it")
 def test_alerts_fire_on_what_they_are_for():
     for command in (("check", "rules", "alerts.yaml"), ("test", "rules", "alerts_test.yaml")):
-        done = subprocess.run(("promtool", *command), cwd=TELEMETRY, capture_output=True, text=True)
+        done = subprocess.run(
+            ("promtool", *command), cwd=TELEMETRY, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -22,6 +22,7 @@ from ariane_broker.following.lost_end import LostEnd
 from ariane_broker.following.standing import OwnLog, Standing
 from ariane_broker.replication.copies import Copies
 from ariane_broker.replication.reign import Reign
+from ariane_broker.replication.replica_set import Wish
 from ariane_broker.replication.shared_row import RowUnreachable
 from ariane_storage.log.epoch_history import EpochStart, common_end
 from services.broker.tests.replication.kept_marks import Kept, mark_of
