@@ -1,13 +1,18 @@
 """Each row once, whatever is repeated."""
 
+import os
 import shutil
+import subprocess
+import sys
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import functions as f
 
 from ariane_sdk import Message
@@ -25,7 +30,7 @@ def write(local_cluster):
             frame.write.format("ariane")
             .mode("append")
             .options(endpoints=local_cluster.name_servers, deliveryGuarantee=EXACTLY_ONCE)
-            .options(**options)
+            .options(**{"writeId": uuid4().hex, **options})
             .save()
         )
 
@@ -244,6 +249,75 @@ def test_a_micro_batch_that_is_repeated_is_written_once(
     assert numbers_of(target) == sorted([*range(600), *range(600)])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["a pool", "a thread that makes a frame first"])
+def test_what_threads_write_of_a_repeated_micro_batch_is_written_once(
+    place, local_cluster, streaming, source, new_topic, numbers_of, tmp_path
+):
+    """Spark tells its own thread alone which micro-batch runs."""
+    targets = [new_topic(), new_topic()]
+
+    def run(attempt, **given):
+        writers = [
+            foreach_batch_writer(local_cluster.name_servers, target, delivery=EXACTLY_ONCE, **given)
+            for target in targets
+        ]
+
+        def in_thread(writer, rows, batch_id):
+            if place != "a pool":
+                rows.sparkSession.createDataFrame([("x",)], "body string").count()
+            writer(rows, batch_id)
+
+        def write(rows, batch_id):
+            with ThreadPoolExecutor(2) as pool:
+                list(pool.map(lambda writer: in_thread(writer, rows, batch_id), writers))
+            if batch_id == attempt < 2:
+                raise RuntimeError("after both are written")
+
+        query = (
+            streaming(source, startingOffsets="earliest", maxOffsetsPerTrigger="300")
+            .load()
+            .select("body")
+            .writeStream.foreachBatch(write)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(90)
+
+    with pytest.raises(StreamingQueryException, match="'query': is required"):
+        run(2)
+    for attempt in (0, 1):
+        with pytest.raises(StreamingQueryException, match="after both are written"):
+            run(attempt, query=f"copies-{source}")
+    run(2, query=f"copies-{source}")
+
+    for target in targets:
+        assert numbers_of(target) == list(range(600))
+
+
+@pytest.mark.slow
+def test_a_micro_batch_that_is_repeated_under_spark_connect_is_written_once(
+    local_cluster, source, new_topic, numbers_of, tmp_path
+):
+    target = new_topic()
+    done = subprocess.run(
+        [
+            *(sys.executable, str(Path(__file__).parent / "connect_job.py")),
+            *(local_cluster.name_servers, source, target, str(tmp_path)),
+        ],
+        env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_DIRS": str(tmp_path / "l")},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr[-5000:]
+    assert done.stdout.splitlines()[-3:] == ["refused", "failed after its write", "done"]
+    assert numbers_of(target) == list(range(600))
+
+
 def test_a_stream_that_fails_in_a_task_goes_on(copy, new_topic, numbers_of, tmp_path):
     @f.udf("binary", useArrow=False)
     def stumble(body):
@@ -360,16 +434,6 @@ def test_what_cannot_be_obeyed_is_refused_before_anything_is_staged(spark, write
         write(frame, topic="t", **options)
 
     assert text in str(refusal.value)
-
-
-@pytest.mark.slow
-def test_names_of_streams_and_of_single_writes_are_not_mixed_up(spark, topic, write, copy):
-    frame = spark.createDataFrame([("x",)], "body string")
-
-    with pytest.raises(Exception, match="a single write is named by 'writeId'"):
-        write(frame, topic=topic, sinkId="s")
-    with pytest.raises(Exception, match="streams are told apart by 'sinkId'"):
-        copy(topic, writeId="w")
 
 
 @pytest.mark.slow

@@ -4,16 +4,21 @@ import asyncio
 import json
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from unittest.mock import MagicMock
 from uuid import uuid4
 
 import pytest
+from pyspark import inheritable_thread_target
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as f
 
+import ariane_spark
 from ariane_sdk import Message, QueueReader
 from ariane_spark import OptionIllegal, UnknownOption, foreach_batch_writer
+from ariane_spark.calls.sink_batches import BATCH_ID_PROPERTY, QUERY_ID_PROPERTY
+from ariane_spark.sink.foreach_batch import RUN_ID_PROPERTY
 
 pytestmark = pytest.mark.spark
 
@@ -21,6 +26,8 @@ pytestmark = pytest.mark.spark
 @pytest.fixture
 def write(local_cluster):
     def write(frame, **options):
+        if options.get("deliveryGuarantee") == "exactly-once":
+            options["writeId"] = uuid4().hex
         (
             frame.write.format("ariane")
             .mode("append")
@@ -228,10 +235,58 @@ def test_values_of_options_need_not_be_texts():
         foreach_batch_writer("127.0.0.1:9876", "t", maxInFlight=400)
 
 
-def test_two_writes_of_a_micro_batch_under_one_name_are_refused():
+@pytest.mark.parametrize("inherits", [False, True])
+def test_a_thread_can_write_once_its_session_is_active(spark, topic, reading, write, inherits):
+    def work():
+        ariane_spark.activate(spark)
+        write(spark.range(3).selectExpr("cast(id AS string) AS body"), topic=topic)
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(inheritable_thread_target(spark)(work) if inherits else work).result()
+
+    assert reading(topic).load().count() == 3
+
+
+def running_batch():
+    """The rows of micro-batch 0, and the properties of the thread that Spark calls."""
     rows = MagicMock()
-    run_id = rows.sparkSession.sparkContext.getLocalProperty
-    run_id.return_value = str(uuid4())
+    properties = {
+        RUN_ID_PROPERTY: str(uuid4()),
+        QUERY_ID_PROPERTY: str(uuid4()),
+        BATCH_ID_PROPERTY: "0",
+    }
+    rows.sparkSession.sparkContext.getLocalProperty.side_effect = properties.get
+    return rows, properties
+
+
+def test_a_writer_passes_on_which_micro_batch_it_was_given():
+    rows, properties = running_batch()
+    given = rows.write.format().mode().options
+
+    def passed(batch_id=0, **options):
+        foreach_batch_writer("127.0.0.1:9876", "t", **options)(rows, batch_id)
+        return {name: given.call_args.kwargs.get(name) for name in ("query", "batchId")}
+
+    exactly = {"delivery": "exactly-once"}
+    own = {"query": properties[QUERY_ID_PROPERTY], "batchId": "0"}
+    assert passed() == passed(**exactly) == own
+    assert passed(7, query="copies", **exactly) == {"query": "copies", "batchId": "7"}
+    # A thread of a pool, which knows nothing; one that still knows an earlier micro-batch; and a
+    # remote session.
+    for forget in (
+        properties.clear,
+        lambda: properties.update(own),
+        rows.sparkSession.mock_add_spec,
+    ):
+        forget() if forget != rows.sparkSession.mock_add_spec else forget([])
+        assert passed(1) == {"query": None, "batchId": None}
+        with pytest.raises(OptionIllegal, match="does not tell it to threads"):
+            passed(1, **exactly)
+        assert passed(1, query="copies", **exactly) == {"query": "copies", "batchId": "1"}
+
+
+def test_two_writes_of_a_micro_batch_under_one_name_are_refused():
+    rows, properties = running_batch()
     where = {"endpoints": "127.0.0.1:9876", "topic": "t", "delivery": "exactly-once"}
     first, second = foreach_batch_writer(**where), foreach_batch_writer(**where)
     apart = foreach_batch_writer(**where, sinkId="apart")
@@ -245,12 +300,13 @@ def test_two_writes_of_a_micro_batch_under_one_name_are_refused():
     apart(rows, 0)
     with pytest.raises(OptionIllegal, match="give the second one a 'sinkId' of its own"):
         second(rows, 0)
+    properties[BATCH_ID_PROPERTY] = "1"
     first(rows, 1)
     # Another run repeats what the first left undone.
-    run_id.return_value = str(uuid4())
+    properties[RUN_ID_PROPERTY] = str(uuid4())
     second(rows, 1)
 
-    run_id.return_value = "a job group of the application"
+    properties |= {BATCH_ID_PROPERTY: "2", RUN_ID_PROPERTY: "a job group of the application"}
     first(rows, 2)
     second(rows, 2)
     often = foreach_batch_writer("127.0.0.1:9876", "t")

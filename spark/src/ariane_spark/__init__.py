@@ -3,9 +3,6 @@
 Nothing here needs to be imported to read or write: Spark finds ``format("ariane")`` by itself.
 """
 
-import ariane_sdk  # noqa: F401 - it must be imported before gRPC.
-
-# isort: split
 from ariane_spark.errors import (
     ArianeSparkError,
     CommitRefused,
@@ -22,7 +19,7 @@ from ariane_spark.errors import (
 from ariane_spark.progress.progress_listener import ProgressListener, watched
 from ariane_spark.records.columns import header_schema, message_schema
 from ariane_spark.sink.foreach_batch import foreach_batch_writer
-from ariane_spark.spark_session import session
+from ariane_spark.spark_session import activate, session
 
 __all__ = [
     "ArianeSparkError",
@@ -37,6 +34,7 @@ __all__ = [
     "RowIllegal",
     "SchemaIllegal",
     "UnknownOption",
+    "activate",
     "foreach_batch_writer",
     "header_schema",
     "message_schema",

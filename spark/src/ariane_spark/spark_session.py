@@ -81,3 +81,14 @@ def session(
                 # Spark looks for pandas even if it is not used, and queues do not need it.
                 warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
             return builder.getOrCreate()
+
+
+def activate(session: SparkSession) -> None:
+    """Make a session the active one of this thread, as a write by a Python data source needs it.
+
+    Spark looks for such sources in the active session only, and a thread that an application has
+    started has none: ``save()`` then fails with ``DATA_SOURCE_NOT_FOUND``. Harmless elsewhere.
+    """
+    if SparkSession.getActiveSession() is None:
+        # Of what Spark has for everybody to call, this activates it, and runs nothing.
+        session.createDataFrame([], "nothing int")

@@ -15,12 +15,11 @@ from ariane_spark.errors import (
 from ariane_spark.options.given_options import GivenOptions
 from ariane_spark.options.option_table import OPTIONS, Use
 from ariane_spark.options.options import (
-    BodyCompression,
     TriggerLimits,
     column_names,
     read_options,
-    write_options,
 )
+from ariane_spark.options.write_options import BodyCompression, write_options
 from ariane_spark.positions.partitions import PartitionLimits
 from ariane_spark.positions.position_rules import AtGroup, AtOffsets, AtTime, AtTimes, Edge
 from ariane_spark.positions.queue_selection import AssignedQueues, NamedTopics, TopicPattern

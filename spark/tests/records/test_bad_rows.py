@@ -7,7 +7,7 @@ import pytest
 
 from ariane_sdk.errors import ColumnIllegal
 from ariane_spark.errors import RowIllegal
-from ariane_spark.options.options import WriteOptions
+from ariane_spark.options.write_options import WriteOptions
 from ariane_spark.records.bad_rows import BODY_BYTES_MAX, RowRefused, RowSieve, raise_refusals
 from ariane_spark.records.rows import IdentitySeed, RowPlan
 from ariane_spark.sink.batch_writer import ArianeBatchWriter

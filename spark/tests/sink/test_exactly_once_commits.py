@@ -7,9 +7,9 @@ import pytest
 from ariane_sdk import errors as sdk_errors
 from ariane_sdk.errors import ServiceUnavailable
 from ariane_spark.calls.batch_transactions import Attempt
-from ariane_spark.calls.sink_batches import Sink, SinkBatch
+from ariane_spark.calls.sink_batches import Sink, SinkBatch, batch_of_options
 from ariane_spark.errors import BatchDiffers, CommitRefused, OptionIllegal
-from ariane_spark.options.options import WriteOptions
+from ariane_spark.options.write_options import WriteOptions, write_options
 from ariane_spark.records.contents import Contents
 from ariane_spark.records.rows import RowPlan
 from ariane_spark.sink.batch_writer import batch_writer, stream_writer
@@ -144,20 +144,47 @@ def test_an_abort_drops_what_receipts_name_and_never_fails(broker, write, caplog
     assert "stays until it grows old: down" in caplog.text
 
 
-def test_a_write_that_was_named_at_random_is_aborted_without_receipts(broker, write):
-    replace(write, drawn_id="drawn").abort([None])
+def test_a_write_that_its_options_name_is_aborted_without_receipts(broker, write):
+    named = SinkBatch(Sink("write/job/orders", "orders"), 0)
 
-    assert broker.aborts == [
-        ("broker-a", SinkBatch(Sink("write/drawn/orders", "orders", fresh=True), 0))
-    ]
+    replace(write, batch=named).abort([None])
+
+    assert broker.aborts == [("broker-a", named)]
 
 
-def test_names_of_streams_and_of_single_writes_are_not_mixed_up(ddl):
+GIVEN = {"endpoints": "n:1", "topic": "orders", "deliveryGuarantee": "exactly-once"}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "'writeId': is required: exactly once, a write must have a name"),
+        ({"sinkId": "s"}, "a single write is named by 'writeId'"),
+        ({"query": "q"}, "'batchId': goes together with 'query'"),
+        ({"batchId": "1"}, "'batchId': goes together with 'query'"),
+        ({"query": "q", "batchId": "-1"}, "'batchId'"),
+        ({"query": "a/b", "batchId": "1"}, "contain a slash"),
+        ({"query": "write", "batchId": "1"}, "neither 'write' nor"),
+        ({"query": "q" * 101, "batchId": "1"}, "100 printable characters"),
+        ({"query": "q", "batchId": "1", "writeId": "w"}, "not with 'query'"),
+    ],
+)
+def test_a_write_whose_repetition_would_not_be_recognised_is_refused(ddl, options, said):
+    with pytest.raises(OptionIllegal, match=said):
+        batch_writer({**GIVEN, **options}, ddl("body string"), overwrite=False)
+
+
+def test_options_name_the_batch_and_not_the_thread():
+    given = {"query": "copies", "batchId": "7"}
+    options = write_options(GIVEN | given)
+    assert batch_of_options(options) == SinkBatch(Sink("copies/orders", "orders"), 7)
+    apart = write_options(GIVEN | given | {"sinkId": "b"})
+    assert batch_of_options(apart) == SinkBatch(Sink("copies/b", "orders"), 7)
+
+
+def test_a_stream_takes_its_name_from_its_checkpoint(ddl):
     schema = ddl("body string")
-    given = {"endpoints": "n:1", "topic": "orders", "deliveryGuarantee": "exactly-once"}
-    single = batch_writer({**given, "sinkId": "s"}, schema, overwrite=False)
-
-    with pytest.raises(OptionIllegal, match="a single write is named by 'writeId'"):
-        single.write(iter([]))  # As in a task.
     with pytest.raises(OptionIllegal, match="streams are told apart by 'sinkId'"):
-        stream_writer({**given, "writeId": "w"}, schema, overwrite=False)
+        stream_writer({**GIVEN, "writeId": "w"}, schema, overwrite=False)
+    with pytest.raises(OptionIllegal, match="a stream is named by its checkpoint"):
+        stream_writer({**GIVEN, "query": "q", "batchId": "1"}, schema, overwrite=False)

@@ -5,7 +5,7 @@ import pytest
 
 from ariane_sdk.errors import ServiceUnavailable
 from ariane_spark.calls import task_spans
-from ariane_spark.options.options import WriteOptions, write_options
+from ariane_spark.options.write_options import WriteOptions, write_options
 from ariane_spark.records.rows import RowPlan
 from ariane_spark.sink.batch_writer import ArianeBatchWriter
 from ariane_testkit.otlp_receiver import otlp_receiver

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ariane_spark.errors import OptionIllegal
-from ariane_spark.options import options as options_module
+from ariane_spark.options import endpoint_options
 from ariane_spark.options.option_table import Use
 from ariane_spark.options.options import read_options
 from ariane_spark.positions.ranges import QueueRange
@@ -80,7 +80,7 @@ def test_an_endpoint_that_cannot_be_is_refused(monkeypatch):
     given = {"endpoints": "n:1", "topic": "orders", "otlpEndpoint": "collector:4317"}
     with pytest.raises(OptionIllegal, match="http://host:port"):
         read_options(given, Use.BATCH_READ)
-    monkeypatch.setattr(options_module, "find_spec", lambda name: None)
+    monkeypatch.setattr(endpoint_options, "find_spec", lambda name: None)
     given["otlpEndpoint"] = "http://collector:4317"
     with pytest.raises(OptionIllegal, match=r"ariane-spark\[otlp\]"):
         read_options(given, Use.BATCH_READ)

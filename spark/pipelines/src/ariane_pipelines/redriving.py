@@ -34,7 +34,8 @@ from ariane_pipelines.repairs import (
 from ariane_spark.calls.connection import connect_once, connect_transactions_once
 from ariane_spark.errors import OptionIllegal
 from ariane_spark.options.option_table import Use
-from ariane_spark.options.options import read_options, write_options
+from ariane_spark.options.options import read_options
+from ariane_spark.options.write_options import write_options
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -197,7 +197,7 @@ class BatchTransactions:
                 raise ServiceUnavailable(
                     f"a broker that may know where {sink.name} writes is away", retriable=True
                 )
-            if not sink.fresh and self._is_uncertain(sink):
+            if self._is_uncertain(sink):
                 raise ServiceUnavailable(
                     "name servers have just started and may not know all brokers", retriable=True
                 )

@@ -18,7 +18,8 @@ from ariane_spark.calls.cluster import Cluster
 from ariane_spark.calls.queue_client import QueueClient
 from ariane_spark.calls.spared_modules import spare_modules
 from ariane_spark.calls.task_spans import span_provider
-from ariane_spark.options.options import ReadOptions, WriteOptions
+from ariane_spark.options.options import ReadOptions
+from ariane_spark.options.write_options import WriteOptions
 
 SEND_S_MAX: Final = 60.0
 """How long a message may wait for a broker that restarts. This is better than an error, because a

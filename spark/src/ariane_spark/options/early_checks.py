@@ -11,7 +11,8 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from ariane_spark.errors import ArianeSparkError, OptionError, SparkTooOld
 from ariane_spark.options.option_table import OPTIONS_OF_SPARK, Use
-from ariane_spark.options.options import read_options, write_options
+from ariane_spark.options.options import read_options
+from ariane_spark.options.write_options import write_options
 
 SPARK_VERSION_MIN: Final = (4, 1)
 

@@ -263,12 +263,24 @@ OPTIONS: Final = (
         "the option `topic`",
     ),
     Option(
+        "query",
+        (Use.WRITE,),
+        "In `foreachBatch`: the permanent name of the query. `foreach_batch_writer` knows it"
+        " without the option, except in threads that the function starts and with Spark Connect.",
+        "the id in the checkpoint",
+    ),
+    Option(
+        "batchId",
+        (Use.WRITE,),
+        "In `foreachBatch`: the number of the micro-batch, together with `query`."
+        " `foreach_batch_writer` passes it by itself.",
+    ),
+    Option(
         "writeId",
         (Use.WRITE,),
-        "Exactly once outside streams: names the write to its topic, so that the whole job may be"
-        " repeated and still writes once. Each write needs a different name: the same name with"
-        " other rows fails.",
-        "random",
+        "Exactly once outside streams, and required there: names the write to its topic, so that"
+        " tasks and the whole job may be repeated and still write once. Each write needs a"
+        " different name: the same name with other rows fails.",
     ),
     Option(
         "onChangedBatch",

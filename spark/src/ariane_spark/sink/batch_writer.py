@@ -17,10 +17,10 @@ from pyspark.taskcontext import TaskContext
 
 from ariane_sdk.errors import ColumnIllegal
 from ariane_spark.calls.connection import connect_producer_once
-from ariane_spark.calls.sink_batches import micro_batch
+from ariane_spark.calls.sink_batches import micro_batch_of_task
 from ariane_spark.errors import OptionIllegal, RowIllegal
 from ariane_spark.options.option_table import OPTIONS_OF_SPARK
-from ariane_spark.options.options import WriteOptions, write_options
+from ariane_spark.options.write_options import WriteOptions, write_options
 from ariane_spark.records.bad_rows import RowRefused, RowSieve, raise_refusals, refused
 from ariane_spark.records.rows import IdentitySeed, RowPlan, row_refusal
 from ariane_spark.sink.exactly_once import ExactlyOnceStreamWriter, ExactlyOnceWriter
@@ -77,9 +77,9 @@ class ArianeBatchWriter(DataSourceArrowWriter):
         """Send the rows of one partition; called in a task."""
         context = TaskContext.get()
         partition_id = context.partitionId() if context else 0
-        running = micro_batch(context)
+        running = self._options.micro_batch or micro_batch_of_task(context)
         # The micro-batch of the running query, or else this write.
-        name = f"{running[0]}/{running[1]}" if running else self._write_id
+        name = f"{running.query}/{running.batch_id}" if running else self._write_id
         seed = IdentitySeed(f"{name}/{partition_id}")
         sender = self._connect(self._options)
         sieve = RowSieve(self._plan, self._options.dead_letter_topic)
@@ -173,6 +173,8 @@ def stream_writer(
         raise OptionIllegal("outputMode", "a topic is only appended to; use outputMode('append')")
     if options.write_id is not None:
         raise OptionIllegal("writeId", "is for single writes; streams are told apart by 'sinkId'")
+    if options.micro_batch is not None:
+        raise OptionIllegal("query", "is for foreachBatch; a stream is named by its checkpoint")
     plan = RowPlan.of(schema, options.topic)
     if options.exactly_once:
         return ExactlyOnceStreamWriter(options, plan)

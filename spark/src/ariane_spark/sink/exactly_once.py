@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Final, TypeAlias
-from uuid import uuid4
 
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
@@ -32,9 +31,14 @@ from ariane_sdk import errors as sdk_errors
 from ariane_sdk.errors import ArianeError
 from ariane_spark.calls.batch_transactions import Attempt, BatchTransactions
 from ariane_spark.calls.connection import connect_transactions_once
-from ariane_spark.calls.sink_batches import SinkBatch, batch_of_task, batch_of_write
-from ariane_spark.errors import BatchDiffers, CommitRefused, RowIllegal
-from ariane_spark.options.options import WriteOptions
+from ariane_spark.calls.sink_batches import (
+    SinkBatch,
+    batch_of_options,
+    batch_of_task,
+    micro_batch_of_task,
+)
+from ariane_spark.errors import BatchDiffers, CommitRefused, OptionIllegal, RowIllegal
+from ariane_spark.options.write_options import WriteOptions
 from ariane_spark.records.bad_rows import RowRefused, RowSieve, raise_refusals, refused
 from ariane_spark.records.contents import Contents, contents_of
 from ariane_spark.records.rows import IdentitySeed, RowPlan
@@ -74,13 +78,13 @@ class ExactlyOnceWrite:
     Attributes:
         options: The options of the write.
         plan: The column for each field of a message.
-        drawn_id: The name of a write that is not a stream; ``None`` for streams.
+        batch: The batch; ``None`` for streams, whose tasks are told theirs by Spark.
         connect: Returns the transactions of the present process.
     """
 
     options: WriteOptions
     plan: RowPlan
-    drawn_id: str | None
+    batch: SinkBatch | None
     connect: Connect = connect_transactions_once
 
     def stage(self, batches: Iterator[pa.RecordBatch]) -> StageReceipt | RowRefused:
@@ -92,7 +96,12 @@ class ExactlyOnceWrite:
         """
         context = TaskContext.get()
         partition_id = context.partitionId() if context else 0
-        batch = batch_of_task(self.options, context, self.drawn_id)
+        batch = self.batch or batch_of_task(self.options, context)
+        if batch.is_single and micro_batch_of_task(context) is not None:
+            raise OptionIllegal(
+                "writeId",
+                "is for single writes; in foreachBatch, write by ariane_spark.foreach_batch_writer",
+            )
         calls = self.connect(self.options)
         home = calls.home_of(batch.sink)
         seed = IdentitySeed(f"{batch.sink.name}/{batch.batch_id}/{partition_id}")
@@ -177,11 +186,10 @@ class ExactlyOnceWrite:
         try:
             if receipts:
                 calls.abort(receipts[0].home, receipts[0].batch)
-            elif self.drawn_id is not None:
-                batch = batch_of_write(self.options, self.drawn_id)
-                home = calls.noted_home_of(batch.sink)
+            elif self.batch is not None:
+                home = calls.noted_home_of(self.batch.sink)
                 if home is not None:
-                    calls.abort(home, batch)
+                    calls.abort(home, self.batch)
         except ArianeError as error:
             _log.warning("what was staged stays until it grows old: %s", error)
 
@@ -192,8 +200,13 @@ class ExactlyOnceWriter(DataSourceArrowWriter):
     def __init__(
         self, options: WriteOptions, plan: RowPlan, connect: Connect = connect_transactions_once
     ) -> None:
+        """Take the options.
+
+        Raises:
+            OptionIllegal: They do not name the batch.
+        """
         # One object serves all tasks, their repeats and the commit.
-        self._write = ExactlyOnceWrite(options, plan, uuid4().hex, connect)
+        self._write = ExactlyOnceWrite(options, plan, batch_of_options(options), connect)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StageReceipt | RowRefused:
         """Stage the rows of one partition; called in a task."""

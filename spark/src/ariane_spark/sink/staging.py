@@ -19,7 +19,7 @@ from ariane_sdk.errors import CallError, ColumnIllegal
 from ariane_spark.calls.batch_transactions import Attempt, BatchTransactions
 from ariane_spark.calls.sink_batches import SinkBatch
 from ariane_spark.errors import FeatureNotAvailable, QueueNotFound
-from ariane_spark.options.options import NO_COMPRESSION, BodyCompression
+from ariane_spark.options.write_options import NO_COMPRESSION, BodyCompression
 from ariane_spark.records.bad_rows import BODY_BYTES_MAX
 from ariane_spark.records.rows import TopicRows, row_refusal
 
