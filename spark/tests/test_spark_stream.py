@@ -13,7 +13,7 @@ pytestmark = pytest.mark.spark
 def run(tmp_path):
     """Runs a streaming frame until everything is done; what each micro-batch brought, by number."""
 
-    def run(frame, name="checkpoint"):
+    def run(frame, name="checkpoint", **trigger):
         batches = {}
 
         def collect(rows, batch_id):
@@ -22,7 +22,7 @@ def run(tmp_path):
         query = (
             frame.writeStream.foreachBatch(collect)
             .option("checkpointLocation", str(tmp_path / name))
-            .trigger(availableNow=True)
+            .trigger(**(trigger or {"availableNow": True}))
             .start()
         )
         assert query.awaitTermination(60)
@@ -143,7 +143,10 @@ def test_a_new_stream_starts_at_the_latest(streaming, topic, publish, run):
 
 
 @pytest.mark.slow
-def test_a_queue_that_appears_is_read_from_its_earliest(streaming, new_topic, widen, publish, run):
+@pytest.mark.parametrize("trigger", [{"availableNow": True}, {"once": True}])
+def test_a_queue_that_appears_is_read_from_its_earliest(
+    streaming, new_topic, widen, publish, run, trigger
+):
     topic = new_topic(1)
     publish(topic, range(10))
     frame = streaming(topic, startingOffsets="earliest").load()
@@ -151,7 +154,7 @@ def test_a_queue_that_appears_is_read_from_its_earliest(streaming, new_topic, wi
     widen(topic, 4)
     publish(topic, range(10, 60))
 
-    after = run(frame)
+    after = run(frame, **trigger)
 
     assert sorted([*numbers_of(before), *numbers_of(after)]) == list(range(60))
 

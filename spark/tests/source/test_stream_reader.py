@@ -147,20 +147,30 @@ def test_available_now_ends_where_it_was_prepared(cluster, reader_with):
     assert reader.reportLatestOffset() == offsets(broker_a=20, broker_b=10)
 
 
-def test_a_new_queue_appears_at_its_earliest_and_is_read_from_there(cluster, reader_with):
+@pytest.mark.parametrize(("limit", "reached"), [(ALL, 8), (ReadMaxRows(4), 6)])
+def test_a_new_queue_is_read_from_its_earliest_at_once(cluster, reader_with, limit, reached):
+    """A trigger of one micro-batch has no second one."""
     cluster.add("orders", "broker-a", 0, 3)
     reader = reader_with(startingOffsets="latest")
     start = through_spark(reader.initialOffset())
     queue = cluster.add("orders", "broker-b", 0, 8)
     cluster.earliest[queue] = 2
 
-    second = through_spark(reader.latestOffset(start, ALL))
-    third = through_spark(reader.latestOffset(second, ReadMaxRows(4)))
+    second = through_spark(reader.latestOffset(start, limit))
 
-    assert second == offsets(broker_a=3, broker_b=2)
-    assert ranges(reader, start, second) == []
-    assert third == offsets(broker_a=3, broker_b=6)
-    assert ranges(reader, second, third) == [("broker-b", 2, 6)]
+    first_of_new = offsets(broker_a=3, broker_b=reached)
+    first_of_new["orders"]["broker-b"]["begins"] = {"0": 2}
+    assert second == first_of_new
+    assert ranges(reader, start, second) == [("broker-b", 2, reached)]
+    # A replay reads the same, or is told the loss.
+    cluster.earliest[queue] = 5
+    assert ranges(reader_with(), start, second) == [("broker-b", 2, reached)]
+    third = through_spark(reader.latestOffset(second, ALL))
+    if reached < 8:
+        assert third == offsets(broker_a=3, broker_b=8)
+        assert ranges(reader, second, third) == [("broker-b", 6, 8)]
+    else:
+        assert third == second
 
 
 def test_a_replayed_batch_is_planned_from_the_log_alone(cluster, reader_with):
@@ -268,7 +278,7 @@ def test_a_checkpoint_of_a_query_that_read_something_else_is_told_as_such(
         reader_with(**selection).latestOffset(start, ALL)
 
     end = reader_with(**selection, failOnDataLoss="false").latestOffset(start, ALL)
-    assert end == {**start, "refunds": {"broker-a": {"0": 0}}}
+    assert end == {**start, "refunds": {"broker-a": {"0": 5, "begins": {"0": 0}}}}
 
 
 @pytest.mark.parametrize(
@@ -324,10 +334,11 @@ def test_few_messages_wait_for_others_or_for_time(cluster, clock, reader_with):
     assert reader.latestOffset(start, limit) is start
     cluster.add("orders", "broker-b", 0, 2)  # A queue that appears counts.
     second = through_spark(reader.latestOffset(start, limit))
-    assert second == offsets(broker_a=3, broker_b=0)
+    assert ranges(reader, start, second) == [("broker-a", 0, 3), ("broker-b", 0, 2)]
+    cluster.add("orders", "broker-b", 0, 1)
     assert reader.latestOffset(second, limit) is second
     clock.now += 10
-    assert reader.latestOffset(second, limit) == offsets(broker_a=3, broker_b=2)
+    assert reader.latestOffset(second, limit) == offsets(broker_a=3, broker_b=3)
 
 
 def test_a_run_that_ends_does_not_wait(cluster, reader_with):

@@ -7,7 +7,8 @@ write positions as JSON, and Spark keeps them in the same form in its checkpoint
 
 In a checkpoint each broker has one more entry, ``"logEpoch"``: the epoch of its log when these
 positions were read. By it the broker can tell whether the earlier messages are still there, or the
-topic is a new one of the same name.
+topic is a new one of the same name. If a micro-batch is the first to read some queues, ``"begins"``
+says where it begins with them: all ranges of a replay follow from the checkpoint.
 
 Spark compares positions as text. So there is exactly one text for given positions: topics and
 brokers are sorted by name, queues by number.
@@ -25,6 +26,9 @@ from ariane_sdk import MessageQueue
 
 LOG_EPOCH: Final = "logEpoch"
 """The key of the epoch among the queue ids of a broker."""
+
+BEGINS: Final = "begins"
+"""The key of the begins of new queues among the queue ids of a broker."""
 
 LATEST: Final = QueueOffset(-1)
 """The readable end of a queue, in offsets of users."""
@@ -57,7 +61,7 @@ class Bounds(NamedTuple):
 Positions: TypeAlias = dict[MessageQueue, QueueOffset]
 """The next queue offset to read, by queue."""
 
-OffsetsJson: TypeAlias = dict[str, dict[str, dict[str, int]]]
+OffsetsJson: TypeAlias = dict[str, dict[str, dict[str, Any]]]
 """Positions as Spark keeps them: topic, broker, queue id as text, queue offset."""
 
 
@@ -72,8 +76,15 @@ LogEpochs: TypeAlias = dict[tuple[str, str], int]
 def to_json(
     positions: Mapping[MessageQueue, int],
     log_epochs: Mapping[tuple[str, str], int] = MappingProxyType({}),
+    begins: Mapping[MessageQueue, int] = MappingProxyType({}),
 ) -> OffsetsJson:
-    """The form of these positions for Spark."""
+    """The form of these positions for Spark.
+
+    Args:
+        positions: The positions.
+        log_epochs: The log epochs, by topic and broker.
+        begins: Where queues begin that were not read before.
+    """
     offsets: OffsetsJson = {}
     for queue in sorted(positions):
         by_broker = offsets.setdefault(queue.topic, {})
@@ -83,6 +94,9 @@ def to_json(
             log_epoch = log_epochs.get((topic, broker_name), 0)
             if log_epoch:
                 by_queue[LOG_EPOCH] = log_epoch
+    for queue in sorted(begins):
+        of_broker = offsets[queue.topic][queue.broker_name]
+        of_broker.setdefault(BEGINS, {})[str(queue.queue_id)] = begins[queue]
     return offsets
 
 
@@ -102,6 +116,16 @@ def log_epochs_of(offsets: Mapping[str, Any]) -> LogEpochs:
         for topic, by_broker in offsets.items()
         for broker_name, by_queue in by_broker.items()
         if LOG_EPOCH in by_queue
+    }
+
+
+def begins_of(offsets: Mapping[str, Any]) -> Positions:
+    """The begins of new queues in offsets from Spark; only if ``from_json`` has read them."""
+    return {
+        MessageQueue(topic, broker_name, int(queue_id)): QueueOffset(begin)
+        for topic, by_broker in offsets.items()
+        for broker_name, by_queue in by_broker.items()
+        for queue_id, begin in by_queue.get(BEGINS, {}).items()
     }
 
 
@@ -188,7 +212,7 @@ def _by_queue(nested: Any) -> Iterator[tuple[MessageQueue, Any]]:
         for broker_name, queues in _entries(brokers, topic):
             place = f"{topic}/{broker_name}"
             for queue_id, value in _entries(queues, place):
-                if queue_id == LOG_EPOCH:
+                if queue_id in {LOG_EPOCH, BEGINS}:
                     continue
                 yield MessageQueue(topic, broker_name, _queue_id(queue_id, place)), value
 

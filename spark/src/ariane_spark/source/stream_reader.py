@@ -32,6 +32,7 @@ from ariane_spark.positions.offsets import (
     OffsetsJson,
     OffsetsMalformed,
     Positions,
+    begins_of,
     epochs_of,
     from_json,
     log_epochs_of,
@@ -134,15 +135,16 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         epochs = log_epochs_of(start)
         bounds = self._handed_out(begin, epochs, bounds)
         self._check_epochs(begin, epochs, bounds)
-        end = self._ends(begin, bounds)
+        new = {queue: kept.earliest for queue, kept in bounds.items() if queue not in begin}
+        end = self._ends(begin | new, bounds)
         if not isinstance(limit, ReadAllAvailable):
             if self._target is None and not self._patience.is_over(backlog_of(begin, bounds)):
                 return start
-            end = self._limited({**end, **begin}, end, bounds, limit)
+            end = self._limited(begin | new, end, bounds, limit)
         if end == begin:
             return start
         self._patience.begin_anew()
-        return to_json(end, epochs | epochs_of(bounds))
+        return to_json(end, epochs | epochs_of(bounds), new)
 
     def reportLatestOffset(self) -> OffsetsJson:  # noqa: N802 - Spark's name.
         """The present ends of the queues; the query's progress shows them, which gives the lag."""
@@ -153,7 +155,9 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The partitions of a micro-batch, one for each task; on a replay this is called first."""
         to = _from_checkpoint(end)
         epochs = log_epochs_of(end)
-        begins = self._begins(_from_checkpoint(start), to)
+        # Also where new queues begin is in the checkpoint: a replay reads the same messages, or
+        # reports their loss.
+        begins = self._begins(begins_of(end) | _from_checkpoint(start), to)
         begins |= self._begins_anew(begins, log_epochs_of(start), epochs)
         ranges = ranges_between(begins, to, epochs)
         limits = self._options.limits
@@ -199,16 +203,11 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end
 
     def _ends(self, begin: Positions, bounds: Mapping[MessageQueue, Bounds]) -> Positions:
-        """The present readable end of each queue.
-
-        A new queue is first added at its earliest offset, and read from the next micro-batch on. So
-        all ranges follow from positions in the checkpoint, and a replay reads the same messages or
-        reports their loss.
-        """
+        """The present readable end of each queue."""
         ends = {}
         for queue, kept in bounds.items():
-            ends[queue] = kept.latest if queue in begin else kept.earliest
-            if queue in begin and kept.latest < begin[queue]:
+            ends[queue] = kept.latest
+            if kept.latest < begin[queue]:
                 self._loss.queue_shrunk(queue, begin[queue], kept)
         for queue, position in begin.items():
             if not self._options.selection.selects(queue):
