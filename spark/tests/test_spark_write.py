@@ -122,6 +122,8 @@ def test_rows_are_delivered_when_they_say(spark, topic, reading, write):
         assert time.monotonic() < deadline, sorted(found)
     assert found["later"].storeTimestamp.astimezone(UTC) >= soon - timedelta(milliseconds=1)
     assert found["now"].deliveryTimestamp is None
+    late = found["later"].deliveryTimestamp.astimezone(UTC) - soon
+    assert timedelta() <= late < timedelta(milliseconds=1)
 
 
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])

@@ -243,6 +243,14 @@ class ReceivedMessage(MessageView):
         """When the broker stored it, by the broker's clock."""
         return datetime.fromtimestamp(self.store_timestamp_ms / 1000, UTC)
 
+    @property
+    def delivery_time(self) -> datetime | None:
+        """When it was due, if its producer had asked for a time or a delay in milliseconds."""
+        text = self.properties.get(PropertyName.DELIVERY_TIME_MS, "")
+        if not text.isdecimal():
+            return None
+        return datetime.fromtimestamp(int(text) / 1000, UTC)
+
     def __repr__(self) -> str:
         return (
             f"<ReceivedMessage {self.message_queue} at {self.queue_offset},"

@@ -104,6 +104,12 @@ async def test_each_way_to_say_it(producer, topic, arrived):
     assert [bool(result.recall_handle) for result in results] == [False, True, True, False, True]
     late = found[2].store_timestamp_ms - begin.timestamp() * 1000 - 200
     assert 0 <= late < 1000
+    due_ms = {each.body: each.properties.get("TIMER_DELIVER_MS") for each in found}
+    assert due_ms[b"at once"] is due_ms[b"level"] is None
+    begin_ms = begin.timestamp() * 1000
+    assert 0 <= int(due_ms[b"time"]) - begin_ms - 200 < 1
+    assert 0 <= int(due_ms[b"past"]) - begin_ms + 9 * 86_400_000 < 1
+    assert begin_ms + 499 < int(due_ms[b"span"]) <= found[3].store_timestamp_ms
 
 
 @pytest.mark.parametrize("ahead_ms", [-60_000, 60_000])

@@ -66,6 +66,19 @@ async def test_a_message_says_all_that_was_sent(topic, producer, make_consumer):
     assert before < message.born_time <= message.store_time + timedelta(seconds=1)
 
 
+async def test_a_message_says_when_it_was_due(topic, producer, make_consumer):
+    book = Book()
+    due = datetime.now(UTC).replace(microsecond=0) - timedelta(days=1)
+    await producer.send(Message(topic, b"late", deliver_at=due))
+    await producer.send(Message(topic, b"at once"))
+
+    async with make_consumer(book, group="punctual"):
+        await book.wait(2)
+
+    said = {bytes(message.body): message.delivery_time for message in book.messages}
+    assert said == {b"late": due, b"at once": None}
+
+
 async def test_tags_are_filtered(topic, producer, make_consumer):
     # "Aa" and "BB" have the same hash, so that the broker hands out both.
     tags = ["Aa", "BB", "paid", ""]

@@ -285,7 +285,10 @@ async def test_each_comes_once_and_none_early_whatever_dies(monkeypatch, seed):
     for message in found:
         assert message.store_timestamp_ms >= expected[int(message.body)]
         assert message.keys == (f"k{int(message.body)}",)
-        assert set(message.properties) == {"TAGS", "KEYS", "UNIQ_KEY"}
+        properties = dict(message.properties)
+        due_ms = expected[int(message.body)]
+        assert int(properties.pop("TIMER_DELIVER_MS", due_ms)) == due_ms
+        assert set(properties) == {"TAGS", "KEYS", "UNIQ_KEY"}
         assert (message.queue_id, message.born_host) == (int(message.body) % QUEUES, HOST)
     broker.die()
     broker.deliver()

@@ -177,7 +177,7 @@ async def test_what_waits_holds_back_retention_until_it_is_parked_again(delays, 
     assert delays.delivered() == 2
     message = store.query_by_key("orders", "a")[0]
     assert message.born_host == HOST
-    assert message.properties == {"UNIQ_KEY": "a"}
+    assert message.properties == {"UNIQ_KEY": "a", "TIMER_DELIVER_MS": str(due)}
 
 
 async def test_a_full_disk_does_not_wait_for_what_waits(delays, store, clock):

@@ -400,7 +400,7 @@ async def test_what_is_for_later_comes_at_its_time_as_it_was_staged(orders):
         assert message.tag == ("t" if number % 3 else "")
         assert message.keys == ((f"k{number}",) if number % 2 else ())
         assert message.queue_id == number % 2
-        assert set(message.properties) <= {"TAGS", "KEYS", "UNIQ_KEY"}
+        assert set(message.properties) <= {"TAGS", "KEYS", "UNIQ_KEY", "TIMER_DELIVER_MS"}
     assert (await commit_call(orders, attempt)).duplicate
     assert len(await come(orders, 6)) == 6
 

@@ -114,7 +114,7 @@ class Delivery:
         """Deliver some of the records, all of one born host, to one queue."""
         places = np.array(chosen, np.int64)
         block = parked.moved.block(
-            queue.topic, places, heads=[b""] * len(places), half_offsets=parked.ends[places]
+            queue.topic, places, heads=parked.heads(places), half_offsets=parked.ends[places]
         )
         born_host = parked.moved.columns.message(chosen[0]).born_host
         appended = self._log.append(block, queue.queue_id, born_host)

@@ -13,7 +13,7 @@ from ariane_broker.queue_key import QueueKey
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.encoding.moved_records import MovedRecords
 from ariane_record.layout import PropertyName
-from ariane_record.names import RETRY_PREFIX
+from ariane_record.names import RETRY_PREFIX, is_system_topic
 from ariane_storage.log.records.fields import Int64s
 from ariane_storage.store import Store
 
@@ -30,10 +30,12 @@ DELAY_PROPERTIES: Final = frozenset(
         PropertyName.PRODUCER_SEQUENCE,
     }
 )
-"""Properties of a parked record about its delivery; a delivered record does not have them."""
+"""Properties of a parked record about its delivery; of these, a delivered record has at most the
+time for which its producer had asked."""
 
 _ROCKETMQ_PRECISION_MS: Final = 1000
 _NOTE: Final = PropertyName.RECALLED_KEY.encode()
+_DUE: Final = f"{PropertyName.DELIVERY_TIME_MS}\x01%b\x02".encode()
 _TIMER_HEAD: Final = (
     f"{PropertyName.REAL_TOPIC}\x01%b\x02{PropertyName.REAL_QUEUE_ID}\x01%b\x02"
     f"{PropertyName.DELIVERY_TIME_MS}\x01%d\x02{PropertyName.TIMER_OUT_MS}\x01%d\x02"
@@ -102,6 +104,20 @@ class ParkedRecords(NamedTuple):
         said = (one or other for one, other in zip(exact, rough, strict=True))
         times = (int(text) if text.isdecimal() and len(text) < 16 else 0 for text in said)
         return np.fromiter(times, np.int64, len(exact))
+
+    def heads(self, places: Int64s) -> list[bytes]:
+        """What some records have before their kept properties once delivered: their time, if any.
+
+        Messages that a group consumes again have none: that time is not their producer's.
+        """
+        going = self.moved.values(PropertyName.REAL_TOPIC)
+        times = self.moved.values(PropertyName.DELIVERY_TIME_MS)
+        return [
+            _DUE % times[place].encode()
+            if times[place].isdecimal() and not is_system_topic(going[place])
+            else b""
+            for place in places.tolist()
+        ]
 
 
 def read_parked(store: Store, queue: QueueKey, rows: ParkedRows) -> ParkedRecords | None:
