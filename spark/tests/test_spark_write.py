@@ -215,6 +215,29 @@ def test_what_cannot_be_written_is_refused_before_anything_is_sent(
     assert text in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    ("name_server", "said"),
+    [
+        pytest.param("127.0.0.1:1", "no name server answered", marks=pytest.mark.slow),
+        ("a broker", "name server 127.0.0.1:"),
+    ],
+)
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+def test_a_write_to_no_name_server_is_refused_before_tasks_start(
+    spark, write, local_cluster, name_server, said, guarantee
+):
+    if name_server == "a broker":
+        name_server = local_cluster.brokers[0].address
+
+    with pytest.raises(AnalysisException, match=said):
+        write(
+            spark.range(3).selectExpr("cast(id AS string) AS body"),
+            endpoints=name_server,
+            topic="t",
+            deliveryGuarantee=guarantee,
+        )
+
+
 def test_a_topic_is_never_overwritten(spark, topic, local_cluster):
     writer = spark.createDataFrame([("x",)], "body string").write.format("ariane")
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ariane_sdk.errors import RouteNotFound, ServiceUnavailable
-from ariane_spark.calls.repetition import WARM_UP_WAITS_MAX, Repetition
+from ariane_sdk.errors import NameServersUnreachable, RouteNotFound, ServiceUnavailable
+from ariane_spark.calls.repetition import STRANGE_REPEATS_MAX, WARM_UP_WAITS_MAX, Repetition
 from ariane_spark.options.options import RequestPolicy
 
 
@@ -50,3 +50,14 @@ def test_a_topic_that_there_is_not_is_asked_for_once(repetition, waits):
     with pytest.raises(RouteNotFound):
         repetition.ask(failing(1, RouteNotFound("none")))
     assert waits == []
+
+
+def test_name_servers_that_nobody_has_ever_heard_of_are_given_up_in_seconds(waits):
+    patient = Repetition(RequestPolicy(retries_max=1000), sleep=waits.append)
+    nobody = NameServersUnreachable("nobody", retriable=True)
+
+    assert patient.ask(failing(STRANGE_REPEATS_MAX, nobody)) == "answer"
+    with pytest.raises(NameServersUnreachable):
+        patient.ask(failing(STRANGE_REPEATS_MAX + 1, nobody))
+
+    assert sum(waits) < 7

@@ -13,9 +13,12 @@ from typing import Any, Final, TypeVar
 from ariane_record.encoding.kept_memory import keep_freed_memory
 from ariane_sdk import ProducerSettings
 from ariane_sdk.sync import Producer
-from ariane_spark.calls.batch_transactions import BatchTransactions
+from ariane_spark.calls.batch_transactions import WRITE_POLICY, BatchTransactions
+from ariane_spark.calls.channels import Channels
 from ariane_spark.calls.cluster import Cluster
 from ariane_spark.calls.queue_client import QueueClient
+from ariane_spark.calls.repetition import Repetition
+from ariane_spark.calls.routes import LiveBrokers, Routes
 from ariane_spark.calls.spared_modules import spare_modules
 from ariane_spark.calls.task_spans import span_provider
 from ariane_spark.options.options import ReadOptions
@@ -24,6 +27,9 @@ from ariane_spark.options.write_options import WriteOptions
 SEND_S_MAX: Final = 60.0
 """How long a message may wait for a broker that restarts. This is better than an error, because a
 repeated task writes everything again."""
+
+FIRST_ANSWER_S_MAX: Final = 3.0
+"""How long a write waits for the first answer of one name server."""
 
 _kept: Final[dict[tuple[int, str, Hashable], Any]] = {}
 
@@ -37,6 +43,24 @@ def connect_once(options: ReadOptions) -> Cluster:
         (options.endpoints, options.requests),
         lambda: QueueClient(options.endpoints, options.requests),
     )
+
+
+def check_name_servers(endpoints: str) -> None:
+    """Check on the driver that a write can find brokers, before tasks wait for them.
+
+    Args:
+        endpoints: Name servers, ``host:port``, separated by commas.
+
+    Raises:
+        ArianeError: No name server answers, now or before; or what answers is none.
+    """
+
+    def ask() -> LiveBrokers:
+        names = ",".join(map(str.strip, endpoints.split(",")))
+        routes = Routes(names, Channels(), timeout_s=FIRST_ANSWER_S_MAX)
+        return Repetition(WRITE_POLICY).ask(routes.brokers)
+
+    _once("check", endpoints, ask)
 
 
 def connect_producer_once(options: WriteOptions) -> Producer:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from ariane_sdk.errors import ArianeError
+from ariane_sdk.errors import ArianeError, NameServersUnreachable
 from ariane_spark.options.options import RequestPolicy
 
 WAIT_S_MAX: Final = 5.0
@@ -15,6 +15,10 @@ WARM_UP_WAIT_S: Final = 1.0
 
 WARM_UP_WAITS_MAX: Final = 90
 """Number of repeats: they last longer than a name server's warm-up."""
+
+STRANGE_REPEATS_MAX: Final = 5
+"""Number of repeats, three seconds in all, if no name server answers and none has before: then the
+address is more likely wrong than its server is just restarting."""
 
 _DOUBLINGS_MAX: Final = 16
 
@@ -34,7 +38,8 @@ class Repetition:
         """The answer to a request that is harmless to repeat.
 
         If name servers lack the answer because they have just started, this waits for them, however
-        few repeats are allowed.
+        few repeats are allowed. If name servers are not there, and nothing is known from before,
+        this gives up early, however many are allowed.
 
         Raises:
             ArianeError: The error of the last attempt.
@@ -49,6 +54,9 @@ class Repetition:
                     self._sleep(WARM_UP_WAIT_S)
                     continue
                 failures += 1
+                strange = isinstance(error, NameServersUnreachable)
+                if strange and failures > STRANGE_REPEATS_MAX:
+                    raise
                 if not (error.retriable and self.allows(failures)):
                     raise
                 self.wait(failures, error)
