@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import urllib.request
 
 import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from ariane_sdk import (
     ClusterClient,
@@ -21,6 +24,7 @@ from ariane_sdk import (
 )
 from ariane_sdk.errors import MessagesLost
 from ariane_servicekit.running.processes import LocalCluster
+from ariane_testkit.free_ports import free_port
 from ariane_testkit.small_store import SMALL_STORE
 
 TOPIC = "orders"
@@ -148,3 +152,48 @@ async def test_a_lost_message_is_an_error_where_it_is_to_be_one(cluster):
             with pytest.raises(MessagesLost) as raised:
                 await reading.take(COUNT - 1)
         assert raised.value.metadata == {"queue_offset": str(DAMAGED), "count": "1"}, kind
+
+
+async def test_collectors_are_told(cluster, tmp_path):
+    reader = InMemoryMetricReader()
+    meters = MeterProvider([reader])
+    broker = cluster.brokers[0]
+    address = f"127.0.0.1:{free_port()}"
+    await broker.stop()
+    broker.arguments = (*broker.arguments, "--metrics-listen", address)
+    await broker.start()
+    settings = PullSettings(meter_provider=meters)
+    async with PullConsumer(
+        cluster.name_servers,
+        group="group",
+        subscriptions={TOPIC: "*"},
+        start="earliest",
+        settings=settings,
+    ) as consumer:
+        count = 0
+        async with asyncio.timeout(60):
+            while count < len(OTHERS):
+                count += len(await consumer.poll(timeout_s=1))
+    [point] = [
+        point
+        for resource in reader.get_metrics_data().resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+        if metric.name == "ariane.client.lost.messages"
+        for point in metric.data.data_points
+    ]
+    assert point.value == 1
+    assert dict(point.attributes) == {
+        "messaging.destination.name": TOPIC,
+        "messaging.consumer.group.name": "group",
+    }
+    meters.shutdown()
+
+    def scrape():
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as answer:
+            lines = answer.read().decode().splitlines()
+        return dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+
+    values = await asyncio.to_thread(scrape)
+    assert float(values["ariane_messages_lost_total"]) >= 1
+    assert float(values["ariane_storage_damaged_bytes"]) > 0

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.runtime.application_calls import as_failure, for_thread
@@ -17,6 +17,12 @@ Listener: TypeAlias = (
     | Callable[[Sequence[ReceivedMessage]], None]
 )
 """Called with messages of one queue, in order. Returns when all are done; raises if they failed."""
+
+LOOK_S: Final = 10.0
+"""Interval of looks whether a listener stands still."""
+
+STANDSTILL_S: Final = 60.0
+"""After this long without progress a standstill is told of, and again after twice as long."""
 
 Deliver: TypeAlias = Callable[[Sequence[ReceivedMessage]], Awaitable[None]]
 

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from ariane.broker.v1.pull_service_pb2 import LostRun
+from ariane_sdk.client import messaging_names as semconv
+from ariane_sdk.client.telemetry import SCOPE
 from ariane_sdk.errors import MessagesLost
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.runtime.log import logger
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import Counter, MeterProvider
+
+LOST_MESSAGES: Final = "ariane.client.lost.messages"
+"""The measurement; OpenTelemetry's conventions have none."""
 
 
 class LostMessages:
@@ -17,9 +27,16 @@ class LostMessages:
         count: How many this client has passed over.
     """
 
-    def __init__(self, *, fails: bool) -> None:
-        """``fails`` tells whether they are an error, instead of being passed over."""
+    def __init__(
+        self, *, fails: bool, group: str = "", meter_provider: MeterProvider | None = None
+    ) -> None:
+        """``fails`` tells whether they are an error, instead of being passed over.
+
+        ``meter_provider`` counts them in OpenTelemetry; default: the application's, if it has one.
+        """
         self._fails = fails
+        self._group = group
+        self._counter = _counter(meter_provider)
         self._told: dict[MessageQueue, int] = {}
         self.count = 0
 
@@ -46,6 +63,11 @@ class LostMessages:
                 continue  # Read again after a broken connection.
             self._told[queue] = first + count
             self.count += count
+            if self._counter is not None:
+                attributes = {semconv.DESTINATION_NAME: queue.topic}
+                if self._group:
+                    attributes[semconv.CONSUMER_GROUP] = self._group
+                self._counter.add(count, attributes)
             logger.error(
                 "%s: %d messages from queue offset %d on are lost: their records are damaged in"
                 " the broker; they are passed over",
@@ -53,3 +75,13 @@ class LostMessages:
                 count,
                 first,
             )
+
+
+def _counter(meter_provider: MeterProvider | None) -> Counter | None:
+    # An application that has configured OpenTelemetry has loaded it.
+    if meter_provider is None and "opentelemetry.metrics" not in sys.modules:
+        return None
+    from opentelemetry import metrics  # noqa: PLC0415 - an extra.
+
+    meter = (meter_provider or metrics.get_meter_provider()).get_meter(SCOPE)
+    return meter.create_counter(LOST_MESSAGES, "{message}")

@@ -28,11 +28,12 @@ from typing import Final
 
 from ariane.broker.v1.client_question_pb2 import ClientQueueState
 from ariane_sdk.client.caution import Caution, InWork
+from ariane_sdk.client.listener import LOOK_S
 from ariane_sdk.client.queue_position import QueuePosition
 from ariane_sdk.client.session import Session
 from ariane_sdk.consumer.delivery.damaged_bodies import DamagedBodies
 from ariane_sdk.consumer.delivery.owned_queue import MakeOwned, OwnedQueue, state_of
-from ariane_sdk.consumer.delivery.standstill import LOOK_S, StandstillWatch
+from ariane_sdk.consumer.delivery.standstill import StandstillWatch
 from ariane_sdk.consumer.group.consumer_plan import ConsumerPlan
 from ariane_sdk.consumer.group.queue_locks import QueueLocks
 from ariane_sdk.consumer.offsets.group_start import GroupStart

@@ -147,7 +147,9 @@ class ReceiveConsumer(StatelessClient):
             size_bytes_max=ANSWER_BYTES_MAX,
         )
         self._from_oldest = from_oldest
-        self._lost = LostMessages(fails=fail_on_lost_messages)
+        self._lost = LostMessages(
+            fails=fail_on_lost_messages, group=group, meter_provider=meter_provider
+        )
         self._keeps = keep_invisible
         self._idle = IdleReturn(self.give_back, invisible_s)
         self._joined: ReceivingMember | None = None
@@ -383,7 +385,13 @@ class ReceiveConsumer(StatelessClient):
     async def _listen(self, listener: MessageListener, concurrency: int) -> None:
         await self.give_back()  # Brokers do not renew the invisible time of those.
         traced = self._traced(of_one(listener))
-        listening = Listening(traced, self._member, concurrency=concurrency, clock=self._clock)
+        listening = Listening(
+            traced,
+            self._member,
+            group=self._group,
+            concurrency=concurrency,
+            clock=self._clock,
+        )
         try:
             fetching = self._receive(concurrency, keep_invisible=True)
             async with aclosing(fetching) as messages:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ariane_sdk.consumer.receiving.listening import Listening
+from ariane_sdk.consumer.receiving.listening import SETTLE_RETRY_S, Listening
 from ariane_sdk.consumer.receiving.receive_calls import Answer, messages_of
 from ariane_sdk.consumer.receiving.receive_wire import receive_answer
 from ariane_sdk.errors import DeadlinePassed, GroupRefused, IllegalArgument, ServiceUnavailable
@@ -49,7 +49,9 @@ async def messages(count, *, then=None):
 
 
 def listening(listener, settler, concurrency=1, clock=None):
-    return Listening(listener, settler, concurrency=concurrency, clock=clock or NoWaitClock())
+    return Listening(
+        listener, settler, group="g", concurrency=concurrency, clock=clock or NoWaitClock()
+    )
 
 
 async def done(_messages):
@@ -104,8 +106,9 @@ async def test_whoever_cancels_cuts_off_no_settlement(when):
             await super().ack(message)
 
     class Sleeping(SystemClock):
-        async def sleep(self, _seconds):
-            trying.set()
+        async def sleep(self, seconds):
+            if seconds == SETTLE_RETRY_S:
+                trying.set()
             await asyncio.Event().wait()
 
     settler = Slow() if when == "first" else Settler(away())
@@ -140,3 +143,44 @@ async def test_why_no_more_messages_come_is_told_as_it_is():
     with pytest.raises(GroupRefused):
         await listening(done, settler).run(messages(2, then=GroupRefused("not you")))
     assert {number for _, number in settler.settled} == {0, 1}
+
+
+class MovedClock(NoWaitClock):
+    """Goes on by what anybody waits."""
+
+    now_s = 0.0
+
+    def monotonic_s(self):
+        return self.now_s
+
+    async def sleep(self, seconds):
+        self.now_s += seconds
+        await asyncio.sleep(0)
+
+
+async def test_a_message_that_a_listener_does_not_finish_is_told_of(caplog):
+    """Its broker keeps it invisible: nobody else gets it."""
+    clock, stuck = MovedClock(), asyncio.Event()
+
+    async def listener(found):
+        if int(found[0].body) == 1:
+            await stuck.wait()
+
+    settler = Settler()
+    running = asyncio.create_task(listening(listener, settler, 2, clock).run(messages(3)))
+    async with asyncio.timeout(60):
+        while clock.now_s < 500:  # noqa: ASYNC110 - a clock.
+            await asyncio.sleep(0)
+    told = [said for said in caplog.messages if "no progress" in said]
+    assert [said.split("no progress for ")[1].split(" s")[0] for said in told] == [
+        "60",
+        "120",
+        "240",
+        "480",
+    ]
+    assert "jobs" in told[0]
+    assert "of group g" in told[0]
+    assert "has 1 messages" in told[0]
+    stuck.set()
+    await running
+    assert sorted(settler.settled) == [("ack", 0), ("ack", 1), ("ack", 2)]

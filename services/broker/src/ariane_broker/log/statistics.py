@@ -20,6 +20,7 @@ class BrokerStatistics:
         counted_death_count: Deaths of members that were counted against a message.
         set_back_offset_count: Consumer offsets and positions that lay beyond the kept end of the
             log, and were set back.
+        lost_message_count: Damaged messages that readers were told of and passed over; each time.
     """
 
     stored_message_count: int = 0
@@ -31,6 +32,7 @@ class BrokerStatistics:
     vanished_member_count: int = 0
     counted_death_count: int = 0
     set_back_offset_count: int = 0
+    lost_message_count: int = 0
 
     def count_append(
         self, message_count: int, size_bytes: int, seconds: float, *, batch_count: int = 1

@@ -126,6 +126,12 @@ class BrokerMeasures:
                 lambda: one(store.max_offset - store.flushed_offset),
             ),
             (
+                "ariane.storage.damaged",
+                "By",
+                "Bytes of the commit log that are known to be damaged.",
+                lambda: one(sum(each.end - each.begin for each in store.damage)),
+            ),
+            (
                 "ariane.storage.disk.used",
                 "1",
                 "Part of the disk that is used, by whomever.",
@@ -203,6 +209,12 @@ class BrokerMeasures:
                 "{offset}",
                 "Offsets beyond what the log kept of its end, set back.",
                 lambda: one(said.set_back_offset_count),
+            ),
+            (
+                "ariane.messages.lost",
+                "{message}",
+                "Damaged messages that readers were told of and passed over; each time.",
+                lambda: one(said.lost_message_count),
             ),
             (
                 "ariane.clock.jumps",

@@ -185,6 +185,7 @@ class QueueLooks:
                 else _replica(hints, order, position, read),
                 lost_offsets=read.lost_offsets,
             )
+            self.statistics.lost_message_count += len(read.lost_offsets)
             if read.count:
                 size_bytes = pulled.size_bytes
                 look.count_left -= read.count

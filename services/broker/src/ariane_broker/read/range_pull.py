@@ -171,6 +171,7 @@ class PullRange:
                 records, sizes, position = _cut(records, sizes, end)
             lost = read.lost_offsets[read.lost_offsets < end]
             if len(sizes) or position >= end or len(lost):
+                self.statistics.lost_message_count += len(lost)
                 self.statistics.count_pull(len(sizes), sum(map(len, records)))
                 chunk = project(records, sizes, position, order.projection)
                 yield replace(chunk, lost_offsets=lost) if len(lost) else chunk

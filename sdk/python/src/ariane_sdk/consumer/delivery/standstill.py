@@ -7,17 +7,12 @@ sending heartbeats, so no other member takes the queue over, and without this no
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from ariane_sdk.client.listener import STANDSTILL_S
 from ariane_sdk.consumer.delivery.owned_queue import OwnedQueue
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.runtime.log import logger
-
-LOOK_S: Final = 10.0
-"""Interval of looks."""
-
-STANDSTILL_S: Final = 60.0
-"""After this long without progress a queue is told of, and again when twice as long has passed."""
 
 
 class _Seen(NamedTuple):

@@ -52,7 +52,11 @@ class PullLoops:
         self._on_lost = on_lost
         self._on_fatal = on_fatal
         self._damaged_bodies = damaged_bodies
-        self._lost = LostMessages(fails=plan.settings.fail_on_lost_messages)
+        self._lost = LostMessages(
+            fails=plan.settings.fail_on_lost_messages,
+            group=plan.group,
+            meter_provider=plan.settings.meter_provider,
+        )
         self._broker_loops: dict[str, PullLoop] = {}
         self._filter_loops: dict[str, PullLoop] = {}
         self._loop_of: dict[MessageQueue, tuple[PullLoop, OwnedQueue]] = {}

@@ -19,7 +19,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final, Protocol
 
-from ariane_sdk.client.listener import Listener, ListenerCalls
+from ariane_sdk.client.listener import LOOK_S, Listener, ListenerCalls
+from ariane_sdk.consumer.receiving.long_work import LongWork
 from ariane_sdk.errors import (
     ArianeError,
     ClientNotRunning,
@@ -53,12 +54,13 @@ class Listening:
     """Calls a listener with messages, and settles them."""
 
     def __init__(
-        self, listener: Listener, settler: Settler, *, concurrency: int, clock: Clock
+        self, listener: Listener, settler: Settler, *, group: str, concurrency: int, clock: Clock
     ) -> None:
         """Start without messages; ``concurrency`` of them are in work at a time."""
         self._calls = ListenerCalls(listener, threads=concurrency)
         self._settler = settler
         self._clock = clock
+        self._long_work = LongWork(group, clock)
         self._free = asyncio.Semaphore(concurrency)
 
     async def run(self, messages: AsyncGenerator[ReceivedMessage]) -> None:
@@ -67,6 +69,7 @@ class Listening:
         When this is cancelled, it ends once all messages in work are given back or settled.
         """
         works: set[asyncio.Task[None]] = set()
+        watching = start_task(self._watch(), "watch-listener")
         try:
             await self._free.acquire()
             async for message in messages:
@@ -87,7 +90,13 @@ class Listening:
                     await asyncio.wait(works)
             raise
         finally:
+            watching.cancel()
             self._calls.close()
+
+    async def _watch(self) -> None:
+        while True:
+            await self._clock.sleep(LOOK_S)
+            self._long_work.look()
 
     async def _work(self, message: ReceivedMessage) -> None:
         try:
@@ -105,7 +114,8 @@ class Listening:
     async def _outcome(self, message: ReceivedMessage) -> Callable[[], Awaitable[None]]:
         """Call the listener; return the function that settles the message by the outcome."""
         try:
-            await self._calls.deliver([message])
+            with self._long_work.on(message):
+                await self._calls.deliver([message])
         except asyncio.CancelledError:
             # Give it back: no consumer would get it as long as this one runs.
             await self._settle(partial(self._settler.extend, message, seconds=0), message)
