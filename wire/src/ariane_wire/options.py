@@ -24,10 +24,11 @@ class ConnectionOptions:
             lists. 16 KiB: far above what calls carry, and little to decode.
         frame_octets_max: Longest payload of a frame that we take: the peer sends large messages in
             as few. 1 MiB.
-        stream_window_octets: What a stream may have sent us that nobody has read. 2 MiB carry
-            2 GB/s at a round trip of 1 ms. A stream begins with at most 256 KiB.
+        stream_window_octets: What a stream may have sent us that nobody has read. 512 KiB carry
+            500 MB/s at a round trip of 1 ms, and are what a small answer may have before it on the
+            way: links over long distances set more. A stream begins with at most 256 KiB.
         connection_window_octets: What may be under way on a connection, and what its streams may
-            have beyond their first windows of 256 KiB. 16 MiB: nine streams have wide windows.
+            have beyond their first windows of 256 KiB. 16 MiB: 64 streams have wide windows.
         memory_octets_max: What all connections of the server or channel hold for messages that are
             not whole or not read. 512 MiB; a call beyond it is refused, with RESOURCE_EXHAUSTED.
         keepalive_time_s: A connection that was silent for so long is asked whether it lives; None,
@@ -42,7 +43,7 @@ class ConnectionOptions:
     send_octets_max: int = -1
     metadata_octets_max: int = 16 << 10
     frame_octets_max: int = MIB
-    stream_window_octets: int = 2 * MIB
+    stream_window_octets: int = MIB // 2
     connection_window_octets: int = 16 * MIB
     memory_octets_max: int = 512 * MIB
     keepalive_time_s: float | None = None

@@ -1,6 +1,6 @@
 """Fuzzes both ends, led by coverage: ``make fuzz``.
 
-    .venv/bin/python wire/tests/fuzz [--minutes 60]
+    .venv/bin/python wire/tests/fuzz [--minutes 60] [--end server]
 
 Inputs that reach something new are kept in ``.cache/fuzz`` and are where the next run begins,
 beside the committed corpus; one that breaks an end is written to ``corpus/``, so that it becomes a
@@ -41,7 +41,9 @@ def main() -> None:
     """Fuzz for a while; the status is not 0 if an end was broken."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=60.0, help="how long (default 60)")
-    minutes = parser.parse_args().minutes
+    parser.add_argument("--end", choices=("server", "client"), help="only this one (default both)")
+    said = parser.parse_args()
+    minutes = said.minutes
     found = ROOT / ".cache" / "fuzz"
     found.mkdir(parents=True, exist_ok=True)
     logging.getLogger("ariane_wire").propagate = False
@@ -61,7 +63,10 @@ def main() -> None:
     with atheris.instrument_imports(include=["ariane_wire", "hpack"]):
         from fuzzed_ends import play  # noqa: PLC0415
 
-    atheris.Setup([sys.argv[0], *arguments], play)
+    def play_end(data: bytes) -> None:
+        play(bytes([data[0] & 0xFE | (said.end == "client")]) + data[1:] if data else data)
+
+    atheris.Setup([sys.argv[0], *arguments], play_end if said.end else play)
     atheris.Fuzz()
 
 

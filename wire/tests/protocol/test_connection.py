@@ -400,3 +400,34 @@ def test_calls_that_are_given_up_count_for_more_in_a_turn():
     served.connection.receive(octets)
     assert len(served.streams) - 1 == 128 // 5 + 1
     assert served.connection.has_more_work
+
+
+def data_of(octets):
+    """Streams and lengths of the DATA frames in octets."""
+    found, at = [], 0
+    while at < len(octets):
+        word, _, stream_id = frames.HEAD.unpack_from(octets, at)
+        if word & 255 == frames.DATA:
+            found.append((stream_id, word >> 8))
+        at += 9 + (word >> 8)
+    return found
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_small_messages_go_before_large_ones_that_wait(paused):
+    served = Served()
+    window = frames.settings_frame({4: (1 << 31) - 1, 5: 1 << 20})
+    grant = frames.window_frame(0, 1 << 30)
+    served.connection.receive(
+        frames.PREFACE + window + grant + headers(1, b"\x20" + BLOCK) + headers(3) + headers(5)
+    )
+    large, small, other = served.streams
+    served.connection.paused = paused
+    large.send_message(bytes(1 << 20))
+    small.send_message(b"small")
+    other.send_message(b"other")
+    served.connection.paused = False
+    sent = data_of(served.take())
+    assert [stream for stream, _ in sent[:3]] == [3, 5, 1]
+    assert sum(length for stream, length in sent if stream == 1) == 512 << 10
+    assert data_of(served.take())[0] == (1, 128 << 10)

@@ -114,7 +114,7 @@ class RequestStream(ClientCall):
                 self._raise_if_failed()
             message = self.serialize(request)
             self.send_message(message, compressed=self.compression != "identity")
-            self.connection.carrier.wake()
+            self.connection.carrier.wake(len(message))
             await left(self)
         except asyncio.CancelledError:
             self.cancel()

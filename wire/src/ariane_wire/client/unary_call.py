@@ -11,6 +11,7 @@ from grpc import StatusCode, aio
 from ariane_wire.client.call import ClientCall
 from ariane_wire.protocol.frames import HEAD_AND_PREFIX, PREFIX_OCTETS
 from ariane_wire.protocol.heads import ResponseHead
+from ariane_wire.protocol.sending import SMALL_OCTETS
 
 if TYPE_CHECKING:
     from ariane_wire.client.connection import ClientConnection
@@ -105,7 +106,8 @@ class UnaryUnaryCall(UnaryResponse, aio.UnaryUnaryCall):  # type: ignore[type-ar
             octets <= self.send_window
             and octets <= connection.send_window
             and octets <= connection.whole_max
-            and not connection.ready
+            and (octets <= SMALL_OCTETS or not connection.ready)
+            and not connection.first
             and not connection.paused
         ):
             self.send_window -= octets

@@ -2,7 +2,8 @@
 
 Frames that may go at once are put into one list, ``out``, which the transport empties once a turn.
 Messages that the windows or the transport do not take yet wait in their streams; streams that could
-send stand in a ring, ``ready``, and each sends a piece in its turn.
+send stand in a ring, ``ready``, and each sends a piece in its turn. Those with little to send stand
+in a row of their own, ``first``: a small message does not wait for large ones.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 PIECE_OCTETS: Final = 128 << 10
 """What a stream sends in its turn, and the longest message that goes at once."""
 
+SMALL_OCTETS: Final = 16 << 10
+"""Up to here a message goes before larger ones: it delays them by little, and they it by much."""
+
 TURN_OCTETS: Final = 512 << 10
 """What a connection sends in one turn of the loop, beside messages that go at once."""
 
@@ -34,8 +38,12 @@ TURN_OCTETS: Final = 512 << 10
 class Carrier(Protocol):
     """What brings the octets of a connection to its peer."""
 
-    def wake(self) -> None:
-        """There is something to send: send it now, or at the end of this turn of the loop."""
+    def wake(self, octets: int = 0) -> None:
+        """There is something to send: send it now, or at the end of this turn of the loop.
+
+        Args:
+            octets: Of the message that was added, if there was one.
+        """
 
     def end(self, text: str) -> None:
         """Send what there is and close the transport."""
@@ -44,7 +52,7 @@ class Carrier(Protocol):
 class NoCarrier:
     """Stands for a transport where there is none: octets are taken from ``take_out``."""
 
-    def wake(self) -> None:
+    def wake(self, octets: int = 0) -> None:
         """Do nothing."""
 
     def end(self, text: str) -> None:
@@ -64,6 +72,7 @@ class FrameSender:
     def __init__(self) -> None:
         self.out: list[bytes | memoryview] = []
         self.after: list[Callable[[], None]] = []
+        self.first: deque[Stream] = deque()
         self.ready: deque[Stream] = deque()
         self.paused = False
         self.send_window = WINDOW_DEFAULT
@@ -86,11 +95,12 @@ class FrameSender:
         """Let a stream that has something to send have its turns."""
         if not stream.is_queued:
             stream.is_queued = True
-            self.ready.append(stream)
+            row = self.first if stream.pending_octets <= SMALL_OCTETS else self.ready
+            row.append(stream)
 
     def take_out(self) -> list[bytes | memoryview]:
         """All that is to be sent in this turn; it is the caller's now."""
-        if self.ready:
+        if self.first or self.ready:
             self._pump()
         out = self.out
         self.out = []
@@ -103,19 +113,24 @@ class FrameSender:
         return after
 
     @property
+    def has_more(self) -> bool:
+        """Whether there is something to do at the end of a turn."""
+        return bool(self.out or self.first or self.ready or self.after)
+
+    @property
     def can_pump(self) -> bool:
         """Whether another turn would send more."""
-        return bool(self.ready) and self.send_window > 0 and not self.paused
+        return bool(self.first or self.ready) and self.send_window > 0 and not self.paused
 
     def _pump(self) -> None:
         """Give each ready stream its turn, until the turn's octets or the window are used up."""
-        ready = self.ready
+        first, ready = self.first, self.ready
         budget = TURN_OCTETS
-        while ready and budget > 0 and not self.paused:
+        while (first or ready) and budget > 0 and not self.paused:
             if self.send_window <= 0:
                 self.stalls += 1
                 break
-            stream = ready.popleft()
+            stream = first.popleft() if first else ready.popleft()
             octets = min(
                 stream.pending_octets,
                 stream.send_window,

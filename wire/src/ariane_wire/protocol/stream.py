@@ -17,6 +17,7 @@ from ariane_wire.protocol.frames import (
     ErrorCode,
     window_frame,
 )
+from ariane_wire.protocol.sending import SMALL_OCTETS
 
 if TYPE_CHECKING:
     from ariane_wire.protocol.connection import Connection
@@ -225,7 +226,8 @@ class Stream:
             and octets <= connection.send_window
             and octets <= connection.whole_max
             and not self.pending_octets
-            and not connection.ready
+            and (octets <= SMALL_OCTETS or not connection.ready)
+            and not connection.first
             and not connection.paused
         ):
             self.send_window -= octets

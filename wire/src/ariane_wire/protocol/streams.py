@@ -183,4 +183,5 @@ class StreamKeeper(FrameReader):
         for stream in list(self.streams.values()):
             self.close_stream(stream)
             stream.on_lost(self.ended, never_processed=False)
+        self.first.clear()
         self.ready.clear()

@@ -17,6 +17,7 @@ from ariane_wire.protocol.frames import PREFIX_OCTETS, ErrorCode
 from ariane_wire.protocol.heads import RequestHead
 from ariane_wire.protocol.metadata import LIMIT_KEY, SIZE_KEY, UNPROCESSED_KEY, Pairs
 from ariane_wire.protocol.reading import VAIN_WORK
+from ariane_wire.protocol.sending import SMALL_OCTETS
 from ariane_wire.protocol.stream import Stream
 from ariane_wire.server import replies
 from ariane_wire.transport.callbacks import call_back
@@ -206,7 +207,8 @@ class ServerCall(Stream):
             and not self._trailing
             and not self._details
             and self._code is None
-            and not connection.ready
+            and (octets <= SMALL_OCTETS or not connection.ready)
+            and not connection.first
             and not connection.paused
             and not connection.lead
             and self._encoding == "identity"

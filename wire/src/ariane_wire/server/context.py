@@ -43,7 +43,7 @@ class CallContext(ServerCall, aio.ServicerContext):  # type: ignore[type-arg]
             raise aio.AbortError
         self._send_head()
         self._send(octets)
-        self.connection.carrier.wake()
+        self.connection.carrier.wake(len(octets))
         await left(self)
         if self.is_gone:
             raise aio.InternalError("the call is gone")

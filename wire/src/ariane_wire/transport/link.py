@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 SMALL_READ: Final = 32 << 10
 """Up to here, what came is copied once and cut out of ``bytes``, which is quicker."""
 
+JOIN_OCTETS: Final = 160 << 10
+"""Up to here a turn's frames are joined where pieces would each be a call of the system: half the
+calls for a message and its head, which is more than the copy costs."""
+
 VIEW_OCTETS: Final = 32 << 10
 """From here on, a message goes out from where it lies instead of being joined with frames."""
 
@@ -138,11 +142,15 @@ class Link(asyncio.BufferedProtocol):
             self._is_receiving = False
         if connection.has_more_work:
             self._hold()
-        if connection.out or connection.ready or connection.after:
+        if connection.has_more:
             self.flush()
 
-    def wake(self) -> None:
+    def wake(self, octets: int = 0) -> None:
         """There is something to send."""
+        if octets >= VIEW_OCTETS:
+            # To gather more saves nothing, and whoever writes would have to wait.
+            self.flush()
+            return
         if self._is_receiving:
             return
         self._wakes += 1
@@ -206,6 +214,8 @@ class Link(asyncio.BufferedProtocol):
             transport.write(b"".join(out))
         elif self._is_vectored:
             transport.writelines(out)
+        elif sum(map(len, out)) <= JOIN_OCTETS:
+            transport.write(b"".join(out))
         else:
             small: list[bytes | memoryview] = []
             for piece in out:
@@ -224,7 +234,7 @@ class Link(asyncio.BufferedProtocol):
         self._is_alone = self._wakes <= 1
         self._wakes = 0
         connection = self.connection
-        if connection.out or connection.ready or connection.after:
+        if connection.has_more:
             self.flush()
 
     def _hold(self) -> None:

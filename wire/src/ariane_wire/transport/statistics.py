@@ -60,7 +60,7 @@ class Totals:
         return Statistics(
             connections=len(live),
             streams=sum(len(each.streams) for each in live),
-            waiting_streams=sum(len(each.ready) for each in live),
+            waiting_streams=sum(len(each.first) + len(each.ready) for each in live),
             held_octets=held_octets,
             connections_begun=self._connections + len(live),
             streams_begun=self._streams + sum(each.streams_begun for each in live),

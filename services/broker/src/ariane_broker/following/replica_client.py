@@ -48,6 +48,8 @@ _OPTIONS: Final = ChannelOptions(
     backoff_max_s=1.0,
     connect_timeout_s=CONNECT_S_MAX,
     receive_octets_max=-1,
+    # A replica may be far away, and what fills its link has the link for itself.
+    stream_window_octets=4 << 20,
     keepalive_time_s=10.0,
 )
 
