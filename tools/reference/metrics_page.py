@@ -12,6 +12,7 @@ from ariane_broker.measuring.queue_measures import QueueMeasures
 from ariane_broker.replication.replication_measures import ReplicationMeasures
 from ariane_namesrv.app import NamesrvApp
 from ariane_servicekit.observability.measures import SERIES_MAX, Instrument, Measures
+from ariane_servicekit.rpc.transport_measures import TransportMeasures
 from ariane_txn_checker.app import CheckerApp
 from tools.reference.markdown import code, made_from, page, table
 
@@ -119,7 +120,9 @@ def _made(make: Any) -> list[Instrument]:
 
 def render() -> str:
     """The page."""
-    return page("# Metrics", made_from("the services"), _INTRODUCTION, *_services(), _calls())
+    return page(
+        "# Metrics", made_from("the services"), _INTRODUCTION, *_services(), *_every_service()
+    )
 
 
 def _services() -> Iterator[str]:
@@ -142,9 +145,24 @@ def _services() -> Iterator[str]:
             )
 
 
-def _calls() -> str:
-    return f"""## Every service
+def _every_service() -> Iterator[str]:
+    yield "## Every service"
+    measures = TransportMeasures(MagicMock(), MagicMock())
+    rows = [
+        (code(each.prometheus), "counter" if each.grows else "gauge", each.description)
+        for each in _made(measures.make)
+    ]
+    yield table(("Metric", "Kind", "What it is"), rows)
+    yield f"""`{CALLS}` is a histogram of calls by `rpc_method` and
+`rpc_response_status_code`, streams and held calls included; its `_count` is the number of calls.
+`process_cpu_seconds_total`, `process_resident_memory_bytes` and their like are those of Prometheus'
+own client."""
 
-`{CALLS}` is a histogram of calls by `rpc_method` and `rpc_response_status_code`, streams and held
-calls included; its `_count` is the number of calls. `process_cpu_seconds_total`,
-`process_resident_memory_bytes` and their like are those of Prometheus' own client."""
+    yield """## Clients
+
+Where an application has configured OpenTelemetry, the Python client tells
+`ariane.client.connections`, `ariane.client.calls`, `ariane.client.held` (gauges),
+`ariane.client.connections.begun`, `ariane.client.calls.begun`, `ariane.client.sent`,
+`ariane.client.received` and `ariane.client.stalls` (counters) of all clients of the process, by
+`server.address`: what the services tell of their servers. Its measurements of messages have the
+names of OpenTelemetry's conventions for messaging."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -42,6 +45,29 @@ async def test_frames_are_traced_by_one_setting(serving, caplog, traced):
         assert any("-> HEADERS stream=1 flags=0x04" in line for line in lines)
         assert any("<- HEADERS stream=1 flags=0x05" in line for line in lines)
         assert sum("-> DATA" in line for line in lines) >= 2
+
+
+def test_frames_of_a_process_are_traced_by_its_environment():
+    program = """
+import asyncio, ariane_wire
+async def main():
+    server = ariane_wire.server()
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with ariane_wire.insecure_channel(f"127.0.0.1:{port}") as channel:
+        await channel.channel_ready()
+    await server.stop(None)
+asyncio.run(main())
+"""
+    said = {}
+    for value in ("", "0", "1"):
+        environment = {**os.environ, "ARIANE_WIRE_TRACE": value}
+        done = subprocess.run(
+            [sys.executable, "-c", program], env=environment, capture_output=True, check=True
+        )
+        said[value] = done.stderr.decode()
+    assert said[""] == said["0"] == ""
+    assert "-> SETTINGS stream=0" in said["1"]
 
 
 def test_options():

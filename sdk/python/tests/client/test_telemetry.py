@@ -75,6 +75,19 @@ def trace_parent(span):
     return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
 
 
+async def test_connections_are_told_by_server_also_when_they_are_closed(world, seen):
+    for _ in range(2):
+        async with Producer(world.name_servers, settings=seen.producer) as producer:
+            await producer.send(Message("orders", b"x"))
+            open_now = seen.points("ariane.client.connections")
+            begun = seen.points("ariane.client.calls.begun")
+    assert sum(open_now.values()) >= 2
+    assert {name for [(name, _)] in open_now} == {"server.address"}
+    told = seen.points("ariane.client.calls.begun")
+    assert all(told[key] >= begun[key] > 0 for key in begun)
+    assert sum(seen.points("ariane.client.sent").values()) > 0
+
+
 async def test_a_send_is_a_span_whose_context_travels(world, seen):
     async with Producer(world.name_servers, settings=seen.producer) as producer:
         with seen.tracer.start_as_current_span("request") as outer:

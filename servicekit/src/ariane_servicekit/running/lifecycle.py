@@ -44,6 +44,7 @@ from ariane_servicekit.rpc.error_status import ErrorTranslator
 from ariane_servicekit.rpc.health import HealthServicer
 from ariane_servicekit.rpc.process_servicer import ProcessServicer, process_rpc_service
 from ariane_servicekit.rpc.server import bind, build_server
+from ariane_servicekit.rpc.transport_measures import TransportMeasures
 from ariane_servicekit.running.background import Loop
 from ariane_servicekit.running.service import (
     Compose,
@@ -249,9 +250,11 @@ class _Life:
 
     async def _come_up(self, address: Address, announce: Callable[[Address], None]) -> None:
         await self._service.recover(address)
-        if self._exports.readers and isinstance(self._service, Measured):
+        if self._exports.readers:
             measures = Measures(self._telemetry.meter("ariane"))
-            self._service.measure(measures)
+            if isinstance(self._service, Measured):
+                self._service.measure(measures)
+            TransportMeasures(self._server, asyncio.get_running_loop().time).make(measures)
             self._exports.tell(measures)
         if self._telemetry.tracer is not None and isinstance(self._service, Traced):
             self._service.trace(self._telemetry.tracer)

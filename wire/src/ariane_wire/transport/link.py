@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ariane_wire.transport.scratch import scratch_of_thread
-from ariane_wire.transport.tracing import FrameTrace
+from ariane_wire.transport.tracing import FrameTrace, is_traced
 
 if TYPE_CHECKING:
     from ariane_wire.protocol.connection import Connection
@@ -84,7 +84,7 @@ class Link(asyncio.BufferedProtocol):
         self.transport.set_write_buffer_limits(high=HIGH_WATER_OCTETS)
         self._is_vectored = _VECTORED or not type(transport).__module__.startswith("asyncio")
         self.last_received = self.loop.time()
-        if self.connection.options.trace_frames:
+        if is_traced(by_option=self.connection.options.trace_frames):
             name = str(transport.get_extra_info("peername") or "peer")
             self._traces = (FrameTrace("<-", name), FrameTrace("->", name))
         if self._made is not None:

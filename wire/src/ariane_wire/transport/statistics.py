@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 from ariane_wire.protocol.connection import Connection
@@ -34,6 +34,14 @@ class Statistics:
     data_octets_sent: int
     octets_received: int
     stalls: int
+
+    def __add__(self, other: Statistics) -> Statistics:
+        """Of both."""
+        return Statistics(*map(sum, zip(astuple(self), astuple(other), strict=True)))
+
+    def when_ended(self) -> Statistics:
+        """The same without what is open."""
+        return replace(self, connections=0, streams=0, waiting_streams=0, held_octets=0)
 
 
 class Totals:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from typing import Final
 
 from ariane_wire.protocol.frames import (
@@ -17,6 +18,22 @@ from ariane_wire.protocol.frames import (
 
 LOGGER: Final = "ariane_wire.frames"
 _log: Final = logging.getLogger(LOGGER)
+
+ENVIRONMENT: Final = "ARIANE_WIRE_TRACE"
+"""The variable by which a whole process traces: anything but nothing and 0."""
+
+
+def is_traced(*, by_option: bool) -> bool:
+    """Whether frames of a connection are logged.
+
+    By the environment they are also where nobody has configured the log: on standard error.
+    """
+    if os.environ.get(ENVIRONMENT, "") in {"", "0"}:
+        return by_option
+    if not _log.hasHandlers():
+        _log.addHandler(logging.StreamHandler())
+    _log.setLevel(logging.DEBUG)
+    return True
 
 
 class FrameTrace:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from ariane_record.names import TRACE_PARENT
 from ariane_sdk.client import messaging_names as semconv
+from ariane_sdk.client.connection_metrics import tell_connections
 from ariane_sdk.client.span_export import span_provider
 from ariane_sdk.errors import ArianeError
 from ariane_sdk.message import Message, ReceivedMessage, SendResult
@@ -68,6 +69,7 @@ class Telemetry:
         self._operation_s = meter.create_histogram(semconv.OPERATION_DURATION, "s")
         self._process_s = meter.create_histogram(semconv.PROCESS_DURATION, "s")
         self._client_id = client_id
+        tell_connections(meter_provider, meter)
 
     @classmethod
     def configured(

@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
-
-from grpc.aio import Channel
+from weakref import WeakValueDictionary
 
 from ariane.broker.v1.client_service_pb2_grpc import ClientServiceStub
 from ariane.broker.v1.group_service_pb2_grpc import GroupServiceStub
@@ -42,7 +41,7 @@ from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
 from ariane_sdk.errors import ClientNotRunning
 from ariane_sdk.net.answers import Call
 from ariane_sdk.runtime.fork import PROCESS, ForkGuard
-from ariane_wire import ChannelOptions, insecure_channel
+from ariane_wire import Channel, ChannelOptions, Statistics, insecure_channel
 
 if TYPE_CHECKING:
     from ariane.broker.v1.client_service_pb2_grpc import ClientServiceAsyncStub
@@ -105,7 +104,16 @@ _Stub = TypeVar("_Stub")
 class Connections:
     """The channels of one client; they live on one event loop."""
 
-    __slots__ = ("_born", "_chance", "_channels", "_closed", "_fork_guard", "_methods", "_stubs")
+    __slots__ = (
+        "__weakref__",
+        "_born",
+        "_chance",
+        "_channels",
+        "_closed",
+        "_fork_guard",
+        "_methods",
+        "_stubs",
+    )
 
     def __init__(self, chance: Random) -> None:
         """Start without channels; ``chance`` spreads attempts to connect."""
@@ -116,6 +124,7 @@ class Connections:
         self._closed = False
         self._born = PROCESS.generation
         self._fork_guard = ForkGuard()
+        _OF_PROCESS[id(self)] = self
 
     def check(self) -> None:
         """Check that the connections belong to this process.
@@ -239,5 +248,28 @@ class Connections:
         self._stubs.clear()
         self._methods.clear()
         channels = list(self._channels.values())
+        for address, channel in self._channels.items():
+            _add(_ENDED, address, channel.statistics().when_ended())
         self._channels.clear()
         await asyncio.gather(*(channel.close() for channel in channels))
+
+
+_OF_PROCESS: Final[WeakValueDictionary[int, Connections]] = WeakValueDictionary()
+_ENDED: Final[dict[str, Statistics]] = {}
+"""What channels did that are closed, by address."""
+
+
+def statistics_by_address() -> dict[str, Statistics]:
+    """What all clients of this process do and have done; from whichever thread."""
+    told = dict(_ENDED)
+    for reference in _OF_PROCESS.valuerefs():
+        connections = reference()
+        if connections is not None:
+            for address, channel in tuple(connections._channels.items()):  # noqa: SLF001 - of this module.
+                _add(told, address, channel.statistics())
+    return told
+
+
+def _add(told: dict[str, Statistics], address: str, more: Statistics) -> None:
+    known = told.get(address)
+    told[address] = more if known is None else known + more
