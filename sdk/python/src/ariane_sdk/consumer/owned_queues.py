@@ -97,7 +97,7 @@ class OwnedQueues:
         self._forget_count = 0
         self._owned: dict[MessageQueue, OwnedQueue] = {}
         self._releases: dict[MessageQueue, asyncio.Task[None]] = {}
-        self._acquisitions: set[asyncio.Task[None]] = set()
+        self._acquisitions: dict[asyncio.Task[None], None] = {}
         self._pull_loops = PullLoops(
             session,
             plan,
@@ -167,7 +167,7 @@ class OwnedQueues:
         """
         self._starts.note_topics(self._filters.keys())
         self._wanted = set(wanted)
-        for queue in self._owned.keys() - self._wanted:
+        for queue in [queue for queue in self._owned if queue not in self._wanted]:
             self._give_up(queue, store=True)
         new = self._wanted - self._owned.keys() - self._acquiring
         by_broker: dict[str, list[MessageQueue]] = defaultdict(list)
@@ -178,8 +178,8 @@ class OwnedQueues:
             self._acquired.clear()
             take_over = self._take_over(queues, handover_s)
             task = start_task(take_over, f"take-over-{broker_name}")
-            self._acquisitions.add(task)
-            task.add_done_callback(self._acquisitions.discard)
+            self._acquisitions[task] = None
+            task.add_done_callback(self._acquisitions.pop)
         # Filters may have changed with the queues.
         self._pull_loops.look_again()
 
@@ -250,7 +250,7 @@ class OwnedQueues:
             await self.store(durable=False)
         except CallError as error:
             logger.info("offsets of group %s are stored later: %s", self._group, error)
-            self._failover.note(error, {queue.topic for queue in self._owned})
+            self._failover.note(error, dict.fromkeys(queue.topic for queue in self._owned))
 
     async def store(self, *, durable: bool) -> None:
         """Store the offsets that have changed.
@@ -342,9 +342,9 @@ class OwnedQueues:
                     unknown.update(await self._begin(ready))
                 except CallError as error:
                     logger.info("%d queues are taken over later: %s", len(missing), error)
-                    self._failover.note(error, {queue.topic for queue in missing})
+                    self._failover.note(error, dict.fromkeys(queue.topic for queue in missing))
                 # At once: two members that wait for each other's queues would wait for ever.
-                await self._give_back_idle(set(queues) - self._wanted)
+                await self._give_back_idle([q for q in queues if q not in self._wanted])
                 if self._missing(queues, unknown):
                     await self._clock.sleep(ACQUIRE_RETRY_S)
         finally:

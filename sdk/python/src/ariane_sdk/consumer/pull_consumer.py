@@ -139,7 +139,7 @@ class PullConsumer:
         self._auto_commit = auto_commit
         self._line = PolledLine()
         self._telemetry: Telemetry | None = None
-        self._commits: set[asyncio.Task[None]] = set()
+        self._commits: dict[asyncio.Task[None], None] = {}
         self._life = ConsumerLife(self._plan)
         self._life.on_end = self._line.wake
 
@@ -431,8 +431,8 @@ class PullConsumer:
         self._life.check_running()
         self._count_as_done(offsets)
         task = start_task(self._store_by_and_by(), "commit")
-        self._commits.add(task)
-        task.add_done_callback(self._commits.discard)
+        self._commits[task] = None
+        task.add_done_callback(self._commits.pop)
 
     async def _store_by_and_by(self) -> None:
         try:

@@ -30,7 +30,8 @@ class Watch:
 
     Attributes:
         queues: All watched queues.
-        arrived: Queues in which messages arrived; the request removes those that it looks at.
+        arrived: Queues in which messages arrived, in order; the request removes those that it
+            looks at.
     """
 
     __slots__ = ("_on_arrival", "_woken", "arrived", "queues")
@@ -40,7 +41,7 @@ class Watch:
     ) -> None:
         """Watch queues; ``on_arrival`` is called, if given, in the loop turn of each arrival."""
         self.queues = queues
-        self.arrived: set[QueueKey] = set()
+        self.arrived: dict[QueueKey, None] = {}
         self._on_arrival = on_arrival
         self._woken: asyncio.Future[None] | None = None
 
@@ -63,7 +64,7 @@ class Watch:
 
     def tell(self, queue: QueueKey) -> None:
         """Note that messages arrived in a watched queue, and end the wait."""
-        self.arrived.add(queue)
+        self.arrived[queue] = None
         self.interrupt()
         if self._on_arrival is not None:
             self._on_arrival()
@@ -74,8 +75,9 @@ class HeldRequests:
 
     def __init__(self, *, count_max: int) -> None:
         self._count_max = count_max
-        self._waiting: set[Watch] = set()
-        self._watches: dict[QueueKey, set[Watch]] = {}
+        # In order, so that those who came first are told first.
+        self._waiting: dict[Watch, None] = {}
+        self._watches: dict[QueueKey, dict[Watch, None]] = {}
         self._open = True
 
     @property
@@ -97,16 +99,16 @@ class HeldRequests:
             queues: The queues.
             on_arrival: Called in the loop turn of each arrival, if the caller does not ``wait``.
         """
-        watch = Watch(frozenset(queues), on_arrival)
+        watch = Watch(dict.fromkeys(queues), on_arrival)
         for queue in watch.queues:
-            self._watches.setdefault(queue, set()).add(watch)
+            self._watches.setdefault(queue, {})[watch] = None
         return watch
 
     def forget(self, watch: Watch) -> None:
         """End a watch."""
         for queue in watch.queues:
             watches = self._watches[queue]
-            watches.discard(watch)
+            watches.pop(watch, None)
             if not watches:
                 del self._watches[queue]
 
@@ -130,11 +132,11 @@ class HeldRequests:
             return False
         if len(self._waiting) >= self._count_max:
             raise held_pulls_exhausted(self._count_max)
-        self._waiting.add(watch)
+        self._waiting[watch] = None
         try:
             return await watch.wait(min(seconds, HOLD_SECONDS_MAX))
         finally:
-            self._waiting.discard(watch)
+            self._waiting.pop(watch, None)
 
     def wake(self, queue: QueueKey) -> None:
         """Notify all watches on a queue that messages arrived in it."""
@@ -144,7 +146,7 @@ class HeldRequests:
     def wake_all(self, queues: Iterable[QueueKey]) -> None:
         """Notify all watches on some queues that messages arrived in them."""
         if self._watches:
-            for queue in self._watches.keys() & queues:
+            for queue in filter(self._watches.__contains__, dict.fromkeys(queues)):
                 self.wake(queue)
 
     def close(self) -> None:

@@ -56,7 +56,7 @@ class Attachments:
         self._on_turn = on_turn
         self._answers = answers
         self._by_broker: dict[str, Attachment] = {}
-        self._farewells: set[asyncio.Task[None]] = set()
+        self._farewells: dict[asyncio.Task[None], None] = {}
 
     @property
     def broker_names(self) -> Collection[str]:
@@ -76,9 +76,9 @@ class Attachments:
             if wanted.get(name) != attachment.address or attachment.ended:
                 del self._by_broker[name]
                 farewell = start_task(attachment.close(GOODBYE_TIMEOUT_S), f"farewell-{name}")
-                self._farewells.add(farewell)
-                farewell.add_done_callback(self._farewells.discard)
-        for name in wanted.keys() - self._by_broker.keys():
+                self._farewells[farewell] = None
+                farewell.add_done_callback(self._farewells.pop)
+        for name in [name for name in wanted if name not in self._by_broker]:
             self._by_broker[name] = Attachment(
                 name,
                 wanted[name],

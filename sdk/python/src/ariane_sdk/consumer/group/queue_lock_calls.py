@@ -51,7 +51,7 @@ class QueueLockCalls:
             )
         except CallError as error:
             # Locks are asked for again and again; then by a newer route.
-            self._failover.note(error, {queue.topic for queue in queues})
+            self._failover.note(error, dict.fromkeys(queue.topic for queue in queues))
             raise
         epochs = {
             MessageQueue(entry.topic, broker.broker_name, entry.queue_id): entry.lock_epoch

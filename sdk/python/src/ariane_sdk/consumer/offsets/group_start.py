@@ -91,15 +91,15 @@ class GroupStart:
         offsets = await self._keeping.load(broker, queues)
         for queue in offsets:
             self._see_consumed(queue.topic)
-        missing: dict[str, set[MessageQueue]] = defaultdict(set)
+        missing: dict[str, list[MessageQueue]] = defaultdict(list)
         for queue in queues:
             if queue not in offsets:
-                missing[queue.topic].add(queue)
+                missing[queue.topic].append(queue)
         unknown: set[MessageQueue] = set()
         for topic, fresh in missing.items():
             try:
                 async with self._turns[topic]:
-                    unknown |= fresh & await self._begin(broker, topic, fresh)
+                    unknown.update(set(fresh) & await self._begin(broker, topic, fresh))
             except CallError as error:
                 if not offsets:
                     raise
@@ -111,7 +111,7 @@ class GroupStart:
         return offsets, unknown
 
     async def _begin(
-        self, broker: BrokerRoute, topic: str, fresh: AbstractSet[MessageQueue]
+        self, broker: BrokerRoute, topic: str, fresh: Sequence[MessageQueue]
     ) -> set[MessageQueue]:
         """Begin in queues without an offset, or leave them for later; return unknown ones."""
         if topic == self._returning or self._start == "earliest":
@@ -140,7 +140,7 @@ class GroupStart:
         return self._consumed_s.setdefault(topic, self._clock.monotonic_s())
 
     async def _open(
-        self, broker: BrokerRoute, topic: str, fresh: Collection[MessageQueue]
+        self, broker: BrokerRoute, topic: str, fresh: Sequence[MessageQueue]
     ) -> set[MessageQueue]:
         """Begin in all queues of a topic that is new to the group."""
         route = self._cached_route(topic)
@@ -150,7 +150,8 @@ class GroupStart:
             for other, queues in others
             if other.broker_name != broker.broker_name
         ]
-        own = {*fresh, *(q for q in self._queues(topic) if q.broker_name == broker.broker_name)}
+        here = (q for q in self._queues(topic) if q.broker_name == broker.broker_name)
+        own = dict.fromkeys((*fresh, *here))
         starts = {queue: self._start_in(queue, late=False) for queue in own}
         self._opened[topic] = frozenset({*self._queues(topic), *fresh})
         unknown, *failures = await asyncio.gather(
@@ -187,7 +188,7 @@ class GroupStart:
             CallError: The broker refused or did not answer.
         """
         begins: dict[MessageQueue, QueuePosition] = {}
-        for topic, start in {(queue.topic, start) for queue, start in starts.items()}:
+        for topic, start in dict.fromkeys((q.topic, start) for q, start in starts.items()):
             found = await self._find(broker, topic, start)
             begins |= {
                 queue: found[queue]

@@ -63,7 +63,7 @@ class PullRequests:
             hold_s: How long the broker holds it.
         """
         filters, settings = self.plan.filters, self.plan.settings
-        topics = {topic for topic, _ in ready}
+        topics = dict.fromkeys(topic for topic, _ in ready)
         return PullRecordsRequest(
             consumer_group=self.plan.group,
             client_id=self.plan.client_id,

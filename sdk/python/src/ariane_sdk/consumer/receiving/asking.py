@@ -18,8 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from collections.abc import Set as AbstractSet
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from typing import Final, TypeAlias
 
 from ariane.broker.v1.receive_service_pb2 import ReceiveOrder
@@ -185,18 +184,18 @@ class Asking:
         for address in [address for address, asker in self._askers.items() if asker.done()]:
             del self._askers[address]
         self._ask_others(brokers)
-        left = self._askers.keys() - brokers.keys()
+        left = [address for address in self._askers if address not in brokers]
         if left:
             await self._stop(left)
         self._fetched.keep_late_but(brokers.keys())
 
     def _ask_others(self, brokers: dict[str, BrokerRoute]) -> None:
         """Ask brokers that are not asked yet."""
-        for address in brokers.keys() - self._askers.keys():
+        for address in [each for each in brokers if each not in self._askers]:
             asking = self._ask(address, brokers[address])
             self._askers[address] = start_task(asking, f"receive-{address}")
 
-    async def _stop(self, addresses: AbstractSet[str]) -> None:
+    async def _stop(self, addresses: Sequence[str]) -> None:
         """Stop asking some brokers, and keep their answers that were not taken."""
         askers = [self._askers[address] for address in addresses]
         for asker in askers:
@@ -204,8 +203,8 @@ class Asking:
         if askers:
             await asyncio.wait(askers)
         ahead = [self._ahead[address] for address in addresses if address in self._ahead]
-        for address in addresses - self._sent:
-            if address in self._ahead:
+        for address in addresses:
+            if address in self._ahead and address not in self._sent:
                 self._ahead[address].cancel()  # The broker was not asked yet: no message is lost.
         if ahead:
             _, late = await asyncio.wait(ahead, timeout=ENDING_S)
@@ -287,10 +286,10 @@ class Asking:
             return await self._receive(broker, self._order, hold_s)
         if not calls:
             asking = self._receive(broker, self._order, hold_s)
-            calls = {asyncio.create_task(asking, name=f"ariane-receive-{address}")}
+            calls = [asyncio.create_task(asking, name=f"ariane-receive-{address}")]
         try:
-            ended, _ = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
-            call = ended.pop()
+            await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+            call = next(call for call in calls if call.done())
             calls.remove(call)
             return call.result()
         finally:
@@ -321,7 +320,7 @@ class Asking:
 
     async def _end(self) -> None:
         """Stop asking, and keep messages that were not taken for the next request."""
-        await self._stop(set(self._askers))
+        await self._stop(list(self._askers))
         while not self._line.empty():
             found = self._line.get_nowait()
             if not isinstance(found, CallError):

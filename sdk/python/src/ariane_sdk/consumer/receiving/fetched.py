@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from typing import TypeAlias
 
@@ -23,7 +24,7 @@ class Fetched:
 
     def __init__(self) -> None:
         self.kept: list[Batch] = []
-        self._late: dict[str, set[asyncio.Task[Answer]]] = {}
+        self._late: dict[str, dict[asyncio.Task[Answer], None]] = {}
 
     def __bool__(self) -> bool:
         return bool(self.kept or self._late)
@@ -46,25 +47,25 @@ class Fetched:
         """Whether calls to a broker are in flight, or have ended since."""
         return address in self._late
 
-    def add_late(self, address: str, calls: AbstractSet[asyncio.Task[Answer]]) -> None:
+    def add_late(self, address: str, calls: Iterable[asyncio.Task[Answer]]) -> None:
         """Leave calls in flight: cancelling would leave messages on their way invisible to all."""
-        if calls:
-            self._late.setdefault(address, set()).update(calls)
+        if added := dict.fromkeys(calls):
+            self._late.setdefault(address, {}).update(added)
 
-    def take_late(self, address: str) -> set[asyncio.Task[Answer]]:
+    def take_late(self, address: str) -> list[asyncio.Task[Answer]]:
         """Take the calls to a broker that are in flight."""
-        return self._late.pop(address, set())
+        return list(self._late.pop(address, ()))
 
     def keep_late_but(self, addresses: AbstractSet[str]) -> None:
         """Keep the messages of calls to all brokers except ``addresses``.
 
         A call that is still held is looked at again the next time: it may return messages yet.
         """
-        for address in self._late.keys() - addresses:
+        for address in [each for each in self._late if each not in addresses]:
             calls = self.take_late(address)
             for call in calls:
                 self.keep_of(call)
-            self.add_late(address, {call for call in calls if not call.done()})
+            self.add_late(address, [call for call in calls if not call.done()])
 
     async def take_all(self) -> list[Batch]:
         """Take all messages, also those on their way."""

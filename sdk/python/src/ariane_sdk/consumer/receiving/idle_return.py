@@ -16,7 +16,7 @@ class IdleReturn:
         self._give_back = give_back
         self._after_s = after_s
         self._timer: asyncio.TimerHandle | None = None
-        self._returning: set[asyncio.Task[None]] = set()
+        self._returning: dict[asyncio.Task[None], None] = {}
 
     def begin(self) -> None:
         """Start the timer."""
@@ -35,5 +35,5 @@ class IdleReturn:
 
     def _return(self) -> None:
         returning = start_task(self._give_back(), "give-back-messages")
-        self._returning.add(returning)
-        returning.add_done_callback(self._returning.discard)
+        self._returning[returning] = None
+        returning.add_done_callback(self._returning.pop)

@@ -68,14 +68,14 @@ class Listening:
 
         When this is cancelled, it ends once all messages in work are given back or settled.
         """
-        works: set[asyncio.Task[None]] = set()
+        works: dict[asyncio.Task[None], None] = {}
         watching = start_task(self._watch(), "watch-listener")
         try:
             await self._free.acquire()
             async for message in messages:
                 work = start_task(self._work(message), "listener-work")
-                works.add(work)
-                work.add_done_callback(works.discard)
+                works[work] = None
+                work.add_done_callback(works.pop)
                 await self._free.acquire()
             if works:
                 await asyncio.wait(works)
@@ -154,7 +154,7 @@ class Listens:
     """The calls of ``listen`` that last; whoever closes the consumer ends them first."""
 
     def __init__(self) -> None:
-        self._lasting: set[asyncio.Task[None]] = set()
+        self._lasting: dict[asyncio.Task[None], None] = {}
 
     async def last(self, work: Coroutine[Any, Any, None]) -> None:
         """Work to the end, or until ``end``.
@@ -163,7 +163,7 @@ class Listens:
             ClientNotRunning: The consumer was closed.
         """
         lasting = asyncio.create_task(work, name="ariane-listen")
-        self._lasting.add(lasting)
+        self._lasting[lasting] = None
         try:
             await lasting
         except asyncio.CancelledError:
@@ -172,7 +172,7 @@ class Listens:
                 raise
             raise ClientNotRunning("the consumer was closed") from None
         finally:
-            self._lasting.discard(lasting)
+            self._lasting.pop(lasting, None)
 
     async def end(self) -> None:
         """Cancel them; returns once all messages in work are given back or settled."""

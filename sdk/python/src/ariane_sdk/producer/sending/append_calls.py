@@ -64,9 +64,9 @@ class AppendCalls:
         self._group = group
         self._settings = settings
         self._clock = clock
-        self._in_flight: set[Call[AppendRecordsResponse]] = set()
+        self._in_flight: dict[Call[AppendRecordsResponse], None] = {}
         self._closed = False
-        self._finishing: set[asyncio.Task[None]] = set()
+        self._finishing: dict[asyncio.Task[None], None] = {}
 
     def send(self, call: AppendCall) -> None:
         """Send a call; in any case each of its batches gets an outcome or is sent again."""
@@ -170,7 +170,7 @@ class AppendCalls:
         appending = self._connections.append_records(
             address, b"".join(parts), max(CALL_TIMEOUT_S_MIN, left_s)
         )
-        self._in_flight.add(appending)
+        self._in_flight[appending] = None
         appending.add_done_callback(partial(self._answered, call, address))
 
     def _answered(
@@ -182,7 +182,7 @@ class AppendCalls:
         """Settle the batches that were stored; have the others repeated or fail."""
         if self._closed:
             return
-        self._in_flight.discard(appending)
+        self._in_flight.pop(appending, None)
         answer: AppendRecordsResponse | CallError
         try:
             answer = appending.result()
@@ -249,8 +249,8 @@ class AppendCalls:
             call.over(call)
             return
         task = start_task(self._repeat(call), f"repeats-{call.broker_name}")
-        self._finishing.add(task)
-        task.add_done_callback(self._finishing.discard)
+        self._finishing[task] = None
+        task.add_done_callback(self._finishing.pop)
 
     async def _repeat(self, call: AppendCall) -> None:
         try:

@@ -109,13 +109,13 @@ class Repeats:
             )
         for batch, error in refused:
             self._note(batch, error)
-        misled = {batch.topic for batch, error in refused if misleads(error)}
+        misled = dict.fromkeys(batch.topic for batch, error in refused if misleads(error))
         # If no name server knows better, the next try will tell.
         await asyncio.gather(*map(self._routes.reconsider, misled))
         # Batches that were taken out meanwhile have moved to other queues.
         again = [batch for batch, error in refused if self._is_repeated(broker_name, batch, error)]
         self._add_again(batch for batch in again if batch in self._unsettled)
-        self._unsettled.tell_landed({batch.topic for batch, _ in refused})
+        self._unsettled.tell_landed(dict.fromkeys(batch.topic for batch, _ in refused))
 
     def _is_repeated(self, broker_name: str, batch: SendBatch, error: CallError) -> bool:
         """Whether a batch is sent again. If not, it fails or was taken over."""

@@ -116,7 +116,7 @@ class Sending:
 
     def release(self, batches: Iterable[SendBatch]) -> None:
         """Send batches that had waited to be taken out: their queues are back."""
-        for batch in self.unsettled.held.intersection(batches):
+        for batch in [batch for batch in batches if batch in self.unsettled.held]:
             self.unsettled.held.discard(batch)
             batch.not_before_s = 0.0
             self.senders[batch.queue.broker_name].look_again()

@@ -79,7 +79,7 @@ class TransactionAnswers:
             stacks_allowed=stacks_on_request,
         )
         self._attachments: dict[str, Attachment] = {}
-        self._checks: set[asyncio.Task[None]] = set()
+        self._checks: dict[asyncio.Task[None], None] = {}
         self._room = asyncio.Semaphore(CHECKS_MAX)
         self._followed = asyncio.Event()
         self._following = start_task(loop_for_ever(self._turn, clock), "transaction-brokers")
@@ -150,8 +150,8 @@ class TransactionAnswers:
             return
         wire = response.transaction_check
         check = start_task(self._answer(broker_name, wire), f"check-{wire.transaction_id}")
-        self._checks.add(check)
-        check.add_done_callback(self._checks.discard)
+        self._checks[check] = None
+        check.add_done_callback(self._checks.pop)
 
     async def _answer(self, broker_name: str, wire: WireCheck) -> None:
         outcome, cause = TransactionOutcome.UNKNOWN, "the producer's checker does not know yet"

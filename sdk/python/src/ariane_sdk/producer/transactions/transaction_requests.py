@@ -77,7 +77,7 @@ class _Broker:
     def __init__(self, peer: str) -> None:
         self.peer = peer
         self.gathered: list[_Waiting] = []
-        self.calls: set[Call[UpdateTransactionsResponse]] = set()
+        self.calls: dict[Call[UpdateTransactionsResponse], None] = {}
         self.answers_late = False
         self.sends_soon = False
 
@@ -104,7 +104,7 @@ class TransactionRequests:
         self._connections = connections
         self._settings = settings
         self._brokers: dict[str, _Broker] = {}
-        self._sent: set[asyncio.Future[_Result]] = set()
+        self._sent: dict[asyncio.Future[_Result], None] = {}
         self._closed = False
 
     async def store_half(self, address: str, peer: str, half: HalfMessageToStore) -> None:
@@ -197,8 +197,9 @@ class TransactionRequests:
             return
 
         def answered(call: Call[UpdateTransactionsResponse]) -> None:
-            broker.calls.discard(call)
-            self._sent.difference_update(futures)
+            broker.calls.pop(call, None)
+            for future in futures:
+                self._sent.pop(future, None)
             try:
                 answer = call.result()
             except (Exception, asyncio.CancelledError) as raised:  # noqa: BLE001 - callers need every error.
@@ -215,8 +216,8 @@ class TransactionRequests:
             if broker.gathered:
                 self._send_soon(address, broker)
 
-        self._sent.update(futures)
-        broker.calls.add(call)
+        self._sent.update(dict.fromkeys(futures))
+        broker.calls[call] = None
         call.add_done_callback(answered)
 
 

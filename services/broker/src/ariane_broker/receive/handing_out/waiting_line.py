@@ -145,11 +145,11 @@ class WaitingLine:
             served_count += 1
 
     def _watch_queues(self, order: ReceiveOrder) -> None:
-        queues = frozenset(self._hand_outs.queues(order))
+        queues = dict.fromkeys(self._hand_outs.queues(order))
         if self._watch is None:
             self._watch = self._held.watch(queues, on_arrival=self.call)
-        elif not queues <= set(self._watch.queues):
-            known = frozenset(self._watch.queues)
+        elif not queues.keys() <= set(self._watch.queues):
+            known = dict.fromkeys(self._watch.queues)
             self._held.forget(self._watch)
             self._watch = self._held.watch(known | queues, on_arrival=self.call)
 
