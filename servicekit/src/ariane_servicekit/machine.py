@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from random import Random, SystemRandom
 
 from ariane_servicekit.clock import Clock, SystemClock
+from ariane_wire.transport.ports import Ports
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +18,13 @@ class Machine:
         clock: Its clock.
         chance: Draws ids: those of two processes never agree.
         process_id: The number of the process.
+        ports: Where it listens; None for the real ones.
     """
 
     clock: Clock = field(default_factory=SystemClock)
     chance: Random = field(default_factory=SystemRandom)
     process_id: int = field(default_factory=os.getpid)
+    ports: Ports | None = None
 
     def new_id(self) -> str:
         """An id that nobody else has: 16 hexadecimal digits."""

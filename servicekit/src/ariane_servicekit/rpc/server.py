@@ -75,7 +75,9 @@ def build_server(
         for method, decode in service.decoders.items()
     }
     interceptor = CallInterceptor(stages, machine.new_id, decoders)
-    server = ariane_wire.server(interceptors=[interceptor], options=server_options(settings))
+    server = ariane_wire.server(
+        interceptors=[interceptor], options=server_options(settings), ports=machine.ports
+    )
     for service in services:
         service.add(service.servicer, server)
     health.add_to(server)
