@@ -16,6 +16,9 @@ WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 SCRATCH ?= $(shell df --output=avail -BM /dev/shm 2>/dev/null | awk '$$1 + 0 >= 4096 { print "/dev/shm" }')
 # Goes to the soaks, such as SOAK_ARGS="--minutes 60 --seed 7".
 SOAK_ARGS ?=
+# Seeds of the world, such as SEEDS=1-2000, and more for it, such as WORLD_ARGS="--jobs 1".
+SEEDS ?=
+WORLD_ARGS ?=
 # Goes to mutants, such as MUTANTS_ARGS="--count 200 --only recovery".
 MUTANTS_ARGS ?=
 # Goes to fuzz, such as FUZZ_ARGS="--minutes 5".
@@ -83,6 +86,10 @@ soak: $(STAMP) ## Five minutes of messages while every kind of process is restar
 .PHONY: soak-partitions
 soak-partitions: $(STAMP) ## A group of three brokers cut apart, killed, unplugged, a hundred seeds; needs root
 	@$(BIN)/python integration/partitions --seeds 100 $(SOAK_ARGS)
+
+.PHONY: world
+world: $(STAMP) ## The house in one thread by seeds: a minute of them, or SEEDS=1-2000
+	@$(BIN)/python integration/world $(if $(SEEDS),--seeds $(SEEDS),--seconds 60) $(WORLD_ARGS)
 
 .PHONY: mutants
 mutants: $(STAMP) ## Small wrong changes to the core: which does no test notice?

@@ -43,7 +43,14 @@ class Verdict:
     output: str
 
 
-PROGRAMS: Final = ("flight_demo", "flight_year", "message_soak", "partition_soak", "peer_bench")
+PROGRAMS: Final = (
+    "flight_demo",
+    "flight_year",
+    "message_soak",
+    "partition_soak",
+    "peer_bench",
+    "played_world",
+)
 """Packages below integration/ and bench/, which nobody installs."""
 
 

@@ -1,0 +1,12 @@
+"""``python integration/world``: play seeds of the world; see its README."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent))
+    from played_world.command import main
+
+    sys.exit(main(sys.argv[1:]))

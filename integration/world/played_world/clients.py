@@ -1,0 +1,90 @@
+"""Clients of a cluster, as programs of played processes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ariane_sdk import Message, Producer, PushConsumer, SendResult
+from ariane_sdk.errors import ArianeError, SendError
+from played_world.history import Place, Sent
+
+if TYPE_CHECKING:
+    from ariane_sdk import ReceivedMessage
+    from played_world.process import Process
+    from played_world.programs import Program
+    from played_world.stage import Stage
+
+
+def place_of(result: SendResult) -> Place:
+    """Where a message was said to lie."""
+    return Place(*result.message_queue, result.queue_offset)
+
+
+def producer(stage: Stage, name: str, topic: str, *, pause_s: float, groups: int) -> Program:
+    """A producer that sends now and then, until the stage has enough."""
+
+    async def send(sender: Producer, sent: Sent) -> None:
+        message = Message(topic, sent.value.encode(), message_group=sent.group)
+        try:
+            result = await sender.send(message)
+        except SendError as error:
+            sent.outcome = "unknown" if error.outcome_unknown else "refused"
+        except ArianeError:
+            sent.outcome = "unknown"
+        else:
+            sent.outcome = "acknowledged"
+            sent.place = place_of(result)
+        stage.world.timeline.note(f"sent {sent.value} {sent.outcome} {sent.place}")
+
+    async def run(process: Process) -> None:
+        machine, chance = process.machine, process.chance
+        history = stage.history
+        life = process.process_id
+        number = 0
+        async with (
+            Producer(stage.name_servers, group=name, clock=machine.clock, random=chance) as sender,
+            asyncio.TaskGroup() as sending,
+        ):
+            while stage.wants_more:
+                for _ in range(chance.choice((1, 1, 2, 5))):
+                    number += 1
+                    group = f"{name}/{life}/{number % groups}" if groups else ""
+                    value = f"{name}/{life}/{number}"
+                    sent = Sent(value, topic, group, number, stage.world.timeline.now)
+                    history.sent[value] = sent
+                    sending.create_task(send(sender, sent))
+                await asyncio.sleep(chance.uniform(0.0, 2 * pause_s))
+
+    return run
+
+
+def push_consumer(
+    stage: Stage, name: str, group: str, topics: list[str], *, ordered: bool
+) -> Program:
+    """A member of a group that owns queues."""
+
+    async def run(process: Process) -> None:
+        machine, chance = process.machine, process.chance
+
+        async def listen(messages: Sequence[ReceivedMessage]) -> None:
+            for message in messages:
+                stage.got(group, name, message)
+            if chance.random() < 0.2:
+                await asyncio.sleep(chance.uniform(0.0, 0.2))
+
+        consumer = PushConsumer(
+            stage.name_servers,
+            group=group,
+            subscriptions=dict.fromkeys(topics, "*"),
+            listener=listen,
+            start="earliest",
+            ordered=ordered,
+            clock=machine.clock,
+            random=chance,
+        )
+        async with consumer:
+            await consumer.run_until_stopped(handle_signals=False)
+
+    return run

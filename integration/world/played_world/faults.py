@@ -1,0 +1,218 @@
+"""What goes wrong in a world: a plan that is drawn before it begins, and can be shortened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from played_world.stage import Role, Stage
+
+SECONDS: Final = (0.05, 0.5, 2.0, 8.0, 20.0, 45.0)
+"""How long a fault lasts: what is just noticed, and what is longer than each time-out."""
+
+
+class Fault(NamedTuple):
+    """One fault.
+
+    Attributes:
+        at_s: When.
+        kind: Its name in ``KINDS``.
+        target: The role that it befalls.
+        other: Another role, for what lies between two.
+        seconds: How long it lasts.
+        amount: How bad it is, 0 to 1.
+    """
+
+    at_s: float
+    kind: str
+    target: str
+    other: str
+    seconds: float
+    amount: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.at_s:8.3f} s  {self.kind:<16} {self.target:<12} {self.other:<12} "
+            f"{self.seconds:5.2f} s  {self.amount:.3f}"
+        )
+
+
+Act = Callable[["Stage", Fault, "Role"], None]
+
+
+def _kill(stage: Stage, fault: Fault, role: Role) -> None:
+    del stage, fault
+    if role.process is not None:
+        role.process.kill("by a fault")
+
+
+def _kill_at_disk(stage: Stage, fault: Fault, role: Role) -> None:
+    del stage
+    if role.process is not None:
+        calls = 1 + int(fault.amount * 40)
+        role.process.dies_at_disk_call = role.process.disk_calls + calls
+
+
+def _stop(stage: Stage, fault: Fault, role: Role) -> None:
+    del stage, fault
+    if role.process is not None and role.is_running:
+        role.service.ask_to_stop(role.process)
+
+
+def _power(stage: Stage, fault: Fault, role: Role) -> None:
+    role.machine.lose_power()
+
+    def boot() -> None:
+        if not role.machine.is_up:
+            role.machine.boot()
+            role.start()
+
+    stage.world.timeline.after(fault.seconds, boot)
+
+
+def _freeze(stage: Stage, fault: Fault, role: Role) -> None:
+    del stage
+    if role.process is not None:
+        role.process.freeze(fault.seconds)
+
+
+def _starve(stage: Stage, fault: Fault, role: Role) -> None:
+    process = role.process
+    if process is not None:
+        process.slowness = 10.0 ** (1 + 2 * fault.amount)
+
+        def recover() -> None:
+            process.slowness = 1.0
+
+        stage.world.timeline.after(fault.seconds, recover)
+
+
+def _slow_disk(stage: Stage, fault: Fault, role: Role) -> None:
+    health = role.machine.health
+    health.slow_s = 2.0 * fault.amount
+    health.is_stuttering = fault.amount > 0.7
+    stage.world.timeline.after(fault.seconds, health.heal)
+
+
+def _full_disk(stage: Stage, fault: Fault, role: Role) -> None:
+    health = role.machine.health
+    health.full = True
+    stage.world.timeline.after(fault.seconds, health.heal)
+
+
+def _flush_error(stage: Stage, fault: Fault, role: Role) -> None:
+    del stage, fault
+    role.machine.health.flush_errors = 1
+
+
+def _clock_jump(stage: Stage, fault: Fault, role: Role) -> None:
+    del stage
+    sign = 1 if fault.amount < 0.5 else -1
+    role.machine.clock.ahead_ms += sign * round(fault.seconds * 1000)
+
+
+def _cut(stage: Stage, fault: Fault, role: Role) -> None:
+    network = stage.world.network
+    network.cut(role.name, fault.other)
+    stage.world.timeline.after(fault.seconds, network.mend, role.name, fault.other)
+    if fault.amount < 0.6:
+        network.cut(fault.other, role.name)
+        stage.world.timeline.after(fault.seconds, network.mend, fault.other, role.name)
+
+
+def _isolate(stage: Stage, fault: Fault, role: Role) -> None:
+    network = stage.world.network
+    for other in stage.world.machines:
+        if other != role.name:
+            for one, two in ((role.name, other), (other, role.name)):
+                network.cut(one, two)
+                stage.world.timeline.after(fault.seconds, network.mend, one, two)
+
+
+def _reset(stage: Stage, fault: Fault, role: Role) -> None:
+    stage.world.network.reset(role.name, fault.other)
+
+
+def _loss(stage: Stage, fault: Fault, role: Role) -> None:
+    del role
+    network = stage.world.network
+    network.loss = 0.3 * fault.amount
+
+    def mend() -> None:
+        network.loss = 0.0
+
+    stage.world.timeline.after(fault.seconds, mend)
+
+
+def _slow_network(stage: Stage, fault: Fault, role: Role) -> None:
+    del role
+    network = stage.world.network
+    network.slowness = 10.0 ** (1 + 2 * fault.amount)
+
+    def mend() -> None:
+        network.slowness = 1.0
+
+    stage.world.timeline.after(fault.seconds, mend)
+
+
+KINDS: Final[dict[str, tuple[Act, frozenset[str]]]] = {
+    "kill": (_kill, frozenset({"broker", "name server", "client"})),
+    "kill-at-disk": (_kill_at_disk, frozenset({"broker"})),
+    "stop": (_stop, frozenset({"broker", "name server"})),
+    "power": (_power, frozenset({"broker", "name server"})),
+    "freeze": (_freeze, frozenset({"broker", "name server", "client"})),
+    "starve": (_starve, frozenset({"broker", "client"})),
+    "slow-disk": (_slow_disk, frozenset({"broker"})),
+    "full-disk": (_full_disk, frozenset({"broker"})),
+    "flush-error": (_flush_error, frozenset({"broker"})),
+    "clock-jump": (_clock_jump, frozenset({"broker", "name server", "client"})),
+    "cut": (_cut, frozenset({"broker", "name server", "client"})),
+    "isolate": (_isolate, frozenset({"broker", "name server", "client"})),
+    "reset": (_reset, frozenset({"broker", "client"})),
+    "loss": (_loss, frozenset({"broker"})),
+    "slow-network": (_slow_network, frozenset({"broker"})),
+}
+"""Each kind of fault: what it does, and whom it befalls."""
+
+
+def draw_plan(
+    chance: Random, roles: list[Role], begin_s: float, end_s: float, count: int
+) -> list[Fault]:
+    """Draw faults of some time."""
+    kinds = chance.sample(sorted(KINDS), k=chance.randint(4, 9))
+    plan = []
+    for _ in range(count):
+        kind = chance.choice(kinds)
+        befallen = [role for role in roles if role.kind in KINDS[kind][1]]
+        target = chance.choice(befallen)
+        if target.kind == "client" and chance.random() < 0.5:
+            target = chance.choice([r for r in befallen if r.kind == "broker"] or befallen)
+        other = chance.choice([role for role in roles if role is not target])
+        at_s = chance.uniform(begin_s, end_s)
+        seconds = chance.choice(SECONDS) * chance.uniform(0.5, 1.5)
+        plan.append(Fault(at_s, kind, target.name, other.name, seconds, chance.random()))
+    return sorted(plan)
+
+
+def befall(stage: Stage, fault: Fault) -> None:
+    """Let a fault happen."""
+    stage.world.timeline.note(f"fault {fault}")
+    KINDS[fault.kind][0](stage, fault, stage.roles[fault.target])
+
+
+def heal(stage: Stage) -> None:
+    """Let nothing be wrong any more, except clocks that are ahead or behind."""
+    stage.world.timeline.note("heal")
+    stage.world.network.mend_all()
+    for role in stage.roles.values():
+        role.machine.health.heal()
+        process = role.process
+        if process is not None:
+            process.dies_at_disk_call = None
+            process.slowness = 1.0
+            process.thaw()
+        if not role.machine.is_up:
+            role.machine.boot()
+        role.start()

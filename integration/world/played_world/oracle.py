@@ -1,0 +1,121 @@
+"""What must hold of a history: a few lines for each promise of docs/promises.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from played_world.history import History, Place, Sent
+
+SHOWN_MAX = 3
+
+
+def nothing_is_lost(history: History) -> Iterator[str]:
+    """What was acknowledged reaches every group."""
+    for group in history.groups:
+        missing = history.missing(group)
+        if missing:
+            yield f"lost: {group} lacks {len(missing)}: {_shown(missing)}"
+
+
+def nothing_comes_from_nowhere(history: History) -> Iterator[str]:
+    """Nobody gets what nobody has sent, or what was surely refused."""
+    for got in history.delivered:
+        sent = history.sent.get(got.value)
+        if sent is None:
+            yield f"phantom: {got.group} got {got.value!r}, which nobody has sent"
+        elif sent.outcome == "refused":
+            yield f"refused-but-stored: {got.group} got {got.value!r} at {got.place}"
+
+
+def an_offset_has_one_meaning(history: History) -> Iterator[str]:
+    """All who see an offset of a queue see the same message."""
+    values: dict[Place, str] = {}
+    for sent in history.acknowledged:
+        if sent.place is not None and values.setdefault(sent.place, sent.value) != sent.value:
+            both = f"{values[sent.place]!r} and {sent.value!r}"
+            yield f"inconsistent-offset: {sent.place} was told for {both}"
+    for got in history.delivered:
+        if values.setdefault(got.place, got.value) != got.value:
+            yield f"inconsistent-offset: {got.place} is {values[got.place]!r} and {got.value!r}"
+
+
+def nothing_is_stored_twice(history: History) -> Iterator[str]:
+    """A message lies in one place of its topic."""
+    places: dict[tuple[str, str], Place] = {}
+    for sent in history.acknowledged:
+        if sent.place is not None:
+            places[sent.topic, sent.value] = sent.place
+    for got in history.delivered:
+        if got.place.topic.startswith("%"):
+            continue  # Sent back by its group: another place, by design.
+        before = places.setdefault((got.place.topic, got.value), got.place)
+        if before != got.place:
+            yield f"duplicate: {got.value!r} at {before} and {got.place}"
+
+
+def queues_are_consumed_in_order(history: History) -> Iterator[str]:
+    """A group in order gets nothing of a queue before all that lies before it."""
+    newest: dict[tuple[str, str, str, int], int] = {}
+    for got in history.delivered:
+        if got.group in history.ordered:
+            topic, broker, queue_id, offset = got.place
+            key = (got.group, topic, broker, queue_id)
+            expected = newest.get(key, -1) + 1
+            if offset > expected and key in newest:
+                yield f"leap: {got.group} at {got.at_s:.3f} s: {got.place} after {expected - 1}"
+            newest[key] = max(offset, expected - 1)
+
+
+def message_groups_stay_in_order(history: History) -> Iterator[str]:
+    """In a queue, messages of one message group lie as they were sent."""
+    newest: dict[tuple[str, str, str, int], Sent] = {}
+    seen: set[tuple[str, str]] = set()
+    for got in history.delivered:
+        sent = history.sent.get(got.value)
+        if sent is None or not sent.group or (got.group, got.value) in seen:
+            continue
+        seen.add((got.group, got.value))
+        if got.group not in history.ordered:
+            continue
+        queue = (got.group, sent.group, got.place.broker, got.place.queue_id)
+        before = newest.get(queue)
+        if before is not None and before.number > sent.number and sent.outcome == "acknowledged":
+            yield f"overtaken: {got.group} got {sent.value!r} after {before.value!r}"
+        if before is None or before.number < sent.number:
+            newest[queue] = sent
+
+
+def nothing_is_early(history: History) -> Iterator[str]:
+    """Nobody gets a delayed message before its time."""
+    for got in history.delivered:
+        sent = history.sent.get(got.value)
+        if sent is not None and got.at_s < sent.due_s:
+            yield f"early: {got.value!r} by {sent.due_s - got.at_s:.3f} s"
+
+
+PROMISES: tuple[Callable[[History], Iterator[str]], ...] = (
+    nothing_is_lost,
+    nothing_comes_from_nowhere,
+    an_offset_has_one_meaning,
+    nothing_is_stored_twice,
+    queues_are_consumed_in_order,
+    message_groups_stay_in_order,
+    nothing_is_early,
+)
+
+
+def anomalies(history: History) -> list[str]:
+    """All that is wrong with a history: at most a few of each kind."""
+    found: list[str] = []
+    for promise in PROMISES:
+        for number, anomaly in enumerate(promise(history)):
+            if number == SHOWN_MAX:
+                found.append(f"... and more that {promise.__name__} finds")
+                break
+            found.append(anomaly)
+    return found
+
+
+def _shown(messages: list[Sent]) -> str:
+    shown = [f"{each.value!r} at {each.place} of {each.sent_s:.3f} s" for each in messages]
+    return ", ".join(shown[:SHOWN_MAX])

@@ -1,0 +1,250 @@
+"""The disk of a machine, as one process uses it: its calls take time, and may be the last."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ariane_storage.disk.disk import DiskUsage, FileLock, OpenFile
+from ariane_storage.testing.faulty_disk import FaultyDisk
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from ariane_record.layout import ByteBuffer
+    from played_world.process import Process
+
+FLUSH_S: Final = (100e-6, 3e-3)
+"""How long a flush takes."""
+
+CAPACITY_BYTES: Final = 1 << 30
+
+
+class DiskHealth:
+    """How well the disk of a machine works.
+
+    Attributes:
+        slow_s: The longest that a flush takes, beside what it takes usually.
+        is_stuttering: Whether writes and reads are as slow, too.
+        full: Whether there is no space.
+        used_ratio: How full it says that it is; None for how full it is.
+        flush_errors: How many of the next flushes fail.
+    """
+
+    def __init__(self, chance: Random) -> None:
+        self.chance = chance
+        self.slow_s = 0.0
+        self.is_stuttering = False
+        self.full = False
+        self.used_ratio: float | None = None
+        self.flush_errors = 0
+
+    def heal(self) -> None:
+        """Work well."""
+        self.slow_s, self.is_stuttering, self.full = 0.0, False, False
+        self.used_ratio, self.flush_errors = None, 0
+
+    def flush_s(self) -> float:
+        """How long the next flush takes."""
+        low, high = FLUSH_S
+        seconds = low + (high - low) * self.chance.random()
+        return seconds + self.slow_s * self.chance.random() if self.slow_s else seconds
+
+
+class PlayedDisk:
+    """A disk that has content, and health, and one user."""
+
+    def __init__(self, process: Process, content: FaultyDisk, health: DiskHealth) -> None:
+        self._process = process
+        self._content = content
+        self._health = health
+
+    # What each call costs.
+
+    def _look(self) -> None:
+        """A call that changes nothing."""
+        self._process.at_disk_call()
+        health = self._health
+        if health.is_stuttering and health.chance.random() < 0.1:
+            self._process.block(health.slow_s * health.chance.random())
+
+    def _change(self, *, takes_space: bool = False) -> None:
+        """A call that changes something."""
+        self._look()
+        if takes_space and self._health.full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def _flush(self) -> None:
+        """A call that waits for the medium."""
+        process = self._process
+        process.world.timeline.note(f"flush {process.name} {process.disk_calls}")
+        self._process.at_disk_call()
+        self._process.block(self._health.flush_s())
+        if self._health.flush_errors:
+            self._health.flush_errors -= 1
+            self._content.flush_fails_at = self._content.flushes + 1
+
+    # Files.
+
+    def real_path(self, path: Path) -> Path:
+        """The path."""
+        return path
+
+    def names(self, folder: Path) -> list[str]:
+        """Names in a folder."""
+        self._look()
+        return self._content.names(folder)
+
+    def is_folder(self, path: Path) -> bool:
+        """Whether a folder is there."""
+        return self._content.is_folder(path)
+
+    def size_of(self, path: Path) -> int | None:
+        """Length of a file."""
+        return self._content.size_of(path)
+
+    def modified_ms(self, path: Path) -> int | None:
+        """Unknown."""
+        return self._content.modified_ms(path)
+
+    def make_folders(self, path: Path, *, durable: bool = True) -> None:
+        """Make a folder and its parents."""
+        self._change()
+        self._content.make_folders(path, durable=durable)
+
+    def read(self, path: Path) -> bytes:
+        """The content of a small file."""
+        self._look()
+        return self._content.read(path)
+
+    def write(self, path: Path, content: bytes) -> None:
+        """Write a small file, durably."""
+        self._change(takes_space=True)
+        self._flush()
+        self._content.write(path, content)
+
+    def create_sparse(self, path: Path, size_bytes: int) -> None:
+        """Make a file of zeros."""
+        self._change()
+        self._content.create_sparse(path, size_bytes)
+
+    def allocate(self, path: Path, size_bytes: int) -> None:
+        """Make a file of zeros with its space."""
+        self._change(takes_space=True)
+        self._flush()
+        self._content.allocate(path, size_bytes)
+
+    def cut(self, path: Path, keep_bytes: int) -> None:
+        """Make the end of a file zeros."""
+        self._change()
+        self._flush()
+        self._content.cut(path, keep_bytes)
+
+    def open(self, path: Path, *, writable: bool) -> OpenFile:
+        """Open a file."""
+        self._look()
+        return _PlayedFile(self, self._content.open(path, writable=writable))
+
+    def link(self, path: Path, other: Path) -> None:
+        """Give a file a second name."""
+        self._change()
+        self._content.link(path, other)
+
+    def rename(self, path: Path, other: Path) -> None:
+        """Rename a file."""
+        self._change()
+        self._content.rename(path, other)
+
+    def remove(self, path: Path) -> None:
+        """Remove a file."""
+        self._change()
+        self._content.remove(path)
+
+    def remove_folder(self, path: Path) -> None:
+        """Remove a folder."""
+        self._change()
+        self._content.remove_folder(path)
+
+    def sync(self, *, files: Iterable[Path] = (), folders: Iterable[Path] = ()) -> None:
+        """Make files and names durable."""
+        for path in files:
+            self._flush()
+            self._content.sync(files=[path])
+        for path in folders:
+            self._flush()
+            self._content.sync(folders=[path])
+
+    def lock(self, path: Path, *, exclusive: bool) -> FileLock | None:
+        """Lock a file, until the process ends."""
+        lock = self._content.lock(path, exclusive=exclusive)
+        if lock is not None:
+            self._process.machine.locks.setdefault(self._process, []).append(lock)
+        return lock
+
+    def usage(self, path: Path) -> DiskUsage:
+        """How full it is."""
+        del path
+        ratio = self._health.used_ratio
+        if ratio is None:
+            ratio = 0.999 if self._health.full else 0.01
+        return DiskUsage(CAPACITY_BYTES, round(ratio * CAPACITY_BYTES))
+
+    def process_id(self) -> int:
+        """The number of the process."""
+        return self._process.process_id
+
+    # What an open file asks for.
+
+    def before_read(self) -> None:
+        """A file is read."""
+        self._look()
+
+    def before_flush(self) -> None:
+        """A file is flushed."""
+        self._flush()
+
+    def before_write(self) -> None:
+        """A file is written to."""
+        self._look()
+
+
+class _PlayedFile:
+    """An open file."""
+
+    def __init__(self, disk: PlayedDisk, file: OpenFile) -> None:
+        self._disk = disk
+        self._file = file
+
+    def size(self) -> int:
+        return self._file.size()
+
+    def read_at(self, position: int, size: int) -> bytes:
+        self._disk.before_read()
+        return self._file.read_at(position, size)
+
+    def gather(self, positions: Iterable[int], sizes: Iterable[int]) -> bytes:
+        self._disk.before_read()
+        return self._file.gather(positions, sizes)
+
+    def write_at(self, position: int, content: ByteBuffer) -> None:
+        half = len(content) // 2
+        self._disk.before_write()
+        if half > 512:
+            # A kill may come in the middle of a large write.
+            self._file.write_at(position, memoryview(content)[:half])
+            self._disk.before_write()
+        self._file.write_at(position, content)
+
+    def flush(self) -> None:
+        self._disk.before_flush()
+        self._file.flush()
+
+    def written_ranges(self, begin: int) -> Iterator[tuple[int, int]]:
+        self._disk.before_read()
+        return self._file.written_ranges(begin)
+
+    def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,113 @@
+"""A cluster and its clients, kept running as an operator's supervisor would."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from played_world.history import Delivered, History, Place
+from played_world.programs import NAME_SERVER_PORT, Service
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ariane_sdk import ReceivedMessage
+    from played_world.machine import Machine
+    from played_world.process import Process
+    from played_world.programs import Program
+    from played_world.world import World
+
+RESTART_S: Final = (0.2, 3.0)
+"""How long it takes until a process that has ended is started again."""
+
+
+class Role:
+    """A program on a machine, started again whenever it has ended.
+
+    Attributes:
+        kind: "name server", "broker" or "client".
+        process: The present one, or the last one.
+        starts: How often it was started.
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        name: str,
+        kind: str,
+        program: Callable[[Service], Program],
+    ) -> None:
+        self.stage = stage
+        self.name = name
+        self.kind = kind
+        self.machine: Machine = stage.world.machine(name)
+        self.service = Service()
+        self.process: Process | None = None
+        self.starts = 0
+        self.is_done = False
+        self._program = program
+
+    def start(self) -> None:
+        """Start it, unless it runs or has no power."""
+        if self.is_done or not self.machine.is_up or self.is_running:
+            return
+        self.starts += 1
+        self.service = Service()
+        program = self._program(self.service)
+        self.process = self.machine.start(self.name, program, self._ended)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it lives."""
+        return self.process is not None and not self.process.is_dead
+
+    def _ended(self, process: Process) -> None:
+        error = process.outcome
+        if self.kind == "client" and not self.stage.wants_more and error is None:
+            self.is_done = self.name.startswith("producer")
+        low, high = RESTART_S
+        wait_s = low + (high - low) * process.chance.random()
+        self.stage.world.timeline.after(wait_s, self.start)
+
+
+class Stage:
+    """The roles of a cluster, and what its clients have done and seen.
+
+    Attributes:
+        wants_more: Whether producers go on.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.history = History()
+        self.roles: dict[str, Role] = {}
+        self.wants_more = True
+
+    def add(self, name: str, kind: str, program: Callable[[Service], Program]) -> Role:
+        """Put a role on a machine of its name."""
+        role = self.roles[name] = Role(self, name, kind, program)
+        return role
+
+    def of_kind(self, kind: str) -> list[Role]:
+        """The roles of a kind."""
+        return [role for role in self.roles.values() if role.kind == kind]
+
+    @property
+    def name_servers(self) -> str:
+        """Where name servers are, for clients and brokers."""
+        roles = self.of_kind("name server")
+        return ",".join(f"{role.machine.address}:{NAME_SERVER_PORT}" for role in roles)
+
+    def got(self, group: str, member: str, message: ReceivedMessage) -> None:
+        """A consumer has got a message."""
+        place = Place(*message.message_queue, message.queue_offset)
+        value = bytes(message.body).decode()
+        timeline = self.world.timeline
+        timeline.note(f"got {group} {member} {value} {place}")
+        self.history.deliver(Delivered(timeline.now, group, member, place, value))
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether every outcome is known, and every group has got what was acknowledged."""
+        if any(sent.outcome == "open" for sent in self.history.sent.values()):
+            return False
+        return not any(self.history.missing(group) for group in self.history.groups)

@@ -1,0 +1,69 @@
+"""The world: machines, what connects them, and what was found in it."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, TextIO
+
+from greenlet import getcurrent
+
+from played_world.machine import Machine
+from played_world.network import Network
+from played_world.played_locks import played_threading
+from played_world.timeline import Timeline
+
+if TYPE_CHECKING:
+    from played_world.process import Process
+
+
+class World:
+    """Everything, by one seed.
+
+    Attributes:
+        findings: What no process may do, in words.
+        running: The process whose code runs now.
+    """
+
+    def __init__(self, seed: int, trace: TextIO | None = None) -> None:
+        self.seed = seed
+        self.timeline = Timeline(seed, trace)
+        self.scheduling = self.timeline.chance("scheduling")
+        self.hub = getcurrent()
+        self.machines: dict[str, Machine] = {}
+        self.network = Network(self)
+        self.findings: list[str] = []
+        self.running: Process | None = None
+        self._process_id = 1000
+        self._play_locks()
+
+    def machine(self, name: str) -> Machine:
+        """A machine by its name; made when it is first asked for."""
+        machine = self.machines.get(name)
+        if machine is None:
+            address = f"10.0.0.{len(self.machines) + 1}"
+            machine = self.machines[name] = Machine(self, name, address)
+        return machine
+
+    def machine_at(self, address: str) -> Machine:
+        """The machine with an address."""
+        return next(each for each in self.machines.values() if each.address == address)
+
+    def next_process_id(self) -> int:
+        """The number of the next process."""
+        self._process_id += 1
+        return self._process_id
+
+    def finds(self, process: Process, what: str, context: dict[str, Any]) -> None:
+        """Note what must not happen."""
+        error = context.get("exception")
+        text = f"{process.name}: {what}: {context.get('message')}: {error!r}"
+        self.timeline.note(f"finding {text}")
+        self.findings.append(text)
+
+    def _play_locks(self) -> None:
+        """Let the store find played locks where it looks for those of threads."""
+        threading: SimpleNamespace = played_threading(self)
+        for name, module in sorted(sys.modules.items()):
+            if name.startswith("ariane_storage.") and hasattr(module, "threading"):
+                module.threading = threading  # type: ignore[attr-defined]
