@@ -55,10 +55,10 @@ async def test_the_call_that_ends_first_is_taken_first():
     held, fetched = Broker(0), Fetched()
     waits = [asyncio.create_task(held.receive(None, None, 15.0)) for _ in range(8)]
     answered = asyncio.create_task(Broker(BATCH).receive(None, None, 15.0))
-    fetched.add_late("a:1", {*waits, answered})
+    fetched.add_late("a:1", [*waits, answered])
     async with asyncio.timeout(60):
         assert bodies([await one_batch(held, fetched)]) == list(range(BATCH))
-    assert fetched.take_late("a:1") == set(waits)
+    assert fetched.take_late("a:1") == waits
     for each in waits:
         each.cancel()
 
@@ -74,16 +74,16 @@ async def test_what_is_left_while_all_is_taken_stays():
             await goes_on.wait()
         return Answer("a", "a:1", receive_answer(encoded(0, BATCH)))
 
-    fetched.add_late("a:1", {asyncio.create_task(answered_though_cancelled())})
+    fetched.add_late("a:1", [asyncio.create_task(answered_though_cancelled())])
     await asyncio.sleep(0)
     taking = asyncio.create_task(fetched.take_all())
     async with asyncio.timeout(60):
         await begun.wait()
         other = asyncio.create_task(asyncio.Event().wait())
-        fetched.add_late("a:1", {other})
+        fetched.add_late("a:1", [other])
         goes_on.set()
         assert bodies(await taking) == list(range(BATCH))
-    assert fetched.take_late("a:1") == {other}
+    assert fetched.take_late("a:1") == [other]
     other.cancel()
 
 
