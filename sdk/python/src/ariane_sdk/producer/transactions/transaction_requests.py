@@ -13,7 +13,7 @@ of its loop turn.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from ariane.broker.v1.transaction_service_pb2 import (
@@ -176,6 +176,10 @@ class TransactionRequests:
             else:
                 broker.gathered += together
 
+    def _forget(self, futures: Iterable[asyncio.Future[_Result]]) -> None:
+        for future in futures:
+            self._sent.pop(future, None)
+
     def _send(self, address: str, broker: _Broker, together: Sequence[_Waiting]) -> None:
         request = UpdateTransactionsRequest()
         storing: list[asyncio.Future[_Result]] = []
@@ -198,8 +202,7 @@ class TransactionRequests:
 
         def answered(call: Call[UpdateTransactionsResponse]) -> None:
             broker.calls.pop(call, None)
-            for future in futures:
-                self._sent.pop(future, None)
+            self._forget(futures)
             try:
                 answer = call.result()
             except (Exception, asyncio.CancelledError) as raised:  # noqa: BLE001 - callers need every error.
