@@ -20,6 +20,7 @@ from ariane_spark.calls.batch_transactions import BatchTransactions
 from ariane_spark.calls.sink_batches import Sink, SinkBatch
 from ariane_spark.errors import RowIllegal
 from ariane_spark.options.options import RequestPolicy
+from ariane_spark.records.bad_rows import BODY_BYTES_MAX
 from ariane_spark.records.contents import Contents
 from ariane_spark.records.rows import IdentitySeed, RowPlan
 from ariane_spark.sink.staging import StagedAttempt
@@ -63,6 +64,25 @@ def test_a_home_stays_whoever_asks(calls, sink, local_cluster):
     home = calls.home_of(sink)
     others = BatchTransactions(local_cluster.name_servers, IMPATIENT)
     assert others.noted_home_of(sink) == others.home_of(sink) == calls.home_of(sink) == home
+
+
+def test_the_largest_body_is_written_with_either_guarantee(calls, sink, ddl, topic, producer):
+    plan = RowPlan.of(ddl("body binary"), topic)
+    home = calls.home_of(sink)
+
+    def write(batch_id, body_bytes):
+        rows = pa.record_batch({"body": pa.array([bytes(body_bytes)])})
+        [share] = plan.tables(rows, IdentitySeed("test"), 0)
+        batch = SinkBatch(sink, batch_id)
+        staged = StagedAttempt(calls, batch, home, 0, name="test", block_bytes_max=1024)
+        staged.add(share)
+        calls.commit(home, batch, [staged.finish()], Contents(1, 1))
+        producer.send_columns(topic, share.table)
+
+    for batch_id, missing in enumerate((0, 1, 200, 4000)):
+        write(batch_id, BODY_BYTES_MAX - missing)
+    with pytest.raises(RowIllegal, match=f"{BODY_BYTES_MAX + 1} bytes; {BODY_BYTES_MAX} are"):
+        write(4, BODY_BYTES_MAX + 1)
 
 
 def test_sinks_are_shared_among_brokers(calls, topic):

@@ -38,6 +38,13 @@ def test_what_is_right_for_one_use_is_refused_by_the_reader_of_the_other():
         check_read(PLACE | {"maxInFlight": "2"})
 
 
+def test_a_misspelt_option_of_any_use_is_recognised():
+    with pytest.raises(OptionError, match="did you mean 'deliveryGuarantee'"):
+        DefaultSource(PLACE | {"deliveryGuarante": "exactly-once"})
+    with pytest.raises(OptionError, match=r"'zzz': is not known; reads and writes know assign, .*"):
+        DefaultSource(PLACE | {"zzz": "1"})
+
+
 def test_with_a_schema_of_the_user_or_by_a_writer_options_are_looked_at_all_the_same():
     for given in (PLACE | {"maxInFlight": "2"}, {"endpoints": "n:1", "checkpointLocation": "x"}):
         check_given(given)

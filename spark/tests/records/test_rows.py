@@ -188,3 +188,8 @@ def test_a_row_is_named_once():
     assert str(row_refusal(whole, np.array([4]), None, "query/7/0")) == (
         f"query/7/0: column 'keys': no list of texts; {advice}"
     )
+
+
+def test_a_wrong_type_is_told_with_each_right_one_once(ddl):
+    with pytest.raises(SchemaIllegal, match=r"'properties' is int, not map<string,string>$"):
+        RowPlan.of(ddl("body string, properties int"), "orders")

@@ -10,6 +10,7 @@ import pyspark
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from ariane_spark.errors import ArianeSparkError, OptionError, SparkTooOld
+from ariane_spark.options.given_options import check_known
 from ariane_spark.options.option_table import OPTIONS_OF_SPARK, Use
 from ariane_spark.options.options import read_options
 from ariane_spark.options.write_options import write_options
@@ -68,6 +69,7 @@ def check_given(given: Mapping[str, str]) -> None:
         OptionError: They are valid for none; the error of the likeliest use.
     """
     some = {name: value for name, value in given.items() if name.lower() not in OPTIONS_OF_SPARK}
+    check_known(some)
     refusals = [*_read_refusals(some), _refusal(lambda: write_options(some))]
     _raise_unless_one_is_good(refusals)
 

@@ -177,12 +177,26 @@ def _check_name(key: str, use: Use) -> None:
         )
 
 
-def _suggestion(key: str, use: Use) -> str:
-    usable = [option.name for option in OPTIONS if use in option.uses and not option.later]
-    name = FOREIGN_NAMES.get(key)
-    if name is None:
-        near = get_close_matches(key, [name.lower() for name in usable], n=1)
-        name = OPTION_BY_KEY[near[0]].name if near else None
+def check_known(given: Mapping[str, str]) -> None:
+    """Check that each option is one of some use.
+
+    Raises:
+        UnknownOption: One is not.
+    """
+    for key in map(str.lower, given):
+        if key not in OPTION_BY_KEY:
+            raise UnknownOption(key, _suggestion(key, None))
+
+
+def _suggestion(key: str, use: Use | None) -> str:
+    usable = [o.name for o in OPTIONS if not o.later and (use is None or use in o.uses)]
+    name = FOREIGN_NAMES.get(key) or _nearest(key, usable)
     if name is not None:
         return f"is not known; did you mean {name!r}?"
-    return f"is not known; a {use.value} knows {', '.join(sorted(usable, key=str.lower))}"
+    who = "reads and writes know" if use is None else f"a {use.value} knows"
+    return f"is not known; {who} {', '.join(sorted(usable, key=str.lower))}"
+
+
+def _nearest(key: str, names: list[str]) -> str | None:
+    near = get_close_matches(key, [name.lower() for name in names], n=1)
+    return OPTION_BY_KEY[near[0]].name if near else None

@@ -147,7 +147,8 @@ class RowPlan:
                     f" {', '.join(WRITABLE_COLUMNS)}"
                 )
             if field.dataType not in _TYPES[name]:
-                wanted = " or ".join(kind.simpleString() for kind in _TYPES[name][:2])
+                kinds = dict.fromkeys(kind.simpleString() for kind in _TYPES[name])
+                wanted = " or ".join(list(kinds)[:2])
                 raise SchemaIllegal(
                     f"column {field.name!r} is {field.dataType.simpleString()}, not {wanted}"
                 )

@@ -58,7 +58,8 @@ class DataLossPolicy:
         """
         self._report(
             f"{queue}: was to be read from {position} on, but ends at {kept.latest}; it was"
-            " deleted and made anew, or lost its end, and is read again from what is kept"
+            " deleted and made anew, or lost its end",
+            "it is read again from what is kept",
         )
 
     def queue_cut(self, queue: MessageQueue, position: int, end: int) -> None:
@@ -120,9 +121,10 @@ class DataLossPolicy:
             f"{queue}: {count} messages from {first} on are lost: their records are damaged"
         )
 
-    def _report(self, text: str) -> None:
+    def _report(self, text: str, instead: str = "") -> None:
         if self.fails:
             _fail(text)
+        text = f"{text}; {instead}" if instead else text
         if text not in self._said:
             self._said.add(text)
             _log.warning("%s", text)

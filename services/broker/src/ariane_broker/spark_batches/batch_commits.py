@@ -9,15 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
-import numpy as np
-
 from ariane_broker.append.batch_check import check_sizes, check_takes_delayed
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.delay.parking import Parking
 from ariane_broker.errors.public_errors import (
     block_corrupted,
     broker_draining,
-    message_too_large,
     message_type_mismatch,
     queue_not_found,
     topic_not_writable,
@@ -57,6 +54,9 @@ from ariane_servicekit.errors import field_invalid
 QUERY_ID_LENGTH_MAX: Final = 255
 TOKEN_LENGTH_MAX: Final = 255
 ATTEMPTS_MAX: Final = 100_000
+STAGE_ROOM_BYTES: Final = 48 << 10
+"""What a stage may have beyond the largest body, so that one message of that size fits with its
+properties; segments have room for 64 KiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class BatchCommits:
 
     Attributes:
         broker_name: Sinks with another home are refused.
-        body_bytes_max: Largest body of a message, and of the records of one call.
+        body_bytes_max: Largest body of a message; the records of one call have a little more.
     """
 
     log: BrokerLog
@@ -117,9 +117,10 @@ class BatchCommits:
             await self.log.promised(stages[-1].commit_log_offset + 1)
             return staged_count
         record = stage_record(request, self.now_ms())
-        if len(record.body) > self.body_bytes_max:
-            largest = int(np.argmax(block.sizes))
-            raise message_too_large(len(record.body), self.body_bytes_max, largest)
+        limit_bytes = self.body_bytes_max + STAGE_ROOM_BYTES
+        if len(record.body) > limit_bytes:
+            rule = f"of one call must have {limit_bytes} bytes at most, with their places"
+            raise field_invalid("records", rule, len(record.body))
         appended = self.log.append(encode_block(STAGE_TOPIC, [record]), born_host=born_host)
         place = int(appended.first_commit_log_offset)
         stage = Stage(
@@ -266,9 +267,6 @@ class BatchCommits:
         check_sizes(block, self.body_bytes_max)
         check_message_types(block, config)
         self._check_times(staged, config)
-        largest = int(np.argmax(block.sizes))
-        if int(block.sizes[largest]) > self.body_bytes_max:
-            raise message_too_large(int(block.sizes[largest]), self.body_bytes_max, largest)
 
     def _check_times(self, staged: StagedBlock, config: TopicConfig) -> None:
         """Refuse delivery times that the topic would refuse at the commit."""
