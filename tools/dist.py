@@ -5,11 +5,12 @@
 
 The last lines say how to install them from there. Every member is built from a copy of its
 committed files, with the repository's licence and changelog beside them: one text of each is kept,
-and every archive carries both.
+and every archive carries both. Links of its page lead to the repository, and so do its addresses.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from typing import Final
 from hatchling.builders.sdist import SdistBuilder
 from hatchling.builders.wheel import WheelBuilder
 
-from tools.workspace import ROOT, Member, members, repository_files
+from tools.workspace import ROOT, Member, home_page, members, repository_files
 
 DIST: Final = ROOT / "dist"
 SHARED: Final = ("LICENSE", "CHANGELOG.md")
@@ -29,6 +30,10 @@ SHARED: Final = ("LICENSE", "CHANGELOG.md")
 
 CHECKER: Final = "twine==7.0.0"
 CHECKER_HOME: Final = ROOT / ".cache" / "twine"
+
+
+_LINK: Final = re.compile(r"(!?)\[([^]]*)\]\((?!\w+:|#)([^)#\s]*)(#[^)\s]*)?\)")
+"""A link of Markdown into the repository: image or not, text, path, anchor."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -103,9 +108,47 @@ def _build(member: Member, workspace: Iterable[Member], files: Iterable[str], fo
             shutil.copyfile(path, target)
         for name in SHARED:
             shutil.copyfile(ROOT / name, Path(place, name))
+        _lead_home(Path(place), member)
         # In this process: a front end would make an interpreter for each member, if no environment.
         for builder in (SdistBuilder, WheelBuilder):
             list(builder(place).build(directory=str(folder)))
+
+
+def _lead_home(place: Path, member: Member) -> None:
+    """Write the repository's addresses into a copy of a member, and make links of its page whole.
+
+    On an index, paths lead nowhere.
+    """
+    home = home_page()
+    page = place / "README.md"
+    page.write_text(whole_links(page.read_text("utf-8"), member.folder, home), "utf-8")
+    urls = {
+        "Homepage": home,
+        "Documentation": f"{home}/tree/main/docs",
+        "Changelog": f"{home}/blob/main/CHANGELOG.md",
+    }
+    lines = "".join(f'{name} = "{address}"\n' for name, address in urls.items())
+    project = place / "pyproject.toml"
+    project.write_text(f"{project.read_text('utf-8').rstrip()}\n\n[project.urls]\n{lines}", "utf-8")
+
+
+def whole_links(text: str, folder: Path, home: str) -> str:
+    """A page with addresses in the place of paths.
+
+    Args:
+        text: Markdown.
+        folder: The folder of the page, to which its paths are relative.
+        home: The address of the repository.
+    """
+
+    def whole(link: re.Match[str]) -> str:
+        mark, words, path, anchor = link.groups()
+        target = (folder / path).resolve()
+        kind = "tree" if target.is_dir() else "raw" if mark else "blob"
+        address = f"{home}/{kind}/main/{target.relative_to(ROOT).as_posix()}{anchor or ''}"
+        return f"{mark}[{words}]({address})"
+
+    return _LINK.sub(whole, text)
 
 
 def _archives(folder: Path) -> list[Path]:

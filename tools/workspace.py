@@ -52,6 +52,12 @@ def members(root: Path = ROOT) -> list[Member]:
     ]
 
 
+def home_page(root: Path = ROOT) -> str:
+    """The address of the repository, as the root pyproject.toml says it."""
+    workspace = tomllib.loads((root / "pyproject.toml").read_text())
+    return str(workspace["tool"]["arianemq"]["home"])
+
+
 def hand_written_packages(root: Path = ROOT) -> list[str]:
     """The packages that people write, by import name; ``ariane`` is generated."""
     return sorted(name for each in members(root) for name in each.packages if name != "ariane")

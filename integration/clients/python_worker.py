@@ -191,7 +191,7 @@ def received(message: ReceivedMessage, number: int) -> dict[str, Any]:
             if name not in SYSTEM_PROPERTIES
         },
         "id": message.unique_id,
-        "attempt": message.receipt.attempts,
+        "attempt": message.attempts + 1,
         "number": number,
     }
 

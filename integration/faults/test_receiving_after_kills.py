@@ -36,7 +36,7 @@ class Books:
         """Body and attempt of each message; whole answers come, in order."""
         for receipt, run in groupby(batch, attrgetter("receipt")):
             messages = list(run)
-            yield from ((message.body, receipt.attempts) for message in messages)
+            yield from ((message.body, receipt.attempts + 1) for message in messages)
 
 
 async def receive(cluster, books):

@@ -15,7 +15,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tools import dist
-from tools.workspace import ROOT, members
+from tools.workspace import ROOT, home_page, members
 
 PUBLISHED = [member for member in members() if not member.is_private]
 SHARED = {name: (ROOT / name).read_bytes() for name in dist.SHARED}
@@ -47,6 +47,29 @@ def names_in(wheel: Path) -> set[str]:
         return set(file.namelist())
 
 
+def test_pages_of_indexes_lead_to_the_repository():
+    text = (
+        "[a](../../docs/filters.md#x) ![p](../../docs/pictures/console.png) [f](examples)"
+        " [w](https://example.org/a) [h](#here)"
+    )
+    home = "https://h.example"
+    assert dist.whole_links(text, ROOT / "sdk/python", home) == (
+        f"[a]({home}/blob/main/docs/filters.md#x)"
+        f" ![p]({home}/raw/main/docs/pictures/console.png)"
+        f" [f]({home}/tree/main/sdk/python/examples)"
+        " [w](https://example.org/a) [h](#here)"
+    )
+
+
+def test_every_archive_has_addresses_and_no_link_that_leads_nowhere(archives):
+    for wheel in archives.glob("*.whl"):
+        with zipfile.ZipFile(wheel) as file:
+            [name] = [each for each in file.namelist() if each.endswith(".dist-info/METADATA")]
+            said = file.read(name).decode()
+        assert f"Project-URL: Homepage, {home_page()}\n" in said, wheel.name
+        assert re.findall(r"\]\((?!\w+://|#)[^)]*\)", said) == [], wheel.name
+
+
 def test_all_members_and_the_changelog_have_one_version():
     newest = re.search(r"^## (\d+\.\d+\.\d+)", SHARED["CHANGELOG.md"].decode(), re.MULTILINE)
     assert newest
@@ -63,7 +86,7 @@ def test_every_published_member_says_who_what_and_for_which_python():
         assert project["readme"] == "README.md", name
         assert project["authors"] == [{"name": "The ArianeMQ authors"}], name
         assert project["keywords"], name
-        for version in ("3.11", "3.12", "3.13"):
+        for version in ("3.11", "3.12", "3.13", "3.14"):
             said = f"Programming Language :: Python :: {version}"
             assert said in project["classifiers"], name
         assert "Typing :: Typed" in project["classifiers"], name
@@ -83,7 +106,7 @@ def test_the_java_client_says_what_maven_central_asks_for():
         # Addresses of the project are those of whoever releases it: one line of the file.
         assert "licenses" in path or "//" not in said, path
     home = project.findtext("m:properties/m:home", namespaces=names)
-    assert home == "https://arianemq.example/arianemq"
+    assert home == home_page()
     plugins = {each.text for each in project.findall(".//m:artifactId", names)}
     assert {"maven-source-plugin", "maven-javadoc-plugin", "maven-gpg-plugin"} <= plugins
 

@@ -71,7 +71,7 @@ def wheels(tmp_path_factory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14"])
 def test_a_new_user_installs_starts_and_runs_the_first_program(version, wheels, tmp_path):
     run(interpreter(version), "-m", "venv", "user", folder=tmp_path)
     bin_folder = tmp_path / "user" / "bin"
@@ -124,7 +124,7 @@ def installed_members(python: Path, folder: Path) -> set[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14"])
 def test_the_client_alone_runs_the_first_example(version, wheels, cluster, tmp_path):
     python = installed_alone("ariane-sdk", version, wheels, tmp_path)
     expected = {"ariane-ordering", "ariane-protos", "ariane-record", "ariane-sdk", "ariane-sql92"}
@@ -135,7 +135,7 @@ def test_the_client_alone_runs_the_first_example(version, wheels, cluster, tmp_p
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14"])
 def test_the_command_line_alone_runs_its_first_commands(version, wheels, cluster, tmp_path):
     python = installed_alone("ariane-admin", version, wheels, tmp_path)
     assert "ariane-broker" not in installed_members(python, tmp_path)

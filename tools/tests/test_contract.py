@@ -39,7 +39,7 @@ NAMED_BY_STATE = {
 UNSERVED_REASONS = {"CREDENTIALS_INVALID", "RESOURCE_CHANGED", "USER_EXISTS", "USER_NOT_FOUND"}
 """Reasons of users and their rights, whose services are described but not served yet."""
 
-RAISING = ("services/", "servicekit/", "sdk/python/src/ariane_sdk/errors.py")
+RAISING = ("services/", "servicekit/", "sdk/python/src/ariane_sdk/errors/")
 """Who raises reasons: services, and the SDK for the one that admin hands on."""
 
 REASON_TABLES = {"error_table.py", "error_statuses.py"}

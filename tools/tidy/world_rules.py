@@ -38,6 +38,7 @@ WORLD: Final = {
     "services/admin/src/*": "the command line: a client, run by people",
     "sdk/python/src/ariane_sdk/runtime/clock.py": "the real clock",
     "sdk/python/src/ariane_sdk/runtime/disk.py": "the real disk",
+    "sdk/python/src/ariane_sdk/runtime/environment.py": "what the environment says, asked by name",
     "sdk/python/src/ariane_sdk/runtime/fork.py": "which process this is",
     "wire/src/ariane_wire/transport/listening.py": "binds ports, which loops do not",
 }

@@ -106,7 +106,7 @@ def _lines_of(batch: Sequence[ReceivedMessage]) -> Iterator[str]:
         for message in messages:
             yield (
                 f"{now_ns} {queue.broker_name}/{queue.queue_id} {message.queue_offset}"
-                f" {bytes(message.body).decode()} {receipt.attempts}"
+                f" {bytes(message.body).decode()} {receipt.attempts + 1}"
             )
 
 

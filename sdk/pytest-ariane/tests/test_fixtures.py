@@ -84,6 +84,16 @@ async def test_a_refusal_for_good_is_told(ariane_name_servers, ariane_topic, ari
     assert await bodies(ariane_name_servers, ariane_topic) == []
 
 
+def test_a_call_that_no_rule_can_name_is_refused(ariane_faults):
+    with pytest.raises(ValueError, match="did you mean 'AppendRecords'"):
+        ariane_faults.refuse("AppendRecord")
+    for act in (ariane_faults.refuse, ariane_faults.lose_reply):
+        with pytest.raises(ValueError, match="no RPC of the broker"):
+            act("Append")
+    with pytest.raises(ValueError, match="1 call or more"):
+        ariane_faults.delay("AppendRecords", 1.0, times=0)
+
+
 async def test_a_delay_runs_into_a_deadline(ariane_name_servers, ariane_topic, ariane_faults):
     settings = ProducerSettings(call_timeout_s=1.0, send_timeout_s=60.0)
     async with Producer(ariane_name_servers, settings=settings) as producer:
@@ -237,8 +247,8 @@ async def test_receipts_expire_by_the_clock(ariane_name_servers, ariane_topic, a
         ariane_name_servers, group="receivers", subscriptions={ariane_topic: "*"}, invisible_s=600
     ) as consumer:
         (first,) = await consumer.receive_batch(timeout_s=60)
-        assert first.receipt.attempts == 1
+        assert first.attempts == 0
         ariane_clock.advance(601)
         (again,) = await consumer.receive_batch(timeout_s=60)
-        assert (again.body, again.receipt.attempts) == (b"a", 2)
+        assert (again.body, again.attempts) == (b"a", 1)
         await consumer.ack(again)

@@ -2,7 +2,9 @@
 
 import ast
 import inspect
+from importlib.metadata import version
 
+import pydantic
 import pytest
 import sqlalchemy.orm
 
@@ -10,7 +12,7 @@ import ariane_record
 import ariane_record.public_names
 import ariane_sdk
 import ariane_sdk.public_names
-from ariane_sdk import errors, sql, sync
+from ariane_sdk import ProducerSettings, PullSettings, PushSettings, errors, sql, sync
 
 MODULES = (ariane_sdk, sync, sql)
 
@@ -69,3 +71,16 @@ def make_client(client, name_servers):
     return client(
         name_servers=name_servers, **{name: usual[name] for name in usual if name in asked}
     )
+
+
+@pytest.mark.parametrize("settings", [ProducerSettings, PullSettings, PushSettings])
+def test_settings_are_fields_of_pydantic_models(settings):
+    model = pydantic.create_model("Configuration", client=(settings, settings()))
+    assert model(client={"call_timeout_s": "7"}).client == settings(call_timeout_s=7.0)
+    assert model.model_json_schema()["$defs"][settings.__name__]["properties"]
+    with pytest.raises(pydantic.ValidationError, match="above 0 is expected"):
+        model(client={"call_timeout_s": 0})
+
+
+def test_the_package_says_its_version():
+    assert ariane_sdk.__version__ == version("ariane-sdk")

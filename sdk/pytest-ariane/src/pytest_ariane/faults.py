@@ -6,14 +6,37 @@ import asyncio
 import inspect
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection
 from contextlib import aclosing
 from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any, Final, Protocol, cast
 
 import grpc
 
+import ariane.broker.v1 as broker_contract
 from ariane.broker.v1.pull_service_pb2 import StreamPullsResponse
+
+
+def _unary_rpcs() -> Collection[str]:
+    modules = (
+        import_module(each.name)
+        for each in iter_modules(broker_contract.__path__, f"{broker_contract.__name__}.")
+        if each.name.endswith("_pb2")
+    )
+    services = (s for module in modules for s in module.DESCRIPTOR.services_by_name.values())
+    methods = (method for service in services for method in service.methods)
+    return frozenset(
+        method.name
+        for method in methods
+        if not (method.client_streaming or method.server_streaming)
+    )
+
+
+RPCS: Final = _unary_rpcs()
+"""The calls that rules can name."""
 
 
 class BreakableBroker(Protocol):
@@ -54,7 +77,8 @@ class Faults:
 
     An RPC is named as in the contract: "AppendRecords" is a send, "PullRecords" a pull,
     "StoreConsumerOffsets" and so on. Pulls are requests on a stream: a rule for them applies to
-    each request, and ends the stream where a call would fail. Rules apply to no other streams.
+    each request, and ends the stream where a call would fail. Rules apply to no other streams: what
+    names none of these calls is refused with ``ValueError``.
     """
 
     def __init__(self, broker: BreakableBroker) -> None:
@@ -98,6 +122,12 @@ class Faults:
             self._faults.clear()
 
     def _add(self, fault: _Fault) -> None:
+        if fault.rpc not in RPCS:
+            near = get_close_matches(fault.rpc, RPCS, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ValueError(f"no RPC of the broker is named {fault.rpc!r}{hint}")
+        if fault.times < 1:
+            raise ValueError(f"times {fault.times}: a rule applies to 1 call or more")
         with self._lock:
             self._faults.append(fault)
 

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     )
     from ariane_sdk.producer.transactions.transaction_block import Transaction
     from ariane_sdk.reading.queue_reader import QueueReader, TimeBoundary
+    from ariane_sdk.release import __version__
     from ariane_sdk.routing.live_broker import LiveBroker
     from ariane_sdk.routing.name_servers import NameServerAddresses
     from ariane_sdk.routing.route import BrokerRoute, Route
@@ -124,4 +125,5 @@ __all__ = [
     "TransactionChecker",
     "TransactionOutcome",
     "Uploaded",
+    "__version__",
 ]

@@ -180,7 +180,7 @@ class Receipt:
         address: The process of the broker that delivered them, "host:port". Another one may be its
             primary by now.
         token: Identifies them to the broker.
-        attempts: How often each was delivered, this time included.
+        attempts: How often each was delivered before, from 0.
         invisible_until_ms: Until when no other member gets them, by the broker's clock, unless that
             is changed.
         held_until_s: The same by this client's monotonic clock; infinite if the broker keeps them
@@ -210,6 +210,12 @@ class ReceivedMessage(MessageView):
 
     if TYPE_CHECKING:  # A slot that most messages leave empty.
         receipt: Receipt
+
+    @property
+    def attempts(self) -> int:
+        """How often it was delivered to its group before this time, from 0."""
+        receipt: Receipt | None = getattr(self, "receipt", None)
+        return super().attempts if receipt is None else receipt.attempts
 
     def __init__(self, view: MessageView, message_queue: MessageQueue) -> None:
         """Take a message that came out of a queue."""

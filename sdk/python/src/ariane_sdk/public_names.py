@@ -69,6 +69,7 @@ _HOMES: Final = {
     "ariane_sdk.routing.name_servers": ("NameServerAddresses",),
     "ariane_sdk.routing.route": ("BrokerRoute", "Route"),
     "ariane_sdk.runtime.clock": ("Clock",),
+    "ariane_sdk.release": ("__version__",),
     "ariane_sdk.settings": (
         "ConsumerSettings",
         "ProducerSettings",

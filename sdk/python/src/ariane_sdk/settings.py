@@ -15,6 +15,9 @@ from ariane_sdk.errors import IllegalArgument
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
+else:
+    # Names for who reads the annotations, as pydantic does: OpenTelemetry may not be installed.
+    MeterProvider = TracerProvider = object
 
 
 HOLD_S_MAX: Final = 30.0

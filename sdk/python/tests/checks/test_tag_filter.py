@@ -26,7 +26,7 @@ def test_one_spelling_for_one_meaning():
     assert TagFilter.parse("b || a").text == TagFilter.parse("a||b||a").text == "a || b"
 
 
-@pytest.mark.parametrize("expression", ["a ||", "|| a", "a || * ", "||"])
+@pytest.mark.parametrize("expression", ["a ||", "|| a", "a || * ", "||", "a|b"])
 def test_nonsense_is_refused(expression):
     with pytest.raises(errors.FilterIllegal):
         TagFilter.parse(expression)

@@ -11,6 +11,7 @@ from ariane_sdk.client.caution import NO_CAUTION
 from ariane_sdk.client.queue_position import QueuePosition
 from ariane_sdk.consumer.delivery.damaged_bodies import DamagedBodies
 from ariane_sdk.consumer.delivery.window import QueueWindow
+from ariane_sdk.consumer.group.pause_notice import PauseNotice
 from ariane_sdk.consumer.group.queue_locks import QueueLocks
 from ariane_sdk.consumer.owned_queues import OwnedQueues
 from ariane_sdk.routing.routes import broker_named
@@ -144,6 +145,7 @@ async def make_owned():
             place.lost += 1
 
         plan = SimpleNamespace(
+            pause=PauseNotice(),
             group="g",
             client_id="c",
             filters={"orders": TagFilter.parse("*")},

@@ -51,6 +51,7 @@ async def test_members_of_a_paused_group_stay_and_say_so_once(
         await wait_until(lambda: len(warnings()) >= 2)
         await set_paused("paused", paused=False)
         await newcomer.wait(1)
+        await wait_until(lambda: "the group is resumed" in warnings())
     assert newcomer.bodies == ["after"]
     refused = "an operator has paused group 'paused'"
     first, second, resumed = warnings()
@@ -72,5 +73,7 @@ async def test_a_receiving_member_waits_until_its_group_is_resumed(
         await set_paused("paused-receiver", paused=False)
         [message] = await waiting
         await consumer.ack(message)
+        while "the group is resumed" not in warnings():
+            await consumer.receive_batch(1, timeout_s=0.1)
     assert message.body == b"one"
     assert len(warnings()) == 2

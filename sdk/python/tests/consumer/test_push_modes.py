@@ -2,7 +2,9 @@
 
 import asyncio
 import itertools
+import logging
 from collections import Counter
+from shutil import rmtree
 
 import pytest
 
@@ -99,6 +101,22 @@ async def test_every_member_gets_every_message(topic, producer, make_consumer, t
 
     assert Counter(first.bodies) == Counter(second.bodies) == Counter(map(str, range(100)))
     assert successor.bodies == ["after"]
+
+
+async def test_offsets_that_cannot_be_written_are_told(
+    topic, producer, make_consumer, tmp_path, caplog
+):
+    files = {"local_offsets_path": tmp_path, "instance_name": "unkept"}
+    await producer.send_batch(numbered(topic, 10))
+    book = Book()
+    async with make_consumer(book, group="unkept", model="broadcasting", settings=files):
+        await wait_until(lambda: len(book.bodies) == 10)
+        rmtree(tmp_path)
+        await producer.send_batch(numbered(topic, 10))
+        await wait_until(lambda: "offsets of group unkept are stored later" in caplog.text)
+        [told] = [each for each in caplog.records if "are stored later" in each.getMessage()]
+        assert told.levelno == logging.WARNING
+        assert "offsets.json cannot be written" in told.getMessage()
 
 
 async def test_a_group_broadcasts_or_it_does_not(make_consumer, tmp_path):

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import threading
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
@@ -303,3 +304,24 @@ async def test_members_with_and_without_retries_agree(place, make_consumer, clus
         ) as puller,
     ):
         await puller.wait_assigned()
+
+
+@pytest.mark.parametrize("message_trace", [False, True])
+async def test_a_message_whose_listener_returned_a_value_has_failed(
+    cluster, place, make_consumer, message_trace
+):
+    topic, _ = place
+    tries = asyncio.Queue()
+
+    async def listen(messages):
+        tries.put_nowait(messages[0].attempts)
+        return "RECONSUME_LATER" if messages[0].attempts == 0 else None
+
+    settings = replace(BRISK, message_trace=message_trace)
+    async with (
+        Producer(cluster.name_servers) as producer,
+        make_consumer(listen, settings=settings),
+        asyncio.timeout(60),
+    ):
+        await producer.send(Message(topic, b"one"))
+        assert [await tries.get(), await tries.get()] == [0, 1]

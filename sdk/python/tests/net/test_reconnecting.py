@@ -13,6 +13,7 @@ from ariane_sdk.client.attachment import Attachment
 from ariane_sdk.client.lost_messages import LostMessages
 from ariane_sdk.client.operator_answers import OperatorAnswers
 from ariane_sdk.consumer.delivery.damaged_bodies import DamagedBodies
+from ariane_sdk.consumer.group.pause_notice import PauseNotice
 from ariane_sdk.consumer.polling.polled_queue import PolledQueue
 from ariane_sdk.consumer.pulling.pull_loop import PullLoop
 from ariane_sdk.consumer.pulling.pull_source import BrokerSource
@@ -81,7 +82,14 @@ async def test_pulls_are_back_a_quarter_of_the_outage_after_their_broker():
     loop = PullLoop(
         "broker-a",
         None,
-        SimpleNamespace(group="g", client_id="c", filters={}, settings=SETTINGS, clock=clock),
+        SimpleNamespace(
+            group="g",
+            client_id="c",
+            filters={},
+            settings=SETTINGS,
+            clock=clock,
+            pause=PauseNotice(),
+        ),
         source=BrokerSource("broker-a", lambda: ""),
         on_trouble=lambda _topic, _error: None,
         damaged_bodies=DamagedBodies(None),

@@ -231,7 +231,7 @@ CHUNKED = pa.chunked_array([bodies(2), bodies(2)])
         ({"b": [1]}, {"body": "b"}, "b", None, "binary or string is expected"),
         ({"body": pa.array([], pa.int8())}, None, "body", None, "binary or string"),
         ({"body": [b"a", None]}, None, "body", 1, "null"),
-        ({"body": CHUNKED, "tag": ["", "a", "b", "x||y"]}, None, "tag", 3, "no '||'"),
+        ({"body": CHUNKED, "tag": ["", "a", "b", "x|y"]}, None, "tag", 3, "no '|'"),
         ({"body": CHUNKED, "t": ["a", "b", "c", " "]}, {"body": "body", "tag": "t"}, "t", 3, "sp"),
         ({"body": CHUNKED, "keys": [[], [], [], ["a b"]]}, None, "keys", 3, "a space"),
         (

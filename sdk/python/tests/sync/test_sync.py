@@ -249,7 +249,7 @@ def test_exports_are_complete(module):
 
 
 def test_both_modules_export_the_same():
-    assert ariane_sdk.__all__ == sync.__all__
+    assert [*sync.__all__, "__version__"] == ariane_sdk.__all__
 
 
 def in_a_forked_child(act):
@@ -335,4 +335,9 @@ producer.start()
 print(producer.send(Message({topic!r}, b"x")).queue_offset >= 0)
 """
 
-    assert run_script(script) == (0, b"True\n", b"")
+    status, out, err = run_script(script)
+    assert (status, out) == (0, b"True\n")
+    assert err.endswith(
+        b"ResourceWarning: Producer was started and never closed: use it in a `with` block, or call"
+        b" close()\n"
+    )

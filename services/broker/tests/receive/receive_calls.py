@@ -14,7 +14,7 @@ from ariane.common.v1 import subscription_pb2 as subscription_pb
 from ariane_record.decoding.columns import decode_columns
 
 
-def order(*topics, group="billing", tag="", sql="", hold_s=0.0, invisible_s=0.0, **fields):
+def order(*topics, group="billing", tag="", sql="", hold_s=0.0, invisible_s=None, **fields):
     subscriptions = []
     for topic in topics or ("orders",):
         subscription = subscription_pb.Subscription(topic=topic)
@@ -25,7 +25,7 @@ def order(*topics, group="billing", tag="", sql="", hold_s=0.0, invisible_s=0.0,
     wanted = receive_pb.ReceiveOrder(consumer_group=group, subscriptions=subscriptions, **fields)
     if hold_s:
         wanted.hold_duration.FromMilliseconds(round(hold_s * 1000))
-    if invisible_s:
+    if invisible_s is not None:
         wanted.invisible_duration.FromMilliseconds(round(invisible_s * 1000))
     return wanted
 

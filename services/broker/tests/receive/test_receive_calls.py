@@ -256,6 +256,7 @@ async def test_receipts_of_others_are_refused(broker, refused, reason_of):
         ({"message_count_max": 1025}, "order.message_count_max"),
         ({"message_count_max": -1}, "order.message_count_max"),
         ({"size_bytes_max": -1}, "order.size_bytes_max"),
+        ({"invisible_s": 0}, "order.invisible_duration"),
         ({"invisible_s": 0.5}, "order.invisible_duration"),
         ({"invisible_s": 13 * 3600}, "order.invisible_duration"),
         ({"hold_s": 31}, "order.hold_duration"),

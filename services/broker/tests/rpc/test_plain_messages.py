@@ -114,9 +114,17 @@ async def test_a_filter_works_on_plain_messages(broker):
     assert [message.body for message in pulled.messages] == [b"b"]
 
 
+async def test_a_filter_text_without_its_kind_is_refused(broker, refused):
+    await send(broker, {"body": b"a", "tag": "x"}, queue_id=0)
+    failure = await refused(pull(broker, filter=subscription_pb.FilterExpression(text="y")))
+    assert (failure.reason, failure.metadata["field"]) == ("FIELD_INVALID", "filter.kind")
+
+
 ILLEGAL_MESSAGES = (
     ({"topic": "other"}, "FIELD_INVALID"),
     ({"tag": "a||b"}, "MESSAGE_ILLEGAL"),
+    ({"tag": "a|b"}, "MESSAGE_ILLEGAL"),
+    ({"tag": "*"}, "MESSAGE_ILLEGAL"),
     ({"tag": "a\x01"}, "MESSAGE_ILLEGAL"),
     ({"tag": " a"}, "MESSAGE_ILLEGAL"),
     ({"keys": ["a b"]}, "MESSAGE_ILLEGAL"),

@@ -567,8 +567,8 @@ class ReceivedRecords(_message.Message):
     receipt: _builtins.bytes
     """Settles the records, by ranges of their queue offsets."""
     attempts: _builtins.bytes
-    """How often each was handed out by now, this time included: n x int32, little-endian. One number
-    when it is the same for all.
+    """How often each was handed out before, from 0, as `delivery_attempt` of plain messages: n x
+    int32, little-endian. One number when it is the same for all.
     """
     invisible_until_ms: _builtins.int
     """Until when others do not see them, milliseconds since the epoch."""

@@ -373,7 +373,9 @@ class StoredPosition(_message.Message):
     producer_address: _builtins.str
     """The address of the producer that the broker saw, host and port."""
     delivery_attempt: _builtins.int
-    """How often it was handed out before this delivery, from 0."""
+    """How often it was handed out before this delivery, from 0. Of a message that is only looked at:
+    how often it was sent back.
+    """
     message_id: _builtins.str
     """The broker's own id of it: store host and commit-log offset as upper-case hex."""
     @_builtins.property

@@ -24,7 +24,7 @@ class _FilterKind:
 class _FilterKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FilterKind.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     FILTER_KIND_UNSPECIFIED: _FilterKind.ValueType  # 0
-    """Taken as all messages."""
+    """All messages. Refused with a text."""
     FILTER_KIND_TAG: _FilterKind.ValueType  # 1
     """Tags. Packed pulls compare hashes of tags, so their client compares the tags; the broker does
     so for plain pulls and ranges.
@@ -40,7 +40,7 @@ class FilterKind(_FilterKind, metaclass=_FilterKindEnumTypeWrapper):
     """The language of a filter expression."""
 
 FILTER_KIND_UNSPECIFIED: FilterKind.ValueType  # 0
-"""Taken as all messages."""
+"""All messages. Refused with a text."""
 FILTER_KIND_TAG: FilterKind.ValueType  # 1
 """Tags. Packed pulls compare hashes of tags, so their client compares the tags; the broker does
 so for plain pulls and ranges.

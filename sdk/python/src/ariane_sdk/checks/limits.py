@@ -67,14 +67,9 @@ def checked_tag(tag: str) -> str:
     Raises:
         MessageIllegal: The tag could be read as an expression.
     """
-    if (
-        TAG_SEPARATOR in tag
-        or tag == ALL_TAGS
-        or tag != tag.strip()
-        or holds_control_character(tag)
-    ):
+    if "|" in tag or tag == ALL_TAGS or tag != tag.strip() or holds_control_character(tag):
         raise MessageIllegal(
-            f"tag {tag!r}: no '||', not '*', no spaces around it, no control characters"
+            f"tag {tag!r}: no '|', not '*', no spaces around it, no control characters"
         )
     return tag
 

@@ -33,14 +33,15 @@ class TagFilter:
         """Parse an expression: "*" or empty for all messages, or tags joined by "||".
 
         Raises:
-            FilterIllegal: A tag is missing between separators, or "*" is among tags.
+            FilterIllegal: A tag is missing between separators, "*" is among tags, or a tag holds
+                "|", which no message can have.
         """
         if not isinstance(expression, str):
             raise FilterIllegal(f"subscription expression {expression!r:.100}: a text is expected")
         if expression.strip() in ("", ALL_TAGS):
             return cls(frozenset())
         tags = [tag.strip() for tag in expression.split(TAG_SEPARATOR)]
-        if "" in tags or ALL_TAGS in tags:
+        if "" in tags or ALL_TAGS in tags or any("|" in tag for tag in tags):
             raise FilterIllegal(
                 f'{expression!r}: "*", or tags joined by "||"',
                 metadata={"expression": expression},

@@ -7,16 +7,16 @@ import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.runtime.application_calls import as_failure, for_thread
 
 Listener: TypeAlias = (
-    Callable[[Sequence[ReceivedMessage]], Awaitable[None]]
-    | Callable[[Sequence[ReceivedMessage]], None]
+    Callable[[list[ReceivedMessage]], Awaitable[None]] | Callable[[list[ReceivedMessage]], None]
 )
-"""Called with messages of one queue, in order. Returns when all are done; raises if they failed."""
+"""Called with messages of one queue, in order. Returns None when all are done; raises if they
+failed."""
 
 LOOK_S: Final = 10.0
 """Interval of looks whether a listener stands still."""
@@ -33,11 +33,11 @@ class ListenerCalls:
     def __init__(self, listener: Listener, *, threads: int) -> None:
         """A coroutine function runs on the loop; any other function in this many threads."""
         self._pool: ThreadPoolExecutor | None = None
-        self._call: Deliver
+        self._call: Callable[[list[ReceivedMessage]], Awaitable[object]]
         if is_coroutine_function(listener):
-            self._call = listener  # type: ignore[assignment]
+            self._call = cast("Callable[[list[ReceivedMessage]], Awaitable[object]]", listener)
         else:
-            self._plain = for_thread(listener)
+            self._plain = for_thread(cast("Callable[[list[ReceivedMessage]], object]", listener))
             self._pool = ThreadPoolExecutor(threads, thread_name_prefix="ariane-listener")
             self._call = self._deliver_in_thread
 
@@ -48,13 +48,14 @@ class ListenerCalls:
         waited for was cancelled. That is a failure like others.
 
         Raises:
+            TypeError: The listener returned something else than None.
             RuntimeError: The listener raised CancelledError by itself, or an error that is no
                 ``Exception``.
             SystemExit: The listener called ``sys.exit()``.
             Exception: Any error of the listener.
         """
         try:
-            await self._call(messages)
+            outcome = await self._call(messages if isinstance(messages, list) else list(messages))
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -64,13 +65,18 @@ class ListenerCalls:
             raise
         except BaseException as error:
             raise as_failure(error) from error
+        if outcome is not None:
+            # RocketMQ's listeners say by a value whether they failed, and are not obeyed here.
+            raise TypeError(
+                f"the listener returned {outcome!r:.100}: it must return None when its messages are"
+                " done, and raise an error when they failed"
+            )
 
-    async def _deliver_in_thread(self, messages: Sequence[ReceivedMessage]) -> None:
+    async def _deliver_in_thread(self, messages: list[ReceivedMessage]) -> object:
         run = copy_context().run
         loop = asyncio.get_running_loop()
         outcome = await loop.run_in_executor(self._pool, run, self._plain, messages)
-        if inspect.isawaitable(outcome):
-            await outcome
+        return await outcome if inspect.isawaitable(outcome) else outcome
 
     def close(self) -> None:
         """Accept no more calls; does not wait for threads that are still in the listener."""

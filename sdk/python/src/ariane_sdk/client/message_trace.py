@@ -132,9 +132,10 @@ class MessageTrace:
             getattr(plain, "__call__", None)  # noqa: B004 - objects with `async def __call__`.
         ):
 
-            async def listen(messages: Sequence[ReceivedMessage]) -> None:
+            async def listen(messages: list[ReceivedMessage]) -> None:
                 with self._consuming(messages, self._add_all):
-                    await plain(messages)
+                    outcome: None = await plain(messages)
+                return outcome
 
             return listen
         loop = asyncio.get_running_loop()
@@ -142,9 +143,10 @@ class MessageTrace:
         def add_from_thread(steps: Sequence[TraceStep]) -> None:
             loop.call_soon_threadsafe(self._add_all, steps)
 
-        def listen_plain(messages: Sequence[ReceivedMessage]) -> None:
+        def listen_plain(messages: list[ReceivedMessage]) -> None:
             with self._consuming(messages, add_from_thread):
-                plain(messages)
+                outcome: None = plain(messages)
+            return outcome
 
         return listen_plain
 

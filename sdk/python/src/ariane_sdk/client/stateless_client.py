@@ -10,7 +10,8 @@ from ariane_sdk.errors import ClientNotRunning
 from ariane_sdk.routing.failover import PATIENCE_S
 from ariane_sdk.routing.name_servers import NameServerAddresses, parse_addresses
 from ariane_sdk.runtime.clock import Clock, SystemClock, new_random
-from ariane_sdk.runtime.fork import ForkGuard
+from ariane_sdk.runtime.home import HomeGuard
+from ariane_sdk.runtime.unclosed import warn_unclosed
 
 CALL_TIMEOUT_S = 3.0
 
@@ -20,7 +21,7 @@ class StatelessClient:
 
     def __init__(
         self,
-        name_servers: NameServerAddresses,
+        name_servers: NameServerAddresses | None = None,
         *,
         call_timeout_s: float = CALL_TIMEOUT_S,
         patience_s: float = PATIENCE_S,
@@ -30,7 +31,7 @@ class StatelessClient:
         """Set up; nothing is connected before ``start``.
 
         Args:
-            name_servers: "host:port" of each name server, as a list or separated by commas.
+            name_servers: "host:port" of each, as a list or by commas; None: ARIANE_NAME_SERVERS.
             call_timeout_s: How long one call may take, in seconds; while a range is read, how long
                 its broker may send nothing before a call checks whether it lives.
             patience_s: For how long a call that changes nothing, or may be made twice, is made
@@ -46,19 +47,19 @@ class StatelessClient:
         self._patience_s = patience_s
         self._clock = clock or SystemClock()
         self._random = random or new_random()
-        self._fork_guard = ForkGuard()
+        self._home = HomeGuard()
         self._running: Session | None = None
 
     @property
     def _session(self) -> Session:
-        self._fork_guard.check()
+        self._home.check()
         if self._running is None:
             raise ClientNotRunning("the client is not running: start it, or use `async with`")
         return self._running
 
     async def start(self) -> None:
         """Make the client ready for calls."""
-        self._fork_guard.check()
+        self._home.settle()
         if self._running is None:
             self._running = Session(
                 self._addresses,
@@ -69,9 +70,15 @@ class StatelessClient:
 
     async def close(self) -> None:
         """Disconnect."""
+        self._home.check()
         running, self._running = self._running, None
+        self._home.leave()
         if running is not None:
             await running.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_running", None) is not None and self._home.in_its_process:
+            warn_unclosed(self)
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -205,13 +205,14 @@ class Telemetry:
             getattr(plain, "__call__", None)  # noqa: B004 - objects with `async def __call__`.
         ):
 
-            async def listen(messages: Sequence[ReceivedMessage]) -> None:
+            async def listen(messages: list[ReceivedMessage]) -> None:
                 with self._processing(messages, group):
-                    await plain(messages)
+                    outcome: None = await plain(messages)
+                return outcome
 
             return listen
 
-        def listen_plain(messages: Sequence[ReceivedMessage]) -> None:
+        def listen_plain(messages: list[ReceivedMessage]) -> None:
             with self._processing(messages, group):
                 outcome: None = plain(messages)
             return outcome

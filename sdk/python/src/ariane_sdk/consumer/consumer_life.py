@@ -34,9 +34,10 @@ from ariane_sdk.errors import (
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.routing.route import Route
 from ariane_sdk.routing.routes import broker_named, broker_of
-from ariane_sdk.runtime.fork import ForkGuard
+from ariane_sdk.runtime.home import HomeGuard
 from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import loop_for_ever, start_task
+from ariane_sdk.runtime.unclosed import warn_unclosed
 
 
 class ConsumerLife:
@@ -66,7 +67,7 @@ class ConsumerLife:
         self.consume: Consume | None = None
         self.consume_refusal = "only push consumers consume on request"
         self.on_end: Callable[[], None] = _nothing
-        self._fork_guard = ForkGuard()
+        self._home = HomeGuard()
         self._started = False
         self._closing = False
         self._close_task: asyncio.Task[None] | None = None
@@ -98,7 +99,7 @@ class ConsumerLife:
             ClientForked: It was made in a parent process.
             CallError: The group does not admit it any longer.
         """
-        self._fork_guard.check()
+        self._home.check()
         if self.failure is not None:
             raise self.failure
         if not self._started or self._closing:
@@ -118,7 +119,7 @@ class ConsumerLife:
             OffsetFileDamaged: The file of a broadcasting consumer cannot be read.
             CallError: No broker admits the consumer.
         """
-        self._fork_guard.check()
+        self._home.settle()
         if self._started:
             raise ClientNotRunning("a consumer is started once; make another one")
         plan = self.plan
@@ -252,10 +253,16 @@ class ConsumerLife:
         """
         if not self._started:
             return
+        self._home.check()
         if self._close_task is None:
             self._closing = True
             self._close_task = start_task(self._close(), "close-consumer")
         await asyncio.shield(self._close_task)
+
+    def __del__(self) -> None:
+        running = self._started and not self._closing and self.failure is None
+        if running and self._home.in_its_process:
+            warn_unclosed(self, f"the consumer of group {self.plan.group}")
 
     async def _close(self) -> None:
         self.on_end()

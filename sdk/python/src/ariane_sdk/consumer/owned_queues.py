@@ -24,6 +24,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
+from logging import INFO, WARNING
 from typing import Final
 
 from ariane.broker.v1.client_question_pb2 import ClientQueueState
@@ -52,6 +53,9 @@ STILL_LOCKED_REASONS: Final = frozenset({"CONSUMER_OFFSET_RESET", "QUEUE_CUT"})
 
 ACQUIRE_RETRY_S: Final = 1.0
 """Delay before a broker is asked again for the offset to begin at."""
+
+STORE_FAILURES_TOLD: Final = 3
+"""Offsets that are not stored so often in a row are told as a warning."""
 
 
 class OwnedQueues:
@@ -95,6 +99,7 @@ class OwnedQueues:
         self._wanted: set[MessageQueue] = set()
         self._acquiring: set[MessageQueue] = set()
         self._forget_count = 0
+        self._store_failures = 0
         self._owned: dict[MessageQueue, OwnedQueue] = {}
         self._releases: dict[MessageQueue, asyncio.Task[None]] = {}
         self._acquisitions: dict[asyncio.Task[None], None] = {}
@@ -249,8 +254,14 @@ class OwnedQueues:
         try:
             await self.store(durable=False)
         except CallError as error:
-            logger.info("offsets of group %s are stored later: %s", self._group, error)
+            self._store_failures += 1
+            # A broker that restarts is away for one turn or two. After that somebody should look:
+            # whatever is consumed meanwhile comes again if this consumer ends.
+            level = WARNING if self._store_failures == STORE_FAILURES_TOLD else INFO
+            logger.log(level, "offsets of group %s are stored later: %s", self._group, error)
             self._failover.note(error, dict.fromkeys(queue.topic for queue in self._owned))
+        else:
+            self._store_failures = 0
 
     async def store(self, *, durable: bool) -> None:
         """Store the offsets that have changed.

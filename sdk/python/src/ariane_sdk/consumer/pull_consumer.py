@@ -83,7 +83,7 @@ class PullConsumer:
 
     def __init__(
         self,
-        name_servers: NameServerAddresses,
+        name_servers: NameServerAddresses | None = None,
         *,
         group: str,
         subscriptions: Mapping[str, str | Sql | Uploaded | Local] | None = None,
@@ -99,7 +99,7 @@ class PullConsumer:
         """Set the consumer up; ``start`` connects it.
 
         Args:
-            name_servers: "host:port" of each name server, as a list or separated by commas.
+            name_servers: "host:port" of each, as a list or by commas; None: ARIANE_NAME_SERVERS.
             group: The consumer group. Its offsets are also used for assigned queues.
             subscriptions: By topic, "*" for all messages, tags joined by "||", ``Sql``, ``Local``
                 or ``Uploaded``. Without any, queues are assigned by ``assign``, and the consumer is

@@ -76,7 +76,7 @@ class PushConsumer:
 
     def __init__(
         self,
-        name_servers: NameServerAddresses,
+        name_servers: NameServerAddresses | None = None,
         *,
         group: str,
         subscriptions: Mapping[str, str | Sql | Uploaded | Local],
@@ -93,7 +93,7 @@ class PushConsumer:
         """Set the consumer up; ``start`` connects it.
 
         Args:
-            name_servers: "host:port" of each name server, as a list or separated by commas.
+            name_servers: "host:port" of each, as a list or by commas; None: ARIANE_NAME_SERVERS.
             group: The consumer group. All members must have the same subscriptions.
             subscriptions: By topic, "*" for all messages, tags joined by "||", ``Sql``, ``Local``
                 or ``Uploaded``.

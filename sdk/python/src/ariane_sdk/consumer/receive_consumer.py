@@ -69,7 +69,7 @@ class ReceiveConsumer(StatelessClient):
 
     def __init__(
         self,
-        name_servers: NameServerAddresses,
+        name_servers: NameServerAddresses | None = None,
         *,
         group: str,
         subscriptions: Mapping[str, str | Sql],
@@ -90,7 +90,7 @@ class ReceiveConsumer(StatelessClient):
         """Set the consumer up; ``start`` connects it.
 
         Args:
-            name_servers: "host:port" of each name server, as a list or separated by commas.
+            name_servers: "host:port" of each, as a list or by commas; None: ARIANE_NAME_SERVERS.
             group: The consumer group.
             subscriptions: By topic, "*" for all messages, tags joined by "||", or ``Sql``.
             invisible_s: How long other members do not see the messages of this one, 1 s to 12 h.

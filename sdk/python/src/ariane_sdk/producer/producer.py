@@ -95,7 +95,7 @@ class Producer(ProducerLife):
         if timeout_s is not None:
             return await self._send_within(timeout_s, message, options)
         if self._unsettled.crowded:
-            await self._unsettled.wait_for_room()
+            await self.wait_for_room()
         future = self._submit(message, options)
         try:
             return await future
@@ -124,8 +124,8 @@ class Producer(ProducerLife):
             MessageIllegal: The message breaks a rule; it was not sent.
         """
         if self._unsettled.crowded:
-            await self._unsettled.wait_for_room()
-        if not self._accepting:
+            await self.wait_for_room()
+        if not (self._accepting and self._home.is_here):
             self._refuse()
         options = options_of(message_queue, selector)
         if self._telemetry is None:
@@ -328,7 +328,11 @@ class Producer(ProducerLife):
         return await self._telemetry.send_columns(topic, getattr(table, "num_rows", 0), take_all)
 
     def _submit(self, message: Message, options: SendOptions) -> asyncio.Future[SendResult]:
-        if not self._accepting:
+        try:
+            is_here = asyncio.get_running_loop() is self._loop  # Without a call for each send.
+        except RuntimeError:
+            is_here = False
+        if not (self._accepting and is_here):
             self._refuse()
         if self._telemetry is None:
             future = self._intake.take(message, options)
@@ -348,7 +352,7 @@ class Producer(ProducerLife):
         try:
             async with asyncio.timeout(timeout_s):
                 if self._unsettled.crowded:
-                    await self._unsettled.wait_for_room()
+                    await self.wait_for_room()
                 future = self._submit(message, options)
                 return await future
         except (TimeoutError, asyncio.CancelledError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from random import Random
 from typing import TYPE_CHECKING, NoReturn, Self
 
@@ -28,8 +29,10 @@ from ariane_sdk.producer.transactions.transactional_sends import TransactionalSe
 from ariane_sdk.routing.name_servers import NameServerAddresses, parse_addresses
 from ariane_sdk.routing.route import Route
 from ariane_sdk.runtime.clock import Clock, SystemClock, new_random
-from ariane_sdk.runtime.fork import ForkGuard, process_id
+from ariane_sdk.runtime.fork import process_id
+from ariane_sdk.runtime.home import HomeGuard
 from ariane_sdk.runtime.own_address import own_ip
+from ariane_sdk.runtime.unclosed import warn_unclosed
 from ariane_sdk.settings import ProducerSettings, checked_settings
 
 if TYPE_CHECKING:
@@ -41,7 +44,7 @@ class ProducerLife(TransactionalSends):
 
     def __init__(
         self,
-        name_servers: NameServerAddresses,
+        name_servers: NameServerAddresses | None = None,
         *,
         group: str = "",
         transaction_checker: TransactionChecker | None = None,
@@ -52,7 +55,7 @@ class ProducerLife(TransactionalSends):
         """Set the producer up; ``start`` connects it.
 
         Args:
-            name_servers: "host:port" of each name server, as a list or separated by commas.
+            name_servers: "host:port" of each, as a list or by commas; None: ARIANE_NAME_SERVERS.
             group: Name of the producer group; only transactions need it.
             transaction_checker: Returns the outcome of a transaction of the group, whichever
                 process began it. With it, the producer attaches to all brokers, which can then ask
@@ -73,7 +76,7 @@ class ProducerLife(TransactionalSends):
         self._settings = checked_settings(settings, ProducerSettings)
         self._clock = clock or SystemClock()
         self._random = random or new_random()
-        self._fork_guard = ForkGuard()
+        self._home = HomeGuard()
         self._sequences = new_sequences(self._random) if self._settings.idempotent else None
         self._unsettled = Unsettled(
             self._sequences,
@@ -82,6 +85,7 @@ class ProducerLife(TransactionalSends):
             size_bytes_max=self._settings.buffered_bytes_max,
         )
         self._accepting = False
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._started = False
         self._closed = False
         self._session: Session | None = None
@@ -101,7 +105,7 @@ class ProducerLife(TransactionalSends):
             ClientNotRunning: The producer was started before, or closed meanwhile.
             ClientForked: The producer was made in a parent process.
         """
-        self._fork_guard.check()
+        self._home.settle()
         if self._started:
             raise ClientNotRunning("a producer is started once; make another one")
         self._started = True
@@ -126,6 +130,7 @@ class ProducerLife(TransactionalSends):
             self._clock,
             stacks_on_request=self._settings.stacks_on_request,
         )
+        self._loop = asyncio.get_running_loop()
         self._accepting = True
 
     def _put_together(self, session: Session, ip: str) -> str:
@@ -198,6 +203,7 @@ class ProducerLife(TransactionalSends):
         self._closed = self._started
         if self._session is None:
             return
+        self._home.check()
         self._accepting = False
         try:
             await self.flush()
@@ -210,6 +216,10 @@ class ProducerLife(TransactionalSends):
             await self._sending.close()
             await self._session.close()
 
+    def __del__(self) -> None:
+        if getattr(self, "_accepting", False) and self._home.in_its_process:
+            warn_unclosed(self)
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self
@@ -219,6 +229,7 @@ class ProducerLife(TransactionalSends):
 
     async def wait_for_room(self) -> None:
         """Wait until the buffer has room for another message."""
+        self._home.check()
         await self._unsettled.wait_for_room()
 
     async def flush(self) -> None:
@@ -244,11 +255,11 @@ class ProducerLife(TransactionalSends):
         return await self._session.routes.get(topic)
 
     def _check_running(self) -> None:
-        if not self._accepting:
+        if not (self._accepting and self._home.is_here):
             self._refuse()
 
     def _refuse(self) -> NoReturn:
-        self._fork_guard.check()
+        self._home.check()
         raise ClientNotRunning("the producer is not running: start it, or use it as `async with`")
 
 

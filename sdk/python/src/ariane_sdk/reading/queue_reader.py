@@ -87,7 +87,7 @@ class QueueReader(StatelessClient):
 
     def __init__(
         self,
-        name_servers: NameServerAddresses,
+        name_servers: NameServerAddresses | None = None,
         *,
         replicas: bool = False,
         fail_on_lost_messages: bool = False,
@@ -99,7 +99,7 @@ class QueueReader(StatelessClient):
         """Set the reader up; ``start`` connects it.
 
         Args:
-            name_servers: "host:port" of each name server, as a list or separated by commas.
+            name_servers: "host:port" of each, as a list or by commas; None: ARIANE_NAME_SERVERS.
             replicas: Whether ``bounds`` and ``read_range`` ask the replicas of a broker whose
                 primary does not answer. A replica returns what its primary had last reported as
                 confirmed, so a queue may seem to end a little earlier than before. The primary is

@@ -34,6 +34,7 @@ from ariane_sdk.net.pages import PAGE_SIZE_MAX, collect_pages
 from ariane_sdk.net.status import error_from_rpc
 from ariane_sdk.routing.route import Route
 from ariane_sdk.routing.route_wire import route_from_wire
+from ariane_sdk.runtime.environment import NAME_SERVERS, name_servers_of_environment
 
 if TYPE_CHECKING:
     from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceAsyncStub
@@ -61,12 +62,16 @@ class _Answer(Protocol):
 Answer = TypeVar("Answer", bound=_Answer)
 
 
-def parse_addresses(name_servers: NameServerAddresses) -> tuple[str, ...]:
+def parse_addresses(name_servers: NameServerAddresses | None) -> tuple[str, ...]:
     """The addresses in "host:port,host:port", or in a list; a semicolon separates as well.
+
+    None stands for what the environment says in ARIANE_NAME_SERVERS.
 
     Raises:
         IllegalArgument: There is no address, or one has no port.
     """
+    if name_servers is None:
+        name_servers = name_servers_of_environment()
     given: Any = [name_servers] if isinstance(name_servers, str) else name_servers
     if not isinstance(given, Sequence) or not all(isinstance(text, str) for text in given):
         raise IllegalArgument(
@@ -78,7 +83,10 @@ def parse_addresses(name_servers: NameServerAddresses) -> tuple[str, ...]:
         if not _is_address(address):
             raise IllegalArgument(f'name server {address!r}: "host:port" is expected')
     if not addresses:
-        raise IllegalArgument("at least one name server is needed, as in 127.0.0.1:9876")
+        raise IllegalArgument(
+            "at least one name server is needed, as in 127.0.0.1:9876: pass it, or set"
+            f" {NAME_SERVERS}"
+        )
     return addresses
 
 

@@ -28,6 +28,7 @@ from typing import (
 from ariane_sdk.errors import ClientNotRunning
 from ariane_sdk.runtime.fork import ForkGuard
 from ariane_sdk.runtime.log import logger
+from ariane_sdk.runtime.unclosed import warn_unclosed
 from ariane_wire import new_event_loop
 
 Params = ParamSpec("Params")
@@ -75,6 +76,11 @@ class LoopThread:
         self._stopping = False
         self._thread = threading.Thread(target=self._run_loop, name="ariane-loop", daemon=True)
         self._thread.start()
+
+    @property
+    def in_use(self) -> bool:
+        """Whether it runs, in this process."""
+        return self._fork_guard.is_here and not self._stopping
 
     def submit(self, coroutine: Coroutine[Any, Any, Result]) -> concurrent.futures.Future[Result]:
         """Run a coroutine on the loop; its future is cancelled if the loop ends first.
@@ -216,6 +222,11 @@ class BlockingClient(Generic[Wrapped]):
         except BaseException:
             self._end()
             raise
+
+    def __del__(self) -> None:
+        thread = getattr(self, "_loop_thread", None)
+        if thread is not None and thread.in_use:
+            warn_unclosed(self)
 
     def __enter__(self) -> Self:
         self.start()

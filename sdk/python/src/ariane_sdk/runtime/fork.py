@@ -44,6 +44,11 @@ class ForkGuard:
     def __init__(self) -> None:
         self._born = PROCESS.generation
 
+    @property
+    def is_here(self) -> bool:
+        """Whether this is the process that made the guard."""
+        return self._born == PROCESS.generation
+
     def check(self) -> None:
         """Check that this is the process that made the guard.
 

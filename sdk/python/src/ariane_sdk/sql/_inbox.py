@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from sqlalchemy import delete, event, select
 from sqlalchemy.dialects import postgresql, sqlite
@@ -81,7 +81,7 @@ class Inbox:
         self,
         consumer: str,
         *,
-        key: Callable[[M], str] = unique_id,
+        key: Callable[[Any], str] = unique_id,
         seen_keys: SeenKeys | None = None,
         now: Callable[[], datetime] | None = None,
     ) -> None:
@@ -89,7 +89,8 @@ class Inbox:
 
         Args:
             consumer: The name of the consumer; mostly its group. Each has keys of its own.
-            key: Returns the key by which repeats of a message are known; at most 255 characters.
+            key: Returns, for a message, the key by which repeats of it are known; at most 255
+                characters.
             seen_keys: A cache of committed keys, which saves queries.
             now: Returns the time in UTC; for tests.
 

@@ -17,7 +17,7 @@ class ClusterClient(BlockingClient[_cluster_client.ClusterClient]):
 
     def __init__(
         self,
-        name_servers: NameServerAddresses,
+        name_servers: NameServerAddresses | None = None,
         *,
         call_timeout_s: float = CALL_TIMEOUT_S,
         patience_s: float = PATIENCE_S,

@@ -12,7 +12,10 @@ class DeadLetters(BlockingClient[_dead_letters.DeadLetters]):
     """Reads the dead letters of groups, and sends them back."""
 
     def __init__(
-        self, name_servers: NameServerAddresses, *, call_timeout_s: float = CALL_TIMEOUT_S
+        self,
+        name_servers: NameServerAddresses | None = None,
+        *,
+        call_timeout_s: float = CALL_TIMEOUT_S,
     ) -> None:
         """Set up; see ``ariane_sdk.DeadLetters``."""
         super().__init__(_dead_letters.DeadLetters(name_servers, call_timeout_s=call_timeout_s))

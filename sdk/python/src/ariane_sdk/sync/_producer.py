@@ -25,7 +25,7 @@ class Producer(BlockingClient[_producer.Producer]):
 
     def __init__(
         self,
-        name_servers: NameServerAddresses,
+        name_servers: NameServerAddresses | None = None,
         *,
         group: str = "",
         transaction_checker: TransactionChecker | None = None,

@@ -29,7 +29,7 @@ class PullConsumer(BlockingClient[_pull_consumer.PullConsumer]):
 
     def __init__(
         self,
-        name_servers: NameServerAddresses,
+        name_servers: NameServerAddresses | None = None,
         *,
         group: str,
         subscriptions: Mapping[str, str | Sql | Uploaded | Local] | None = None,

@@ -28,7 +28,7 @@ class PushConsumer(BlockingClient[_push_consumer.PushConsumer]):
 
     def __init__(
         self,
-        name_servers: NameServerAddresses,
+        name_servers: NameServerAddresses | None = None,
         *,
         group: str,
         subscriptions: Mapping[str, str | Sql | Uploaded | Local],

@@ -14,7 +14,7 @@ class QueueReader(BlockingClient[_queue_reader.QueueReader]):
 
     def __init__(
         self,
-        name_servers: NameServerAddresses,
+        name_servers: NameServerAddresses | None = None,
         *,
         replicas: bool = False,
         fail_on_lost_messages: bool = False,

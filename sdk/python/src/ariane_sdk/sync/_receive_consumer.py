@@ -18,7 +18,7 @@ class ReceiveConsumer(BlockingClient[_receive_consumer.ReceiveConsumer]):
 
     def __init__(
         self,
-        name_servers: NameServerAddresses,
+        name_servers: NameServerAddresses | None = None,
         *,
         group: str,
         subscriptions: Mapping[str, str | Sql],

@@ -72,6 +72,11 @@ OWN_REASONS: Final = (
         "Use it inside its `with` block.",
     ),
     OwnReason(
+        "CLIENT_ON_OTHER_LOOP",
+        "A client was used on another event loop than the one that started it.",
+        "Call it from its own loop, or make a client for each loop.",
+    ),
+    OwnReason(
         "CONSUMER_OFFSET_REFUSED",
         "Some consumer offsets were not stored; the others were.",
         "Correct the offsets that the error names.",

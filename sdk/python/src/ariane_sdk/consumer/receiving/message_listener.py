@@ -9,7 +9,7 @@ from ariane_sdk.client.listener import Listener, is_coroutine_function
 from ariane_sdk.message import ReceivedMessage
 
 MessageListener: TypeAlias = (
-    Callable[[ReceivedMessage], Awaitable[object]] | Callable[[ReceivedMessage], object]
+    Callable[[ReceivedMessage], Awaitable[None]] | Callable[[ReceivedMessage], None]
 )
 """Called with one message. Returns when the message is done; raises if it failed."""
 
@@ -17,13 +17,14 @@ MessageListener: TypeAlias = (
 def of_one(listener: MessageListener) -> Listener:
     """A listener for lists of one message; a coroutine function if the given one is."""
     if is_coroutine_function(listener):
+        awaited = cast("Callable[[ReceivedMessage], Awaitable[None]]", listener)
 
         async def wait(messages: Sequence[ReceivedMessage]) -> None:
-            await cast("Awaitable[object]", listener(messages[0]))
+            return await awaited(messages[0])
 
         return wait
 
-    def call(messages: Sequence[ReceivedMessage]) -> None:
-        listener(messages[0])
+    def call(messages: Sequence[ReceivedMessage]) -> Awaitable[None] | None:
+        return listener(messages[0])
 
-    return call
+    return cast("Listener", call)

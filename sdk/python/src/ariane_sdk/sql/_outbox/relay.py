@@ -56,7 +56,7 @@ class OutboxRelay:
         self,
         outbox: Outbox,
         sessions: sessionmaker[Session] | async_sessionmaker[AsyncSession],
-        name_servers: NameServerAddresses,
+        name_servers: NameServerAddresses | None = None,
         *,
         lease_s: float = 15.0,
         poll_s: float = 0.5,
@@ -74,7 +74,7 @@ class OutboxRelay:
         Args:
             outbox: The outbox to send from.
             sessions: Makes its sessions; plain ones are used in threads.
-            name_servers: "host:port" of each name server, as a list or separated by commas.
+            name_servers: "host:port" of each, as a list or by commas; None: ARIANE_NAME_SERVERS.
             lease_s: Time after which others take over from a relay that died. The clocks of relays
                 may differ by a part of it: more costs only repeats.
             poll_s: Interval between looks while no message waits.

@@ -39,7 +39,7 @@ class ReceiveOrder:
         client_id: The client; may be empty.
         count_max: Messages at most; 0 means the default.
         size_bytes_max: Bytes of records at most, but always one; 0 means the default.
-        invisible_ms: Their invisible time; 0 means the default.
+        invisible_ms: Their invisible time.
         hold_seconds: How long to hold the call while there are no messages.
         hold_seconds_max: The hold time that the call's deadline allows; None: no limit.
         by_priority: Whether messages of higher priority are handed out first.
@@ -50,7 +50,7 @@ class ReceiveOrder:
     client_id: str = ""
     count_max: int = 0
     size_bytes_max: int = 0
-    invisible_ms: int = 0
+    invisible_ms: int = INVISIBLE_MS_DEFAULT
     hold_seconds: float = 0.0
     hold_seconds_max: float | None = None
     by_priority: bool = False
@@ -105,10 +105,9 @@ def checked_order(order: ReceiveOrder, count_max: int = COUNT_MAX) -> ReceiveOrd
     if not 0 <= order.size_bytes_max <= SIZE_BYTES_MAX:
         rule = f"must be 0 to {SIZE_BYTES_MAX}"
         raise field_invalid("order.size_bytes_max", rule, order.size_bytes_max)
-    invisible_ms = order.invisible_ms or INVISIBLE_MS_DEFAULT
-    if not INVISIBLE_MS_MIN <= invisible_ms <= INVISIBLE_MS_MAX:
+    if not INVISIBLE_MS_MIN <= order.invisible_ms <= INVISIBLE_MS_MAX:
         rule = "must be 1 s to 12 h"
-        raise field_invalid("order.invisible_duration", rule, f"{invisible_ms / 1000:g} s")
+        raise field_invalid("order.invisible_duration", rule, f"{order.invisible_ms / 1000:g} s")
     if not 0 <= order.hold_seconds <= HOLD_SECONDS_MAX:
         rule = f"must be at most {HOLD_SECONDS_MAX:.0f} s"
         raise field_invalid("order.hold_duration", rule, f"{order.hold_seconds:.0f} s")
@@ -119,6 +118,5 @@ def checked_order(order: ReceiveOrder, count_max: int = COUNT_MAX) -> ReceiveOrd
         order,
         count_max=order.count_max or COUNT_DEFAULT,
         size_bytes_max=order.size_bytes_max or SIZE_BYTES_DEFAULT,
-        invisible_ms=invisible_ms,
         hold_seconds=hold_seconds,
     )

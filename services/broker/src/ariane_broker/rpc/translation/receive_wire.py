@@ -15,6 +15,7 @@ from ariane.broker.v1 import receive_service_pb2 as receive_pb
 from ariane_broker.clients.client_id import check_client_id
 from ariane_broker.errors.receiving import receipt_expired
 from ariane_broker.receive.handing_out.receive_order import (
+    INVISIBLE_MS_DEFAULT,
     INVISIBLE_MS_MAX,
     HandedOut,
     ReceiveOrder,
@@ -75,14 +76,17 @@ def receive_order(
     filters = filters_of(order.subscriptions)
     if len(filters) < len(order.subscriptions):
         raise field_invalid("order.subscriptions", "must be of different topics")
-    invisible_s = seconds_of(order.invisible_duration, "order.invisible_duration")
+    invisible_ms = INVISIBLE_MS_DEFAULT
+    if order.HasField("invisible_duration"):
+        invisible_s = seconds_of(order.invisible_duration, "order.invisible_duration")
+        invisible_ms = round(invisible_s * 1000)
     return ReceiveOrder(
         group=order.consumer_group,
         filters=filters,
         client_id=order.client_id,
         count_max=order.message_count_max,
         size_bytes_max=order.size_bytes_max,
-        invisible_ms=round(invisible_s * 1000),
+        invisible_ms=invisible_ms,
         hold_seconds=seconds_of(order.hold_duration, "order.hold_duration"),
         hold_seconds_max=hold_seconds_max,
         by_priority=order.by_priority,
@@ -126,7 +130,7 @@ def packed_answer(handed: Iterable[HandedOut], group: str, secret: bytes) -> byt
             topic=out.queue.topic,
             queue_id=out.queue.queue_id,
             receipt=encode_receipt(Receipt(out.queue, out.serial), group, secret),
-            attempts=attempts.astype(_INT32, copy=False).tobytes(),
+            attempts=(attempts - 1).astype(_INT32, copy=False).tobytes(),
             invisible_until_ms=out.until_ms,
             lost=lost_runs(out.lost_offsets),
             record_sizes=out.sizes.astype(_INT32, copy=False).tobytes(),

@@ -65,8 +65,8 @@ def reply_properties(
             rule = f"reply_address.{name} has 1 to {TEXT_LENGTH_MAX} characters, none of control"
             raise message_illegal(position, rule)
     client_id = address.client_id
-    if "||" in client_id or client_id != client_id.strip():
-        rule = "reply_address.client_id holds no '||' and no outer space: it becomes a tag"
+    if "|" in client_id or client_id != client_id.strip():
+        rule = "reply_address.client_id holds no '|' and no outer space: it becomes a tag"
         raise message_illegal(position, rule)
     ttl_ms = address.time_to_live.ToNanoseconds() // 1_000_000
     if not 0 <= ttl_ms <= _TTL_MS_MAX:

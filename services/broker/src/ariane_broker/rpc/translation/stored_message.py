@@ -27,6 +27,7 @@ from ariane.common.v1.message_pb2 import (
 )
 from ariane_broker.append.plain_message import PlainMessage
 from ariane_broker.errors.public_errors import message_illegal, message_too_large
+from ariane_broker.filters.tags import ALL_TAGS
 from ariane_broker.rpc.translation.reply_address import (
     REPLY_PROPERTIES,
     reply_address_of,
@@ -142,8 +143,9 @@ def plain_message(
     if len(message.body) > defaults.body_bytes_max:
         raise message_too_large(len(message.body), defaults.body_bytes_max, position)
     tag = message.tag
-    if "||" in tag or holds_control_character(tag) or tag != tag.strip():
-        raise message_illegal(position, "a tag holds no '||', control character or outer space")
+    if "|" in tag or tag == ALL_TAGS or holds_control_character(tag) or tag != tag.strip():
+        rule = "a tag is not '*', and holds no '|', control character or outer space"
+        raise message_illegal(position, rule)
     reserved = _RESERVED_PROPERTIES.intersection(message.properties)
     if reserved:
         raise message_illegal(position, f"property {min(reserved)!r} belongs to the system")

@@ -34,12 +34,14 @@ _MODEL_VALUES: Final = {
 
 
 def filter_of(expression: subscription_pb.FilterExpression) -> FilterExpression:
-    """Convert a filter of the contract; without a kind it means all messages.
+    """Convert a filter of the contract; without kind and text it means all messages.
 
     Raises:
-        ServiceError: FIELD_INVALID for an unknown kind.
+        ServiceError: FIELD_INVALID for an unknown kind, or a text without one.
     """
     if expression.kind == subscription_pb.FILTER_KIND_UNSPECIFIED:
+        if expression.text:
+            raise field_invalid("filter.kind", "is required with a text", expression.text)
         return ALL_MESSAGES
     language = _LANGUAGES.get(expression.kind)
     if language is None:
