@@ -30,6 +30,7 @@ class FaultKind(enum.StrEnum):
     LOSES_FILE = "loses a file while it is down"
     DAMAGED = "has a damaged file when it comes back"
     OTHER_SET = "comes back with a store of another set"
+    OLDER = "comes back with an older store while all others are down"
     FULL_DISK = "has a full disk"
     ISOLATED = "cut off from all"
     FROM_PEERS = "cut off from its peers"
@@ -50,7 +51,12 @@ class FaultKind(enum.StrEnum):
     @property
     def is_of_files(self) -> bool:
         """Whether it happens to the files of a broker that is down."""
-        return self in {FaultKind.LOSES_FILE, FaultKind.DAMAGED, FaultKind.OTHER_SET}
+        return self in {
+            FaultKind.LOSES_FILE,
+            FaultKind.DAMAGED,
+            FaultKind.OTHER_SET,
+            FaultKind.OLDER,
+        }
 
     @property
     def needs_disk(self) -> bool:

@@ -183,7 +183,10 @@ class Group:
         else:
             process.kill()
             await process.wait()
-        if fault.kind.is_of_files and not self._is_harmed and await self._is_spared(process):
+        backup = self._folder / "older" / process.name
+        if not backup.exists():
+            await asyncio.to_thread(harm.back_up, store, backup)
+        elif fault.kind.is_of_files and not self._is_harmed and await self._is_spared(process):
             # One broker a run: two that lose files may lose what only they have.
             self._is_harmed = True
             await self._harm_files(process, store, fault)
@@ -209,7 +212,31 @@ class Group:
             set(state.replica_set.in_sync_broker_ids) - {number} for state in known
         )
 
+    async def _put_back(self, process: ServiceProcess, store: Path, duration_s: float) -> None:
+        """Let all others die, and a dead one come back first, with an earlier state of its store.
+
+        What was confirmed last, the shared row does not know yet.
+        """
+        others = {
+            place: one
+            for place, one in enumerate(self.processes)
+            if one is not process and one.running and place not in self._under_fault
+        }
+        self._under_fault |= others.keys()
+        for one in others.values():
+            one.kill()
+        await asyncio.gather(*(one.wait() for one in others.values()))
+        backup, away = (self._folder / where / process.name for where in ("older", "away"))
+        await asyncio.to_thread(harm.put_back, store, backup, away)
+        await process.start()
+        await asyncio.sleep(duration_s)
+        await asyncio.gather(*(one.start() for one in others.values()))
+        self._under_fault -= others.keys()
+
     async def _harm_files(self, process: ServiceProcess, store: Path, fault: Fault) -> None:
+        if fault.kind is FaultKind.OLDER:
+            await self._put_back(process, store, fault.duration_s)
+            return
         if fault.kind is FaultKind.OTHER_SET:
             away = self._folder / "away" / process.name
             await asyncio.to_thread(harm.exchange, store, self._foreign, away)

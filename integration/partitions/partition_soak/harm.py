@@ -66,6 +66,20 @@ def bring_back(store: Path, away: Path) -> None:
     _sync(store)
 
 
+def back_up(store: Path, backup: Path) -> None:
+    """Copy the store of a broker that is down, in place of an earlier copy."""
+    if backup.exists():
+        shutil.rmtree(backup)
+    shutil.copytree(store, backup)
+
+
+def put_back(store: Path, backup: Path, away: Path) -> None:
+    """Put an earlier copy in a store's place; what was there becomes the copy."""
+    exchange(store, backup, away)
+    back_up(away, backup)
+    shutil.rmtree(away)
+
+
 def fill(disk: Path) -> None:
     """Use up all of a disk that is mounted there."""
     with (disk / _FILLING).open("wb") as file:
