@@ -209,14 +209,13 @@ async def test_a_call_whose_deadline_has_passed_does_no_work(remaining_s, begun)
     admission.phase = Phase.SERVING
     call = Call("/a.B/C", "req-1", ContextOfCall(remaining_s))
 
-    async def work():
-        return admission.call_count
-
     if begun:
-        assert await admission(call, work) == 1
+        peer = admission.enter(call)
+        assert admission.call_count == 1
+        admission.leave(peer)
     else:
         with pytest.raises(ServiceError) as caught:
-            await admission(call, work)
+            admission.enter(call)
         assert caught.value.row.name == "DEADLINE_PASSED"
     assert admission.call_count == 0
 
@@ -233,26 +232,23 @@ class ContextOfPeer(ContextOfCall):
 async def test_connections_and_hosts_have_shares_and_give_them_back():
     admission = Admission(concurrent_calls_max=100, open_while_draining=())
     admission.phase = Phase.SERVING
-    release = asyncio.Event()
 
     def begin(peer):
         call = Call("/a.B/C", "req-1", ContextOfPeer(peer))
-        return asyncio.create_task(admission(call, release.wait))
+        return admission.enter(call)
 
-    async def is_refused(peer):
+    def is_refused(peer):
         with pytest.raises(ServiceError) as caught:
-            await begin(peer)
+            begin(peer)
         assert caught.value.row.name == "SERVICE_BUSY"
         return caught.value.message
 
     calls = [begin(f"ipv4:10.0.0.1:{1 + number // 25}") for number in range(75)]
-    await asyncio.sleep(0)
-    assert "connection" in await is_refused("ipv4:10.0.0.1:1")
-    assert "host" in await is_refused("ipv4:10.0.0.1:9")
+    assert "connection" in is_refused("ipv4:10.0.0.1:1")
+    assert "host" in is_refused("ipv4:10.0.0.1:9")
     calls += [begin("ipv6:[::1]:1"), begin("ipv4:10.0.0.2:1")]
-    await asyncio.sleep(0)
     assert admission.call_count == 77
-    release.set()
-    await asyncio.gather(*calls)
+    for peer in calls:
+        admission.leave(peer)
     assert admission.call_count == 0
-    await begin("ipv4:10.0.0.1:1")
+    begin("ipv4:10.0.0.1:1")

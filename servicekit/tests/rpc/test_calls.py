@@ -1,4 +1,4 @@
-"""Calls through a real server: stages, errors and streams."""
+"""Calls through a real server: interceptor, errors and streams."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ async def test_oversized_requests_and_metadata_are_refused(probe_app, serve):
 
 
 async def test_refusals_beyond_the_budget_are_not_logged(probe_app, serve, monkeypatch):
-    monkeypatch.setattr("ariane_servicekit.rpc.stages.REFUSALS_LOGGED_PER_S", 0)
+    monkeypatch.setattr("ariane_servicekit.rpc.refusals.REFUSALS_LOGGED_PER_S", 0)
     async with serve(probe_app) as probe:
         with capture_logs() as lines:
             error = await refused(probe.route.GetRoute(GetRouteRequest()))

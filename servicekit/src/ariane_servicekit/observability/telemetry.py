@@ -26,7 +26,7 @@ class Telemetry:
     """The instruments of a service, whose values readers export.
 
     Without readers the instruments do nothing: recording a value would cost each call as much as
-    all other stages together.
+    all the rest of it.
 
     Attributes:
         tracer: Makes spans; None without processors.

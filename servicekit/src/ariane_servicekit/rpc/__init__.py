@@ -1,1 +1,1 @@
-"""The gRPC server of a process, and the stages that each call passes."""
+"""The gRPC server of a process, and what each call passes through."""

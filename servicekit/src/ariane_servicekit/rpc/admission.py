@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection
-from typing import Any, Final
+from typing import Final
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_servicekit.errors import ServiceError
 from ariane_servicekit.rpc.calls import Call
-from ariane_servicekit.rpc.interceptor import Proceed
 
 ALWAYS_OPEN: Final = (
     "/grpc.health.",
@@ -31,7 +30,7 @@ class Phase(enum.Enum):
 
 
 class Admission:
-    """The innermost stage: phase, deadline and number of calls, in all and of each caller.
+    """Phase, deadline and number of calls, in all and of each caller.
 
     A call whose deadline has passed is refused before its work begins. Streams and held calls
     count for as long as they last. One connection may have a quarter of them and one host three
@@ -51,10 +50,12 @@ class Admission:
         """Set another limit for calls from now on; calls in work are not ended."""
         self._call_count_max = call_count_max
 
-    async def __call__(self, call: Call, proceed: Proceed) -> Any:
-        """Refuse the call, or count it for as long as it is in work."""
-        if call.method.startswith(ALWAYS_OPEN):
-            return await proceed()
+    def enter(self, call: Call) -> str:
+        """Count a call until ``leave``; return its peer.
+
+        Raises:
+            ServiceError: It is refused, and not counted.
+        """
         if self.phase is not Phase.SERVING:
             self._check_phase(call)
         if self.call_count >= self._call_count_max:
@@ -76,12 +77,13 @@ class Admission:
         self.call_count += 1
         self._of_connection[peer] = of_peer + 1
         self._of_host[host] = of_host + 1
-        try:
-            return await proceed()
-        finally:
-            self.call_count -= 1
-            _count_down(self._of_connection, peer)
-            _count_down(self._of_host, host)
+        return peer
+
+    def leave(self, peer: str) -> None:
+        """A call of this peer is over."""
+        self.call_count -= 1
+        _count_down(self._of_connection, peer)
+        _count_down(self._of_host, peer.rpartition(":")[0])
 
     def _check_phase(self, call: Call) -> None:
         if self.phase is Phase.STARTING:

@@ -9,14 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final
 
 import grpc
 from grpc import aio
-
-if TYPE_CHECKING:
-    from ariane_servicekit.errors import ServiceError
 
 REQUEST_ID_KEY: Final = "x-request-id"
 """Metadata key: a caller may set it, so that the logs of all services have the same id.
@@ -26,40 +22,37 @@ A failed call repeats the id in the ``google.rpc.RequestInfo`` of its status."""
 _REQUEST_ID_RULE: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
-class RequestMetrics(Protocol):
-    """Measures calls, and each request of a stream."""
-
-    def begin(self) -> float:
-        """The start of a measurement, for ``end``."""
-        ...
-
-    def end(self, begin: float, method: str, code: grpc.StatusCode) -> None:
-        """Record a measurement from ``begin`` until now."""
-        ...
-
-
-class RequestErrors(Protocol):
-    """Turns exceptions into public errors."""
-
-    def refuse(self, call: Call, error: Exception) -> ServiceError:
-        """Log a failure, and return its public error."""
-        ...
-
-
-@dataclass(slots=True)
 class Call:
-    """One RPC on its way through the stages. A stream is one call."""
+    """One RPC on its way through the server. A stream is one call.
 
-    method: str
-    """Full name: ``/ariane.namesrv.v1.RouteService/GetRoute``."""
-    request_id: str
-    context: aio.ServicerContext[Any, Any]
-    code: grpc.StatusCode = grpc.StatusCode.OK
-    """Its status; set by the stage that ends it."""
-    metrics: RequestMetrics | None = None
-    """Set by the stage that measures: streams measure their requests with it."""
-    errors: RequestErrors | None = None
-    """Set by the stage for errors: each request of a stream fails alone."""
+    Attributes:
+        method: Full name: ``/ariane.namesrv.v1.RouteService/GetRoute``.
+        context: The transport's end of it.
+        code: Its status; set when it has failed.
+    """
+
+    __slots__ = ("_draw", "_request_id", "code", "context", "method")
+
+    def __init__(
+        self,
+        method: str,
+        request_id: str,
+        context: aio.ServicerContext[Any, Any],
+        draw: Callable[[], str] = str,
+    ) -> None:
+        """Without a ``request_id`` it is the caller's, or drawn, when it is first asked for."""
+        self.method = method
+        self.context = context
+        self.code = grpc.StatusCode.OK
+        self._request_id = request_id
+        self._draw = draw
+
+    @property
+    def request_id(self) -> str:
+        """Names the call in logs and errors; most calls need no name."""
+        if not self._request_id:
+            self._request_id = request_id_of(self.context, self._draw)
+        return self._request_id
 
     @property
     def peer(self) -> str:

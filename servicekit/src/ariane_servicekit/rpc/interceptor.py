@@ -1,58 +1,56 @@
-"""One interceptor for every call of every service, made of stages.
+"""One interceptor for every call of every service.
 
 ::
 
-    request -> log context -> metrics -> errors -> [authentication, access] -> admission -> servicer
-                                           |                                                  |
-    answer  <------------- status <--------+----------------- exception ----------------------+
+    request -> log context -> [authentication, access] -> admission -> servicer
+                                                                          |
+    answer  <--- metrics <--- status <------------------------------- exception
 
-The stages are in one list (``server.py``), outermost first. With one gRPC interceptor for each,
-gRPC would build a handler for each interceptor and call. One interceptor with a chain of stages
-costs a few microseconds for each call, wraps each method once, and treats unary calls and streams
-alike.
+It wraps each method once, and treats unary calls and streams alike. All of it is one coroutine: a
+chain of stages would make as many for each call.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
-from functools import partial
 from inspect import isawaitable
 from types import MappingProxyType
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import grpc
 from grpc import aio
+from grpc_status import rpc_status
 
 from ariane_servicekit.errors import feature_not_available
-from ariane_servicekit.rpc.calls import Call, enter_call, request_id_of
-
-Proceed: TypeAlias = Callable[[], Awaitable[Any]]
-"""Runs the next stage, at last the servicer; returns the response, None for a stream."""
+from ariane_servicekit.observability.telemetry import CallMetrics
+from ariane_servicekit.rpc.admission import ALWAYS_OPEN, Admission
+from ariane_servicekit.rpc.calls import Call, enter_call
+from ariane_servicekit.rpc.cancellations import Cancellations
+from ariane_servicekit.rpc.error_status import status_of
+from ariane_servicekit.rpc.refusals import Refusals
 
 Behavior: TypeAlias = Callable[[Any, aio.ServicerContext[Any, Any]], Any]
 """A servicer's method."""
 
 
-class Stage(Protocol):
-    """One concern of all calls."""
-
-    async def __call__(self, call: Call, proceed: Proceed) -> Any:
-        """Run the stage around ``await proceed()``, whose value it returns."""
-        ...
-
-
 class CallInterceptor(aio.ServerInterceptor):
-    """Runs every call through the stages, including calls of unknown methods."""
+    """Admits, measures and translates the errors of every call, also of unknown methods."""
 
     def __init__(
         self,
-        stages: Sequence[Stage],
+        admission: Admission,
+        refusals: Refusals,
+        metrics: CallMetrics,
         new_id: Callable[[], str],
         decoders: Mapping[str, Callable[[bytes], Any]] = MappingProxyType({}),
     ) -> None:
         """``new_id``: draws ids of requests that come without."""
-        self._stages = tuple(reversed(stages))
+        self._admission = admission
+        self._refusals = refusals
+        self._metrics = metrics
+        self._cancellations = Cancellations()
         self._new_id = new_id
         self._decoders = decoders
         self._handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
@@ -64,7 +62,7 @@ class CallInterceptor(aio.ServerInterceptor):
         ],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> grpc.RpcMethodHandler[Any, Any]:
-        """Return the method's handler with the stages around it."""
+        """Return the method's handler with what each call passes through around it."""
         method = handler_call_details.method
         wrapped = self._handlers.get(method)
         if wrapped is not None:
@@ -85,19 +83,39 @@ class CallInterceptor(aio.ServerInterceptor):
             decode = None
             deserializer = decoder
         else:
-            # A single request is decoded inside the stages, so that a malformed one is an error
+            # A single request is decoded inside of that, so that a malformed one is an error
             # like any other. A stream is decoded while the servicer reads it, also inside.
             decode = decoder
             deserializer = None
-        answer = _write_all if handler.response_streaming else _answer
+        write_all = handler.response_streaming
+        admission, metrics, new_id = self._admission, self._metrics, self._new_id
+        always_open = method.startswith(ALWAYS_OPEN)
 
         async def run(request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
-            call = Call(method, request_id_of(context, self._new_id), context)
+            call = Call(method, "", context, new_id)
             enter_call(call)
-            proceed: Proceed = partial(answer, behavior, decode, request, context)
-            for stage in self._stages:
-                proceed = partial(stage, call, proceed)
-            return await proceed()
+            begin = metrics.begin()
+            peer = None
+            try:
+                # Authentication and access rules come here.
+                if not always_open:
+                    peer = admission.enter(call)
+                response = behavior(request if decode is None else decode(request), context)
+                # A servicer may answer at once, or be a coroutine.
+                if isawaitable(response):
+                    return await response
+                if write_all:
+                    await _write_all(response, context)
+                    return None
+            except BaseException as error:
+                await self._fail(call, error)
+                raise
+            else:
+                return response
+            finally:
+                if peer is not None:
+                    admission.leave(peer)
+                metrics.end(begin, method, call.code)
 
         wrapped: grpc.RpcMethodHandler[Any, Any] = make_handler(
             run,
@@ -105,6 +123,19 @@ class CallInterceptor(aio.ServerInterceptor):
             response_serializer=_encoder(handler.response_serializer),
         )
         return wrapped
+
+    async def _fail(self, call: Call, error: BaseException) -> None:
+        """Abort a call that has failed: the only place where calls are aborted."""
+        if isinstance(error, aio.AbortError):
+            # Aborted inside by foreign code: the health service for an unknown name.
+            call.code = call.context.code()
+        elif isinstance(error, asyncio.CancelledError):
+            call.code = grpc.StatusCode.CANCELLED
+            self._cancellations.add(call.peer, call.method)
+        elif isinstance(error, Exception):
+            public = self._refusals.refuse(call, error)
+            call.code = public.row.code
+            await call.context.abort_with_status(rpc_status.to_status(status_of(public)))
 
     def _refuse_unknown(self, method: str) -> grpc.RpcMethodHandler[Any, Any]:
         async def refuse(_request: Any, _context: aio.ServicerContext[Any, Any]) -> None:
@@ -137,30 +168,10 @@ def _shape(
     return cast("Behavior", handler.unary_unary), grpc.unary_unary_rpc_method_handler
 
 
-async def _answer(
-    behavior: Behavior,
-    decode: Callable[[bytes], Any] | None,
-    request: Any,
-    context: aio.ServicerContext[Any, Any],
-) -> Any:
-    """Run a method with one response. A servicer may answer at once or be a coroutine."""
-    response = behavior(request if decode is None else decode(request), context)
-    return await response if isawaitable(response) else response
-
-
-async def _write_all(
-    behavior: Behavior,
-    decode: Callable[[bytes], Any] | None,
-    request: Any,
-    context: aio.ServicerContext[Any, Any],
-) -> None:
-    """Run a method with a stream of responses: a coroutine that writes, or a generator."""
-    responses = behavior(request if decode is None else decode(request), context)
-    if isawaitable(responses):
-        await responses
-        return
+async def _write_all(responses: Any, context: aio.ServicerContext[Any, Any]) -> None:
+    """Write a stream of responses."""
     # The generator is closed here, not by the garbage collector: its `finally` may release a
     # held pull.
-    async with aclosing(cast("Any", responses)) as generator:
-        async for response in cast("AsyncIterator[Any]", generator):
+    async with aclosing(responses) as generator:
+        async for response in generator:
             await context.write(response)

@@ -1,7 +1,8 @@
-"""The gRPC server of every service: one place for limits, keepalive, stages and built-in services.
+"""The gRPC server of every service: one place for limits, keepalive and built-in services.
 
 Calls that the transport refuses (a message or metadata beyond the limit, too many pings) never
-reach the stages. They end with a bare RESOURCE_EXHAUSTED or a closed connection, without ErrorInfo.
+reach the interceptor. They end with a bare RESOURCE_EXHAUSTED or a closed connection, without
+ErrorInfo.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from ariane_servicekit.rpc.error_status import ErrorTranslator
 from ariane_servicekit.rpc.health import SERVICE_NAME as HEALTH_NAME
 from ariane_servicekit.rpc.health import HealthServicer
 from ariane_servicekit.rpc.interceptor import CallInterceptor
-from ariane_servicekit.rpc.stages import ErrorStage, MetricsStage
+from ariane_servicekit.rpc.refusals import Refusals
 from ariane_wire import BindRefused, ServerOptions
 
 _STREAMS_BESIDE: Final = 100
@@ -57,24 +58,19 @@ def build_server(
     metrics: CallMetrics,
     machine: Machine,
 ) -> aio.Server:
-    """Return a server with all stages and services, neither bound nor started.
+    """Return a server with all services, neither bound nor started.
 
     Raises:
         AccessRuleMissing: A method of a service states no access rule.
     """
     access_rules(service.descriptor for service in services)
-    stages = (
-        MetricsStage(metrics),
-        ErrorStage(translator),
-        # Authentication and access rules come here.
-        admission,
-    )
     decoders = {
         f"/{service.descriptor.full_name}/{method}": decode
         for service in services
         for method, decode in service.decoders.items()
     }
-    interceptor = CallInterceptor(stages, machine.new_id, decoders)
+    refusals = Refusals(translator)
+    interceptor = CallInterceptor(admission, refusals, metrics, machine.new_id, decoders)
     server = ariane_wire.server(
         interceptors=[interceptor], options=server_options(settings), ports=machine.ports
     )
