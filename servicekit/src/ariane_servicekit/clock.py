@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import Final, Protocol
 
 # Only Linux has a clock that also runs while the machine sleeps: a lease must not outlast that.
@@ -56,6 +57,12 @@ async def sleep_until_woken(clock: Clock, seconds: float, woken: asyncio.Event) 
         seconds: How long at most.
         woken: The event; it stays as it is.
     """
+    if isinstance(clock, SystemClock):
+        # A timer of the loop, instead of two tasks and a wait for either.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await woken.wait()
+        return
     sleeper = asyncio.ensure_future(clock.sleep(seconds))
     waker = asyncio.ensure_future(woken.wait())
     try:
