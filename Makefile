@@ -19,6 +19,8 @@ SOAK_ARGS ?=
 # Seeds of the world, such as SEEDS=1-2000, and more for it, such as WORLD_ARGS="--jobs 1".
 SEEDS ?=
 WORLD_ARGS ?=
+# Goes to slow, such as SLOW_ARGS="--only replicas".
+SLOW_ARGS ?=
 # Goes to mutants, such as MUTANTS_ARGS="--count 200 --only recovery".
 MUTANTS_ARGS ?=
 # Goes to fuzz, such as FUZZ_ARGS="--minutes 5".
@@ -78,6 +80,10 @@ bench-peers: $(STAMP) ## Measure ourselves beside RocketMQ, Kafka and others; QU
 .PHONY: integration
 integration: $(STAMP) ## All tests, with the slow ones over real processes
 	@$(BIN)/pytest $(PYTEST_ARGS)
+
+.PHONY: slow
+slow: $(STAMP) ## The slow tests, file by file; goes on where it was broken off, and keeps what became of each
+	@$(BIN)/python -m tools.slow $(SLOW_ARGS)
 
 .PHONY: soak
 soak: $(STAMP) ## Five minutes of messages while every kind of process is restarted and killed

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tools import slow
 from tools.workspace import ROOT, hand_written_packages
 
 BIN: Final = Path(sys.executable).parent
@@ -97,6 +98,8 @@ def main(names: Sequence[str]) -> int:
         print(f"check: {len(failures)} of {len(chosen)} steps failed: ", end="")
         print(", ".join(verdict.step.name for verdict in failures))
         return 1
+    for notice in slow.told():
+        print(f"  note  {notice}")
     print(f"check: all {len(chosen)} steps passed in {time.monotonic() - begin:.1f} s")
     return 0
 
