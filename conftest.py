@@ -14,6 +14,9 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from ariane_servicekit.running.processes import ServiceProcess
+from ariane_testkit.warm_starts import WarmStarts, can_start_warm
+
 # Whoever runs without bytecode compiles all that is imported in every process that a test starts.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
@@ -35,8 +38,16 @@ gc.disable()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Draw few examples in a quick run, always the same so that none fails by chance."""
-    settings.load_profile("quick" if config.option.markexpr == "not slow" else "ariane")
+    """Draw few examples in a quick run, always the same so that none fails by chance.
+
+    And start services warm; other runs start each as users do.
+    """
+    quick = config.option.markexpr == "not slow"
+    settings.load_profile("quick" if quick else "ariane")
+    if quick and can_start_warm():
+        starts = WarmStarts()
+        ServiceProcess.start_child = staticmethod(starts.start)
+        config.add_cleanup(starts.close)
     worker = getattr(config, "workerinput", None)
     if worker is not None:
         # In a fresh checkout each test file is compiled once, by whoever comes to it first.

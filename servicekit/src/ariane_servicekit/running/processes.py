@@ -22,7 +22,7 @@ import threading
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 from ariane_servicekit.addresses import Address
 from ariane_servicekit.errors import ProcessFailed
@@ -54,7 +54,12 @@ class ServiceProcess:
         log_path: The file for all output, of all starts.
         arguments: Its flags, from the next start on.
         ready_s_max: Seconds that it may take to become ready.
+        start_child: Starts a child; called as asyncio's function.
     """
+
+    start_child: ClassVar[Callable[..., Coroutine[Any, Any, Process]]] = staticmethod(
+        asyncio.create_subprocess_exec
+    )
 
     def __init__(
         self,
@@ -123,7 +128,7 @@ class ServiceProcess:
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:
             self._log_begin = log.tell()
-            self._process = await asyncio.create_subprocess_exec(
+            self._process = await self.start_child(
                 *self._command_prefix,
                 *command,
                 self._module,
