@@ -56,7 +56,7 @@ def run(cluster, text, *more):
         capture_output=True,
         text=True,
         env=environment,
-        timeout=60,
+        timeout=240,  # All commands run at a time.
         check=False,
     )
 
