@@ -27,6 +27,8 @@ _TITLES = {
     "spark": "Spark",
     "wire": "The price of a call: our gRPC beside grpcio's",
     "wire_hostile": "An honest client beside hostile ones",
+    "starting": "A start and a takeover, by the length of the log",
+    "turns": "A lone send beside a question that asks for much",
     "store": "Reading, finding, recovering, many queues",
 }
 _FRONT = """# Benchmarks

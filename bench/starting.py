@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from os import getloadavg
 from pathlib import Path
 from typing import Final
 
@@ -97,7 +98,7 @@ async def takeover(count: int) -> tuple[float, int]:
 def row_of(work: str, took: float, against: str, limit: float, read: int) -> Row:
     """One line of the table."""
     ratio = limit / took
-    extra = {"MB of the log read": read / 1e6}
+    extra = {"MB of the log read": read / 1e6, "load": getloadavg()[0]}
     return Row(work, took, "s", against, limit, ratio, ratio, ratio, 1, extra=extra)
 
 

@@ -23,6 +23,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Sequence
+from os import getloadavg
 from pathlib import Path
 from typing import Final
 
@@ -156,7 +157,7 @@ def row_of(kind: str, times: Sequence[float], alone: Sequence[float]) -> Row:
     """The p99 of one kind, beside that without any question."""
     ours, theirs = p99_of(times), p99_of(alone)
     ratio = theirs / ours
-    extra = {"p50 ms": statistics.median(times), "longest ms": times[-1]}
+    extra = {"p50 ms": statistics.median(times), "longest ms": times[-1], "load": getloadavg()[0]}
     work = f"lone send beside {kind}, p99"
     return Row(work, ours, "ms", "beside nothing", theirs, ratio, ratio, ratio, 1, extra=extra)
 

@@ -177,7 +177,7 @@ HOSTILE = {
     "TransactionService.CheckTransaction": [{"transactionId": COLLIDING[0]}],
     "TransactionService.ListHalfMessages": [{"pageSize": 1000}],
     "TransactionService.ParkTransaction": [{"transactionId": COLLIDING[0]}],
-    "TransactionService.StreamTransactions": [
+    "TransactionService.UpdateTransactions": [
         {
             "ends": [
                 {

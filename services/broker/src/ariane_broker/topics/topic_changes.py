@@ -160,7 +160,8 @@ class TopicChanges:
                 self._unread.check(before, config)
             added_count = added_queue_count(self._table.get(topic), config)
             if added_count:
-                self._limits.room_beside(self._table.all()).take_queues(added_count)
+                (room,) = await in_turns(self._limits.room_beside(self._table.all()))
+                room.take_queues(added_count)
             await self._put(config)
             self._wake_readers(before)
         await self._announce()
@@ -205,7 +206,7 @@ class TopicChanges:
 
     async def _create_all(self, waiting: Sequence[Waiting[_Creation, TopicConfig]]) -> None:
         """Create topics, and settle the waiting calls."""
-        room = self._limits.room_beside(self._table.all())
+        (room,) = await in_turns(self._limits.room_beside(self._table.all()))
         made: dict[str, TopicConfig] = {}
         hopeful: list[tuple[TopicConfig, asyncio.Future[TopicConfig]]] = []
         late: list[tuple[str, asyncio.Future[TopicConfig]]] = []

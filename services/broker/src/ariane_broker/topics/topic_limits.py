@@ -7,7 +7,7 @@ stay and are served; only new ones are refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ariane_broker.errors.public_errors import topic_limit_reached
@@ -31,8 +31,8 @@ class TopicLimits:
     queues_max: int
     group_topics_max: int
 
-    def room_beside(self, standing: Iterable[TopicConfig]) -> TopicRoom:
-        """How many topics and queues may still be created."""
+    def room_beside(self, standing: Iterable[TopicConfig]) -> Iterator[TopicRoom | None]:
+        """How many topics and queues may still be created; yields once for each topic before."""
         topics = queues = group_topics = 0
         for config in standing:
             if not config.system:
@@ -40,7 +40,8 @@ class TopicLimits:
                 queues += _queue_count(config)
             elif config.topic.startswith(_GROUP_PREFIXES):
                 group_topics += 1
-        return TopicRoom(
+            yield None
+        yield TopicRoom(
             self,
             self.topics_max - topics,
             self.queues_max - queues,
