@@ -102,7 +102,7 @@ mutants: $(STAMP) ## Small wrong changes to the core: which does no test notice?
 	@$(BIN)/python -m tools.mutants $(MUTANTS_ARGS)
 
 .PHONY: conformance
-conformance: $(STAMP) ## Our gRPC against grpcio, Go's programs, h2spec and grpcurl, which Go builds once
+conformance: $(STAMP) ## Our gRPC against grpcio, the programs of Go, Java and Node, h2spec and grpcurl, had once
 	@$(BIN)/pytest wire/tests/conformance wire/tests/hostile $(PYTEST_ARGS)
 
 .PHONY: fuzz
