@@ -364,6 +364,7 @@ def methods():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # Thousands of folders are removed in the end, too.
 async def test_no_call_examines_more_in_a_turn_than_the_bound(filled, monkeypatch):
     _, channel = filled
     lines, known, codes = Lines(), methods(), {}
@@ -383,6 +384,7 @@ async def test_no_call_examines_more_in_a_turn_than_the_bound(filled, monkeypatc
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # Thousands of folders are removed in the end, too.
 async def test_no_scrape_examines_more_in_a_turn_than_the_bound(filled, monkeypatch):
     life, _ = filled
     # Traced, it takes many times as long.
