@@ -1,7 +1,6 @@
 package ariane
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
