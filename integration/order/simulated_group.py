@@ -128,6 +128,13 @@ class Pulls:
                     work.wake()
 
 
+class Life(ConsumerLife):
+    """A member's, which no one closes: the world just ends."""
+
+    def __del__(self):
+        """Warn of nothing."""
+
+
 class Member:
     """One consumer."""
 
@@ -135,7 +142,7 @@ class Member:
         self.world = world
         self.dead = False
         self.cut_off = False
-        self.life = ConsumerLife(
+        self.life = Life(
             ConsumerPlan(
                 addresses=(self,),
                 client_id=new_client_id(world.chance),
