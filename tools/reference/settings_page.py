@@ -100,7 +100,8 @@ flush_mode = "sync"
 - Names contain the unit: `_s` seconds, `_ms` milliseconds, `_bytes`, `_ratio` a share from 0 to 1.
 - `--help` says the same as this page, for the installed version. The log line `service_ready` has
   all values in force.
-- Settings do not change while a process runs: restart it with other settings.
+- `ariane setting list` says which settings can be changed in a running process, and `ariane
+  setting set` changes them until it ends. For all others, and to keep a change, restart it.
 """
 
 _REFUSALS: Final = """

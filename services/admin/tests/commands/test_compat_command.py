@@ -3,6 +3,8 @@
 import json
 import re
 import shlex
+from pathlib import Path
+from time import tzset
 
 import click
 import pytest
@@ -19,6 +21,10 @@ def said(capsys):
         return capsys.readouterr()
 
     return run
+
+
+OPTIONS = Path(__file__).with_name("mqadmin_options.json")
+"""The options of each command, from the sources of RocketMQ 5.3; ! for one without value."""
 
 
 def command_of(words):
@@ -40,12 +46,103 @@ def test_all_commands_of_mqadmin_are_known():
 def test_every_spelling_is_a_command_of_ours_with_options_that_it_has():
     for spelling in mqadmin_commands().values():
         for line in spelling.ours:
-            words = shlex.split(re.sub(r"[][]", "", line.rpartition(" | ")[2]))
+            said = re.sub(r"^(!?[a-z](=\w+)?: )+", "", line)
+            words = shlex.split(re.sub(r"[][]", "", said.rpartition(" | ")[2]))
             assert words.pop(0) == "ariane"
             command, rest = command_of(words)
             known = {option for each in command.params for option in each.opts}
             options = {word for word in rest if word.startswith("-")}
             assert options <= known, (spelling.name, line)
+
+
+SAMPLES = {
+    "attributes": ["+message.type=FIFO", "+a=b,-c"],
+    "beginTimestamp": ["currentTimeMillis", "1676730526212", "2026-01-31#10:00:00:000"],
+    "consumeEnable": ["true", "false"],
+    "count": ["7"],
+    "endTimestamp": ["currentTimeMillis", "1676730526212", "2026-01-31#10:00:00:000"],
+    "filename": ["-"],
+    "key": ["flushDiskType"],
+    "messageSize": ["1024"],
+    "perm": ["2", "4", "6"],
+    "size": ["1024"],
+    "subExpression": ["*", "TagA || TagB"],
+    "timestamp": ["now", "currentTimeMillis", "1676730526212", "2026-01-31#10:00:00:000"],
+    "value": ["ASYNC_FLUSH"],
+}
+"""Values as RocketMQ's own help names them; numbers and names for all others."""
+
+
+BEGIN = "2023-02-18T14:28:46.000Z"
+
+
+def sample(command, option, number):
+    if (command, option) == ("queryMsgByKey", "beginTimestamp"):
+        return "1676730526212"
+    known = SAMPLES.get(option.strip(), ["7"])
+    return known[number % len(known)]
+
+
+def parsed(line):
+    """Parse a command of ours as the shell and click do, and run nothing."""
+    words = shlex.split(line.rpartition(" | ")[2])
+    assert words.pop(0) == "ariane", line
+    command, rest = command_of(words)
+    command.make_context(command.name, rest, allow_interspersed_args=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), json.loads(OPTIONS.read_text()).items(), ids=lambda each: str(each)[:20]
+)
+def test_each_option_of_rocketmqs_help_is_known_and_each_line_is_a_command(name, options):
+    spelling = mqadmin_commands()[name]
+    letters = list(options)
+    # All options at once, and each left out; with each value that the help names.
+    for number in range(4):
+        for chosen in (letters, *([one for one in letters if one != out] for out in letters)):
+            words = []
+            for letter in chosen:
+                option = options[letter].removesuffix("!")
+                words.append(f"-{letter}" if len(letter) == 1 else f"--{letter}")
+                if not options[letter].endswith("!"):
+                    words.append(sample(name, option, number))
+            for line in spelling.said_here(words):
+                filled = re.sub(r"\b(BROKER|GROUP)\b", "broker-a", line)
+                if not re.search(r"\b[A-Z]{2,}(_[A-Z]+)*\b", filled):  # Nothing is left to fill in.
+                    parsed(filled)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (
+            "printMsg -t o -b 1676730526212 -e currentTimeMillis -d true -s 'a || b'",
+            "consume o --from 2023-02-18T14:28:46.212Z --until -1ms --tag a --tag b --no-follow",
+        ),
+        ("printMsg -t o", "consume o --from earliest --no-follow"),
+        (
+            "printMsgByQueue -t o -a broker-a -i 3 -p true -d true",
+            "consume o --queue broker-a:3 --from earliest --no-follow",
+        ),
+        (
+            "consumeMessage -t o -b broker-a -i 3 -o 17 -c 5",
+            "consume o --queue broker-a:3=17 --count 5 --no-follow",
+        ),
+        (
+            "consumeMessage -t o -s 1676730526000 -e 1676730526213",
+            f"consume o --from {BEGIN} --until {BEGIN[:-4]}213Z --no-follow",
+        ),
+        ("updateSubGroup -g g -s false", "group retry g\nariane group pause g"),
+        ("updateSubGroup -g g -s true -r 3", "group retry g --attempts 3\nariane group resume g"),
+        (
+            "resetOffsetByTime -g g -t o -s now -b 10.0.0.1:10911 -q 3 -o 17",
+            "group reset g o --queue BROKER:3=17",
+        ),
+        ("updateBrokerConfig -k flushDiskType -v SYNC_FLUSH", "broker set BROKER flush_mode=sync"),
+    ],
+)
+def test_no_option_is_lost(said, words, line):
+    assert said(*shlex.split(words)).out == f"ariane {line}\n"
 
 
 def test_gaps_are_options_of_mqadmin_or_names():
@@ -79,10 +176,12 @@ def test_values_stand_where_they_belong(said):
     [
         ("now", "latest"),
         ("1700000000123", "2023-11-14T22:13:20.123Z"),
-        ("2026-01-31#10:00:00:000", "2026-01-31T10:00:00.000"),
+        ("2026-01-31#10:00:00:000", "2026-01-31T10:00:00.000+00:00"),
     ],
 )
-def test_times_are_said_as_ours(said, time, moment):
+def test_times_are_said_as_ours(said, time, moment, monkeypatch):
+    monkeypatch.setenv("TZ", "UTC")
+    tzset()
     line = said("resetOffsetByTime", "-g", "billing", "-t", "orders", "-s", time).out
     assert line == f"ariane group reset billing orders --to {moment}\n"
 

@@ -1,5 +1,8 @@
 """``ariane consume`` of single queues, from single offsets."""
 
+import json
+import time
+
 import pytest
 
 from ariane_admin.terminal.exits import ExitStatus
@@ -107,3 +110,18 @@ def test_a_group_receives_in_order_from_when_it_is_said(ariane, lines, cluster):
         ariane("consume", "TO_ORDER", "--group", "orderly", "--in-order", status=ExitStatus.USAGE)
         assert ariane(*receive, "--any-order", "--count", "1") == "third\n"
         consumer.ack(second)
+
+
+def test_messages_of_a_span_of_time_are_read_without_a_key(ariane, ariane_json, lines):
+    ariane("topic", "create", "c-span", "--queues", "1")
+    for name in ("one", "two", "three"):
+        ariane("produce", "c-span", lines(name), "--group", "all")
+        time.sleep(0.01)  # Another millisecond, by the broker's clock.
+    read = ("consume", "c-span", "--from", "earliest")
+    stored = ariane("consume", "c-span", "--from", "earliest", "--no-follow", "-o", "json")
+    times = [json.loads(line)["store_time"] for line in stored.splitlines()]
+    assert ariane(*read, "--until", times[2]) == "one\ntwo\n"
+    assert ariane("consume", "c-span", "--from", times[1], "--until", times[2]) == "two\n"
+    assert ariane(*read, "--until", "2020-01-01T00:00:00Z") == ""
+    wrong = ("consume", "c-span", "--group", "c-any", "--until", "-1h")
+    assert "--group cannot be used" in ariane(*wrong, status=ExitStatus.USAGE)

@@ -187,7 +187,9 @@ class Message(_message.Message):
 
     @_builtins.property
     def properties(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """The application's own pairs; names and values without control characters, 32767 bytes in all."""
+        """The application's own pairs; names and values without control characters. With all that
+        the client adds, 31743 bytes as stored.
+        """
 
     @_builtins.property
     def delivery_time(self) -> _timestamp_pb2.Timestamp:

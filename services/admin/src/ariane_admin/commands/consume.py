@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterable, Sequence
 from contextlib import aclosing
+from datetime import datetime
 
 import click
 
@@ -23,7 +24,7 @@ from ariane_admin.asking.roll_call import RollCall
 from ariane_admin.messages.message_lines import as_row
 from ariane_admin.messages.queue_places import QueuePlaces, queue_places
 from ariane_admin.messages.queue_tail import Begin, follow, read_stored
-from ariane_admin.messages.start_position import StartPosition, StartPositionType
+from ariane_admin.messages.start_position import MomentType, StartPosition, StartPositionType
 from ariane_admin.terminal.client_warnings import client_warnings, say_warning
 from ariane_admin.terminal.error_statuses import reasoned
 from ariane_admin.terminal.exits import ExitStatus
@@ -166,6 +167,12 @@ def _shown_body(body: bytes) -> bytes:
 @click.option(
     "--no-follow", is_flag=True, help="Stop after the last stored message. Not with --group."
 )
+@click.option(
+    "--until",
+    type=MomentType(),
+    help="Do not follow, and stop before the messages stored at this time or later. Not with"
+    " --group.",
+)
 @click.option("--group", help="Consume as a member of this group, and store its offsets.")
 @click.option(
     "--receive",
@@ -199,6 +206,7 @@ def consume(
     count: int | None,
     tags: tuple[str, ...],
     no_follow: bool,
+    until: datetime | None,
     group: str | None,
     receive: bool,
     more_topics: tuple[str, ...],
@@ -225,14 +233,15 @@ def consume(
     Examples:
       ariane consume orders --from earliest --count 10
       ariane consume orders --from earliest --no-follow -o json
+      ariane consume orders --from -2h --until -1h
       ariane consume orders --queue broker-a:0=4711 --count 10 --no-follow
       ariane consume orders --group billing --tag created
       ariane consume orders --group waiters --receive --from earliest
       ariane consume orders --also returns --group waiters --receive --by-priority
       ariane consume orders --group waiters --receive --in-order
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-    if group is not None and no_follow:
-        raise click.UsageError("--no-follow and --group cannot be used together")
+    if group is not None and (no_follow or until is not None):
+        raise click.UsageError("--no-follow or --until and --group cannot be used together")
     if group is not None and queues:
         raise click.UsageError("--queue and --group cannot be used together")
     if receive and (group is None or start not in {"earliest", "latest"}):
@@ -242,8 +251,8 @@ def consume(
     if in_order is not None and not receive:
         raise click.UsageError("--in-order and --any-order need --receive")
     lines = _Lines(output, tags, count)
-    begin = Begin(start, queues)
-    if no_follow:
+    begin = Begin(start, queues, until)
+    if no_follow or until is not None:
         return run_async(_up_to_the_end(name_servers, topic, begin, lines))
     if group is None:
         return run_async(_following(name_servers, topic, begin, lines))

@@ -6,7 +6,8 @@ The table is ``mqadmin.toml``. A line of it is a command with gaps::
 
 ``{t}`` is the value of mqadmin's ``-t``, or ``TOPIC``, its name, if ``-t`` was not given;
 ``{p:permission}`` is a value with another spelling here; a part in brackets is left out if one of
-its gaps has no value. ``{NAME}`` is a value that mqadmin does not have.
+its gaps has no value. ``{NAME}`` is a value that mqadmin does not have. A line that begins with
+``d=true:`` is said only if ``-d`` has that value, one with ``!i:`` only without ``-i``.
 """
 
 from __future__ import annotations
@@ -23,11 +24,32 @@ from types import MappingProxyType
 from typing import Final
 
 _GAP: Final = re.compile(r"\{(?P<name>\w+)(?::(?P<kind>\w+))?\}")
+_CONDITION: Final = re.compile(r"(?P<absent>!)?(?P<letter>[a-z])(?:=(?P<value>\w+))?: ")
 _OPTIONAL: Final = re.compile(r" \[(?P<inside>[^]]*)\]")
 
 NAME_SERVERS: Final = "n"
 _EVERY_COMMANDS: Final = MappingProxyType({NAME_SERVERS: "namesrvAddr"})
 """Options of all commands of mqadmin."""
+
+_TYPES: Final = re.compile(r"\+message\.type=(\w+)")
+_OUR_TYPES: Final = frozenset({"normal", "fifo", "delay", "transaction"})
+
+_SETTINGS: Final = MappingProxyType(
+    {
+        "autoCreateSubscriptionGroup": "auto_create_groups",
+        "autoCreateTopicEnable": "auto_create_topics",
+        "defaultTopicQueueNums": "default_queue_count",
+        "deleteWhen": "delete_at_hour",
+        "fileReservedTime": "retention_hours",
+        "flushDiskType": "flush_mode",
+        "flushIntervalCommitLog": "flush_interval_ms",
+        "maxMessageSize": "message_bytes_max",
+        "messageDelayLevel": "delay_levels",
+    }
+)
+"""Names of RocketMQ's settings of brokers, and ours."""
+
+_SETTINGS_VALUES: Final = MappingProxyType({"ASYNC_FLUSH": "async", "SYNC_FLUSH": "sync"})
 
 _PERMISSIONS: Final = MappingProxyType({"2": "write", "4": "read", "6": "read-write"})
 
@@ -62,7 +84,8 @@ class Spelling:
             ValueError: An option is not one of the command, or has no value.
         """
         given = self._values(arguments)
-        return [_filled(line, given, self.options) for line in self.ours]
+        meant = (_meant(line, given) for line in self.ours)
+        return [_filled(line, given, self.options) for line in meant if line]
 
     def _values(self, arguments: Sequence[str]) -> dict[str, str]:
         """The values of a command line by letter."""
@@ -113,6 +136,17 @@ def _spelling(name: str, row: Mapping[str, object]) -> Spelling:
     )
 
 
+def _meant(line: str, given: Mapping[str, str]) -> str:
+    """A line without its conditions; empty if one of them does not hold."""
+    while condition := _CONDITION.match(line):
+        letter, value = condition["letter"], condition["value"]
+        holds = letter in given if value is None else given.get(letter, "").lower() == value
+        if holds == bool(condition["absent"]):
+            return ""
+        line = line[condition.end() :]
+    return line
+
+
 def _filled(line: str, given: Mapping[str, str], names: Mapping[str, str]) -> str:
     """A command of ``ariane`` with its gaps filled."""
 
@@ -126,7 +160,7 @@ def _filled(line: str, given: Mapping[str, str], names: Mapping[str, str]) -> st
         gaps = [gap["name"] for gap in _GAP.finditer(part["inside"])]
         return f" {part['inside']}" if given.keys() >= set(gaps) else ""
 
-    filled = _GAP.sub(fill, _OPTIONAL.sub(keep, line))
+    filled = re.sub(r" +", " ", _GAP.sub(fill, _OPTIONAL.sub(keep, line)))
     if NAME_SERVERS in given and NAME_SERVERS not in names:
         filled += f" --name-servers {shlex.quote(given[NAME_SERVERS].replace(';', ','))}"
     return filled
@@ -144,10 +178,31 @@ def _moment(value: str) -> str:
     if value.isascii() and value.isdecimal():
         moment = datetime.fromtimestamp(int(value) / 1000, UTC)
         return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    day, _, time = value.partition("#")
-    # mqadmin writes 2026-01-31#10:00:00:000, in the time zone of its machine.
-    clock, _, milliseconds = time.rpartition(":")
-    return shlex.quote(f"{day}T{clock}.{milliseconds}" if clock else value)
+    try:
+        # mqadmin writes 2026-01-31#10:00:00:000, in the time zone of its machine.
+        moment = datetime.strptime(value, "%Y-%m-%d#%H:%M:%S:%f").astimezone()
+    except ValueError:
+        return shlex.quote(value)
+    return moment.isoformat(timespec="milliseconds")
+
+
+def _end(value: str) -> str:
+    """A time at which reading ends: as ``_moment``, and now is a time, too."""
+    moment = _moment(value)
+    return "-1ms" if moment == "latest" else moment
+
+
+def _type(value: str) -> str:
+    """The type of messages among attributes such as ``+message.type=FIFO``."""
+    found = _TYPES.search(value)
+    word = found[1].lower() if found else ""
+    return word if word in _OUR_TYPES else "any"
+
+
+def _tags(value: str) -> str:
+    """Options for tags joined by "||"; none for all messages."""
+    tags = [tag.strip() for tag in value.split("||")]
+    return " ".join(f"--tag {shlex.quote(tag)}" for tag in tags if tag not in {"", "*"})
 
 
 _KINDS: Final[Mapping[str, Callable[[str], str]]] = MappingProxyType(
@@ -156,6 +211,11 @@ _KINDS: Final[Mapping[str, Callable[[str], str]]] = MappingProxyType(
         "quoted": lambda value: "'" + value.replace("'", "'\\''") + "'",
         "permission": lambda value: _PERMISSIONS.get(value, shlex.quote(value)),
         "moment": _moment,
+        "end": _end,
+        "setting": lambda value: shlex.quote(_SETTINGS.get(value, value)),
+        "settings_value": lambda value: shlex.quote(_SETTINGS_VALUES.get(value, value)),
+        "type": _type,
+        "tags": _tags,
     }
 )
 """The conversion of a value, by the kind of its gap."""

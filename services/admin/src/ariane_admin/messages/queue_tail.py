@@ -33,15 +33,17 @@ _AWAY = (NameServersUnreachable, ServiceUnavailable, DeadlinePassed, RouteNotFou
 
 
 class Begin(NamedTuple):
-    """Where reading begins.
+    """Where reading begins, and ends.
 
     Attributes:
         start: The start position in queues without an offset.
         queues: The queues to read, with their offsets or None; all queues if empty.
+        until: Where reading of what is stored ends: before messages of this time; None: at the end.
     """
 
     start: StartPosition
     queues: QueuePlaces = MappingProxyType({})
+    until: datetime | None = None
 
 
 async def follow(
@@ -111,15 +113,13 @@ async def read_stored(
         CommandFailed: A named queue does not exist, or does not keep the offset.
         CallError: A broker returned an error, or no broker answers any longer.
     """
-    for broker_name in sorted({each for each, _ in begin.queues}):
-        if broker_name not in {one.broker_name for one in roll.brokers}:
-            raise CommandFailed(f"topic {topic} is not on {broker_name}", ExitStatus.NOT_FOUND)
+    _refuse_strangers(topic, begin, roll)
 
     async def begin_at(broker: LiveBroker) -> Mapping[MessageQueue, int]:
         return await _next_offsets(reader, topic, begin, [broker.broker_name])
 
     async def bounds_at(broker: LiveBroker) -> Mapping[MessageQueue, tuple[int, int]]:
-        return await reader.bounds(topic, broker_names=[broker.broker_name])
+        return await _bounds_at(reader, topic, begin, broker.broker_name)
 
     next_offsets = {q: first for each in await roll.ask(begin_at) for q, first in each.items()}
     read_any = True
@@ -137,6 +137,29 @@ async def read_stored(
                         yield message
             except SILENT as error:
                 roll.leave_out(queue.broker_name, error)
+
+
+def _refuse_strangers(topic: str, begin: Begin, roll: RollCall) -> None:
+    """Refuse queues of brokers that do not have the topic.
+
+    Raises:
+        CommandFailed: One is named.
+    """
+    known = {one.broker_name for one in roll.brokers}
+    for broker_name in sorted({each for each, _ in begin.queues}):
+        if broker_name not in known:
+            raise CommandFailed(f"topic {topic} is not on {broker_name}", ExitStatus.NOT_FOUND)
+
+
+async def _bounds_at(
+    reader: QueueReader, topic: str, begin: Begin, broker_name: str
+) -> Mapping[MessageQueue, tuple[int, int]]:
+    """The queues of a broker, each from its first message to where reading ends."""
+    bounds = await reader.bounds(topic, broker_names=[broker_name])
+    if begin.until is None:
+        return bounds
+    ends = await reader.offsets_at(topic, begin.until, broker_names=[broker_name])
+    return {q: (first, min(last, ends.get(q, last))) for q, (first, last) in bounds.items()}
 
 
 async def _read(
