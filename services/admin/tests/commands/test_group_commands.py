@@ -41,6 +41,14 @@ def test_a_group_and_its_backlog(ariane, ariane_json, consumed):
     assert "Conflicts:" not in text
 
 
+def test_who_consumes_a_topic(ariane_json, consumed):
+    consumed("g-watched", "g-watchers")
+    consumed("g-unwatched", "g-others")
+    listed = ariane_json("group", "list", "--topic", "g-watched")
+    assert [(row["group"], row["lag"]) for row in listed] == [("g-watchers", 1)]
+    assert ariane_json("group", "list", "--topic", "g-nowhere") == []
+
+
 def test_groups_of_a_store_from_java(ariane, ariane_json):
     named = {row["group"]: row for row in ariane_json("group", "list", "--system")}
     assert named.keys() > {"CID_ONSAPI_OWNER", "SELF_TEST_C_GROUP", "TOOLS_CONSUMER"}

@@ -44,6 +44,7 @@ _OFFSET_COLUMNS = ("broker", "queue_id", "consumer_offset")
 
 @click.command("list")
 @click.option("--system", is_flag=True, help="Include the system's own groups.")
+@click.option("--topic", help="Only groups that consume this topic.")
 @click.option(
     "--count",
     type=click.IntRange(1),
@@ -53,7 +54,9 @@ _OFFSET_COLUMNS = ("broker", "queue_id", "consumer_offset")
 )
 @name_servers_option
 @output_option
-def list_groups(*, system: bool, count: int, name_servers: str, output: Output) -> int:
+def list_groups(
+    *, system: bool, topic: str | None, count: int, name_servers: str, output: Output
+) -> int:
     """List consumer groups with their members and backlog, by name.
 
     For groups that receive without owning queues, the list also shows the messages that members are
@@ -63,9 +66,12 @@ def list_groups(*, system: bool, count: int, name_servers: str, output: Output) 
     A warning names each broker that does not answer; totals then cover the others only, and the
     exit status is 3.
 
+    A group consumes a topic once it has an offset in one of its queues.
+
     \b
     Examples:
       ariane group list
+      ariane group list --topic orders
       ariane group list --count 10000 -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
 
@@ -76,7 +82,8 @@ def list_groups(*, system: bool, count: int, name_servers: str, output: Output) 
             names = await known_groups(doors.client, roll)
             shown = [name for name in names if system or not is_system_group(name)]
             paused = await paused_groups(doors, roll)
-            return roll, await _summaries(doors.client, roll, first_of(shown, count), paused)
+            rows = await _summaries(doors.client, roll, shown, paused, topic)
+            return roll, [*first_of(rows, count)]
 
     roll, rows = run_async(ask())
     columns = ("group", "members", "topics", "lag", "in_flight", "ready", "oldest", "paused")
@@ -166,6 +173,7 @@ async def _summaries(
     roll: RollCall,
     names: Sequence[str],
     paused: Mapping[str, Sequence[str]],
+    topic: str | None,
 ) -> list[Row]:
     """Rows of groups: each broker lists its members and lags of all groups, a page a call."""
 
@@ -184,6 +192,8 @@ async def _summaries(
             members[name] |= client_ids
         for lag in found:
             lags[lag.group].append(lag)
+    if topic is not None:
+        names = [name for name in names if topic in {lag.message_queue.topic for lag in lags[name]}]
     return [_summary(name, len(members[name]), lags[name], paused.get(name, ())) for name in names]
 
 
