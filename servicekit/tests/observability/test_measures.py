@@ -112,7 +112,7 @@ async def test_prometheus_reads_each_value_once(page):
         yield 1, {"topic": "half"}
         raise RuntimeError("of the service")
 
-    measures.counter("ariane.told", "By", "Told.", lambda: [None, (3, {"topic": odd})])
+    measures.counter("ariane.told", "By", "Told.", lambda: [None, (3, {"topic.name": odd})])
     measures.gauge("ariane.broken", "1", "Broken.", fail)
     measures.gauge("ariane.age", "s", "Age.", lambda: one(0.00001))
     text, _ = await read_page(served)

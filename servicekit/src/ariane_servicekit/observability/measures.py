@@ -172,5 +172,7 @@ def bounded(values: Iterable[Value | None]) -> Iterator[Value | None]:
 def _line(name: str, number: float, attributes: Mapping[str, str]) -> str:
     if not attributes:
         return f"{name} {number}\n"
-    labels = ",".join(f'{key}="{text.translate(_ESCAPES)}"' for key, text in attributes.items())
+    labels = ",".join(
+        f'{key.replace(".", "_")}="{text.translate(_ESCAPES)}"' for key, text in attributes.items()
+    )
     return f"{name}{{{labels}}} {number}\n"
