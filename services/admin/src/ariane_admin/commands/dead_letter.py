@@ -235,7 +235,7 @@ def redrive(
     output: Output,
     **which: Any,
 ) -> int:
-    """Send dead letters back to GROUP: one at PLACE, or all that match.
+    """Send dead letters of GROUP back to their topics: one at PLACE, or all that match.
 
     Other groups of their topic do not get them again, unless --to-topic is given.
 
