@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -49,6 +50,7 @@ class _Callable:
         """A call that has not begun."""
         if credentials is not None:
             raise ValueError("credentials of a call are not supported: send metadata")
+        timeout = None if timeout == inf else timeout
         channel = self._channel.here()
         encoding = channel.compression if compression is None else NAMES[compression]
         call = kind(channel, self._method, self._method.block(timeout, metadata, encoding))
@@ -62,7 +64,7 @@ class _Callable:
 
     @staticmethod
     def _start(call: ClientCall, timeout: float | None) -> None:
-        THREAD.call(_begin, call, timeout)
+        THREAD.call(_begin, call, None if timeout == inf else timeout)
 
 
 def _begin(call: ClientCall, timeout: float | None) -> None:

@@ -14,7 +14,7 @@ from ariane_wire.errors import CallFailed
 from ariane_wire.protocol.assembly import MessageRefused, too_long
 from ariane_wire.protocol.compression import DecompressedTooLong, compress, decompress
 from ariane_wire.protocol.faults import StreamFault
-from ariane_wire.protocol.frames import ErrorCode, error_name
+from ariane_wire.protocol.frames import ErrorCode, checked_message, error_name
 from ariane_wire.protocol.header_blocks import HeaderListTooLong
 from ariane_wire.protocol.heads import ResponseHead
 from ariane_wire.protocol.metadata import LIMIT_KEY, NOTES, SIZE_KEY, UNPROCESSED_KEY, Pairs
@@ -239,9 +239,12 @@ class ClientCall(Stream):
 
         Raises:
             CallFailed: It is too long; the call has ended.
+            TypeError: The serializer gave no octets, or there is none.
         """
         serializer = self.method.serializer
-        message: bytes = request if serializer is None else serializer(request)
+        message = request if serializer is None else serializer(request)
+        if type(message) is not bytes:
+            message = checked_message(message)
         limit = self.channel.options.send_octets_max
         if 0 <= limit < len(message):
             self.request_too_large = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import grpc
@@ -83,6 +84,8 @@ class _Callable:
         """Begin a call, through the interceptors if there are some."""
         if credentials is not None:
             raise ValueError("credentials of a call are not supported: send metadata")
+        if terms[0] == inf:
+            terms = (None, *terms[1:])
         channel, method = self._channel, self._method
         encoding = channel.compression if compression is None else NAMES[compression]
         if not method.interceptors:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ariane_wire.options import ConnectionOptions
 
 _BLOCK_FACTOR: Final = 4
-_BLOCK_OCTETS_MIN: Final = 64 << 10
+_BLOCK_OCTETS_MIN: Final = 128 << 10
 """A block may have so many times the octets of the fields that we take, and so many at least: a
 call with too much metadata fails alone. What is longer ends the connection."""
 

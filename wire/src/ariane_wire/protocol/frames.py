@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 from struct import Struct
-from typing import Final
+from typing import Any, Final
 
 DATA: Final = 0
 HEADERS: Final = 1
@@ -89,6 +89,17 @@ def error_name(code: int) -> str:
         return ErrorCode(code).name
     except ValueError:
         return f"error {code}"
+
+
+def checked_message(message: Any) -> bytes:
+    """Return a message that can be sent: ``bytes``, or what shows its octets as they do.
+
+    Raises:
+        TypeError: It is something else. It must not get among the frames of other calls.
+    """
+    if isinstance(message, bytes | bytearray | memoryview):
+        return message  # type: ignore[return-value]  # They are sent alike.
+    raise TypeError(f"a message is bytes, and not {type(message).__name__}: it was not serialized")
 
 
 def headers_frames(stream_id: int, block: bytes, frame_octets_max: int, flags: int) -> bytes:

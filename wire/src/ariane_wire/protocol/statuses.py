@@ -32,6 +32,13 @@ _OF_RESET: Final[Mapping[int, StatusCode]] = {
 }
 
 
+def status_of(code: object) -> StatusCode:
+    """The code that a handler means: one of grpcio's, or its number; UNKNOWN for all else."""
+    if isinstance(code, StatusCode):
+        return code
+    return CODES.get(code, StatusCode.UNKNOWN) if isinstance(code, int) else StatusCode.UNKNOWN
+
+
 def status_of_number(number: int) -> StatusCode:
     """The code of a ``grpc-status`` field; UNKNOWN for numbers of later versions."""
     return CODES.get(number, StatusCode.UNKNOWN)

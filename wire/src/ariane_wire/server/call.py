@@ -15,7 +15,13 @@ from ariane_wire.protocol.compression import DecompressedTooLong, compress, deco
 from ariane_wire.protocol.faults import StreamFault
 from ariane_wire.protocol.frames import PREFIX_OCTETS, ErrorCode
 from ariane_wire.protocol.heads import RequestHead
-from ariane_wire.protocol.metadata import LIMIT_KEY, SIZE_KEY, UNPROCESSED_KEY, Pairs
+from ariane_wire.protocol.metadata import (
+    LIMIT_KEY,
+    SIZE_KEY,
+    UNPROCESSED_KEY,
+    Pairs,
+    metadata_octets,
+)
 from ariane_wire.protocol.reading import VAIN_WORK
 from ariane_wire.protocol.sending import SMALL_OCTETS
 from ariane_wire.protocol.stream import Stream
@@ -231,14 +237,14 @@ class ServerCall(Stream):
 
     def end(self, code: StatusCode, details: str, trailing: Pairs) -> None:
         """Send the status: the call is answered."""
-        if self.is_gone or self.is_answered:
+        if self.is_gone or self.is_answered or (trailing and self._is_beyond_client(trailing)):
             return
         self.is_answered = True
         self._code, self._details = code, details
         connection = self.connection
         try:
             block = replies.trailers_block(code, details, trailing)
-        except ValueError as error:
+        except Exception as error:  # noqa: BLE001 - whatever a handler has set: it is answered.
             block = replies.trailers_block(StatusCode.INTERNAL, str(error), ())
         if not self._is_head_sent:
             self._is_head_sent = True
@@ -291,6 +297,22 @@ class ServerCall(Stream):
             self.send_message(message)
         else:
             self.send_message(compress(message, self._encoding), compressed=True)
+
+    def _is_beyond_client(self, metadata: Pairs) -> bool:
+        """Whether the client takes no such metadata: then the call has ended.
+
+        It would end the call, or the connection with all calls.
+        """
+        limit = self.connection.peer.header_octets_max
+        try:
+            octets = metadata_octets(metadata)
+        except TypeError:
+            return False  # They cannot be sent at all, which is told later.
+        if octets <= limit:
+            return False
+        details = f"SERVER: metadata size exceeds the client's limit ({octets} vs. {limit})"
+        self.end(StatusCode.RESOURCE_EXHAUSTED, details, ())
+        return True
 
     def _too_long_to_send(self, octets: int, limit: int) -> None:
         details = f"SERVER: Sent message larger than max ({octets} vs. {limit})"

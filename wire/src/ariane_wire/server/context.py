@@ -9,6 +9,9 @@ import grpc
 from grpc import StatusCode, aio
 
 from ariane_wire.protocol.compression import NAMES
+from ariane_wire.protocol.frames import checked_message
+from ariane_wire.protocol.metadata import encode_metadata
+from ariane_wire.protocol.statuses import status_of
 from ariane_wire.server.call import ServerCall
 from ariane_wire.transport.leaving import left
 
@@ -36,7 +39,9 @@ class CallContext(ServerCall, aio.ServicerContext):  # type: ignore[type-arg]
             raise aio.UsageError("the call is answered")
         handler = self.handler
         serializer = handler.response_serializer if handler is not None else None
-        octets: bytes = message if serializer is None else serializer(message)
+        octets = message if serializer is None else serializer(message)
+        if type(octets) is not bytes:
+            octets = checked_message(octets)
         limit = self.server.options.send_octets_max
         if 0 <= limit < len(octets):
             self._too_long_to_send(len(octets), limit)
@@ -59,7 +64,11 @@ class CallContext(ServerCall, aio.ServicerContext):  # type: ignore[type-arg]
             raise aio.UsageError("the initial metadata was sent")
         if self.is_gone:
             raise aio.InternalError("the call is gone")
-        self._initial = tuple(initial_metadata)
+        metadata = tuple(initial_metadata)
+        if self._is_beyond_client(metadata):
+            raise aio.AbortError
+        encode_metadata(metadata)
+        self._initial = metadata
         self._send_head()
         self.connection.carrier.wake()
 
@@ -74,6 +83,7 @@ class CallContext(ServerCall, aio.ServicerContext):  # type: ignore[type-arg]
         """
         if self.is_answered:
             raise aio.UsageError("abort after the call was answered")
+        code = status_of(code)
         if code is StatusCode.OK:
             raise ValueError("abort with the status OK")
         trailing = tuple(trailing_metadata) or self._trailing
@@ -97,8 +107,8 @@ class CallContext(ServerCall, aio.ServicerContext):  # type: ignore[type-arg]
         return self.head.metadata
 
     def set_code(self, code: grpc.StatusCode) -> None:
-        """The status to end with."""
-        self._code = code
+        """The status to end with; its number is taken, too."""
+        self._code = status_of(code)
 
     def code(self) -> Any:
         """The status that was set or sent; None before."""

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 import grpc
 from grpc import StatusCode, aio
 
+from ariane_wire.protocol.frames import checked_message
+
 if TYPE_CHECKING:
     from ariane_wire.server.context import CallContext
 
@@ -81,7 +83,8 @@ async def _serve_one(call: CallContext, handler: Handler) -> None:
         _end_as_set(call, StatusCode.OK)
         return
     serializer = handler.response_serializer
-    call.answer(response if serializer is None else serializer(response))
+    octets = response if serializer is None else serializer(response)
+    call.answer(octets if type(octets) is bytes else checked_message(octets))
 
 
 async def _serve_stream(call: CallContext, handler: Handler) -> None:
