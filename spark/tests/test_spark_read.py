@@ -57,6 +57,21 @@ def test_schema_is_the_documented_one_not_null_and_all(orders, reading, topic):
     assert frame.count() == len(orders)
 
 
+def test_a_frame_is_planned_at_its_first_action_and_load_makes_a_fresh_one(
+    spark, orders, reading, topic, producer
+):
+    """Spark keeps the plan of a source in Python; the README begins with it."""
+    reader = reading(topic, columns="queueOffset")
+    held = reader.load()
+    held.createOrReplaceTempView("held")
+    assert held.count() == len(orders)
+
+    producer.send(Message(topic, b"later"))
+
+    assert held.count() == spark.table("held").count() == len(orders)
+    assert reader.load().count() == len(orders) + 1
+
+
 def test_the_schema_of_the_user_is_the_projection(orders, reading, topic):
     positions = reading(topic).schema("QUEUEOFFSET long, queueid int, brokerName string").load()
     headers = reading(topic).schema(header_schema()).load()

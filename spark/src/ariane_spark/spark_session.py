@@ -17,6 +17,10 @@ _LOCAL_SETTINGS: Final[Mapping[str, str]] = {
     # A session for one machine listens on that machine only.
     "spark.driver.bindAddress": LOOPBACK,
     "spark.driver.host": LOOPBACK,
+    # On a cluster, workers may have this package only later, by an archive.
+    "spark.python.daemon.module": "ariane_spark.worker_daemon",
+    # One for each of 200 tasks is for clusters: here, most of their time is starting tasks.
+    "spark.sql.shuffle.partitions": "8",
 }
 _SETTINGS: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",

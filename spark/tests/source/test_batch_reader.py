@@ -10,7 +10,9 @@ from ariane_sdk.errors import RouteNotFound
 from ariane_spark.errors import DataLost, QueueNotFound
 from ariane_spark.options.option_table import Use
 from ariane_spark.options.options import read_options
+from ariane_spark.options.write_options import MicroBatch
 from ariane_spark.records.columns import Projection, message_schema
+from ariane_spark.source import batch_reader
 from ariane_spark.source.batch_reader import ArianeBatchReader
 
 PROJECTION = Projection.of(message_schema(["queueOffset"]))
@@ -124,3 +126,25 @@ def test_a_topic_made_anew_since_it_was_planned_is_a_loss(cluster, connect):
 
     with pytest.raises(DataLost, match="was at 10, and is what it was up to 0 only"):
         list(reader.read(partition))
+
+
+def test_a_plan_that_is_used_for_another_micro_batch_is_told_once(
+    cluster, connect, monkeypatch, caplog
+):
+    cluster.add("orders", "broker-a", 0, 3)
+    options = read_options({"endpoints": "n:1", "topic": "orders"}, Use.BATCH_READ)
+    static, fresh = (ArianeBatchReader(options, PROJECTION, connect) for _ in range(2))
+
+    def read(planned, batch_id):
+        running = None if batch_id is None else MicroBatch("enrich", batch_id)
+        monkeypatch.setattr(batch_reader, "micro_batch_of_task", lambda context: running)
+        for part in planned.partitions():
+            assert list(planned.read(part))
+
+    for planned, batch_id in ((static, None), (static, 4), (static, 4), (fresh, 5)):
+        read(planned, batch_id)
+    assert not caplog.text
+    for batch_id in (5, 6, 7):
+        read(static, batch_id)
+
+    assert caplog.text.count("reads a topic as it was in micro-batch 4") == 1

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
+from uuid import uuid4
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.taskcontext import TaskContext
 
 from ariane_sdk import MessageQueue
 from ariane_spark.calls.cluster import Cluster, Connect
 from ariane_spark.calls.connection import connect_once
+from ariane_spark.calls.sink_batches import micro_batch_of_task
 from ariane_spark.options.options import ReadOptions
+from ariane_spark.options.write_options import MicroBatch
 from ariane_spark.positions.offsets import Bounds, LogEpochs, Positions, epochs_of
 from ariane_spark.positions.partitions import RangePartition, plan_partitions
 from ariane_spark.positions.position_rules import Edge
@@ -40,6 +45,7 @@ class ArianeBatchReader(DataSourceReader):
         self._options = options
         self._projection = projection
         self._connect = connect
+        self._plan_id = uuid4().hex  # The planner makes one of these for each plan.
 
     def partitions(self) -> list[InputPartition]:
         """The partitions of the read, one for each task; called once, by the planner."""
@@ -57,6 +63,9 @@ class ArianeBatchReader(DataSourceReader):
         """The messages of one partition; called in a task."""
         if not isinstance(partition, RangePartition):  # Spark's placeholder for "no partitions".
             return iter(())
+        running = micro_batch_of_task(TaskContext.get())
+        if running is not None:
+            _check_plan(self._plan_id, running)
         reader = RangeReader(self._connect(self._options), self._options)
         return reader.batches(partition.ranges, self._projection)
 
@@ -84,3 +93,25 @@ class ArianeBatchReader(DataSourceReader):
                 loss.out_of_range(queue, start[queue], end[queue], kept)
                 start[queue] = max(start[queue], kept.earliest)
                 end[queue] = min(end[queue], kept.latest)
+
+
+@lru_cache(maxsize=256)
+def _batches_of(plan_id: str) -> set[int]:
+    """The micro-batches for which this process read by a plan."""
+    del plan_id
+    return set()
+
+
+def _check_plan(plan_id: str, running: MicroBatch) -> None:
+    """Warn once where a plan is used for another micro-batch: newer messages are missing in it."""
+    batches = _batches_of(plan_id)
+    if len(batches) == 1 and running.batch_id not in batches:
+        _log.warning(
+            "micro-batch %d of query %s reads a topic as it was in micro-batch %d: Spark plans the"
+            " static side of a join once; to see later messages, join in foreachBatch, with a"
+            " load() for each micro-batch",
+            running.batch_id,
+            running.query,
+            *batches,
+        )
+    batches.add(running.batch_id)

@@ -1,0 +1,36 @@
+"""The process that forks Spark's Python workers, with what their tasks import.
+
+Spark ends a worker whose rows nobody wants any more, as after ``first`` or ``show``. The next one
+is a fork of this process: what is imported here need not be imported again, which takes longer than
+reading a few messages, and its memory is shared. No module here may start a thread, which a fork
+lacks; those of numpy and Arrow begin theirs anew.
+
+Run by Spark, see ``spark.python.daemon.module``.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Final
+
+from pyspark.daemon import manager
+
+from ariane_spark.calls.spared_modules import spare_modules
+
+OF_TASKS: Final = (
+    "pyarrow.compute",
+    "pyspark.sql.pandas.types",
+    "ariane_spark.calls.connection",
+    "ariane_spark.sink.batch_writer",
+    "ariane_spark.source.batch_reader",
+    "ariane_spark.source.stream_reader",
+)
+"""Modules that bring along all that tasks need."""
+
+if __name__ == "__main__":
+    if sys.argv[1] == "pyspark.worker":  # Others plan: few and long-lived, they import by need.
+        for name in OF_TASKS:
+            import_module(name)
+        spare_modules()
+    manager()
