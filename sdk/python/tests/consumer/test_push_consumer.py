@@ -180,9 +180,9 @@ async def test_a_hand_over_under_load_skips_nothing(topic, producer, make_consum
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
         await producer.flush()
-        await wait_until(lambda: len(seen(books)) >= sent)
+        # The last batch, whose call was given up, may have come too, and before others.
+        await wait_until(lambda: seen(books).keys() >= {str(number) for number in range(sent)})
 
-    assert {str(number) for number in range(sent)} <= set(seen(books))
     # What was in work while queues changed hands may have come twice, and no more.
     assert sum(seen(books).values()) - len(seen(books)) <= 3 * 8 * 32
 
