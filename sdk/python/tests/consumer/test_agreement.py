@@ -1,4 +1,7 @@
-"""Members of a group that share no broker agree all the same."""
+"""Groups whose topics are on different brokers: members agree, and receive from all of them."""
+
+import asyncio
+from uuid import uuid4
 
 import grpc
 import pytest
@@ -11,7 +14,7 @@ from ariane.broker.v1.group_service_pb2 import (
 from ariane.broker.v1.group_service_pb2_grpc import GroupServiceStub
 from ariane.broker.v1.topic_service_pb2 import CreateTopicRequest, Topic
 from ariane.broker.v1.topic_service_pb2_grpc import TopicServiceStub
-from ariane_sdk import ClusterClient, PushConsumer, errors
+from ariane_sdk import ClusterClient, Message, Producer, PushConsumer, ReceiveConsumer, errors
 
 
 @pytest.fixture
@@ -64,3 +67,22 @@ async def test_a_group_that_flags_lets_them_be(cluster, apart):
             await GroupServiceStub(channel).CreateConsumerGroup(request)
     async with member(cluster, "lax", "apart-a"), member(cluster, "lax", "apart-b"):
         pass
+
+
+async def test_a_member_receives_topics_that_are_on_different_brokers(cluster, apart):
+    sent = {uuid4().bytes: topic for topic in apart for _ in range(3)}
+    async with Producer(cluster.name_servers) as producer:
+        for body, topic in sent.items():
+            await producer.send(Message(topic, body))
+    got = {}
+    consumer = ReceiveConsumer(
+        cluster.name_servers,
+        group=f"both-{uuid4().hex[:8]}",
+        subscriptions=dict.fromkeys(apart, "*"),
+    )
+    async with consumer, asyncio.timeout(60):
+        while sent.keys() - got.keys():
+            for message in await consumer.receive_batch():
+                got[bytes(message.body)] = message.topic
+                await consumer.ack(message)
+    assert got == got | sent

@@ -182,12 +182,28 @@ class ReceivingMember:
             await self._begin(self._starts, broker)
             self._begun.add(broker.broker_name)
         try:
-            answer = await receive(broker, order, hold_s)
+            answer = await receive(broker, self._order_at(broker, order), hold_s)
         except CallError as error:
             self._pause.refused(broker.broker_name, error)
             raise
         self._pause.answered(broker.broker_name)
         return answer
+
+    def _order_at(self, broker: BrokerRoute, order: ReceiveOrder) -> ReceiveOrder:
+        """The order without topics that the broker does not have: it would refuse all."""
+        there = {
+            route.topic
+            for route in self._routes.latest_first(self._topics)
+            if any(each.broker_name == broker.broker_name for each in route.brokers)
+        }
+        wanted = [each for each in order.subscriptions if each.topic in there]
+        if not wanted or len(wanted) == len(order.subscriptions):
+            return order
+        own = ReceiveOrder()
+        own.CopyFrom(order)
+        del own.subscriptions[:]
+        own.subscriptions.extend(wanted)
+        return own
 
     async def _begin(self, starts: GroupStart, broker: BrokerRoute) -> None:
         routes = self._routes.latest_first(self._topics)
