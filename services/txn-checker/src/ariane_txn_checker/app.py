@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Collection, Sequence
-from secrets import token_hex
 from typing import Final
 
 from ariane.transaction.v1 import (
@@ -17,10 +15,10 @@ from ariane.transaction.v1 import (
 from ariane_servicekit import (
     Address,
     Loop,
+    Machine,
     RpcService,
     StartRefused,
     StopRequest,
-    SystemClock,
 )
 from ariane_servicekit.database import DATABASE_ERROR_RULES, Database, DatabaseError
 from ariane_servicekit.observability.measures import Measures, one
@@ -39,18 +37,23 @@ BROKERS_INTERVAL_S: Final = 5.0
 class CheckerApp:
     """A checker: one database, leases of brokers, a watch for each, two services."""
 
-    def __init__(self, settings: CheckerSettings, _stop: StopRequest) -> None:
-        clock = SystemClock()
+    def __init__(
+        self, settings: CheckerSettings, _stop: StopRequest, machine: Machine | None = None
+    ) -> None:
+        machine = machine or Machine()
+        clock = machine.clock
         self._settings = settings
         try:
             self._database = Database(settings.url, SCHEMA, clock)
         except DatabaseError as error:
             raise StartRefused(str(error)) from error
         self._brokers = RemoteBrokers(
-            settings.name_servers, answer_ms_max=round(settings.answer_s_max * 1000)
+            settings.name_servers,
+            answer_ms_max=round(settings.answer_s_max * 1000),
+            chance=machine.chance,
         )
         # Unique for all time, because leases name their holder by it.
-        self.checker_id = f"{socket.gethostname()[:200]}-{os.getpid()}-{token_hex(4)}"
+        self.checker_id = f"{socket.gethostname()[:200]}-{machine.process_id}-{machine.new_id()}"
         self.watch = BrokerWatch(
             self._brokers,
             self._database,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from random import Random
 
 import pytest
 from grpc import aio
@@ -70,7 +71,7 @@ class RealSide:
 
     def __init__(self, address):
         self.group = f"payments-{next(_numbers)}"
-        self.door = RemoteBroker(address, answer_ms_max=1000)
+        self.door = RemoteBroker(address, answer_ms_max=1000, chance=Random(1))
         self._channel = aio.insecure_channel(address)
         self._transactions = TransactionServiceStub(self._channel)
         self._clients = ClientServiceStub(self._channel)
@@ -235,7 +236,7 @@ async def test_a_producer_that_is_silent(side):
 
 async def test_a_broker_that_is_away_was_surely_not_asked(monkeypatch):
     monkeypatch.setattr(remote_brokers, "CONNECT_S_MAX", 0.2)
-    door = RemoteBroker("127.0.0.1:1", answer_ms_max=1000)
+    door = RemoteBroker("127.0.0.1:1", answer_ms_max=1000, chance=Random(1))
     refusals = await asyncio.gather(
         door.list_half_messages(page_size=1),
         door.ask("T1", check_count=0),

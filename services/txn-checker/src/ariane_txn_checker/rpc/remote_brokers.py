@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from random import Random
 from typing import TYPE_CHECKING, Final
 
 from grpc import StatusCode, aio
@@ -70,9 +71,9 @@ _log = get_logger(__name__)
 class RemoteBroker:
     """One broker's ``TransactionService``."""
 
-    def __init__(self, address: str, *, answer_ms_max: int) -> None:
+    def __init__(self, address: str, *, answer_ms_max: int, chance: Random) -> None:
         self.address = address
-        self._channel = open_channel(address, _OPTIONS)
+        self._channel = open_channel(address, _OPTIONS, chance)
         self._stub: TransactionServiceAsyncStub = TransactionServiceStub(self._channel)
         self._answer_ms_max = answer_ms_max
 
@@ -179,9 +180,12 @@ class RemoteBrokers:
     long as every answer may lack some, known brokers are kept.
     """
 
-    def __init__(self, name_servers: Sequence[Address], *, answer_ms_max: int) -> None:
+    def __init__(
+        self, name_servers: Sequence[Address], *, answer_ms_max: int, chance: Random
+    ) -> None:
         self._answer_ms_max = answer_ms_max
-        self._channels = [open_channel(each, _OPTIONS) for each in name_servers]
+        self._chance = chance
+        self._channels = [open_channel(each, _OPTIONS, chance) for each in name_servers]
         self._stubs: list[RouteServiceAsyncStub] = list(map(RouteServiceStub, self._channels))
         self._addresses: dict[BrokerKey, str] = {}
         self._doors: dict[BrokerKey, RemoteBroker] = {}
@@ -214,7 +218,7 @@ class RemoteBrokers:
             raise BrokerUnreachable(f"no name server knows {broker}")
         if broker not in self._doors:
             self._doors[broker] = RemoteBroker(
-                self._addresses[broker], answer_ms_max=self._answer_ms_max
+                self._addresses[broker], answer_ms_max=self._answer_ms_max, chance=self._chance
             )
         return self._doors[broker]
 
