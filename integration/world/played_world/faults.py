@@ -158,11 +158,11 @@ def _slow_network(stage: Stage, fault: Fault, role: Role) -> None:
 
 
 KINDS: Final[dict[str, tuple[Act, frozenset[str]]]] = {
-    "kill": (_kill, frozenset({"broker", "name server", "client"})),
+    "kill": (_kill, frozenset({"broker", "name server", "checker", "client"})),
     "kill-at-disk": (_kill_at_disk, frozenset({"broker"})),
-    "stop": (_stop, frozenset({"broker", "name server"})),
+    "stop": (_stop, frozenset({"broker", "name server", "checker"})),
     "power": (_power, frozenset({"broker", "name server"})),
-    "freeze": (_freeze, frozenset({"broker", "name server", "client"})),
+    "freeze": (_freeze, frozenset({"broker", "name server", "checker", "client"})),
     "starve": (_starve, frozenset({"broker", "client"})),
     "slow-disk": (_slow_disk, frozenset({"broker"})),
     "full-disk": (_full_disk, frozenset({"broker"})),

@@ -25,7 +25,7 @@ class Sent:
         number: Its place among those of its sender.
         sent_s: When, by the world's clock.
         due_s: Before when nobody may get it.
-        outcome: "open", "acknowledged", "unknown" or "refused".
+        outcome: "open", "acknowledged", "unknown", "refused" or "rolled back".
         place: Where it was said to lie.
     """
 
@@ -59,6 +59,7 @@ class History:
         groups: Topics of each consumer group.
         ordered: Groups that consume in order.
         seen: Values that each group has got.
+        settled: When a receiving group was told that a message is settled, by group and value.
     """
 
     sent: dict[str, Sent] = field(default_factory=dict)
@@ -66,6 +67,7 @@ class History:
     groups: dict[str, list[str]] = field(default_factory=dict)
     ordered: set[str] = field(default_factory=set)
     seen: dict[str, dict[str, None]] = field(default_factory=dict)
+    settled: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def take_part(self, group: str, topics: list[str], *, ordered: bool) -> None:
         """A group is to get all messages of some topics."""

@@ -23,8 +23,8 @@ def nothing_comes_from_nowhere(history: History) -> Iterator[str]:
         sent = history.sent.get(got.value)
         if sent is None:
             yield f"phantom: {got.group} got {got.value!r}, which nobody has sent"
-        elif sent.outcome == "refused":
-            yield f"refused-but-stored: {got.group} got {got.value!r} at {got.place}"
+        elif sent.outcome in ("refused", "rolled back"):
+            yield f"{sent.outcome}-but-stored: {got.group} got {got.value!r} at {got.place}"
 
 
 def an_offset_has_one_meaning(history: History) -> Iterator[str]:
@@ -93,6 +93,14 @@ def nothing_is_early(history: History) -> Iterator[str]:
             yield f"early: {got.value!r} by {sent.due_s - got.at_s:.3f} s"
 
 
+def what_is_settled_stays_so(history: History) -> Iterator[str]:
+    """A message whose receipt was acknowledged is not received again by its group."""
+    for got in history.delivered:
+        settled_s = history.settled.get((got.group, got.value))
+        if settled_s is not None and got.at_s > settled_s:
+            yield f"returned: {got.value!r} to {got.group} at {got.at_s:.3f} s, {settled_s:.3f} s"
+
+
 PROMISES: tuple[Callable[[History], Iterator[str]], ...] = (
     nothing_is_lost,
     nothing_comes_from_nowhere,
@@ -101,6 +109,7 @@ PROMISES: tuple[Callable[[History], Iterator[str]], ...] = (
     queues_are_consumed_in_order,
     message_groups_stay_in_order,
     nothing_is_early,
+    what_is_settled_stays_so,
 )
 
 

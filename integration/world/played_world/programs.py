@@ -12,11 +12,14 @@ from ariane_broker.settings import BrokerSettings
 from ariane_namesrv.app import NamesrvApp
 from ariane_namesrv.settings import NamesrvSettings
 from ariane_servicekit import Address, Machine, StopRequest, live
+from ariane_txn_checker.app import CheckerApp
+from ariane_txn_checker.settings import CheckerSettings
 from played_world.network import PlayedPorts
 from played_world.process import Process
 
 NAME_SERVER_PORT: Final = 9876
 BROKER_PORT: Final = 10911
+CHECKER_PORT: Final = 9880
 
 BODY_BYTES_MAX: Final = 1 << 16
 
@@ -76,6 +79,25 @@ def name_server(service: Service) -> Program:
             return NamesrvApp(given, asked, clock)
 
         await live(settings, compose, stop, service.ready, kit_machine(process))
+        return stop.exit_status
+
+    return run
+
+
+def checker(service: Service, **named: Any) -> Program:
+    """A checker of transactions with some settings."""
+
+    async def run(process: Process) -> object:
+        settings = CheckerSettings(
+            **_listening(process, CHECKER_PORT), **named, check_interval_s=10
+        )
+        stop = service.stop = StopRequest()
+        machine = kit_machine(process)
+
+        def compose(given: CheckerSettings, asked: StopRequest) -> CheckerApp:
+            return CheckerApp(given, asked, machine)
+
+        await live(settings, compose, stop, service.ready, machine)
         return stop.exit_status
 
     return run

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TextIO
 
-from played_world import clients, programs
+from played_world import clients, programs, receivers, transactors
 from played_world.faults import Fault, befall, draw_plan, heal
 from played_world.oracle import anomalies
 from played_world.stage import Stage
@@ -79,14 +79,16 @@ def play(
         role.start()
     for fault in plan:
         world.timeline.at(fault.at_s, befall, stage, fault)
-    world.timeline.run(end_s, lambda: False)
+    world.timeline.run(end_s)
     heal(stage)
     healed_s = world.timeline.now
-    world.timeline.run(healed_s + PROBE_S, lambda: False)
+    world.timeline.run(healed_s + PROBE_S)
     stage.wants_more = False
-    drained = world.timeline.run(healed_s + DRAIN_S_MAX, lambda: stage.is_drained)
+    while not stage.is_drained and world.timeline.now < healed_s + DRAIN_S_MAX:
+        world.timeline.run(world.timeline.now + 1.0)
+    drained = stage.is_drained
     drained_after_s = world.timeline.now - healed_s
-    world.timeline.run(world.timeline.now + SETTLE_S, lambda: False)
+    world.timeline.run(world.timeline.now + SETTLE_S)
 
     words = anomalies(stage.history) + world.findings
     if not drained and not any(word.startswith("lost") for word in words):
@@ -124,6 +126,11 @@ def _cast(stage: Stage) -> None:
         }
         stage.add(f"broker-{number}", "broker", partial(programs.broker, **named))
 
+    database = f"sqlite:///{stage.scratch}/checker.db"
+    checking: dict[str, Any] = {"name_servers": stage.name_servers, "database_url": database}
+    checker = partial(programs.checker, **checking)
+    stage.add("checker", "checker", checker)
+
     def add_client(name: str, program: programs.Program) -> None:
         stage.add(name, "client", lambda _: program)
 
@@ -132,12 +139,21 @@ def _cast(stage: Stage) -> None:
         topic = "orders" if number > 1 else "events"
         made = clients.producer(stage, name, topic, pause_s=0.4, groups=groups)
         add_client(name, made)
+    add_client("transactor-1", transactors.transactor(stage, "transactor-1", "deals", pause_s=0.8))
+    add_client("transactor-2", transactors.transactor(stage, "transactor-2", "deals", pause_s=0.8))
+    add_client("delayer", transactors.delayer(stage, "delayer", "later", pause_s=0.8))
+    others = ["deals", "later"]
+    stage.history.take_part("takers", ["orders", *others], ordered=False)
+    for number in (1, 2):
+        name = f"taker-{number}"
+        made = receivers.receive_consumer(stage, name, "takers", ["orders", *others])
+        add_client(name, made)
     for group, topics, ordered in (
-        ("plain", ["events", "orders"], False),
+        ("plain", ["events", *others], False),
         ("strict", ["orders"], True),
     ):
         stage.history.take_part(group, topics, ordered=ordered)
-        for number in (1, 2, 3):
+        for number in (1, 2):
             name = f"{group}-{number}"
             made = clients.push_consumer(stage, name, group, topics, ordered=ordered)
             add_client(name, made)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
 from typing import TYPE_CHECKING, Final
 
 from played_world.history import Delivered, History, Place
 from played_world.programs import NAME_SERVER_PORT, Service
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from ariane_sdk import ReceivedMessage
     from played_world.machine import Machine
@@ -63,7 +64,7 @@ class Role:
     def _ended(self, process: Process) -> None:
         error = process.outcome
         if self.kind == "client" and not self.stage.wants_more and error is None:
-            self.is_done = self.name.startswith("producer")
+            self.is_done = True
         low, high = RESTART_S
         wait_s = low + (high - low) * process.chance.random()
         self.stage.world.timeline.after(wait_s, self.start)
@@ -74,6 +75,7 @@ class Stage:
 
     Attributes:
         wants_more: Whether producers go on.
+        scratch: A folder for databases, which are on no played disk.
     """
 
     def __init__(self, world: World) -> None:
@@ -81,6 +83,7 @@ class Stage:
         self.history = History()
         self.roles: dict[str, Role] = {}
         self.wants_more = True
+        self.scratch = tempfile.mkdtemp()
 
     def add(self, name: str, kind: str, program: Callable[[Service], Program]) -> Role:
         """Put a role on a machine of its name."""
@@ -104,6 +107,12 @@ class Stage:
         timeline = self.world.timeline
         timeline.note(f"got {group} {member} {value} {place}")
         self.history.deliver(Delivered(timeline.now, group, member, place, value))
+
+    def settle(self, group: str, messages: Sequence[ReceivedMessage]) -> None:
+        """A broker has said that messages are settled."""
+        now_s = self.world.timeline.now
+        for message in messages:
+            self.history.settled.setdefault((group, bytes(message.body).decode()), now_s)
 
     @property
     def is_drained(self) -> bool:

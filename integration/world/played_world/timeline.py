@@ -43,15 +43,12 @@ class Timeline:
         """Let something happen after a while."""
         self.at(self.now + seconds, act, *given)
 
-    def run(self, until_s: float, is_over: Callable[[], bool]) -> bool:
-        """Let things happen until it is over, or a time has come; returns whether it is over."""
-        while not is_over():
-            if not self._events or self._events[0][0] > until_s:
-                self.now = max(self.now, until_s)
-                return False
+    def run(self, until_s: float) -> None:
+        """Let happen what happens before a time."""
+        while self._events and self._events[0][0] <= until_s:
             self.now, _, act, given = heapq.heappop(self._events)
             act(*given)
-        return True
+        self.now = max(self.now, until_s)
 
     def note(self, line: str) -> None:
         """Add a line to the trace."""
