@@ -112,3 +112,25 @@ async def test_a_call_that_is_too_large_fails_alone(world):
         gate.set()
         await small
     assert broker.bodies == [b"small"]
+
+
+async def test_a_lone_send_makes_no_task_and_no_timer(world, monkeypatch):
+    loop, tasks, timers = asyncio.get_running_loop(), [], []
+
+    def make(loop, coroutine, **named):
+        tasks.append(asyncio.Task(coroutine, loop=loop, **named))
+        return tasks[-1]
+
+    async with Producer(world.name_servers, settings=PATIENT) as producer:
+        await producer.send(Message("orders", b"first"))
+        call_at = loop.call_at
+        loop.set_task_factory(make)
+        monkeypatch.setattr(loop, "call_at", lambda *what: timers.append(what) or call_at(*what))
+        for number in range(10):
+            await producer.send(Message("orders", b"%d" % number))
+        loop.set_task_factory(None)
+        monkeypatch.undo()
+    # The scripted broker shares the loop: its tasks are its own.
+    assert {task.get_name() for task in tasks} <= {"ariane-wire-call"}
+    # One for the deadlines of calls, one of the scripted broker, perhaps one of a refresh.
+    assert len(timers) < 10
