@@ -17,7 +17,7 @@ public final class ArianeException extends RuntimeException {
 
     // What a reason means for whoever called; docs/errors.md of ArianeMQ has the whole table.
     private static final Set<String> RETRIABLE_REASONS = Set.of("SERVICE_STARTING", "SERVICE_DRAINING", "SERVICE_BUSY",
-            "STORE_FULL", "STORE_POISONED", "HELD_PULLS_EXHAUSTED", "QUEUE_UNDER_REPAIR",
+            "STORE_FULL", "STORE_POISONED", "HELD_PULLS_EXHAUSTED", "QUEUE_UNDER_REPAIR", "GROUP_PAUSED",
             "NAME_SERVERS_UNREACHABLE", "QUEUE_ORDER_UNKNOWN", "BROKER_NOT_PRIMARY", "DEADLINE_PASSED",
             "TOO_FEW_IN_SYNC", "PEER_UNREACHABLE");
     private static final Set<String> UNKNOWN_REASONS = Set.of("INTERNAL_FAULT", "FLUSH_UNCONFIRMED",
