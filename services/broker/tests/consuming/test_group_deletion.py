@@ -47,7 +47,10 @@ async def take_back(broker, message, **fields):
 
 
 async def redrive(broker):
-    request = retry_pb.RedriveDeadLettersRequest(consumer_group=GROUP, queue_offsets=[0])
+    """Send the dead letter to its topic: its group is no more."""
+    request = retry_pb.RedriveDeadLettersRequest(
+        consumer_group=GROUP, queue_offsets=[0], target=retry_pb.REDRIVE_TARGET_ORIGIN
+    )
     return await broker.retries.RedriveDeadLetters(request)
 
 
