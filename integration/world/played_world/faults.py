@@ -108,9 +108,10 @@ def _flush_error(stage: Stage, fault: Fault, role: Role) -> None:
 
 
 def _clock_jump(stage: Stage, fault: Fault, role: Role) -> None:
-    del stage
     sign = 1 if fault.amount < 0.5 else -1
     role.machine.clock.ahead_ms += sign * round(fault.seconds * 1000)
+    if sign > 0 and role.kind == "broker":
+        stage.history.set_ahead_s += fault.seconds
 
 
 def _cut(stage: Stage, fault: Fault, role: Role) -> None:
@@ -157,6 +158,15 @@ def _slow_network(stage: Stage, fault: Fault, role: Role) -> None:
     stage.world.timeline.after(fault.seconds, mend)
 
 
+def _database(stage: Stage, fault: Fault, role: Role) -> None:
+    del role
+    way = stage.world.databases
+    way.late_s = 10.0 * fault.amount if fault.amount < 0.3 else 0.0
+    way.lost = 1.0 if 0.3 <= fault.amount < 0.6 else 0.0
+    way.unanswered = 0.5 if fault.amount >= 0.6 else 0.0
+    stage.world.timeline.after(fault.seconds, way.heal)
+
+
 KINDS: Final[dict[str, tuple[Act, frozenset[str]]]] = {
     "kill": (_kill, frozenset({"broker", "name server", "checker", "client"})),
     "kill-at-disk": (_kill_at_disk, frozenset({"broker"})),
@@ -171,6 +181,7 @@ KINDS: Final[dict[str, tuple[Act, frozenset[str]]]] = {
     "cut": (_cut, frozenset({"broker", "name server", "client"})),
     "isolate": (_isolate, frozenset({"broker", "name server", "client"})),
     "reset": (_reset, frozenset({"broker", "client"})),
+    "database": (_database, frozenset({"broker"})),
     "loss": (_loss, frozenset({"broker"})),
     "slow-network": (_slow_network, frozenset({"broker"})),
 }
@@ -206,6 +217,7 @@ def heal(stage: Stage) -> None:
     """Let nothing be wrong any more, except clocks that are ahead or behind."""
     stage.world.timeline.note("heal")
     stage.world.network.mend_all()
+    stage.world.databases.heal()
     for role in stage.roles.values():
         role.machine.health.heal()
         process = role.process

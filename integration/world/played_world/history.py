@@ -59,6 +59,7 @@ class History:
         groups: Topics of each consumer group.
         ordered: Groups that consume in order.
         seen: Values that each group has got.
+        set_ahead_s: How far clocks of brokers were set ahead, all together.
         settled: When a receiving group was told that a message is settled, by group and value.
     """
 
@@ -68,6 +69,7 @@ class History:
     ordered: set[str] = field(default_factory=set)
     seen: dict[str, dict[str, None]] = field(default_factory=dict)
     settled: dict[tuple[str, str], float] = field(default_factory=dict)
+    set_ahead_s: float = 0.0
 
     def take_part(self, group: str, topics: list[str], *, ordered: bool) -> None:
         """A group is to get all messages of some topics."""

@@ -6,9 +6,11 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
+    from played_world.played_database import DatabaseWay
     from played_world.process import Process
 
 HAND_OVER_S: Final = (10e-6, 500e-6)
@@ -20,8 +22,10 @@ _T = TypeVar("_T")
 class PlayedThreads(Executor):
     """An executor of a played process."""
 
-    def __init__(self, process: Process, count: int) -> None:
+    def __init__(self, process: Process, count: int, way: DatabaseWay | None = None) -> None:
+        """``way``: what its work goes through, if that is calls of a database."""
         self._process = process
+        self._way = way
         self._idle = count
         self._waiting: deque[Callable[[], None]] = deque()
         self._busy = 0
@@ -38,7 +42,10 @@ class PlayedThreads(Executor):
             if done.cancelled():
                 return
             try:
-                result = work(*given)
+                if self._way is None:
+                    result = work(*given)
+                else:
+                    result = self._way.call(self._process, partial(work, *given))
             except Exception as error:  # noqa: BLE001 - whoever waits gets it.
                 self._tell(done, None, error)
             else:

@@ -159,7 +159,9 @@ class Process:
         threads = self._threads.get(id(executor))
         if threads is None:
             count = getattr(executor, "_max_workers", 4)
-            threads = self._threads[id(executor)] = PlayedThreads(self, count)
+            # Of the house only databases bring executors of their own.
+            way = None if executor is None else self.world.databases
+            threads = self._threads[id(executor)] = PlayedThreads(self, count, way)
             self._kept.append(executor)
         return threads
 

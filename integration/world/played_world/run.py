@@ -117,6 +117,7 @@ def _cast(stage: Stage) -> None:
     for number in (1, 2):
         stage.add(f"name-{number}", "name server", programs.name_server)
     chance = stage.world.timeline.chance("cast")
+    is_set = stage.world.seed % 2 == 0
     for number in (1, 2, 3):
         named: dict[str, Any] = {
             "broker_name": f"broker-{number}",
@@ -124,6 +125,14 @@ def _cast(stage: Stage) -> None:
             "flush_mode": "sync",
             "default_queue_count": chance.choice((1, 2, 4)),
         }
+        if is_set:
+            named |= {
+                "broker_name": "set",
+                "broker_id": number - 1,
+                "replica_set_url": f"sqlite:///{stage.scratch}/set.db",
+                "in_sync_min": 2,
+                "default_queue_count": 4,
+            }
         stage.add(f"broker-{number}", "broker", partial(programs.broker, **named))
 
     database = f"sqlite:///{stage.scratch}/checker.db"

@@ -10,6 +10,7 @@ from greenlet import getcurrent
 
 from played_world.machine import Machine
 from played_world.network import Network
+from played_world.played_database import DatabaseWay
 from played_world.played_locks import played_threading
 from played_world.timeline import Timeline
 
@@ -32,6 +33,7 @@ class World:
         self.hub = getcurrent()
         self.machines: dict[str, Machine] = {}
         self.network = Network(self)
+        self.databases = DatabaseWay(self.timeline.chance("databases"))
         self.findings: list[str] = []
         self.running: Process | None = None
         self._process_id = 1000

@@ -1,0 +1,53 @@
+"""The databases of a world: real ones, on ways that may be long, cut, or cut behind an answer."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, Final, TypeVar
+
+if TYPE_CHECKING:
+    from played_world.process import Process
+
+SILENCE_S: Final = 15.0
+"""How long a client waits for a server that is cut off: see ``DEAD_SERVER_OPTIONS`` of the kit."""
+
+_T = TypeVar("_T")
+
+
+class DatabaseWay:
+    """What is between processes and their databases.
+
+    Attributes:
+        late_s: The longest that a call is under way.
+        lost: Share of calls that never arrive.
+        unanswered: Share of calls that are done, and not answered.
+    """
+
+    def __init__(self, chance: Random) -> None:
+        self._chance = chance
+        self.late_s = self.lost = self.unanswered = 0.0
+
+    def heal(self) -> None:
+        """Let all calls through."""
+        self.late_s = self.lost = self.unanswered = 0.0
+
+    def call(self, process: Process, work: Callable[[], _T]) -> _T:
+        """Make a call, in a thread of a process.
+
+        Raises:
+            sqlite3.OperationalError: It has got no answer.
+        """
+        if self.late_s:
+            process.block(self.late_s * self._chance.random())
+        if self._chance.random() < self.lost:
+            self._give_up(process)
+        result = work()
+        if self._chance.random() < self.unanswered:
+            self._give_up(process)
+        return result
+
+    def _give_up(self, process: Process) -> None:
+        process.block(SILENCE_S)
+        raise sqlite3.OperationalError("the server does not answer")
