@@ -357,6 +357,26 @@ async def test_closing_with_grace(serving):
         await closing
 
 
+@pytest.mark.parametrize("how", ["cancelled", "closed again"])
+async def test_closing_with_grace_is_cut_short(serving, how):
+    handlers = Handlers()
+    async with serving(handlers.table()) as address:
+        channel = ariane_wire.insecure_channel(address)
+        call = channel.unary_unary(HELD)(b"x")
+        await until(lambda: handlers.held == 1)
+        closing = asyncio.ensure_future(channel.close(grace=600))
+        await asyncio.sleep(0)
+        if how == "cancelled":
+            closing.cancel()
+        else:
+            await channel.close()
+        async with asyncio.timeout(60):
+            await asyncio.wait([closing])
+            with pytest.raises(asyncio.CancelledError):
+                await call
+        await until(lambda: not channel.statistics().connections)
+
+
 @pytest.mark.parametrize("client", [ariane_wire, aio], ids=["wire", "grpcio"])
 async def test_too_much_metadata_harms_its_call_only(serving, client):
     handlers = Handlers()

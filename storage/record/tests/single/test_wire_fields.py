@@ -9,7 +9,7 @@ from ariane_record.single.wire_fields import (
     fields_of,
     length_prefix,
     length_tag,
-    number_field,
+    number_tag,
     varint,
 )
 
@@ -20,7 +20,7 @@ FIELDS = st.lists(
 
 def encoded(fields):
     return b"".join(
-        number_field(number, value)
+        varint(number_tag(number)) + varint(value)
         if isinstance(value, int)
         else length_prefix(length_tag(number), len(value)) + value
         for number, value in fields

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from types import TracebackType
 from typing import Any, Final, Self
@@ -279,29 +279,39 @@ class Channel(aio.Channel):
     async def close(self, grace: float | None = None) -> None:
         """Close; calls that are not over after the grace are cancelled.
 
+        Whoever cancels this, or closes again without a grace, ends the grace.
+
         Args:
             grace: In seconds; None for none.
         """
-        if self._is_closing:
+        if self._connecting.state is ChannelConnectivity.SHUTDOWN:
             return
         self._is_closing = True
         calls = [*self._waiting]
         for connection in self._links:
             calls += connection.streams.values()  # type: ignore[arg-type]  # They are calls of ours.
-        if grace and calls:
-            await asyncio.wait(
-                [asyncio.ensure_future(call.until_done()) for call in calls], timeout=grace
-            )
+        try:
+            if grace and calls:
+                await asyncio.wait(
+                    [asyncio.ensure_future(call.until_done()) for call in calls], timeout=grace
+                )
+        finally:
+            await self._end(calls)
+
+    async def _end(self, calls: Iterable[ClientCall]) -> None:
+        """Cancel what is not over, and disconnect."""
         self._ready = None
         for call in calls:
             if call.code_ is None:
                 call.is_cancelled = True
                 call.give_up(StatusCode.CANCELLED, CLOSED)
-        await self._connecting.close()
-        for connection in list(self._links):
-            connection.end("the channel is closed")
-        if self._deadlines is not None:
-            self._deadlines.close()
+        try:
+            await self._connecting.close()
+        finally:
+            for connection in list(self._links):
+                connection.end("the channel is closed")
+            if self._deadlines is not None:
+                self._deadlines.close()
 
     async def __aenter__(self) -> Self:
         """The channel; it is closed at the end of the block."""

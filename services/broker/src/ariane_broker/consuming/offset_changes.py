@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
 from itertools import starmap
-from typing import Protocol
+from typing import Any, Protocol
 
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.clients.outbox import OffsetsReset
@@ -143,7 +143,7 @@ class OffsetChanges:
         self._mark_changed = mark_changed
         self._save = save
         self._share = share
-        self._beginnings: set[asyncio.Future[None]] = set()
+        self._beginnings: dict[asyncio.Future[Any], str] = {}
 
     def read(self, consumer_group: str, queues: Sequence[QueueKey]) -> Iterator[KnownOffset]:
         """The offsets of a group in queues, or in all queues in which it has one.
@@ -193,35 +193,45 @@ class OffsetChanges:
         """
         await in_turns(starmap(_check, enumerate(offsets)))
         await self._group_changes.admit(consumer_group)
-        refused = await in_turns(self._put_all(consumer_group, client_id, offsets))
-        if durable:
-            await self._saved({one.rule for one in offsets})
-        return refused
+        storing = asyncio.ensure_future(
+            self._store_all(consumer_group, client_id, offsets, durable=durable)
+        )
+        if durable and any(one.rule is StoreRule.BEGIN for one in offsets):
+            self._beginnings[storing] = consumer_group  # Before anybody can read one.
+        storing.add_done_callback(self._note_stored)
+        return await asyncio.shield(storing)  # Others may wait for it, too.
 
-    async def begun(self) -> None:
+    async def begun(self, consumer_group: str) -> None:
         """Wait until no beginning of a group can be undone, as far as its caller is told so.
 
         Another member that relied on one earlier would skip messages if it was lost.
         """
-        if self._beginnings:
-            await asyncio.wait(set(self._beginnings))
+        beginnings = [each for each, group in self._beginnings.items() if group == consumer_group]
+        if beginnings:
+            await asyncio.wait(beginnings)
 
-    async def _saved(self, rules: Container[StoreRule]) -> None:
-        only_raises = StoreRule.BEGIN not in rules and StoreRule.MOVE not in rules
-        saving = asyncio.ensure_future(self._save() if only_raises else self._save_and_share())
-        if StoreRule.BEGIN in rules:
-            self._beginnings.add(saving)
-        saving.add_done_callback(self._note_saved)
-        await asyncio.shield(saving)  # Others may wait for it, too.
+    async def _store_all(
+        self,
+        consumer_group: str,
+        client_id: str,
+        offsets: Sequence[OffsetToStore],
+        *,
+        durable: bool,
+    ) -> list[tuple[QueueKey, ServiceError]]:
+        refused = await in_turns(self._put_all(consumer_group, client_id, offsets))
+        if durable:
+            only_raises = all(one.rule is StoreRule.RAISE for one in offsets)
+            await (self._save() if only_raises else self._save_and_share())
+        return refused
 
     async def _save_and_share(self) -> None:
         await self._save()
         await self._share()
 
-    def _note_saved(self, saving: asyncio.Future[None]) -> None:
-        self._beginnings.discard(saving)
-        if not saving.cancelled():
-            saving.exception()  # Whoever waits gets it; it may have gone.
+    def _note_stored(self, storing: asyncio.Future[Any]) -> None:
+        self._beginnings.pop(storing, None)
+        if not storing.cancelled():
+            storing.exception()  # Whoever waits gets it; it may have gone.
 
     async def reset(
         self,
@@ -376,11 +386,25 @@ class OffsetChanges:
         self, consumer_group: str, topic: str, places: Sequence[GroupOffset]
     ) -> int:
         """Reset offsets, durably, and notify the members; return their number."""
-        numbers = await in_turns(map(self._reset, places))
-        self._mark_changed()
-        await self._save_and_share()
-        notice = OffsetsReset(consumer_group, topic, tuple(numbers))
-        return self._clients.tell_members(consumer_group, notice)
+        numbers: list[tuple[int, int]] = []
+        members = 0
+        try:
+            await in_turns(self._reset_all(places, numbers))
+            await self._save_and_share()
+        finally:
+            # Also where that was cut short, or replicas do not confirm it: offsets were reset here.
+            if numbers:
+                notice = OffsetsReset(consumer_group, topic, tuple(numbers))
+                members = self._clients.tell_members(consumer_group, notice)
+        return members
+
+    def _reset_all(
+        self, places: Sequence[GroupOffset], numbers: list[tuple[int, int]]
+    ) -> Iterator[None]:
+        """Reset each offset, and note queue id and offset of those that were."""
+        for place in places:
+            numbers.append(self._reset(place))
+            yield None
 
     def _reset(self, place: GroupOffset) -> tuple[int, int]:
         """Reset an offset; returns queue id and offset.

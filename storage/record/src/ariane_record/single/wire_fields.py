@@ -81,11 +81,6 @@ def number_tag(number: int) -> int:
     return number << 3 | _VARINT
 
 
-def number_field(number: int, value: int) -> bytes:
-    """A field with a number of 0 or more, whole."""
-    return varint(number << 3 | _VARINT) + varint(value)
-
-
 def length_prefix(tag: int, length: int) -> bytes:
     """The bytes before the value of a field with a length."""
     return varint(tag) + varint(length)

@@ -53,9 +53,10 @@ class OffsetServicer(OffsetServiceServicer):
         """Read offsets; unknown ones are left out."""
         group = request.consumer_group
         queues = await in_turns(QueueKey(queue.topic, queue.queue_id) for queue in request.queues)
-        await self._changes.begun()
+        await self._changes.begun(group)
         known = self._changes.read(group, queues)
         offsets = await in_turns(self._known_offset(group, entry) for entry in known)
+        await self._changes.begun(group)  # Those that came in between.
         return offset_pb.GetConsumerOffsetsResponse(offsets=offsets)
 
     def _known_offset(
