@@ -51,7 +51,6 @@ _IDENTITY: Final = np.dtype(
 
 _NO_SIZES: Final = np.empty(0, np.int32)
 _NO_OFFSETS: Final = np.empty(0, np.int64)
-_NONE_SOUND: Final = np.zeros(1, np.bool_)
 _READ_ALONG_MAX: Final = 2048
 """Copying so many bytes between two records takes less time than a call: of two queues whose
 records of 1 KiB alternate, one is read in 0.63 us a record instead of 0.98. From 3 KiB on a call is

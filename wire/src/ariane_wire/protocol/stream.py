@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ariane_wire.protocol.assembly import Assembly, MessageRefused, no_memory
@@ -290,10 +289,6 @@ class Stream:
             self.sent_waiter = None
             if not waiter.done():
                 waiter.set_result(None)
-
-    def after_left(self, callback: Callable[[], None]) -> None:
-        """Call back once what was sent so far has left, or the connection is gone."""
-        self.connection.after.append(callback)
 
     def drop_pending(self) -> None:
         """Send nothing more of what waits; forget what was collected."""

@@ -46,7 +46,6 @@ from ariane_wire import CallFailed
 
 ERROR_DOMAIN: Final = "ariane.mq"
 
-_REASON_PREFIX: Final = "ERROR_REASON_"
 _DETAILS_KEY: Final = "grpc-status-details-bin"
 
 

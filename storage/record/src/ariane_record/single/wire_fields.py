@@ -26,7 +26,6 @@ _FIXED64: Final = 1
 _LENGTH: Final = 2
 _FIXED32: Final = 5
 _VARINT_BYTES_MAX: Final = 10
-_VARINT_BITS: Final = 7
 
 
 class WireField(NamedTuple):
