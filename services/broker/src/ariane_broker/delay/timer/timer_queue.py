@@ -111,6 +111,11 @@ class TimerQueue(SnapshotState):
         return needed_from(self._store, TIMER_QUEUE, self._progress.begin)
 
     @property
+    def window_count(self) -> int:
+        """Number of records in memory."""
+        return len(self._window)
+
+    @property
     def pending_count(self) -> int:
         """Number of waiting records."""
         return self._progress.pending_count(self._store.queue_bounds(*TIMER_QUEUE)[1])
