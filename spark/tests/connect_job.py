@@ -11,6 +11,17 @@ from pyspark.sql import SparkSession
 from ariane_spark import foreach_batch_writer
 
 
+def started(start_query):
+    """Start a query; Spark waits ten seconds for its worker, and a busy machine needs more."""
+    for _ in range(9):
+        try:
+            return start_query()
+        except Exception as error:
+            if "failed to connect back" not in str(error):
+                raise
+    return start_query()
+
+
 def main(endpoints: str, source: str, target: str, folder: str) -> None:
     """Start the query three times: without a name, with one to fail after its write, and again."""
     spark = (
@@ -30,17 +41,20 @@ def main(endpoints: str, source: str, target: str, folder: str) -> None:
                 failed.touch()
                 raise RuntimeError("after the write")
 
-        query = (
-            spark.readStream.format("ariane")
-            .options(endpoints=endpoints, topic=source, startingOffsets="earliest")
-            .option("maxOffsetsPerTrigger", "300")
-            .load()
-            .select("body")
-            .writeStream.foreachBatch(write_and_fail)
-            .option("checkpointLocation", f"{folder}/checkpoint")
-            .trigger(availableNow=True)
-            .start()
-        )
+        def start_query():
+            return (
+                spark.readStream.format("ariane")
+                .options(endpoints=endpoints, topic=source, startingOffsets="earliest")
+                .option("maxOffsetsPerTrigger", "300")
+                .load()
+                .select("body")
+                .writeStream.foreachBatch(write_and_fail)
+                .option("checkpointLocation", f"{folder}/checkpoint")
+                .trigger(availableNow=True)
+                .start()
+            )
+
+        query = started(start_query)
         try:
             if not query.awaitTermination(120):
                 return "not over in time"
