@@ -167,6 +167,18 @@ async def test_who_stops_waiting_stops_no_creation(creations):
     assert creations.saved == [["a"]]
 
 
+async def test_who_stops_waiting_stops_no_update(creations):
+    await creations.changes.create("orders", TopicChange(read_queue_count=1, write_queue_count=1))
+    creations.begun.clear()
+    change = TopicChange(read_queue_count=3, write_queue_count=3)
+    call = asyncio.create_task(creations.changes.update("orders", change))
+    await creations.begun.wait()
+    call.cancel()
+    await asyncio.wait([call])
+    await creations.changes.create("others", change)
+    assert creations.table.get("orders").read_queue_count == 3
+
+
 async def test_topics_made_again_have_what_others_had_in_them_settled_once(creations):
     for name in NAMES[:9]:
         await creations.create(name)

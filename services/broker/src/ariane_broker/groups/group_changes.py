@@ -6,10 +6,10 @@ Replicas have a change before its caller hears of it; other changes do not wait 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
 
+from ariane_broker.durable.whole_changes import make_whole
 from ariane_broker.errors.public_errors import (
     broadcasting_disabled,
     group_limit_reached,
@@ -26,6 +26,8 @@ from ariane_broker.groups.consumer_groups import (
 from ariane_record import IllegalName, check_group_name
 from ariane_servicekit import in_turns
 from ariane_servicekit.errors import ServiceError
+
+ResultT = TypeVar("ResultT")
 
 
 class GroupChanges:
@@ -61,8 +63,7 @@ class GroupChanges:
             ServiceError: GROUP_EXISTS, GROUP_NAME_ILLEGAL or GROUP_LIMIT_REACHED.
         """
         check_user_group(config.consumer_group)
-        async with self._change():
-            return await self._make(config)
+        return await self._change(lambda: self._make(config))
 
     async def update(self, change: GroupChange, *, allow_missing: bool = False) -> GroupConfig:
         """Change settings of a group; the others stay.
@@ -75,11 +76,14 @@ class GroupChanges:
             ServiceError: GROUP_NOT_FOUND or FIELD_INVALID; for a new group as ``create``.
         """
         name = change.consumer_group
-        async with self._change():
+
+        async def put() -> GroupConfig:
             if allow_missing and self._groups.find(name) is None:
                 check_user_group(name)
                 return await self._make(change.of(GroupConfig(consumer_group=name)))
             return await self._put(self._groups.updated(change))
+
+        return await self._change(put)
 
     async def delete(self, consumer_group: str) -> None:
         """Delete a group with its offsets.
@@ -87,11 +91,14 @@ class GroupChanges:
         Raises:
             ServiceError: GROUP_NOT_FOUND.
         """
-        async with self._change():
+
+        async def remove() -> None:
             self._groups.get(consumer_group)
             await self._save_with(without=consumer_group)
             self._groups.remove(consumer_group)
             await self._forget_offsets(consumer_group)
+
+        await self._change(remove)
 
     async def check_exists(self, consumer_group: str) -> None:
         """Refuse a group that does not exist.
@@ -112,10 +119,7 @@ class GroupChanges:
         """
         config = self._known(consumer_group)
         if config is None:
-            async with self._change():
-                config = self._groups.find(consumer_group)
-                if config is None:
-                    config = await self._make(GroupConfig(consumer_group=consumer_group))
+            config = await self._change(lambda: self._find_or_make(consumer_group))
         if broadcasting and not config.broadcast_enabled:
             raise broadcasting_disabled(consumer_group)
 
@@ -143,16 +147,19 @@ class GroupChanges:
         config = self._groups.find(consumer_group)
         return config is not None and config.conflict_policy is ConflictPolicy.FLAG
 
-    @asynccontextmanager
-    async def _change(self) -> AsyncIterator[None]:
+    async def _change(self, make: Callable[[], Coroutine[Any, Any, ResultT]]) -> ResultT:
         """Hold the lock for a change; wait without it until replicas have all changes."""
         try:
-            async with self._lock:
-                yield
+            made = await make_whole(self._lock, make)
         except ServiceError:
             await self._copied()  # A repeated call must not be told too early that it is done.
             raise
         await self._copied()
+        return made
+
+    async def _find_or_make(self, consumer_group: str) -> GroupConfig:
+        config = self._groups.find(consumer_group)
+        return config or await self._make(GroupConfig(consumer_group=consumer_group))
 
     async def _make(self, config: GroupConfig) -> GroupConfig:
         created = self._groups.created(config)

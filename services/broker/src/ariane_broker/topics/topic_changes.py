@@ -23,6 +23,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Final, NamedTuple
 
+from ariane_broker.durable.whole_changes import make_whole
 from ariane_broker.errors.public_errors import (
     topic_exists,
     topic_name_illegal,
@@ -152,19 +153,22 @@ class TopicChanges:
             ServiceError: TOPIC_NOT_FOUND, TOPIC_RESERVED, FIELD_INVALID, QUEUES_UNREAD or
                 TOPIC_LIMIT_REACHED.
         """
-        async with self._lock:
-            refuse_system_topic(topic)
-            before = self._table.find(topic)
-            config = self._table.updated(topic, change)
-            if not change.allow_unread_queues:
-                self._unread.check(before, config)
-            added_count = added_queue_count(self._table.get(topic), config)
-            if added_count:
-                (room,) = await in_turns(self._limits.room_beside(self._table.all()))
-                room.take_queues(added_count)
-            await self._put(config)
-            self._wake_readers(before)
+        config = await make_whole(self._lock, lambda: self._update(topic, change))
         await self._announce()
+        return config
+
+    async def _update(self, topic: str, change: TopicChange) -> TopicConfig:
+        refuse_system_topic(topic)
+        before = self._table.find(topic)
+        config = self._table.updated(topic, change)
+        if not change.allow_unread_queues:
+            self._unread.check(before, config)
+        added_count = added_queue_count(self._table.get(topic), config)
+        if added_count:
+            (room,) = await in_turns(self._limits.room_beside(self._table.all()))
+            room.take_queues(added_count)
+        await self._put(config)
+        self._wake_readers(before)
         return config
 
     async def delete(self, topic: str) -> None:
