@@ -6,6 +6,7 @@ where order is promised a message group has one message in hand at a time, the o
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +45,7 @@ from ariane_record import BlockEncoder
 from ariane_storage import FlushMode, Store
 from ariane_storage.testing import FaultyDisk, FixedClock, small_config
 from services.broker.tests.log_side import FlushedAtOnce, broker_log
+from services.broker.tests.receive import lives_elsewhere
 from services.broker.tests.transactions.test_transactions_model import run
 
 ROOT = Path("/store")
@@ -186,10 +188,23 @@ class ReceiveMachine(RuleBasedStateMachine):
         self.turn += 1
         return self.turn % count
 
-    @initialize(loses_power=st.booleans())
-    def begin(self, loses_power):
+    @initialize(
+        loses_power=st.booleans(),
+        life=st.sampled_from([None, *range(lives_elsewhere.LIVES)]),
+    )
+    def begin(self, loses_power, life):
         """After a power cut less can be said; every other run has none."""
         self.loses_power = loses_power
+        if self.in_order and life is not None:
+            self.go_on_from(lives_elsewhere.lives()[life])
+
+    def go_on_from(self, left):
+        """Start with what a life in another process left."""
+        self.store.close()
+        left = copy.deepcopy(left)  # Other runs begin with it, too.
+        vars(self.model).update(left.pop("said"))
+        vars(self).update(left)
+        self.start()
 
     @rule(queue=st.sampled_from(QUEUES), groups=st.lists(st.sampled_from("abc-"), max_size=12))
     def send(self, queue, groups):
@@ -423,6 +438,17 @@ def test_nothing_is_lost_nor_comes_twice(machine):
             suppress_health_check=list(HealthCheck),
         ),
     )
+
+
+@pytest.mark.parametrize("life", range(lives_elsewhere.LIVES))
+def test_order_holds_over_a_restart_in_another_process(life):
+    machine = OrderedMachine()
+    machine.go_on_from(lives_elsewhere.lives()[life])
+    assert machine.model.held, "somebody has messages of it in hand"
+    for queue in QUEUES:
+        machine.send(queue=queue, groups=["a", "b", "c"])
+    machine.take(8, 10)  # While others have messages of the same groups in hand.
+    machine.teardown()
 
 
 def test_owners_begin_behind_what_a_filter_left_out_after_a_restart():
