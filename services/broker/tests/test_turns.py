@@ -49,6 +49,10 @@ LINES_OF_POSITION = 16
 """Lines for each of the positions of a pull, at most 8192, that remain in one turn: they note where
 to go on and what to wait for."""
 
+LINES_OF_ROW = 11
+"""Lines for each row of a snapshot of a state over the log: it is of one place of the log, so it is
+made in one turn. A deletion of a group, which is to be durable, makes one of each such state."""
+
 OURS = ("ariane_broker", "ariane_servicekit", "ariane_storage", "ariane_record", "ariane_sql92")
 
 SECRET = b"s" * 32
@@ -192,6 +196,8 @@ HOSTILE = {
     ],
     "TopicService.CreateTopic": [{"topic": {"topic": "one-more"}}],
     "GroupService.CreateConsumerGroup": [{"group": {"consumerGroup": "one-more"}}],
+    "GroupService.DeleteConsumerGroup": [{"consumerGroup": "group-1"}, {"consumerGroup": "twin"}],
+    "TopicService.DeleteTopic": [{"topic": "topic-2"}, {"topic": "broad"}],
 }
 """Requests that make a method look at as much as it can; all others get an empty one."""
 
@@ -349,9 +355,14 @@ async def called(channel, method, request):
     return "OK"
 
 
+WHOLE = {
+    "PullService.PullRecords": LINES_OF_POSITION,
+    "GroupService.DeleteConsumerGroup": LINES_OF_ROW,
+}
+
+
 def lines_max(method):
-    of_positions = LINES_OF_POSITION * COUNT if method == "PullService.PullRecords" else 0
-    return LINES_MAX + of_positions
+    return LINES_MAX + COUNT * WHOLE.get(method, 0)
 
 
 def methods():

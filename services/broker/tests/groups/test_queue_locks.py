@@ -200,7 +200,7 @@ def test_no_epoch_comes_twice_after_all_was_given_back(locks, clock):
 
 def test_a_deleted_topic_or_group_has_no_locks(locks):
     take(locks, "a")
-    locks.remove_topic("orders")
+    at_once(locks.remove_topics({"orders"}))
     assert reason(locks, "b", None) == ""
     take(locks, "a")
     locks.remove_group("group")

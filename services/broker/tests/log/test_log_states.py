@@ -1,5 +1,6 @@
 """State machines over the log: one walk for all of them, each from its own snapshot."""
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -95,6 +96,37 @@ async def test_nothing_is_saved_of_a_store_that_another_process_has_open(tmp_pat
     states = states_of(store, executor, file, SeenOffsets("one"))
     await states.save()
     assert file("one").load() is None
+
+
+async def test_each_snapshot_has_a_turn_of_its_own_and_its_own_place(
+    store, executor, file, monkeypatch
+):
+    append(store)
+    one, two = SeenOffsets("one"), SeenOffsets("two")
+    states = await restored(store, executor, file, one, two)
+    for machine in (one, two):
+        machine.change_count += 1
+    made = []
+
+    def document(self, commit_log_offset):
+        made.append((self.name, commit_log_offset))
+        return {"offsets": list(self.offsets), "commitLogOffset": commit_log_offset}
+
+    monkeypatch.setattr(SeenOffsets, "document", document)
+    saving = asyncio.create_task(states.save())
+    while not made:  # noqa: ASYNC110 - nobody tells of a turn.
+        await asyncio.sleep(0)
+    # Both are shown it; only the second snapshot has it.
+    begin = store.max_offset
+    found = append(store).tolist()
+    for machine in (one, two):
+        machine.offsets += found
+    await saving
+    assert made == [("one", begin), ("two", store.max_offset)]
+    later = [SeenOffsets("one"), SeenOffsets("two")]
+    await restored(store, executor, file, *later)
+    assert [machine.offsets for machine in later] == [one.offsets, two.offsets]
+    assert states.needed_from == begin
 
 
 async def test_each_is_shown_what_came_after_its_snapshot_and_nothing_twice(store, executor, file):

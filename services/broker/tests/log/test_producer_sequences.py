@@ -17,6 +17,7 @@ from ariane_broker.log.derived.producer_sequences import (
 from ariane_broker.queue_key import QueueKey
 from ariane_record import ProducerSequence
 from ariane_servicekit import ServiceError
+from ariane_servicekit.running import turns
 from ariane_storage.writing.sequenced_batches import SequencedBatch
 
 QUEUE = QueueKey("orders", 2)
@@ -153,8 +154,10 @@ def test_of_a_stream_that_is_not_known_it_is_said_since_when_it_has_stored_nothi
 def test_a_deleted_topic_is_forgotten():
     broker = Broker()
     broker.append(at(0), 1)
-    assert not broker.sequences.forget_topic("bills")
-    assert broker.sequences.forget_topic("orders")
+    before = broker.sequences.change_count
+    turns.at_once(broker.sequences.forget_topics({"bills"}))
+    assert broker.sequences.change_count == before
+    turns.at_once(broker.sequences.forget_topics({"orders"}))
     assert broker.append(at(1), 1) == "SEQUENCE_GAP"
     broker.append(at(0, epoch=1), 1)
     broker.crash()

@@ -189,6 +189,8 @@ class Deletions:
         self.saved, self.turns, self.settled = [], [], 0
         self.error = None
         self.begun, self.done = asyncio.Event(), asyncio.Event()
+        self.may_forget = asyncio.Event()
+        self.may_forget.set()
         self.changes = TopicChanges(
             self.table,
             TopicLimits(10_000, 100_000, 8_000),
@@ -198,7 +200,7 @@ class Deletions:
             copied=self.announce,
             reserve_epoch=self.announce,
             delete_queues=self.delete_queues,
-            forget=lambda topics: None,
+            forget=self.forget,
             save_forgotten=self.settle,
             wake_queue=lambda queue: None,
             auto_create_queue_count=4,
@@ -211,6 +213,9 @@ class Deletions:
 
     async def announce(self):
         pass
+
+    async def forget(self, topics):
+        await self.may_forget.wait()
 
     async def delete_queues(self, topics):
         self.turns.append(topics)
@@ -245,6 +250,22 @@ async def test_deletions_that_wait_have_their_turn_together(deletions):
     await deletions.changes.create_for_send("another")
     assert deletions.settled == 0
     await deletions.changes.create_for_send(names[7])
+    assert deletions.settled == 1
+
+
+async def test_none_is_made_of_a_name_that_is_not_forgotten_yet(deletions):
+    await deletions.changes.create_for_send("a")
+    deletions.may_forget.clear()
+    deleting = asyncio.create_task(deletions.changes.delete("a"))
+    await deletions.done.wait()
+    making = asyncio.create_task(deletions.changes.create_for_send("a"))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not deleting.done()
+    assert not making.done()
+    assert deletions.changes.find("a") is None
+    deletions.may_forget.set()
+    await asyncio.gather(deleting, making)
     assert deletions.settled == 1
 
 

@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -62,6 +63,8 @@ class QueueTable:
         self.lock = threading.Lock()
         self._shared = QueueFiles(disk, self._open_files, file_entries, self.lock)
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        # The same: who asks for one topic, or lets it go, does not walk over all.
+        self._topics: dict[str, dict[int, ConsumeQueue]] = {}
         # These queues are hidden; the files of those given up are removed as well.
         self._leaving: list[ConsumeQueue] = []
         self._given_up: list[ConsumeQueue] = []
@@ -82,7 +85,7 @@ class QueueTable:
 
     def of_topic(self, topic: str) -> list[ConsumeQueue]:
         """All queues of a topic."""
-        return [queue for queue in self if queue.topic == topic]
+        return list(self._topics.get(topic, {}).values())
 
     def find_or_make(self, topic: str, queue_id: int) -> ConsumeQueue:
         """Return a queue, created if necessary; its files are created by the first write.
@@ -96,7 +99,7 @@ class QueueTable:
                 raise IllegalQueue(f"{topic!r}:{queue_id} cannot name the folder of a queue")
             folder = self._folder / topic / str(queue_id)
             queue = ConsumeQueue(self._shared, folder, topic, queue_id)
-            self._queues[topic, queue_id] = queue
+            self._show(queue)
         return queue
 
     def find_or_make_all(
@@ -108,6 +111,17 @@ class QueueTable:
         if len(known) < len(found):
             return list(map(self.find_or_make, topics, queue_ids))
         return known
+
+    def _show(self, queue: ConsumeQueue) -> None:
+        self._queues[queue.topic, queue.queue_id] = queue
+        self._topics.setdefault(queue.topic, {})[queue.queue_id] = queue
+
+    def _hide(self, queue: ConsumeQueue) -> None:
+        del self._queues[queue.topic, queue.queue_id]
+        of_topic = self._topics[queue.topic]
+        del of_topic[queue.queue_id]
+        if not of_topic:
+            del self._topics[queue.topic]
 
     def append(self, queue: ConsumeQueue, entries: Entries, last_record_end: int) -> None:
         """Append entries to a queue."""
@@ -171,17 +185,18 @@ class QueueTable:
 
         The appending thread.
         """
-        found = tuple(queue for queue in self if queue.topic in topics)
+        found = tuple(chain.from_iterable(map(self.of_topic, dict.fromkeys(topics))))
         # In this order: a concurrent count of files misses none.
         self._leaving = [*self._leaving, *found]
-        for queue in found:
-            del self._queues[queue.topic, queue.queue_id]
+        for topic in topics:
+            for queue_id in self._topics.pop(topic, ()):
+                del self._queues[topic, queue_id]
         return found
 
     def take_back(self, queues: Collection[ConsumeQueue]) -> None:
         """Show hidden queues again. The appending thread."""
         for queue in queues:
-            self._queues[queue.topic, queue.queue_id] = queue
+            self._show(queue)
         self._forget_leaving(queues)
 
     def give_up(self, queues: Collection[ConsumeQueue]) -> None:
@@ -211,7 +226,7 @@ class QueueTable:
     def remove(self, queues: Collection[ConsumeQueue]) -> None:
         """Delete some queues durably."""
         for queue in queues:
-            del self._queues[queue.topic, queue.queue_id]
+            self._hide(queue)
             queue.remove()
         for topic in {queue.topic for queue in queues}:
             folder = self._folder / topic
@@ -225,6 +240,7 @@ class QueueTable:
     def remove_all(self) -> None:
         """Delete every queue, to build them again."""
         self._queues.clear()
+        self._topics.clear()
         self._open_files.close()
         self._disk.remove_folder(self._folder)
         self._disk.make_folders(self._folder)

@@ -27,7 +27,7 @@ from ariane_broker.state.room import StateRoom
 from ariane_broker.topics.topic_changes import TopicChanges
 from ariane_broker.topics.topic_limits import TopicLimits
 from ariane_broker.topics.unread_queues import UnreadQueues
-from ariane_servicekit import get_logger, new_id
+from ariane_servicekit import get_logger, in_turns, new_id
 
 _log = get_logger(__name__)
 
@@ -66,7 +66,7 @@ def clients_room(
         copied=copied,
         reserve_epoch=partial(_reserve_epoch, state.epochs, save_epochs, copied),
         delete_queues=partial(_delete_queues, log, environment.threads.keeper),
-        forget=partial(_forget_topics, state, log),
+        forget=partial(forget_topics, state, log),
         save_forgotten=partial(_save_forgotten, state, log, save_epochs),
         wake_queue=log.held.wake,
         auto_create_queue_count=settings.default_queue_count if settings.auto_create_topics else 0,
@@ -161,18 +161,19 @@ async def _delete_queues(log: LogRoom, executor: Executor, topics: Collection[st
     _call_for_state(log)
 
 
-def _forget_topics(state: StateRoom, log: LogRoom, topics: Collection[str]) -> None:
+async def forget_topics(state: StateRoom, log: LogRoom, topics: Collection[str]) -> None:
     """Delete the state of groups and producers in deleted topics."""
     # Later topics of the same names are other topics: positions known so far must not count there.
     state.epochs.begin()
-    for topic in topics:
-        state.locks.remove_topic(topic)
-        if state.suspicions.remove_topic(topic):
-            state.saved_suspicions.mark_changed()
-        if state.offsets.remove_topic(topic):
-            state.saved_offsets.mark_changed()
-        state.receiving.forget_topic(topic)
-        log.sequences.forget_topic(topic)
+    gone = frozenset(topics)
+    await in_turns(state.locks.remove_topics(gone))
+    if await in_turns(state.suspicions.remove_topics(gone)):
+        state.saved_suspicions.mark_changed()
+    # In this order: a window raises the offset of its group.
+    await in_turns(state.receiving.forget_topics(gone))
+    if await in_turns(state.offsets.remove_topics(gone)):
+        state.saved_offsets.mark_changed()
+    await in_turns(log.sequences.forget_topics(gone))
 
 
 async def _save_forgotten(
@@ -194,7 +195,7 @@ def _call_for_state(log: LogRoom) -> None:
 async def _forget_group(state: StateRoom, log: LogRoom, consumer_group: str) -> None:
     """Delete the offsets and locks of a deleted group."""
     state.locks.remove_group(consumer_group)
-    if state.suspicions.remove_group(consumer_group):
+    if await in_turns(state.suspicions.remove_group(consumer_group)):
         state.saved_suspicions.mark_changed()
     if state.offsets.remove_group(consumer_group):
         state.saved_offsets.mark_changed()

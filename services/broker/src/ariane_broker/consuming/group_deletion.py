@@ -13,6 +13,7 @@ from ariane_broker.retry.redriven_table import RedrivenTable
 from ariane_broker.retry.return_table import ReturnTable
 from ariane_broker.topics.topic_changes import TopicChanges
 from ariane_record.names import dead_letter_topic, retry_topic
+from ariane_servicekit import in_turns
 from ariane_storage.store import Store
 
 
@@ -63,10 +64,10 @@ class GroupDeletion:
         retries, letters = retry_topic(consumer_group), dead_letter_topic(consumer_group)
         deleted = DeletedGroup(self._count(retries), self._count(letters))
         await self.topics.delete_for_group(retries)
-        self.returns.forget_group(consumer_group)
+        await in_turns(self.returns.forget_group(consumer_group))
         if not keep_dead_letters:
             await self.topics.delete_for_group(letters)
-            self.redriven.forget_topic(letters)
+            await in_turns(self.redriven.forget_topic(letters))
         self.receiving.forget_group(consumer_group)
         # A new group of this name must not inherit state that the log has of this one.
         await self.save_states()

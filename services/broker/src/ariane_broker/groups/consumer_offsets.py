@@ -14,7 +14,7 @@ Parts of the file that only RocketMQ uses are kept unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from ariane_broker.durable.data_version import DataVersion
@@ -118,18 +118,23 @@ class ConsumerOffsets:
         """Topics that any group has offsets in."""
         return {queue.topic for offsets in self._groups.values() for queue in offsets}
 
-    def remove_topic(self, topic: str) -> bool:
-        """Remove the offsets in a topic; returns whether there were any."""
-        known = False
-        for group, resets in self._resets.items():
-            self._resets[group] = {q: count for q, count in resets.items() if q.topic != topic}
-        for group, offsets in list(self._groups.items()):
-            kept = {queue: offsets[queue] for queue in offsets if queue.topic != topic}
-            known = known or len(kept) < len(offsets)
-            if kept:
-                self._groups[group] = kept
-            else:
-                del self._groups[group]
+    def remove_topics(self, topics: Container[str]) -> Iterator[bool | None]:
+        """Remove the offsets in some topics.
+
+        Yields once for each offset that is examined: True if it was removed.
+        """
+        for group in list(self._groups):
+            for queue in list(self._groups.get(group, ())):
+                is_gone = queue.topic in topics and self._remove(group, queue)
+                yield True if is_gone else None
+
+    def _remove(self, consumer_group: str, queue: QueueKey) -> bool:
+        """Remove one offset; returns whether there was one."""
+        self._resets.get(consumer_group, {}).pop(queue, None)
+        offsets = self._groups.get(consumer_group, {})
+        known = offsets.pop(queue, None) is not None
+        if known and not offsets:
+            self.remove_group(consumer_group)
         return known
 
     def document(self) -> dict[str, Any]:

@@ -27,7 +27,7 @@ time from another restart: the file has the passed part of its lease.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -175,9 +175,7 @@ class QueueLocks:
             if lock is None or lock.client_id != client_id or epoch not in {0, lock.epoch}:
                 yield None
                 continue
-            del locks[queue]
-            if not locks:
-                del self._groups[consumer_group]
+            self._remove(consumer_group, queue)
             yield queue
 
     def refusal(
@@ -206,14 +204,19 @@ class QueueLocks:
         """Forget the locks of a group that was deleted."""
         self._groups.pop(consumer_group, None)
 
-    def remove_topic(self, topic: str) -> None:
-        """Forget the locks of a topic that was deleted."""
-        for group, locks in list(self._groups.items()):
-            kept = {queue: lock for queue, lock in locks.items() if queue.topic != topic}
-            if kept:
-                self._groups[group] = kept
-            else:
-                del self._groups[group]
+    def remove_topics(self, topics: Container[str]) -> Iterator[None]:
+        """Forget the locks of topics that were deleted; yields once for each that is examined."""
+        for group in list(self._groups):
+            for queue in list(self._groups.get(group, ())):
+                if queue.topic in topics:
+                    self._remove(group, queue)
+                yield None
+
+    def _remove(self, consumer_group: str, queue: QueueKey) -> None:
+        """Forget a lock, if there is one."""
+        locks = self._groups.get(consumer_group, {})
+        if locks.pop(queue, None) is not None and not locks:
+            del self._groups[consumer_group]
 
     def document(self) -> dict[str, Any]:
         """The content of the file."""

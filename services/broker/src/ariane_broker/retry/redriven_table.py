@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -60,9 +60,15 @@ class RedrivenTable(SnapshotState):
         self._progress.setdefault(queue, QueueProgress()).mark(queue_offsets)
         self.change_count += 1
 
-    def forget_topic(self, topic: str) -> None:
-        """Forget the dead letters of a deleted topic: new ones will have their queue offsets."""
-        self.keep_topics(lambda known: known != topic)
+    def forget_topic(self, topic: str) -> Iterator[None]:
+        """Forget the dead letters of a deleted topic: new ones will have their queue offsets.
+
+        Yields once for each queue that is examined.
+        """
+        for queue in list(self._progress):
+            if queue.topic == topic and self._progress.pop(queue, None) is not None:
+                self.change_count += 1
+            yield None
 
     # The state over the log.
 

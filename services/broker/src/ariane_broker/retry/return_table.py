@@ -8,7 +8,7 @@ it has the return id of the one before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -94,11 +94,15 @@ class ReturnTable(SnapshotState):
             del self._returns[next(iter(self._returns))]
         self.change_count += 1
 
-    def forget_group(self, consumer_group: str) -> None:
-        """Forget a deleted group: the returns of a new one of its name are new."""
-        kept = {key: known for key, known in self._returns.items() if key[0] != consumer_group}
-        self.change_count += len(kept) < len(self._returns)
-        self._returns = kept
+    def forget_group(self, consumer_group: str) -> Iterator[None]:
+        """Forget a deleted group: the returns of a new one of its name are new.
+
+        Yields once for each return that is examined.
+        """
+        for key in list(self._returns):
+            if key[0] == consumer_group and self._returns.pop(key, None) is not None:
+                self.change_count += 1
+            yield None
 
     # The state over the log.
 

@@ -258,7 +258,7 @@ class BatchTable(SnapshotState):
         """Everything as JSON."""
         return {
             "staged": [
-                [*batch, *attempt, stages]
+                [*batch, *attempt, list(stages)]  # Encoded later, in a thread.
                 for batch, attempts in self.staged.items()
                 for attempt, stages in attempts.items()
             ],

@@ -28,7 +28,7 @@ from ariane_broker.log.log_epochs import LogEpochs
 from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.topics.topic_table import TopicConfig, TopicTable, topics_of
-from ariane_servicekit import StartRefused, get_logger
+from ariane_servicekit import StartRefused, at_once, get_logger
 from ariane_storage.errors import StateFileDamaged
 
 CHANGES_TOLD_MAX: Final = 8
@@ -137,8 +137,7 @@ class BrokerState:
         """Drop offsets of topics whose deletion was cut short: a new topic must not get them."""
         gone = sorted(topic for topic in self._offsets.topics() if not self.has_topic(topic))
         if gone:
-            for topic in gone:
-                self._offsets.remove_topic(topic)
+            at_once(self._offsets.remove_topics(set(gone)))
             self._found(f"offsets of topics that do not stand were forgotten: {', '.join(gone)}")
             await self._save(self._files.offsets, self._offsets.document())
 

@@ -13,8 +13,8 @@ A deletion has four steps; if the process ends in between, the topic is whole or
                                        the generation before
     2. the store notes where its       gone: the start removes files of queues that are left, and
        records end                     what groups and producers had in it
-    3. what groups and producers had   in memory; on the disk with the next saves, but before a
-       in it is forgotten              topic of the same name is made
+    3. what groups and producers had   in memory, in turns of the loop; on the disk with the next
+       in it is forgotten              saves; both before a topic of the same name is made
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class TopicChanges:
         copied: Callable[[], Awaitable[None]],
         reserve_epoch: Callable[[], Awaitable[None]],
         delete_queues: Callable[[Collection[str]], Awaitable[None]],
-        forget: Callable[[Collection[str]], None],
+        forget: Callable[[Collection[str]], Awaitable[None]],
         save_forgotten: Callable[[], Awaitable[None]],
         wake_queue: Callable[[QueueKey], None],
         auto_create_queue_count: int,
@@ -81,7 +81,9 @@ class TopicChanges:
         moment. ``copied`` waits until replicas have all changes. ``reserve_epoch`` returns once the
         epoch that the next ``forget`` begins is durable, also there. ``delete_queues`` deletes all
         queues of topics durably, or none; they are gone for readers before it first waits.
-        ``forget`` forgets the offsets and sequences that groups and producers had in topics.
+        ``forget`` forgets the offsets and sequences that groups and producers had in topics; it
+        begins an epoch before it first waits, and may take several turns of the loop: nobody can
+        make a topic of the same name meanwhile.
         ``wake_queue`` wakes pulls that wait for a queue. ``auto_create_queue_count``: queues of a
         topic that a send creates; 0 if sends may not.
         """
@@ -168,7 +170,7 @@ class TopicChanges:
             (room,) = await in_turns(self._limits.room_beside(self._table.all()))
             room.take_queues(added_count)
         await self._put(config)
-        self._wake_readers(before)
+        await self._wake_readers(before)
         return config
 
     async def delete(self, topic: str) -> None:
@@ -196,11 +198,11 @@ class TopicChanges:
                 raise
         await self._announce()
 
-    def _wake_readers(self, before: TopicConfig | None) -> None:
+    async def _wake_readers(self, before: TopicConfig | None) -> None:
         """Wake the pulls that wait for queues of the topic, so that they see the change."""
         if before is not None:
-            for queue_id in range(before.read_queue_count):
-                self._wake_queue(QueueKey(before.topic, queue_id))
+            queue_ids = range(before.read_queue_count)
+            await in_turns(self._wake_queue(QueueKey(before.topic, each)) for each in queue_ids)
 
     async def _create_if_missing(self, topic: str, queue_count: int) -> TopicConfig:
         change = TopicChange(read_queue_count=queue_count, write_queue_count=queue_count)
@@ -279,10 +281,10 @@ class TopicChanges:
             self._table.put(*configs)
             await self._save_with()
             raise
-        for config in configs:
-            self._wake_readers(config)
         self._forgotten.update(topics)
-        self._forget(topics)
+        await self._forget(topics)
+        for config in configs:
+            await self._wake_readers(config)
 
     async def _settle_forgotten(self) -> None:
         """Wait until no file has offsets or sequences of deleted topics."""

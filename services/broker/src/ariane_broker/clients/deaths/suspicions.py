@@ -9,7 +9,7 @@ Without the file no message is lost, but consumers die as often again until the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import astuple, dataclass
 from typing import Any, Final
 
@@ -97,13 +97,13 @@ class Suspicions:
             changed = True
         return changed
 
-    def remove_group(self, consumer_group: str) -> bool:
-        """Forget a group; return whether it was known."""
-        return self._keep(lambda place: place.consumer_group != consumer_group)
+    def remove_group(self, consumer_group: str) -> Iterator[bool | None]:
+        """Forget a group; yields once for each suspicion examined: True if it was forgotten."""
+        return self._remove(lambda place: place.consumer_group == consumer_group)
 
-    def remove_topic(self, topic: str) -> bool:
-        """Forget a topic in all groups; return whether it was known."""
-        return self._keep(lambda place: place.queue.topic != topic)
+    def remove_topics(self, topics: Container[str]) -> Iterator[bool | None]:
+        """Forget some topics in all groups; yields as ``remove_group``."""
+        return self._remove(lambda place: place.queue.topic in topics)
 
     def document(self) -> dict[str, Any]:
         """The present contents of the file."""
@@ -135,8 +135,7 @@ class Suspicions:
             )
         }
 
-    def _keep(self, is_kept: Callable[[GroupQueue], bool]) -> bool:
-        before = len(self._suspicions)
-        kept = {place: each for place, each in self._suspicions.items() if is_kept(place)}
-        self._suspicions = kept
-        return len(kept) < before
+    def _remove(self, is_gone: Callable[[GroupQueue], bool]) -> Iterator[bool | None]:
+        for place in list(self._suspicions):
+            known = is_gone(place) and self._suspicions.pop(place, None) is not None
+            yield True if known else None

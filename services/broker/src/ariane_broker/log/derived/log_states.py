@@ -29,7 +29,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from ariane_broker.queue_key import QueueKey
 from ariane_servicekit import get_logger
@@ -134,6 +134,26 @@ class KeptState:
     saved_end: int = field(default=0, init=False)
 
 
+class _Snapshot(NamedTuple):
+    """A state as it was at one place of the log.
+
+    Attributes:
+        kept: The state machine.
+        change_count: Its change count.
+        end: The commit-log offset.
+        document: The content of the file.
+    """
+
+    kept: KeptState
+    change_count: int
+    end: int
+    document: dict[str, Any]
+
+
+def _snapshot(kept: KeptState, end: int) -> _Snapshot:
+    return _Snapshot(kept, kept.state.change_count, end, kept.state.document(end))
+
+
 class LogStates:
     """Restores all state machines at the start, and saves them when they have changed."""
 
@@ -202,12 +222,15 @@ class LogStates:
             ]
             if not changed and end == self._saved_end:
                 return
-            counts = [kept.state.change_count for kept in changed]
-            documents = [kept.state.document(end) for kept in changed]
+            snapshots = []
+            for kept in changed:
+                snapshots.append(_snapshot(kept, self._store.max_offset))
+                # Each may be large. The others need not be of the same place.
+                await asyncio.sleep(0)
             loop = asyncio.get_running_loop()
-            if await loop.run_in_executor(self._executor, self._save, changed, documents, end):
-                for kept, count in zip(changed, counts, strict=True):
-                    kept.saved_change_count = count
+            if await loop.run_in_executor(self._executor, self._save, snapshots, end):
+                for snapshot in snapshots:
+                    snapshot.kept.saved_change_count = snapshot.change_count
                 self._saved_end = end
 
     async def save_after_much(self) -> None:
@@ -278,17 +301,15 @@ class LogStates:
 
         return held_to
 
-    def _save(
-        self, changed: Sequence[KeptState], documents: Sequence[dict[str, Any]], end: int
-    ) -> bool:
+    def _save(self, made: Sequence[_Snapshot], end: int) -> bool:
         """Write snapshots once the log is flushed; returns whether they were saved. Blocks."""
         try:
             self._store.flush()
         except StorePoisoned:
             return False  # The flush has reported its failure; the next start reads the log.
-        for kept, document in zip(changed, documents, strict=True):
-            kept.file.save(document)
-            kept.saved_end = end
+        for snapshot in made:
+            snapshot.kept.file.save(snapshot.document)
+            snapshot.kept.saved_end = snapshot.end
         snapshots = {kept.file_name: kept.saved_end for kept in self._kept}
         self._common.save({"commitLogOffset": end, "snapshots": snapshots})
         return True

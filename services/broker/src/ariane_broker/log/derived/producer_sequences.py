@@ -18,7 +18,7 @@ this is rebuilt from the log (``log_states``).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import compress
 from operator import itemgetter
@@ -276,9 +276,12 @@ class ProducerSequences(SnapshotState):
                 del self._streams[(sequence.producer_id, *queue)]
         self.remember(queue, sequence, batch)
 
-    def forget_topic(self, topic: str) -> bool:
-        """Forget the streams of a deleted topic; returns whether there were any."""
-        return self._forget([key for key in self._streams if key[1] == topic])
+    def forget_topics(self, topics: Container[str]) -> Iterator[None]:
+        """Forget the streams of deleted topics; yields once for each that is examined."""
+        for key in list(self._streams):
+            if key[1] in topics and key in self._streams:
+                self._forget([key])
+            yield None
 
     def keep_topics(self, is_known_topic: Callable[[str], bool]) -> None:
         """Forget the streams of topics that no longer exist."""
@@ -334,8 +337,7 @@ class ProducerSequences(SnapshotState):
             expired.append(key)
         self._forget(expired)
 
-    def _forget(self, keys: Collection[StreamKey]) -> bool:
+    def _forget(self, keys: Collection[StreamKey]) -> None:
         for key in keys:
             del self._streams[key]
         self.change_count += len(keys)
-        return bool(keys)

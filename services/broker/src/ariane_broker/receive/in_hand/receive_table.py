@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -129,9 +129,16 @@ class ReceiveTable(SnapshotState):
         """Forget a deleted group."""
         self.change_count += self._windows.pop(group, None) is not None
 
-    def forget_topic(self, topic: str) -> None:
-        """Forget a deleted topic; a later topic of the same name is another one."""
-        self.keep_topics(lambda name: name != topic)
+    def forget_topics(self, topics: Container[str]) -> Iterator[None]:
+        """Forget deleted topics: later topics of the same names are others.
+
+        Yields once for each window that is examined.
+        """
+        for group in list(self._windows):
+            for queue in list(self._windows.get(group, ())):
+                if queue.topic in topics:
+                    self._forget(group, queue)
+                yield None
 
     # As a state over the log.
 
@@ -160,8 +167,13 @@ class ReceiveTable(SnapshotState):
         """Forget windows of topics that do not exist."""
         for group, windows in list(self._windows.items()):
             for queue in [queue for queue in windows if not is_known_topic(queue.topic)]:
-                del windows[queue]
-                self.change_count += 1
+                self._forget(group, queue)
+
+    def _forget(self, group: str, queue: QueueKey) -> None:
+        """Forget a window, if there is one."""
+        windows = self._windows.get(group, {})
+        if windows.pop(queue, None) is not None:
+            self.change_count += 1
             if not windows:
                 del self._windows[group]
 
