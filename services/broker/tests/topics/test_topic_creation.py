@@ -35,7 +35,7 @@ class Creations:
             copied=self.copied,
             reserve_epoch=self.announce,
             delete_queues=self.announce,
-            forget=None,
+            forget=self.announce,
             save_forgotten=self.settle,
             wake_queue=lambda queue: None,
             auto_create_queue_count=2,
