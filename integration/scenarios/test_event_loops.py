@@ -10,9 +10,16 @@ from pathlib import Path
 import pytest
 
 from ariane_sdk import Message, Producer, PushConsumer, sync
-from ariane_servicekit.running.processes import LocalCluster
+from ariane_servicekit.running.processes import LocalCluster, ServiceProcess
 from ariane_testkit.small_store import SMALL_STORE
 from ariane_wire import new_event_loop
+
+
+@pytest.fixture(autouse=True)
+def cold_starts(monkeypatch):
+    """Services start as users start them: which loop they run on is decided then."""
+    start = staticmethod(asyncio.create_subprocess_exec)
+    monkeypatch.setattr(ServiceProcess, "start_child", start)
 
 
 @pytest.fixture

@@ -81,10 +81,12 @@ async def test_connections_are_told_by_server_also_when_they_are_closed(world, s
             await producer.send(Message("orders", b"x"))
             open_now = seen.points("ariane.client.connections")
             begun = seen.points("ariane.client.calls.begun")
+    # Of the whole process: other tests have clients, too.
+    key = (("server.address", world.name_servers),)
+    assert open_now[key] >= 1
     assert sum(open_now.values()) >= 2
     assert {name for [(name, _)] in open_now} == {"server.address"}
-    told = seen.points("ariane.client.calls.begun")
-    assert all(told[key] >= begun[key] > 0 for key in begun)
+    assert seen.points("ariane.client.calls.begun")[key] >= begun[key] > 0
     assert sum(seen.points("ariane.client.sent").values()) > 0
 
 
