@@ -56,7 +56,8 @@ def seen():
                     if metric.name == name:
                         for point in metric.data.data_points:
                             key = tuple(sorted(point.attributes.items()))
-                            found[key] = getattr(point, "value", None) or point.count
+                            value = getattr(point, "value", None)
+                            found[key] = point.count if value is None else value
         return found
 
     yield SimpleNamespace(
