@@ -57,13 +57,14 @@ def test_one_more_record_costs_an_inspection_a_few_bytes(tmp_path, monkeypatch):
         with Store.open(root, config) as store:
             for number in range(count // BATCH):
                 store.append_block(batch(), number % 2)
-        peak, found = peak_of_inspection(root)
+        # The less of two: threads that other tests left in this process take memory now and then.
+        (peak, found), (again, _) = peak_of_inspection(root), peak_of_inspection(root)
         assert (found.records, found.findings) == (count, [])
         assert found.queue_spans == {
             ("flights", 0): (0, count // 2),
             ("flights", 1): (0, count // 2),
         }
-        peaks.append(peak)
+        peaks.append(min(peak, again))
     assert (peaks[1] - peaks[0]) / (counts[1] - counts[0]) <= BYTES_MAX
 
 
