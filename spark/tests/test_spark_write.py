@@ -301,9 +301,9 @@ def test_a_writer_passes_on_which_micro_batch_it_was_given():
     for forget in (
         properties.clear,
         lambda: properties.update(own),
-        rows.sparkSession.mock_add_spec,
+        lambda: rows.sparkSession.mock_add_spec([]),
     ):
-        forget() if forget != rows.sparkSession.mock_add_spec else forget([])
+        forget()
         assert passed(1) == {"query": None, "batchId": None}
         with pytest.raises(OptionIllegal, match="does not tell it to threads"):
             passed(1, **exactly)
