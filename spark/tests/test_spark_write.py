@@ -301,7 +301,7 @@ def test_a_writer_passes_on_which_micro_batch_it_was_given():
     for forget in (
         properties.clear,
         lambda: properties.update(own),
-        lambda: rows.sparkSession.mock_add_spec([]),
+        lambda: rows.sparkSession.mock_add_spec(["createDataFrame"]),
     ):
         forget()
         assert passed(1) == {"query": None, "batchId": None}
