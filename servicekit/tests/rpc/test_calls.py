@@ -21,6 +21,8 @@ from ariane.namesrv.v1.route_service_pb2 import (
 )
 from ariane_servicekit import ServiceError, current_call, field_invalid
 from ariane_servicekit.observability.telemetry import CallMetrics
+from ariane_servicekit.rpc.calls import current_caller
+from ariane_servicekit.security.caller import CallerKind
 
 GET_ROUTE = "/ariane.namesrv.v1.RouteService/GetRoute"
 ATTACH = "/ariane.broker.v1.ClientService/Attach"
@@ -45,6 +47,24 @@ async def refused_stream(stream) -> grpc.aio.AioRpcError:
             pass
 
     return await refused(read_all())
+
+
+async def test_a_servicer_knows_who_calls(probe_app, serve):
+    seen = []
+
+    async def get_route(request, context):
+        seen.append(current_caller())
+        await asyncio.sleep(0)
+        seen.append(current_caller())
+        return GetRouteResponse()
+
+    probe_app.methods = {"GetRoute": get_route}
+    async with serve(probe_app) as probe:
+        await probe.route.GetRoute(GetRouteRequest(topic="orders"))
+    first, second = seen
+    assert first is second
+    assert (first.kind, first.name, first.address) == (CallerKind.ANONYMOUS, "", "127.0.0.1")
+    assert current_caller() is None
 
 
 async def test_coroutines_and_plain_functions_answer(probe_app, serve):

@@ -14,6 +14,8 @@ from typing import Any, Final
 import grpc
 from grpc import aio
 
+from ariane_servicekit.security.caller import Caller, Identify, anonymous
+
 REQUEST_ID_KEY: Final = "x-request-id"
 """Metadata key: a caller may set it, so that the logs of all services have the same id.
 
@@ -31,7 +33,7 @@ class Call:
         code: Its status; set when it has failed.
     """
 
-    __slots__ = ("_draw", "_request_id", "code", "context", "method")
+    __slots__ = ("_caller", "_draw", "_identify", "_request_id", "code", "context", "method")
 
     def __init__(
         self,
@@ -39,6 +41,7 @@ class Call:
         request_id: str,
         context: aio.ServicerContext[Any, Any],
         draw: Callable[[], str] = str,
+        identify: Identify = anonymous,
     ) -> None:
         """Without a ``request_id`` it is the caller's, or drawn, when it is first asked for."""
         self.method = method
@@ -46,6 +49,8 @@ class Call:
         self.code = grpc.StatusCode.OK
         self._request_id = request_id
         self._draw = draw
+        self._identify = identify
+        self._caller: Caller | None = None
 
     @property
     def request_id(self) -> str:
@@ -53,6 +58,17 @@ class Call:
         if not self._request_id:
             self._request_id = request_id_of(self.context, self._draw)
         return self._request_id
+
+    @property
+    def caller(self) -> Caller:
+        """Who makes it; found when it is first asked for, and the same to the call's end.
+
+        Raises:
+            ServiceError: CREDENTIALS_INVALID.
+        """
+        if self._caller is None:
+            self._caller = self._identify(self.context)
+        return self._caller
 
     @property
     def peer(self) -> str:
@@ -66,6 +82,12 @@ _CALL: ContextVar[Call | None] = ContextVar("ariane_call", default=None)
 def current_call() -> Call | None:
     """Return the call that this code runs for, or None outside of calls."""
     return _CALL.get()
+
+
+def current_caller() -> Caller | None:
+    """Return who makes the call that this code runs for, or None outside of calls."""
+    call = _CALL.get()
+    return None if call is None else call.caller
 
 
 def enter_call(call: Call) -> None:

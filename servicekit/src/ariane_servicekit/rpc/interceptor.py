@@ -30,6 +30,7 @@ from ariane_servicekit.rpc.calls import Call, enter_call
 from ariane_servicekit.rpc.cancellations import Cancellations
 from ariane_servicekit.rpc.error_status import status_of
 from ariane_servicekit.rpc.refusals import Refusals
+from ariane_servicekit.security.caller import Identify, anonymous
 
 Behavior: TypeAlias = Callable[[Any, aio.ServicerContext[Any, Any]], Any]
 """A servicer's method."""
@@ -45,13 +46,16 @@ class CallInterceptor(aio.ServerInterceptor):
         metrics: CallMetrics,
         new_id: Callable[[], str],
         decoders: Mapping[str, Callable[[bytes], Any]] = MappingProxyType({}),
+        *,
+        identify: Identify = anonymous,
     ) -> None:
-        """``new_id``: draws ids of requests that come without."""
+        """``new_id``: draws ids of requests that come without. ``identify``: finds who calls."""
         self._admission = admission
         self._refusals = refusals
         self._metrics = metrics
         self._cancellations = Cancellations()
         self._new_id = new_id
+        self._identify = identify
         self._decoders = decoders
         self._handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
 
@@ -89,10 +93,11 @@ class CallInterceptor(aio.ServerInterceptor):
             deserializer = None
         write_all = handler.response_streaming
         admission, metrics, new_id = self._admission, self._metrics, self._new_id
+        identify = self._identify
         always_open = method.startswith(ALWAYS_OPEN)
 
         async def run(request: Any, context: aio.ServicerContext[Any, Any]) -> Any:
-            call = Call(method, "", context, new_id)
+            call = Call(method, "", context, new_id, identify)
             enter_call(call)
             begin = metrics.begin()
             peer = None

@@ -1,0 +1,99 @@
+"""Who calls: what a connection has proved, and for whom a member of the cluster acts.
+
+The caller of a call is found when it is first asked for, by the process's ``Identify``. A servicer
+asks ``current_caller()``.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from grpc import aio
+
+
+class CallerKind(enum.Enum):
+    """What a caller has proved."""
+
+    ANONYMOUS = "anonymous"
+    """Nothing."""
+    USER = "user"
+    """That it is a user, or a member that may act for users says so."""
+    MEMBER = "member"
+    """That it is a process of the cluster, by a certificate of the members' CA."""
+
+
+class MemberKind(enum.Enum):
+    """Which process of a cluster a member is; the value is its word in certificates."""
+
+    BROKER = "broker"
+    REPLICA = "replica"
+    NAME_SERVER = "namesrv"
+    CHECKER = "checker"
+    FILTER = "filter"
+    GATEWAY = "gateway"
+    ADMIN = "admin"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who calls.
+
+    Attributes:
+        kind: What it has proved.
+        peer: Its transport address in gRPC's form, such as ``ipv4:127.0.0.1:40211``.
+        name: The user, or the member within its kind, such as ``broker-a``. Empty if anonymous.
+        groups: Groups of the user as its OpenID provider states them; each is a role here.
+        member_kind: Which process it is. Only of members.
+        cluster: Its cluster. Only of members.
+        acting: The member that acts for this user. None if the user calls itself.
+    """
+
+    kind: CallerKind
+    peer: str
+    name: str = ""
+    groups: tuple[str, ...] = ()
+    member_kind: MemberKind | None = None
+    cluster: str = ""
+    acting: Caller | None = None
+
+    @property
+    def address(self) -> str:
+        """Its IP address, such as ``127.0.0.1`` or ``::1``; empty if it has none."""
+        return address_of_peer(self.peer)
+
+    def __str__(self) -> str:
+        """Name it for people, such as ``user anna by gateway g1``."""
+        if self.kind is CallerKind.ANONYMOUS:
+            return "nobody known"
+        kind = self.kind if self.member_kind is None else self.member_kind
+        own = f"{kind.value} {self.name}"
+        return own if self.acting is None else f"{own} by {self.acting}"
+
+
+Identify: TypeAlias = Callable[[aio.ServicerContext[Any, Any]], Caller]
+"""Finds who makes a call, from the transport's end of it.
+
+Raises ``ServiceError`` with CREDENTIALS_INVALID if what the caller shows does not hold.
+"""
+
+
+def anonymous(context: aio.ServicerContext[Any, Any]) -> Caller:
+    """Take every caller as nobody known: the identity of a process without credentials."""
+    return Caller(CallerKind.ANONYMOUS, context.peer())
+
+
+def address_of_peer(peer: str) -> str:
+    """Return the IP address of a peer in gRPC's form; empty for one without.
+
+    Args:
+        peer: Such as ``ipv4:127.0.0.1:40211``, ``ipv6:[::1]:40211`` (brackets also as %5B and
+            %5D), or ``unix:``.
+    """
+    kind, _, rest = peer.partition(":")
+    if kind not in {"ipv4", "ipv6"}:
+        return ""
+    host = rest.rpartition(":")[0].replace("%5B", "[").replace("%5D", "]")
+    return host.removeprefix("[").removesuffix("]").partition("%")[0]
