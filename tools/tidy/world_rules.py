@@ -40,7 +40,9 @@ WORLD: Final = {
     "sdk/python/src/ariane_sdk/runtime/disk.py": "the real disk",
     "sdk/python/src/ariane_sdk/runtime/environment.py": "what the environment says, asked by name",
     "sdk/python/src/ariane_sdk/runtime/fork.py": "which process this is",
+    "wire/src/ariane_wire/transport/certificates.py": "certificates end by the real clock",
     "wire/src/ariane_wire/transport/listening.py": "binds ports, which loops do not",
+    "wire/src/ariane_wire/transport/tls.py": "reads certificates and keys; worlds have no TLS",
 }
 """Files in cores that are the world, and what each is."""
 

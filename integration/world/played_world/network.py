@@ -15,10 +15,9 @@ from ariane_wire import BindRefused
 from played_world.played_transport import PlayedTransport
 
 if TYPE_CHECKING:
-    import ssl
-
     from ariane_wire.transport.link import Link
     from ariane_wire.transport.ports import Listening
+    from ariane_wire.transport.tls import Credentials
     from played_world.machine import Machine
     from played_world.process import Process
     from played_world.world import World
@@ -60,9 +59,7 @@ class PlayedPorts:
     def __init__(self, process: Process) -> None:
         self._process = process
 
-    def bind(
-        self, address: str, tls: ssl.SSLContext | None, *, takes_plain_text: bool
-    ) -> PlayedPort:
+    def bind(self, address: str, tls: Credentials | None, *, takes_plain_text: bool) -> PlayedPort:
         """Bind ``host:port``.
 
         Raises:

@@ -5,22 +5,35 @@ metadata and abstract classes are grpcio's.
 """
 
 from ariane_wire.client.channel import Channel
+from ariane_wire.client.opening import CheckServer, OpenConnection, Opening
 from ariane_wire.errors import BindRefused, CallFailed
 from ariane_wire.factories import insecure_channel, secure_channel, server
 from ariane_wire.loops import LoopName, new_event_loop
 from ariane_wire.options import ChannelOptions, ServerOptions
+from ariane_wire.server.identity import Identity
+from ariane_wire.transport.certificates import Certificate
 from ariane_wire.transport.statistics import Statistics
+from ariane_wire.transport.tls import Credentials, TlsContext, client_tls, server_tls
 
 __all__ = [
     "BindRefused",
     "CallFailed",
+    "Certificate",
     "Channel",
     "ChannelOptions",
+    "CheckServer",
+    "Credentials",
+    "Identity",
     "LoopName",
+    "OpenConnection",
+    "Opening",
     "ServerOptions",
     "Statistics",
+    "TlsContext",
+    "client_tls",
     "insecure_channel",
     "new_event_loop",
     "secure_channel",
     "server",
+    "server_tls",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Sequence
 from random import Random
 
@@ -10,6 +9,7 @@ import grpc
 from grpc import aio
 
 from ariane_wire.client.channel import Channel
+from ariane_wire.client.opening import CheckServer, Opening
 from ariane_wire.options import (
     ChannelOptions,
     OptionPairs,
@@ -20,6 +20,7 @@ from ariane_wire.options import (
 from ariane_wire.server.server import Server
 from ariane_wire.transport.listening import MachinePorts
 from ariane_wire.transport.ports import Ports
+from ariane_wire.transport.tls import Credentials, checked
 
 
 def server(
@@ -91,34 +92,38 @@ def insecure_channel(
 
 def secure_channel(
     target: str,
-    credentials: ssl.SSLContext,
+    credentials: Credentials,
     options: ChannelOptions | OptionPairs | None = None,
     compression: grpc.Compression | None = None,
     interceptors: Sequence[aio.ClientInterceptor] | None = None,
     *,
     chance: Random | None = None,
+    check_server: CheckServer | None = None,
+    opening: Opening | None = None,
 ) -> Channel:
     """Make a channel over TLS; see ``grpc.aio.secure_channel``.
 
     Args:
         target: As for ``insecure_channel``.
-        credentials: A context for clients. HTTP/2 is added to it as the protocol to agree on.
+        credentials: A context for clients, or what gives the one of the next connection. HTTP/2 is
+            added to it as the protocol to agree on.
         options: Ours, or pairs of grpcio's.
         compression: Of requests.
         interceptors: The outermost one first.
         chance: Spreads the attempts to connect.
+        check_server: Looks at the certificate of the server, beside the check of its names.
+        opening: Makes calls on each new connection before all others.
 
     Raises:
         TypeError: The credentials are grpcio's, which tell nobody what they hold.
         ValueError: The target, an option or an interceptor is none.
     """
-    if not isinstance(credentials, ssl.SSLContext):
-        raise TypeError("credentials are a ssl.SSLContext, with the authorities to trust")
-    credentials.set_alpn_protocols(["h2"])
     return Channel(
         target,
         channel_options(options),
-        tls=credentials,
+        tls=checked(credentials, "the authorities to trust"),
+        check_server=check_server,
+        opening=opening,
         compression=compression,
         interceptors=interceptors,
         chance=chance,

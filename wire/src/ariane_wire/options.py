@@ -66,7 +66,9 @@ class ServerOptions(ConnectionOptions):
         idle_max_s: A connection is drained after so long without a call; None, the default: never.
         ping_interval_min_s: A client that pings more often without sending calls has two pings free
             and is then cut off. 300 s, as every gRPC has it.
-        handshake_s: How long a client has until its connection stands. 20 s.
+        handshake_s: How long a client has for TLS, and then until its connection stands. 10 s.
+        certificate_grace_s: How long calls may take when the certificate of their client has ended.
+            30 s: held pulls and receives have come back by then.
         drain_ping_s: How long a draining connection waits for the answer to its ping before it
             takes no more calls. 5 s.
     """
@@ -78,7 +80,8 @@ class ServerOptions(ConnectionOptions):
     idle_max_s: float | None = None
     ping_interval_min_s: float = 300.0
     ping_strikes_max: int = 2
-    handshake_s: float = 20.0
+    handshake_s: float = 10.0
+    certificate_grace_s: float = 30.0
     drain_ping_s: float = 5.0
 
 
@@ -95,6 +98,8 @@ class ChannelOptions(ConnectionOptions):
         attempt_delay_s: When several addresses are raced, the next one starts so long after the one
             before. 0.25 s, as RFC 8305 recommends.
         authority: What ``:authority`` says; empty, the default, for the target's host and port.
+        tls_name: The name that the certificate of the server must have; empty, the default, for the
+            target's host.
         user_agent: Said before our own name; empty by default.
     """
 
@@ -103,6 +108,7 @@ class ChannelOptions(ConnectionOptions):
     connect_timeout_s: float = 20.0
     attempt_delay_s: float = 0.25
     authority: str = ""
+    tls_name: str = ""
     user_agent: str = ""
 
 
@@ -146,6 +152,7 @@ _CHANNEL: Final[Mapping[str, tuple[str, Convert]]] = {
     "grpc.min_reconnect_backoff_ms": ("connect_timeout_s", _seconds),
     "grpc.max_reconnect_backoff_ms": ("backoff_max_s", _seconds),
     "grpc.default_authority": ("authority", str),
+    "grpc.ssl_target_name_override": ("tls_name", str),
     "grpc.primary_user_agent": ("user_agent", str),
 }
 

@@ -12,7 +12,6 @@ import pytest
 from grpc import StatusCode
 
 import ariane_wire
-from ariane_wire.transport import first_octets
 
 HERE = Path(__file__).parent
 WHO = "/test.Echo/Who"
@@ -138,15 +137,3 @@ def test_credentials_of_grpcio_are_refused():
         ariane_wire.secure_channel("localhost:1", grpc.ssl_channel_credentials())
     with socket.socket(), pytest.raises(TypeError, match="SSLContext"):
         ariane_wire.server().add_secure_port("127.0.0.1:0", object())
-
-
-async def test_connections_that_say_nothing_at_a_mixed_port_are_bounded(monkeypatch):
-    monkeypatch.setattr(first_octets, "UNSORTED_MAX", 3)
-    server, address = await started(lambda it: it.add_mixed_port("127.0.0.1:0", server_side()))
-    port = int(address.rpartition(":")[2])
-    silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
-    assert [await reader.read() for reader, _ in silent[3:]] == [b"", b""]
-    assert not any(reader.at_eof() for reader, _ in silent[:3])
-    for _, writer in silent:
-        writer.close()
-    await server.stop(None)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -16,18 +15,29 @@ from ariane_wire.blocking.callables import StreamStream, StreamUnary, UnaryStrea
 from ariane_wire.blocking.loop_thread import THREAD
 from ariane_wire.client.channel import Channel
 from ariane_wire.client.method import Method
+from ariane_wire.client.opening import CheckServer, Opening
 from ariane_wire.options import ChannelOptions, OptionPairs, channel_options
+from ariane_wire.transport.tls import Credentials, checked
 
 
 class BlockingChannel(grpc.Channel):
     """A channel that any thread may use, also in processes that are forked later."""
 
     def __init__(
-        self, target: str, options: ChannelOptions, tls: ssl.SSLContext | None, compression: Any
+        self,
+        target: str,
+        options: ChannelOptions,
+        compression: Any,
+        *,
+        tls: Credentials | None = None,
+        check_server: CheckServer | None = None,
+        opening: Opening | None = None,
     ) -> None:
         self._target = target
         self._options = options
         self._tls = tls
+        self._check_server = check_server
+        self._opening = opening
         self._compression = compression
         self._generation = THREAD.generation
         self._channel = self._make()
@@ -35,7 +45,14 @@ class BlockingChannel(grpc.Channel):
         self._watchers: dict[Any, asyncio.Task[None]] = {}
 
     def _make(self) -> Channel:
-        return Channel(self._target, self._options, tls=self._tls, compression=self._compression)
+        return Channel(
+            self._target,
+            self._options,
+            tls=self._tls,
+            check_server=self._check_server,
+            opening=self._opening,
+            compression=self._compression,
+        )
 
     def here(self) -> Channel:
         """The channel of this process.
@@ -166,22 +183,31 @@ def insecure_channel(
     Raises:
         ValueError: The target or an option is none.
     """
-    return BlockingChannel(target, channel_options(options), None, compression)
+    return BlockingChannel(target, channel_options(options), compression)
 
 
 def secure_channel(
     target: str,
-    credentials: ssl.SSLContext,
-    options: Iterable[tuple[str, Any]] | ChannelOptions | None = None,
+    credentials: Credentials,
+    options: ChannelOptions | OptionPairs | None = None,
     compression: grpc.Compression | None = None,
+    *,
+    check_server: CheckServer | None = None,
+    opening: Opening | None = None,
 ) -> BlockingChannel:
-    """Make a channel over TLS; see ``grpc.secure_channel``.
+    """Make a channel over TLS; see ``grpc.secure_channel`` and ``ariane_wire.secure_channel``.
+
+    What is called for a new connection is called on the loop of the channels.
 
     Raises:
         TypeError: The credentials are no ``ssl.SSLContext``.
         ValueError: The target or an option is none.
     """
-    if not isinstance(credentials, ssl.SSLContext):
-        raise TypeError("credentials are a ssl.SSLContext, with the authorities to trust")
-    credentials.set_alpn_protocols(["h2"])
-    return BlockingChannel(target, channel_options(options), credentials, compression)
+    return BlockingChannel(
+        target,
+        channel_options(options),
+        compression,
+        tls=checked(credentials, "the authorities to trust"),
+        check_server=check_server,
+        opening=opening,
+    )

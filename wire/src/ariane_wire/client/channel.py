@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 import grpc
 from grpc import ChannelConnectivity, StatusCode, aio
@@ -16,19 +15,23 @@ from ariane_wire.client import callables
 from ariane_wire.client.call import ClientCall
 from ariane_wire.client.connection import ClientConnection
 from ariane_wire.client.method import Method
+from ariane_wire.client.opening import REFUSALS, CheckServer, Opening, OpeningConnection
 from ariane_wire.client.reconnecting import Backoff, Reconnecting
+from ariane_wire.errors import CallFailed
 from ariane_wire.options import ChannelOptions
 from ariane_wire.protocol.assembly import MemoryLedger
 from ariane_wire.protocol.compression import ACCEPTED, NAMES
 from ariane_wire.protocol.header_blocks import BlockMemory
 from ariane_wire.protocol.header_fields import SCHEME_HTTP, SCHEME_HTTPS, authority, literal
 from ariane_wire.protocol.heads import parse_response
+from ariane_wire.transport.certificates import CertificateEnd, certificate_of
 from ariane_wire.transport.deadlines import Deadlines
 from ariane_wire.transport.dialing import dial
 from ariane_wire.transport.keepalive import Keepalive
 from ariane_wire.transport.link import Link
 from ariane_wire.transport.statistics import Statistics, Totals
 from ariane_wire.transport.targets import parse_target
+from ariane_wire.transport.tls import Credentials, speaks_http2
 
 USER_AGENT: Final = "ariane-wire/0.1.0"
 CLOSED: Final = "Channel closed!"
@@ -45,7 +48,9 @@ class Channel(aio.Channel):
         target: str,
         options: ChannelOptions,
         *,
-        tls: ssl.SSLContext | None = None,
+        tls: Credentials | None = None,
+        check_server: CheckServer | None = None,
+        opening: Opening | None = None,
         compression: grpc.Compression | None = None,
         interceptors: Sequence[aio.ClientInterceptor] | None = None,
         chance: Random | None = None,
@@ -56,6 +61,8 @@ class Channel(aio.Channel):
         self._interceptors = callables.sorted_interceptors(interceptors)
         self._target = parse_target(target)
         self._tls = tls
+        self._check_server = check_server
+        self._opening = opening
         self._fields = b"".join(
             (
                 SCHEME_HTTP if tls is None else SCHEME_HTTPS,
@@ -100,20 +107,26 @@ class Channel(aio.Channel):
         """
         if self._is_closing:
             raise aio.UsageError(CLOSED)
-        if timeout_s is not None:
-            loop = self.loop
-            call.deadline_s = loop.time() + timeout_s
-            if timeout_s <= 0:
-                call.never_processed = True
-                call.finish(StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")
-                return
-            assert self._deadlines is not None  # noqa: S101 - `loop` has made it.
-            call._expiry = self._deadlines.add(call.deadline_s, call)  # noqa: SLF001 - its own half.
+        if timeout_s is not None and not self.set_deadline(call, timeout_s):
+            return
         connection = self._ready
         if connection is not None and not self._waiting and connection.has_room():
             self._give(call, connection)
         else:
             self._wait(call)
+
+    def set_deadline(self, call: ClientCall, timeout_s: float | None) -> bool:
+        """Let a call end in time; return whether there is any."""
+        if timeout_s is None:
+            return True
+        call.deadline_s = self.loop.time() + timeout_s
+        if timeout_s <= 0:
+            call.never_processed = True
+            call.finish(StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")
+            return False
+        assert self._deadlines is not None  # noqa: S101 - `loop` has made it.
+        call._expiry = self._deadlines.add(call.deadline_s, call)  # noqa: SLF001 - its own half.
+        return True
 
     def _wait(self, call: ClientCall) -> None:
         state = self._connecting.state
@@ -126,6 +139,11 @@ class Channel(aio.Channel):
 
     def _refuse(self, call: ClientCall) -> None:
         call.never_processed = True
+        refusal = self._connecting.last_failure
+        if isinstance(refusal, CallFailed) and refusal.code() in REFUSALS:
+            trailing = tuple(refusal.trailing_metadata() or ())
+            call.finish(refusal.code(), refusal.details() or "", trailing)
+            return
         details = f"failed to connect to {self.target}: {self._connecting.last_error}"
         call.finish(StatusCode.UNAVAILABLE, details)
 
@@ -177,6 +195,7 @@ class Channel(aio.Channel):
             self._target,
             make,
             tls=self._tls,
+            tls_name=self.options.tls_name,
             attempt_delay_s=self.options.attempt_delay_s,
         )
         connection = link.connection
@@ -189,10 +208,14 @@ class Channel(aio.Channel):
         connection.on_change = changed
         self._links[connection] = link
         try:
-            _check_alpn(link)
+            self._check_peer(link)
             if not connection.settings_seen and not connection.is_over:
                 await stands
             _check_stands(connection)
+            if self._opening is not None:
+                peer = certificate_of(link.transport)
+                await self._opening(OpeningConnection(self, connection, peer))
+                _check_stands(connection)
         except BaseException:
             if link.transport is not None:
                 link.transport.abort()
@@ -205,6 +228,21 @@ class Channel(aio.Channel):
     def _keepalive(self, link: Link) -> None:
         keepalive = Keepalive(link, self.options)
         link.on_lost.append(keepalive.close)
+        certificate = certificate_of(link.transport)
+        if certificate is not None and certificate.ends_at:
+            connection = cast("ClientConnection", link.connection)
+            end = CertificateEnd(self.loop, certificate, connection.retire)
+            link.on_lost.append(end.close)
+
+    def _check_peer(self, link: Link) -> None:
+        """Check that the server is the one that is meant, and has agreed on HTTP/2."""
+        if link.transport is None:
+            return
+        if not speaks_http2(link.transport):
+            raise ConnectionError("the server has not agreed on HTTP/2 in the TLS handshake")
+        certificate = certificate_of(link.transport)
+        if certificate is not None and self._check_server is not None:
+            self._check_server(certificate)
 
     def _changed(self, connection: ClientConnection) -> None:
         """A connection has more room, or takes no more calls."""
@@ -388,10 +426,3 @@ def _check_stands(connection: ClientConnection) -> None:
     """Check that the server has greeted, and not said goodbye."""
     if not connection.takes_calls:
         raise ConnectionResetError(connection.ended or "the server goes away")
-
-
-def _check_alpn(link: Link) -> None:
-    """Check that the server has agreed on HTTP/2."""
-    tls = link.transport.get_extra_info("ssl_object") if link.transport is not None else None
-    if tls is not None and tls.selected_alpn_protocol() not in {"h2", None}:
-        raise ConnectionError("the server does not speak HTTP/2")

@@ -44,6 +44,7 @@ class ClientConnection(Connection[ResponseHead]):
         self._next_id = 1
         self._lead = TABLE_OFF
         self.is_full = False
+        self._is_retired = False
         self.out.append(PREFACE + self.hello({settings.ENABLE_PUSH: 0}))
 
     @property
@@ -53,8 +54,16 @@ class ClientConnection(Connection[ResponseHead]):
             self.settings_seen
             and not self.is_over
             and self.goaway_received is None
+            and not self._is_retired
             and self._next_id < STREAM_ID_MAX
         )
+
+    def retire(self) -> None:
+        """Open no more streams; end when the last one has."""
+        self._is_retired = True
+        self.on_change(self)
+        if not self.streams and not self.is_over:
+            self.end("the certificate of the server has ended")
 
     def has_room(self) -> bool:
         """Whether the peer takes one more stream now; if not, ``on_change`` tells when."""
@@ -132,5 +141,7 @@ class ClientConnection(Connection[ResponseHead]):
         if self.is_full:
             self.is_full = False
             self.on_change(self)
-        if self.goaway_received is not None:
+        if self._is_retired and not self.streams and not self.is_over:
+            self.end("the certificate of the server has ended")
+        elif self.goaway_received is not None:
             super().stream_closed()

@@ -38,7 +38,8 @@ class Reconnecting:
 
     Attributes:
         state: As gRPC names it.
-        last_error: Why the last attempt failed.
+        last_error: Why the last attempt failed, as a text.
+        last_failure: The same, as it was raised.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Reconnecting:
         self._task: asyncio.Task[None] | None = None
         self.state = ChannelConnectivity.IDLE
         self.last_error = ""
+        self.last_failure: Exception | None = None
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to try, if nobody does."""
@@ -89,9 +91,11 @@ class Reconnecting:
                 try:
                     async with asyncio.timeout(max(self._timeout_s, wait_s)):
                         await self._attempt()
-                except TimeoutError:
+                except TimeoutError as error:
+                    self.last_failure = error
                     self.last_error = "no answer in time"
                 except Exception as error:  # noqa: BLE001 - of resolvers and TLS, too: calls tell.
+                    self.last_failure = error
                     self.last_error = str(error) or repr(error)
                 else:
                     self._backoff.reset()

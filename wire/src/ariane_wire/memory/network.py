@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from socket import AF_INET, SOCK_STREAM
@@ -14,6 +13,7 @@ from ariane_wire.memory.transport import MemoryTransport
 from ariane_wire.transport.link import Link
 from ariane_wire.transport.ports import Listening
 from ariane_wire.transport.targets import split_address
+from ariane_wire.transport.tls import Credentials
 
 HOST: Final[ContextVar[str]] = ContextVar("ariane_wire_host", default="somewhere")
 """The host that connects: set it in the context in which a played process runs."""
@@ -38,7 +38,7 @@ class Host:
         self._bound: set[int] = set()
         self._next_port = _PORT_FIRST
 
-    def bind(self, address: str, tls: ssl.SSLContext | None, *, takes_plain_text: bool) -> HostPort:
+    def bind(self, address: str, tls: Credentials | None, *, takes_plain_text: bool) -> HostPort:
         """Bind ``host:port``; which host that names does not matter.
 
         Raises:

@@ -13,6 +13,7 @@ from ariane_wire.protocol.frames import checked_message
 from ariane_wire.protocol.metadata import encode_metadata
 from ariane_wire.protocol.statuses import status_of
 from ariane_wire.server.call import ServerCall
+from ariane_wire.server.identity import Identity
 from ariane_wire.transport.leaving import left
 
 
@@ -152,6 +153,10 @@ class CallContext(ServerCall, aio.ServicerContext):  # type: ignore[type-arg]
     def auth_context(self) -> Mapping[str, Iterable[bytes]]:
         """What the connection proves of the client."""
         return self.server.identity_of(self).auth_context
+
+    def identity(self) -> Identity:
+        """Who is at the other end, and what was noted of him."""
+        return self.server.identity_of(self)
 
     def time_remaining(self) -> float | None:  # type: ignore[override]  # None without one, as grpcio's.
         """Seconds until the deadline; None without one."""

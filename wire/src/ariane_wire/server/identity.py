@@ -5,8 +5,11 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
+
+from ariane_wire.transport.certificates import Certificate, certificate_of
+from ariane_wire.transport.tls import TlsContext
 
 if TYPE_CHECKING:
     import asyncio
@@ -21,11 +24,20 @@ class Identity:
             a unix socket, where peers have no address, the connection's number stands for it.
         auth_context: What its certificate says, in grpcio's names.
         key: Which of these says who it is; None without a certificate.
+        certificate: The client's; None in plain text, or if it has shown none.
+        is_encrypted: Whether the connection is over TLS.
+        own_fingerprint: SHA-256 of the certificate that the server has shown here; empty in plain
+            text, or if its context is no ``TlsContext``.
+        notes: What the program knows of the client, for as long as the connection lives.
     """
 
     peer: str
     auth_context: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
     key: str | None = None
+    certificate: Certificate | None = None
+    is_encrypted: bool = False
+    own_fingerprint: bytes = b""
+    notes: dict[str, Any] = field(default_factory=dict)
 
 
 def identity(transport: asyncio.BaseTransport | None, number: int) -> Identity:
@@ -47,30 +59,39 @@ def identity(transport: asyncio.BaseTransport | None, number: int) -> Identity:
     tls = transport.get_extra_info("ssl_object") if transport is not None else None
     if tls is None:
         return Identity(peer)
-    context, key = _auth_context(tls)
-    return Identity(peer, context, key)
+    certificate = certificate_of(transport)
+    context, key = _auth_context(certificate)
+    own = tls.context
+    return Identity(
+        peer,
+        context,
+        key,
+        certificate,
+        is_encrypted=True,
+        own_fingerprint=own.fingerprint if isinstance(own, TlsContext) else b"",
+    )
 
 
 def _auth_context(
-    tls: ssl.SSLObject | ssl.SSLSocket,
+    certificate: Certificate | None,
 ) -> tuple[dict[str, tuple[bytes, ...]], str | None]:
     context: dict[str, tuple[bytes, ...]] = {
         "transport_security_type": (b"ssl",),
         "security_level": (b"TSI_PRIVACY_AND_INTEGRITY",),
     }
-    raw = tls.getpeercert(binary_form=True)
-    if not raw:
+    if certificate is None:
         return context, None
-    context["x509_pem_cert"] = (ssl.DER_cert_to_PEM_cert(raw).encode(),)
-    told = tls.getpeercert() or {}
-    subject = told.get("subject", ())
-    names = [str(pair[1]) for group in subject for pair in group if pair[0] == "commonName"]
-    alternatives = [str(pair[1]) for pair in told.get("subjectAltName", ())]
+    context["x509_pem_cert"] = (ssl.DER_cert_to_PEM_cert(certificate.der).encode(),)
     key = None
-    if names:
-        context["x509_common_name"] = tuple(each.encode() for each in names)
-        key = "x509_common_name"
-    if alternatives:
-        context["x509_subject_alternative_name"] = tuple(each.encode() for each in alternatives)
-        key = "x509_subject_alternative_name"
+    for name, values in (
+        ("x509_common_name", certificate.common_names),
+        ("x509_subject_alternative_name", certificate.alternatives),
+        ("peer_dns", certificate.host_names),
+        ("peer_uri", certificate.uris),
+        ("peer_email", certificate.mails),
+        ("peer_ip", certificate.addresses),
+    ):
+        if values:
+            context[name] = tuple(each.encode() for each in values)
+            key = name if name.startswith("x509") else key
     return context, key

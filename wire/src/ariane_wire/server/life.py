@@ -1,4 +1,4 @@
-"""How long a connection may live: its handshake, its age, its idleness, its end."""
+"""How long a connection may live: handshake, age, idleness, its client's certificate, its end."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ariane_wire.protocol.faults import ConnectionFault
 from ariane_wire.protocol.frames import ErrorCode
 from ariane_wire.server.connection import ServerConnection
 from ariane_wire.server.identity import Identity, identity
+from ariane_wire.transport.certificates import CertificateEnd, certificate_of
 from ariane_wire.transport.keepalive import Keepalive
 from ariane_wire.transport.link import Link
 
@@ -37,6 +38,7 @@ class ConnectionLife:
         self._identity: Identity | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._keepalive: Keepalive | None = None
+        self._certificate_end: CertificateEnd | None = None
         self._begun_at_look = -1
 
     @property
@@ -60,6 +62,9 @@ class ConnectionLife:
             self._after("idle", options.idle_max_s, self._check_idle)
         if options.keepalive_time_s is not None:
             self._keepalive = Keepalive(link, options)
+        certificate = certificate_of(link.transport)
+        if certificate is not None:
+            self._certificate_end = CertificateEnd(link.loop, certificate, self._end_of_certificate)
 
     def close(self) -> None:
         """The connection is gone."""
@@ -68,6 +73,14 @@ class ConnectionLife:
         self._timers.clear()
         if self._keepalive is not None:
             self._keepalive.close()
+        if self._certificate_end is not None:
+            self._certificate_end.close()
+
+    def end(self, grace_s: float | None) -> None:
+        """Drain the connection; after the grace its calls are cancelled."""
+        self.drain()
+        if grace_s is not None:
+            self._after("grace", grace_s, self._end_of_grace)
 
     def drain(self) -> None:
         """Let the connection end once its calls have."""
@@ -84,13 +97,15 @@ class ConnectionLife:
             self.connection.fail(fault)
 
     def _end_of_age(self) -> None:
-        self.drain()
-        if self._options.age_grace_s is not None:
-            self._after("grace", self._options.age_grace_s, self._end_of_grace)
+        self.end(self._options.age_grace_s)
+
+    def _end_of_certificate(self) -> None:
+        # Whoever it named is proved no longer.
+        self.end(self._options.certificate_grace_s)
 
     def _end_of_grace(self) -> None:
         self.connection.abort_calls()
-        self.connection.end("the connection has reached its greatest age")
+        self.connection.end("the time of the connection is over")
 
     def _check_idle(self) -> None:
         connection = self.connection

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from random import Random
@@ -31,11 +30,13 @@ from ariane_wire.transport.deadlines import Deadlines
 from ariane_wire.transport.link import Link
 from ariane_wire.transport.ports import BoundPort, Listening, Ports
 from ariane_wire.transport.statistics import Statistics, Totals
+from ariane_wire.transport.tls import Credentials, checked, speaks_http2
 
 if TYPE_CHECKING:
     from ariane_wire.server.call import ServerCall
 
 _log: Final = logging.getLogger("ariane_wire.server")
+_HOLDING: Final = "the server's certificate"
 _TOO_MANY: Final = "Concurrent RPC limit exceeded!"
 
 
@@ -117,13 +118,14 @@ class Server(aio.Server):
 
         Args:
             address: As ``add_insecure_port``.
-            server_credentials: A ``ssl.SSLContext`` for servers.
+            server_credentials: A ``ssl.SSLContext`` for servers, or what gives the one of the next
+                connection.
 
         Raises:
             BindRefused: With the reason.
             TypeError: The credentials are grpcio's, which tell nobody what they hold.
         """
-        return self._bind(address, _checked(server_credentials), takes_plain_text=False)
+        return self._bind(address, checked(server_credentials, _HOLDING), takes_plain_text=False)
 
     def add_mixed_port(self, address: str, server_credentials: Any) -> int:
         """Bind a port that takes plain text and TLS, told apart by the first octet.
@@ -132,9 +134,9 @@ class Server(aio.Server):
             BindRefused: With the reason.
             TypeError: As ``add_secure_port``.
         """
-        return self._bind(address, _checked(server_credentials), takes_plain_text=True)
+        return self._bind(address, checked(server_credentials, _HOLDING), takes_plain_text=True)
 
-    def _bind(self, address: str, tls: ssl.SSLContext | None, *, takes_plain_text: bool) -> int:
+    def _bind(self, address: str, tls: Credentials | None, *, takes_plain_text: bool) -> int:
         bound = self._ports.bind(address, tls, takes_plain_text=takes_plain_text)
         self._bound.append(bound)
         return bound.port
@@ -172,7 +174,11 @@ class Server(aio.Server):
         return Link(connection, loop, made=lambda link: self._made(life, link), lost=self._lost)
 
     def _made(self, life: ConnectionLife, link: Link) -> None:
-        if len(self._lives) >= self.options.connections_max or self._is_stopping:
+        if (
+            len(self._lives) >= self.options.connections_max
+            or self._is_stopping
+            or not speaks_http2(link.transport)
+        ):
             if link.transport is not None:
                 link.transport.abort()
             return
@@ -247,6 +253,23 @@ class Server(aio.Server):
             return True
         return False
 
+    def end_connections(
+        self, where: Callable[[Identity], bool], grace_s: float | None = None
+    ) -> int:
+        """Drain connections: clients begin their next calls on new ones.
+
+        Args:
+            where: Whether the connection of a client ends.
+            grace_s: How long its calls may take; None for as long as they like.
+
+        Returns:
+            How many end.
+        """
+        ending = [life for life in self._lives.values() if where(life.identity)]
+        for life in ending:
+            life.end(grace_s)
+        return len(ending)
+
     def statistics(self) -> Statistics:
         """What the server does, and has done."""
         return self._totals.with_open(self._lives, self._ledger.octets)
@@ -315,10 +338,3 @@ class Server(aio.Server):
 def _fault_code(head: RequestHead) -> StatusCode:
     """The status of a call that is refused for its head."""
     return StatusCode.INTERNAL if head.method else StatusCode.RESOURCE_EXHAUSTED
-
-
-def _checked(credentials: Any) -> ssl.SSLContext:
-    if not isinstance(credentials, ssl.SSLContext):
-        raise TypeError("credentials are a ssl.SSLContext, with the server's certificate")
-    credentials.set_alpn_protocols(["h2"])
-    return credentials

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import ip_address
 from typing import Any, TypeVar
 
 from ariane_wire.transport.link import Link
 from ariane_wire.transport.targets import Target
+from ariane_wire.transport.tls import Credentials, next_context
 
 Won = TypeVar("Won")
 Info = tuple[int, int, int, str, Any]
@@ -21,17 +21,28 @@ async def dial(
     target: Target,
     make: Callable[[], Link],
     *,
-    tls: ssl.SSLContext | None,
+    tls: Credentials | None,
+    tls_name: str = "",
     attempt_delay_s: float,
 ) -> Link:
     """Connect to a target.
 
+    Args:
+        loop: That runs.
+        target: Where.
+        make: Makes the protocol.
+        tls: None for plain text.
+        tls_name: The name that the server's certificate must have; empty for the target's host.
+        attempt_delay_s: Between the beginnings of attempts at further addresses.
+
     Raises:
         OSError: No address takes the connection, the name has none, or the TLS handshake failed.
     """
+    context = None if tls is None else next_context(tls)
+    name = None if context is None else tls_name or target.host or target.authority
     if target.path:
         _, link = await loop.create_unix_connection(
-            make, target.path, ssl=tls, server_hostname=target.authority if tls else None
+            make, target.path, ssl=context, server_hostname=name
         )
         return link
     infos = await _resolve(loop, target)
@@ -43,8 +54,8 @@ async def dial(
             family=info[0],
             proto=info[2],
             flags=socket.AI_NUMERICHOST,
-            ssl=tls,
-            server_hostname=target.host if tls else None,
+            ssl=context,
+            server_hostname=name,
         )
         return link
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import ssl
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,10 +12,11 @@ from typing import Any
 from urllib.parse import unquote
 
 from ariane_wire.errors import BindRefused
-from ariane_wire.transport.first_octets import MixedListener
+from ariane_wire.transport.first_octets import TlsListener
 from ariane_wire.transport.link import Link
 from ariane_wire.transport.ports import BACKLOG, Listening
 from ariane_wire.transport.targets import split_address
+from ariane_wire.transport.tls import Credentials
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Bound:
 
     sockets: tuple[socket.socket, ...]
     port: int
-    tls: ssl.SSLContext | None
+    tls: Credentials | None
     takes_plain_text: bool
 
     async def listen(
@@ -41,19 +41,19 @@ class Bound:
         handshake_s: float,
         listener: socket.socket,
     ) -> Listening:
-        tls = self.tls
-        if tls is not None and self.takes_plain_text:
-            return MixedListener(loop, listener, accept, tls, handshake_s)
+        if self.tls is not None:
+            return TlsListener(
+                loop,
+                listener,
+                accept,
+                self.tls,
+                handshake_s,
+                takes_plain_text=self.takes_plain_text,
+            )
         listen: Any = loop.create_server
         if listener.family == socket.AF_UNIX:
             listen = loop.create_unix_server
-        made: Listening = await listen(
-            accept,
-            sock=listener,
-            ssl=tls,
-            backlog=BACKLOG,
-            ssl_handshake_timeout=handshake_s if tls else None,
-        )
+        made: Listening = await listen(accept, sock=listener, backlog=BACKLOG)
         return made
 
     def close(self) -> None:
@@ -66,7 +66,7 @@ class MachinePorts:
     """The ports of this machine; see ``Ports``."""
 
     @staticmethod
-    def bind(address: str, tls: ssl.SSLContext | None, *, takes_plain_text: bool) -> Bound:
+    def bind(address: str, tls: Credentials | None, *, takes_plain_text: bool) -> Bound:
         """Bind an address.
 
         Raises:

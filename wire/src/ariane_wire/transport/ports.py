@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from ariane_wire.transport.link import Link
+    from ariane_wire.transport.tls import Credentials
 
 BACKLOG: Final = 1024
 
@@ -47,9 +47,7 @@ class BoundPort(Protocol):
 class Ports(Protocol):
     """Where ports are bound."""
 
-    def bind(
-        self, address: str, tls: ssl.SSLContext | None, *, takes_plain_text: bool
-    ) -> BoundPort:
+    def bind(self, address: str, tls: Credentials | None, *, takes_plain_text: bool) -> BoundPort:
         """Bind ``host:port``, ``[address]:port`` or ``unix:path``; port 0 means any that is free.
 
         Args:
