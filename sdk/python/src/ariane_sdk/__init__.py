@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         DeadLetters,
         Redrive,
     )
-    from ariane_sdk.cluster.group_report import GroupMember, QueueLag
+    from ariane_sdk.cluster.group_report import GroupMember, QueueHold, QueueLag
     from ariane_sdk.cluster.offset_resets import ResetTarget
     from ariane_sdk.cluster.sinks import SinkDeleted, SinkMoved, SinkReport
     from ariane_sdk.consumer.group.allocation import (
@@ -101,6 +101,7 @@ __all__ = [
     "PullSettings",
     "PushConsumer",
     "PushSettings",
+    "QueueHold",
     "QueueLag",
     "QueueReader",
     "QueueSelector",

@@ -28,7 +28,7 @@ _HOMES: Final = {
         "DeadLetters",
         "Redrive",
     ),
-    "ariane_sdk.cluster.group_report": ("GroupMember", "QueueLag"),
+    "ariane_sdk.cluster.group_report": ("GroupMember", "QueueHold", "QueueLag"),
     "ariane_sdk.cluster.offset_resets": ("ResetTarget",),
     "ariane_sdk.cluster.sinks": ("SinkDeleted", "SinkMoved", "SinkReport"),
     "ariane_sdk.consumer.group.allocation": (

@@ -6,7 +6,15 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from ariane_sdk import ClusterClient, Message, Producer, PushConsumer, PushSettings, errors
+from ariane_sdk import (
+    ClusterClient,
+    DeadLetters,
+    Message,
+    Producer,
+    PushConsumer,
+    PushSettings,
+    errors,
+)
 
 _numbers = itertools.count()
 
@@ -104,6 +112,38 @@ async def test_failures_suspend_their_queue_and_repeat_before_anything_behind(
     for numbers in floor.bodies.values():
         assert numbers == sorted(numbers)
     assert floor.failures == {b"7": 3, b"57": 3, b"107": 3, b"157": 3}
+
+
+async def test_a_message_that_fails_holds_its_queue_for_as_long_as_it_takes(
+    cluster, topic, floor, make_consumer
+):
+    await send(cluster, topic, range(40))
+    broken = [True]
+    floor.fail = lambda message: broken[0] and message.body == b"7"
+
+    async def holds(client):
+        return [each for one in await client.list_members(f"in-{topic}") for each in one.holds]
+
+    async with make_consumer("a"), ClusterClient(cluster.name_servers) as client:
+        # One more than the limit of groups that do not consume in order.
+        await wait_until(lambda: floor.failures[b"7"] > 17)
+        async with asyncio.timeout(60):
+            while not (held := await holds(client)):  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.05)
+        broken.clear()
+        broken.append(False)
+        await wait_until(lambda: floor.count >= 40)
+        async with asyncio.timeout(60):
+            while await holds(client):  # noqa: ASYNC110 - there is nothing to be told by.
+                await asyncio.sleep(0.05)
+    (hold,) = held
+    assert (hold.reason, hold.message_queue.topic) == ("failed_in_order", topic)
+    assert hold.attempts > 0
+    assert "not yet" in hold.cause
+    for numbers in floor.bodies.values():
+        assert numbers == sorted(numbers)
+    async with DeadLetters(cluster.name_servers) as letters:
+        assert [each async for each in letters.read(f"in-{topic}")] == []
 
 
 async def test_no_two_members_are_at_one_queue_while_members_come_and_go(

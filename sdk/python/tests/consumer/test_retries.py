@@ -81,7 +81,11 @@ async def place(cluster):
         await client.create_topic(topic, queue_count=2)
     policy = group_pb.RetryPolicy(table=group_pb.DelayTable(delays=[Duration(nanos=20_000_000)]))
     wanted = group_pb.ConsumerGroup(
-        consumer_group=group, consume_enabled=True, attempts_max=3, retry_policy=policy
+        consumer_group=group,
+        consume_enabled=True,
+        attempts_max=3,
+        ordered_attempts_max=3,
+        retry_policy=policy,
     )
     for broker in cluster.brokers:
         async with aio.insecure_channel(broker.address) as channel:

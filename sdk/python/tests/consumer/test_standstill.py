@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from ariane_sdk import MessageQueue
+from ariane_sdk.client.hold import FAILED_IN_ORDER, Hold
 from ariane_sdk.consumer.delivery.standstill import StandstillWatch
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
@@ -18,6 +19,7 @@ class Queue:
     in_flight_count: int = 2
     waiting_count: int = 30
     paused: bool = False
+    hold: Hold | None = None
 
 
 def told_at(caplog, owned, times, change=lambda _now_s: None):
@@ -36,6 +38,14 @@ def test_a_queue_without_progress_is_told_of_and_again_after_twice_the_time(capl
     assert "orders" in caplog.messages[-1]
     assert "no progress for 480 s" in caplog.messages[-1]
     assert "has 2 messages and 30 wait" in caplog.messages[-1]
+
+
+def test_a_queue_that_waits_in_order_says_for_what(caplog):
+    hold = Hold(reason=FAILED_IN_ORDER, since_s=0, queue_offset=7, attempts=59, cause="no bank")
+    assert told_at(caplog, Queue(hold=hold), range(0, 500, 10)) == [60, 120, 240, 480]
+    assert "message 7, which has failed 59 times" in caplog.messages[-1]
+    assert "ariane group retry billing --ordered-attempts" in caplog.messages[-1]
+    assert caplog.messages[-1].endswith("no bank")
 
 
 def test_a_queue_that_moves_or_has_nothing_to_do_or_is_paused_is_not_told_of(caplog):

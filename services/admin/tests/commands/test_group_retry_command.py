@@ -18,6 +18,11 @@ def test_the_retries_of_a_group_are_shown_and_changed(ariane, ariane_json):
     assert row["waits"] == "5s to 90m, times 3"
     [row, _] = ariane_json("group", "retry", "r-billing", "--levels", "--attempts", "0")
     assert (row["attempts_max"], row["policy"]) == (0, "levels")
+    assert row["ordered_attempts_max"] == "unlimited"
+    [row, _] = ariane_json(
+        "group", "retry", "r-billing", "--attempts", "unlimited", "--ordered-attempts", "5000"
+    )
+    assert (row["attempts_max"], row["ordered_attempts_max"]) == ("unlimited", 5000)
 
 
 @pytest.mark.parametrize(
@@ -27,7 +32,7 @@ def test_the_retries_of_a_group_are_shown_and_changed(ariane, ariane_json):
         ("--waits", ""),
         ("--growth", "5s"),
         ("--growth", "5s 2h", "--levels"),
-        ("--attempts", "1001"),
+        ("--attempts", "2147483648"),
         ("--factor", "3"),
         ("--waits", "1s", "--factor", "3"),
         ("--growth", "5s 2h", "--factor", "nan"),

@@ -2,10 +2,14 @@
 
 from google.protobuf.duration_pb2 import Duration
 
-from ariane.broker.v1.client_question_pb2 import ClientQueueState
+from ariane.broker.v1.client_question_pb2 import (
+    HOLD_REASON_FAILED_IN_ORDER,
+    ClientQueueState,
+    QueueHold,
+)
 from ariane_admin.doctor.cluster_facts import ClusterFacts
 from ariane_admin.doctor.member_facts import MemberFacts
-from ariane_admin.doctor.member_rules import queues_that_stand_still
+from ariane_admin.doctor.member_rules import queues_that_stand_still, queues_that_wait_in_order
 
 
 def queue(queue_id=0, *, since_s=None, pulled_s=1, **changes):
@@ -40,3 +44,25 @@ def test_a_queue_that_is_empty_paused_or_in_work_is_no_finding():
     assert not found(queue(since_s=900, in_flight_count=0))
     assert not found(queue(since_s=900, paused=True))
     assert not found(queue(since_s=30))
+
+
+def test_a_queue_that_waits_in_order_is_found_once_and_says_for_what():
+    hold = QueueHold(
+        consumer_group="billing",
+        topic="orders",
+        broker_name="broker-a",
+        reason=HOLD_REASON_FAILED_IN_ORDER,
+        queue_offset=7,
+        attempts=300,
+        age=Duration(seconds=301),
+        cause="no bank",
+    )
+    young = QueueHold(reason=HOLD_REASON_FAILED_IN_ORDER, queue_id=1, age=Duration(seconds=3))
+    member = MemberFacts("client-1", ["billing"], [queue(0, since_s=301)], [hold, young])
+    facts = ClusterFacts([], members=[member])
+    assert not list(queues_that_stand_still(facts))
+    [finding] = queues_that_wait_in_order(facts)
+    assert finding.subject == "group billing"
+    assert "message 7 of orders/broker-a/0, which failed 300 times in 301 s" in finding.finding
+    assert finding.finding.endswith("no bank")
+    assert "ariane group retry billing --ordered-attempts" in finding.advice

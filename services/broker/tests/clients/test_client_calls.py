@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from grpc import aio
 
+from ariane.broker.v1 import client_question_pb2 as question_pb
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import group_service_pb2 as group_pb
 from ariane.broker.v1 import offset_service_pb2 as offset_pb
@@ -56,6 +57,40 @@ async def next_notice(call, kind):
         notice = await call.read()
     assert notice.WhichOneof("content") == kind
     return getattr(notice, kind)
+
+
+async def test_what_a_member_holds_is_known_until_it_says_otherwise(broker):
+    call = await attach(broker, "a", membership("group"), membership("other"))
+    hold = question_pb.QueueHold(
+        consumer_group="group",
+        topic="orders",
+        broker_name="broker-a",
+        queue_id=3,
+        reason=question_pb.HOLD_REASON_FAILED_IN_ORDER,
+        queue_offset=7,
+        attempts=20,
+        cause="no\nbank " * 100,
+    )
+    hold.age.FromSeconds(90)
+    unknown = question_pb.QueueHold(consumer_group="group", topic="orders", reason=77)
+    for holds in ([hold, unknown], []):
+        heartbeat = client_pb.ClientHeartbeat(holds=holds)
+        await call.write(client_pb.AttachRequest(heartbeat=heartbeat))
+        await next_notice(call, "heartbeat_accepted")
+        (listed,) = (await broker.clients.ListClients(client_pb.ListClientsRequest())).clients
+        known = {}
+        for group in ("group", "other"):
+            request = client_pb.ListGroupMembersRequest(consumer_group=group)
+            (member,) = (await broker.clients.ListGroupMembers(request)).members
+            known[group] = list(member.holds)
+        assert known == {"group": list(listed.holds), "other": []}
+        if holds:
+            (found,) = listed.holds
+            assert len(found.cause) == 255
+            assert "\n" not in found.cause
+            found.cause = hold.cause
+            assert found == hold
+    assert list(listed.holds) == []
 
 
 async def test_members_are_told_who_comes_and_goes(broker):

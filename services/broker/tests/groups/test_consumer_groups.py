@@ -3,6 +3,7 @@ import json
 import pytest
 
 from ariane_broker.groups.consumer_groups import (
+    ATTEMPTS_MAX,
     ConflictPolicy,
     ConsumerGroups,
     ExponentialRetry,
@@ -80,7 +81,7 @@ def test_what_is_saved_is_loaded(groups):
     "make",
     [
         lambda: GroupConfig(consumer_group="g", attempts_max=-1),
-        lambda: GroupConfig(consumer_group="g", attempts_max=1001),
+        lambda: GroupConfig(consumer_group="g", attempts_max=ATTEMPTS_MAX + 1),
         lambda: TableRetry((-1,)),
         lambda: TableRetry((1,) * 101),
         lambda: ExponentialRetry(initial_ms=0),
@@ -101,3 +102,16 @@ def test_a_group_is_created_once(groups):
     groups.remove("billing")
     with pytest.raises(ServiceError, match="not known"):
         groups.get("billing")
+
+
+def test_the_limit_in_order_is_kept_in_the_file_where_there_is_one(groups):
+    groups.load({"subscriptionGroupTable": {"billing": JAVA_ENTRY}})
+    assert groups.get("billing").ordered_attempts_max == ATTEMPTS_MAX
+    groups.put(groups.updated(GroupChange(consumer_group="billing", ordered_attempts_max=5000)))
+    document = groups.document_with()
+    groups.load(document)
+    assert groups.get("billing").ordered_attempts_max == 5000
+    none = GroupChange(consumer_group="billing", ordered_attempts_max=ATTEMPTS_MAX)
+    groups.put(groups.updated(none))
+    entry = groups.document_with()["subscriptionGroupTable"]["billing"]
+    assert entry["attributes"] == JAVA_ENTRY["attributes"]

@@ -6,6 +6,8 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from ariane.broker.v1 import client_question_pb2 as question_pb
+from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane_testkit.free_ports import free_port
 
 
@@ -49,3 +51,23 @@ async def test_what_is_stored_and_what_a_group_has_not_consumed(scraped):
     calls = [key for key in values if key[0] == "rpc_server_call_duration_seconds_count"]
     assert any("ariane.broker.v1.TopicService/CreateTopic" in key for key in calls)
     assert values["process_resident_memory_bytes",] > 0
+
+
+async def test_queues_that_members_hold_are_counted(scraped):
+    broker, scrape = scraped
+    call = broker.clients.Attach()
+    membership = client_pb.Membership(consumer_group="billing")
+    hello = client_pb.ClientHello(client_id="a", memberships=[membership])
+    await call.write(client_pb.AttachRequest(hello=hello))
+    holds = [
+        question_pb.QueueHold(
+            consumer_group="billing", queue_id=each, reason=question_pb.HOLD_REASON_FAILED_IN_ORDER
+        )
+        for each in range(2)
+    ]
+    heartbeat = client_pb.ClientHeartbeat(holds=holds)
+    await call.write(client_pb.AttachRequest(heartbeat=heartbeat))
+    while (await call.read()).WhichOneof("content") != "heartbeat_accepted":
+        pass
+    assert (await scrape())["ariane_consumer_holds", "billing", "failed_in_order"] == 2
+    call.cancel()

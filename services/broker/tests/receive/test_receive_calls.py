@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from ariane.broker.v1 import group_service_pb2 as group_pb
 from ariane.broker.v1 import offset_service_pb2 as offset_pb
 from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.common.v1 import message_pb2 as message_pb
@@ -91,6 +92,21 @@ async def test_a_failed_message_comes_again_after_its_delay(clock, broker):
     assert await one.receive() == []
     clock.advance(2)
     assert attempts(await one.receive()) == [2]
+
+
+async def test_received_in_order_a_message_is_given_up_only_where_the_group_says_so(broker):
+    await broker.create_topic("orders")
+    await broker.store("orders", [b"a"])
+    one = Receiver(broker)
+    await one.make_group(attempts_max=1, receive_in_order=True)
+    for _ in range(4):
+        (again,) = await one.receive(invisible_s=10)
+        assert [r.dead_letter for r in await one.nack(again, delay_s=0)] == [False]
+    change = group_pb.ConsumerGroupChange(consumer_group=one.group, ordered_attempts_max=4)
+    await broker.groups.UpdateConsumerGroup(group_pb.UpdateConsumerGroupRequest(group=change))
+    (again,) = await one.receive(invisible_s=10)
+    assert [r.dead_letter for r in await one.nack(again, delay_s=0)] == [True]
+    assert await broker.bodies("%DLQ%billing") == [b"a"]
 
 
 async def test_a_message_without_attempts_left_becomes_a_dead_letter(clock, broker):

@@ -111,6 +111,7 @@ class ReceiveMachine(RuleBasedStateMachine):
             GroupConfig(
                 consumer_group=GROUP,
                 attempts_max=ATTEMPTS_MAX,
+                ordered_attempts_max=ATTEMPTS_MAX,
                 retry_policy=TableRetry((10_000,)),
                 receive_in_order=self.in_order,
             )

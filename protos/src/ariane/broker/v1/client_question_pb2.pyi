@@ -22,6 +22,26 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _HoldReason:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _HoldReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_HoldReason.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    HOLD_REASON_UNSPECIFIED: _HoldReason.ValueType  # 0
+    """Never valid on write."""
+    HOLD_REASON_FAILED_IN_ORDER: _HoldReason.ValueType  # 1
+    """A message that is consumed in order failed, and those behind it wait."""
+
+class HoldReason(_HoldReason, metaclass=_HoldReasonEnumTypeWrapper):
+    """Why a consumer hands out nothing of a queue."""
+
+HOLD_REASON_UNSPECIFIED: HoldReason.ValueType  # 0
+"""Never valid on write."""
+HOLD_REASON_FAILED_IN_ORDER: HoldReason.ValueType  # 1
+"""A message that is consumed in order failed, and those behind it wait."""
+Global___HoldReason: _TypeAlias = HoldReason  # noqa: Y015
+
 class _ConsumeOutcome:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -125,6 +145,62 @@ class ClientQueueState(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ClientQueueState: _TypeAlias = ClientQueueState  # noqa: Y015
+
+@_typing.final
+class QueueHold(_message.Message):
+    """Why a consumer hands out nothing of a queue although there may be messages."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONSUMER_GROUP_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    BROKER_NAME_FIELD_NUMBER: _builtins.int
+    QUEUE_ID_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
+    ATTEMPTS_FIELD_NUMBER: _builtins.int
+    AGE_FIELD_NUMBER: _builtins.int
+    CAUSE_FIELD_NUMBER: _builtins.int
+    consumer_group: _builtins.str
+    """The group."""
+    topic: _builtins.str
+    """The topic. Empty: all queues that the client has."""
+    broker_name: _builtins.str
+    """The broker's name."""
+    queue_id: _builtins.int
+    """The queue."""
+    reason: Global___HoldReason.ValueType
+    """Why."""
+    queue_offset: _builtins.int
+    """The message that is tried again, by its queue offset."""
+    attempts: _builtins.int
+    """How often it has failed in its place."""
+    cause: _builtins.str
+    """Why it failed, for people; at most 255 characters are kept."""
+    @_builtins.property
+    def age(self) -> _duration_pb2.Duration:
+        """How long it has lasted."""
+
+    def __init__(
+        self,
+        *,
+        consumer_group: _builtins.str = ...,
+        topic: _builtins.str = ...,
+        broker_name: _builtins.str = ...,
+        queue_id: _builtins.int = ...,
+        reason: Global___HoldReason.ValueType = ...,
+        queue_offset: _builtins.int = ...,
+        attempts: _builtins.int = ...,
+        age: _duration_pb2.Duration | None = ...,
+        cause: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["age", b"age"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age", b"age", "attempts", b"attempts", "broker_name", b"broker_name", "cause", b"cause", "consumer_group", b"consumer_group", "queue_id", b"queue_id", "queue_offset", b"queue_offset", "reason", b"reason", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QueueHold: _TypeAlias = QueueHold  # noqa: Y015
 
 @_typing.final
 class ClientStack(_message.Message):

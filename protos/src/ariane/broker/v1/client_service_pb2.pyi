@@ -274,21 +274,29 @@ class ClientHeartbeat(_message.Message):
 
     MEMBERSHIPS_FIELD_NUMBER: _builtins.int
     MEMBERSHIPS_CHANGED_FIELD_NUMBER: _builtins.int
+    HOLDS_FIELD_NUMBER: _builtins.int
     memberships_changed: _builtins.bool
     """Whether `memberships` is to replace what the broker knows (an empty list then means none)."""
     @_builtins.property
     def memberships(self) -> _containers.RepeatedCompositeFieldContainer[Global___Membership]:
         """Its groups, when they changed since the hello or the last heartbeat that carried them."""
 
+    @_builtins.property
+    def holds(self) -> _containers.RepeatedCompositeFieldContainer[_client_question_pb2.QueueHold]:
+        """What the client hands out nothing of now, of this broker's queues; at most 1000. It replaces
+        what the broker knows.
+        """
+
     def __init__(
         self,
         *,
         memberships: _abc.Iterable[Global___Membership] | None = ...,
         memberships_changed: _builtins.bool = ...,
+        holds: _abc.Iterable[_client_question_pb2.QueueHold] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["memberships", b"memberships", "memberships_changed", b"memberships_changed"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["holds", b"holds", "memberships", b"memberships", "memberships_changed", b"memberships_changed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -763,6 +771,7 @@ class GroupMember(_message.Message):
     CLIENT_ID_FIELD_NUMBER: _builtins.int
     MEMBERSHIP_FIELD_NUMBER: _builtins.int
     ADDRESS_FIELD_NUMBER: _builtins.int
+    HOLDS_FIELD_NUMBER: _builtins.int
     client_id: _builtins.str
     """The client."""
     address: _builtins.str
@@ -771,16 +780,21 @@ class GroupMember(_message.Message):
     def membership(self) -> Global___Membership:
         """Its part in the group."""
 
+    @_builtins.property
+    def holds(self) -> _containers.RepeatedCompositeFieldContainer[_client_question_pb2.QueueHold]:
+        """What it hands out nothing of, by its last heartbeat."""
+
     def __init__(
         self,
         *,
         client_id: _builtins.str = ...,
         membership: Global___Membership | None = ...,
         address: _builtins.str = ...,
+        holds: _abc.Iterable[_client_question_pb2.QueueHold] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["membership", b"membership"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "client_id", b"client_id", "membership", b"membership"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "client_id", b"client_id", "holds", b"holds", "membership", b"membership"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -850,6 +864,7 @@ class AttachedClient(_message.Message):
     ADDRESS_FIELD_NUMBER: _builtins.int
     ATTACH_TIME_FIELD_NUMBER: _builtins.int
     LAST_HEARD_TIME_FIELD_NUMBER: _builtins.int
+    HOLDS_FIELD_NUMBER: _builtins.int
     address: _builtins.str
     """The address that the broker sees."""
     @_builtins.property
@@ -864,6 +879,10 @@ class AttachedClient(_message.Message):
     def last_heard_time(self) -> _timestamp_pb2.Timestamp:
         """When it was last heard of."""
 
+    @_builtins.property
+    def holds(self) -> _containers.RepeatedCompositeFieldContainer[_client_question_pb2.QueueHold]:
+        """What it hands out nothing of, by its last heartbeat."""
+
     def __init__(
         self,
         *,
@@ -871,10 +890,11 @@ class AttachedClient(_message.Message):
         address: _builtins.str = ...,
         attach_time: _timestamp_pb2.Timestamp | None = ...,
         last_heard_time: _timestamp_pb2.Timestamp | None = ...,
+        holds: _abc.Iterable[_client_question_pb2.QueueHold] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["attach_time", b"attach_time", "hello", b"hello", "last_heard_time", b"last_heard_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "attach_time", b"attach_time", "hello", b"hello", "last_heard_time", b"last_heard_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "attach_time", b"attach_time", "hello", b"hello", "holds", b"holds", "last_heard_time", b"last_heard_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

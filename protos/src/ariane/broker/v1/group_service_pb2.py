@@ -26,7 +26,7 @@ from ariane.common.v1 import access_pb2 as ariane_dot_common_dot_v1_dot_access__
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$ariane/broker/v1/group_service.proto\x12\x10\x61riane.broker.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1egoogle/protobuf/duration.proto\"\xa5\x02\n\rConsumerGroup\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x17\n\x0f\x63onsume_enabled\x18\x02 \x01(\x08\x12\x19\n\x11\x62roadcast_enabled\x18\x03 \x01(\x08\x12\x14\n\x0c\x61ttempts_max\x18\x04 \x01(\x05\x12\x33\n\x0cretry_policy\x18\x05 \x01(\x0b\x32\x1d.ariane.broker.v1.RetryPolicy\x12R\n\x1csubscription_conflict_policy\x18\x06 \x01(\x0e\x32,.ariane.broker.v1.SubscriptionConflictPolicy\x12\x0f\n\x07version\x18\x07 \x01(\x03\x12\x18\n\x10receive_in_order\x18\x08 \x01(\x08\"\xfe\x02\n\x13\x43onsumerGroupChange\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x1c\n\x0f\x63onsume_enabled\x18\x02 \x01(\x08H\x00\x88\x01\x01\x12\x1e\n\x11\x62roadcast_enabled\x18\x03 \x01(\x08H\x01\x88\x01\x01\x12\x19\n\x0c\x61ttempts_max\x18\x04 \x01(\x05H\x02\x88\x01\x01\x12\x33\n\x0cretry_policy\x18\x05 \x01(\x0b\x32\x1d.ariane.broker.v1.RetryPolicy\x12R\n\x1csubscription_conflict_policy\x18\x06 \x01(\x0e\x32,.ariane.broker.v1.SubscriptionConflictPolicy\x12\x1d\n\x10receive_in_order\x18\x08 \x01(\x08H\x03\x88\x01\x01\x42\x12\n\x10_consume_enabledB\x14\n\x12_broadcast_enabledB\x0f\n\r_attempts_maxB\x13\n\x11_receive_in_order\"\x7f\n\x0bRetryPolicy\x12-\n\x05table\x18\x01 \x01(\x0b\x32\x1c.ariane.broker.v1.DelayTableH\x00\x12\x39\n\x0b\x65xponential\x18\x02 \x01(\x0b\x32\".ariane.broker.v1.ExponentialDelayH\x00\x42\x06\n\x04kind\"7\n\nDelayTable\x12)\n\x06\x64\x65lays\x18\x01 \x03(\x0b\x32\x19.google.protobuf.Duration\"z\n\x10\x45xponentialDelay\x12*\n\x07initial\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x03max\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nmultiplier\x18\x03 \x01(\x01\"L\n\x1a\x43reateConsumerGroupRequest\x12.\n\x05group\x18\x01 \x01(\x0b\x32\x1f.ariane.broker.v1.ConsumerGroup\"M\n\x1b\x43reateConsumerGroupResponse\x12.\n\x05group\x18\x01 \x01(\x0b\x32\x1f.ariane.broker.v1.ConsumerGroup\"1\n\x17GetConsumerGroupRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\"J\n\x18GetConsumerGroupResponse\x12.\n\x05group\x18\x01 \x01(\x0b\x32\x1f.ariane.broker.v1.ConsumerGroup\"B\n\x19ListConsumerGroupsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"f\n\x1aListConsumerGroupsResponse\x12/\n\x06groups\x18\x01 \x03(\x0b\x32\x1f.ariane.broker.v1.ConsumerGroup\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"i\n\x1aUpdateConsumerGroupRequest\x12\x34\n\x05group\x18\x01 \x01(\x0b\x32%.ariane.broker.v1.ConsumerGroupChange\x12\x15\n\rallow_missing\x18\x02 \x01(\x08\"M\n\x1bUpdateConsumerGroupResponse\x12.\n\x05group\x18\x01 \x01(\x0b\x32\x1f.ariane.broker.v1.ConsumerGroup\"O\n\x1a\x44\x65leteConsumerGroupRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x19\n\x11keep_dead_letters\x18\x02 \x01(\x08\"U\n\x1b\x44\x65leteConsumerGroupResponse\x12\x1b\n\x13retry_message_count\x18\x01 \x01(\x03\x12\x19\n\x11\x64\x65\x61\x64_letter_count\x18\x02 \x01(\x03*\x9a\x01\n\x1aSubscriptionConflictPolicy\x12,\n(SUBSCRIPTION_CONFLICT_POLICY_UNSPECIFIED\x10\x00\x12\'\n#SUBSCRIPTION_CONFLICT_POLICY_REFUSE\x10\x01\x12%\n!SUBSCRIPTION_CONFLICT_POLICY_FLAG\x10\x02\x32\xf8\x04\n\x0cGroupService\x12|\n\x13\x43reateConsumerGroup\x12,.ariane.broker.v1.CreateConsumerGroupRequest\x1a-.ariane.broker.v1.CreateConsumerGroupResponse\"\x08\xca\xf3\x18\x04\x08\x04\x10\x03\x12s\n\x10GetConsumerGroup\x12).ariane.broker.v1.GetConsumerGroupRequest\x1a*.ariane.broker.v1.GetConsumerGroupResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x03\x12y\n\x12ListConsumerGroups\x12+.ariane.broker.v1.ListConsumerGroupsRequest\x1a,.ariane.broker.v1.ListConsumerGroupsResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x04\x12|\n\x13UpdateConsumerGroup\x12,.ariane.broker.v1.UpdateConsumerGroupRequest\x1a-.ariane.broker.v1.UpdateConsumerGroupResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x03\x12|\n\x13\x44\x65leteConsumerGroup\x12,.ariane.broker.v1.DeleteConsumerGroupRequest\x1a-.ariane.broker.v1.DeleteConsumerGroupResponse\"\x08\xca\xf3\x18\x04\x08\x06\x10\x03\x42\x41\n\x13mq.ariane.broker.v1P\x01Z(ariane.mq/go/arianepb/broker/v1;brokerv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$ariane/broker/v1/group_service.proto\x12\x10\x61riane.broker.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1egoogle/protobuf/duration.proto\"\xe1\x02\n\rConsumerGroup\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x17\n\x0f\x63onsume_enabled\x18\x02 \x01(\x08\x12\x19\n\x11\x62roadcast_enabled\x18\x03 \x01(\x08\x12\x14\n\x0c\x61ttempts_max\x18\x04 \x01(\x05\x12\x33\n\x0cretry_policy\x18\x05 \x01(\x0b\x32\x1d.ariane.broker.v1.RetryPolicy\x12R\n\x1csubscription_conflict_policy\x18\x06 \x01(\x0e\x32,.ariane.broker.v1.SubscriptionConflictPolicy\x12\x0f\n\x07version\x18\x07 \x01(\x03\x12\x18\n\x10receive_in_order\x18\x08 \x01(\x08\x12!\n\x14ordered_attempts_max\x18\t \x01(\x05H\x00\x88\x01\x01\x42\x17\n\x15_ordered_attempts_max\"\xba\x03\n\x13\x43onsumerGroupChange\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x1c\n\x0f\x63onsume_enabled\x18\x02 \x01(\x08H\x00\x88\x01\x01\x12\x1e\n\x11\x62roadcast_enabled\x18\x03 \x01(\x08H\x01\x88\x01\x01\x12\x19\n\x0c\x61ttempts_max\x18\x04 \x01(\x05H\x02\x88\x01\x01\x12\x33\n\x0cretry_policy\x18\x05 \x01(\x0b\x32\x1d.ariane.broker.v1.RetryPolicy\x12R\n\x1csubscription_conflict_policy\x18\x06 \x01(\x0e\x32,.ariane.broker.v1.SubscriptionConflictPolicy\x12\x1d\n\x10receive_in_order\x18\x08 \x01(\x08H\x03\x88\x01\x01\x12!\n\x14ordered_attempts_max\x18\t \x01(\x05H\x04\x88\x01\x01\x42\x12\n\x10_consume_enabledB\x14\n\x12_broadcast_enabledB\x0f\n\r_attempts_maxB\x13\n\x11_receive_in_orderB\x17\n\x15_ordered_attempts_max\"\x7f\n\x0bRetryPolicy\x12-\n\x05table\x18\x01 \x01(\x0b\x32\x1c.ariane.broker.v1.DelayTableH\x00\x12\x39\n\x0b\x65xponential\x18\x02 \x01(\x0b\x32\".ariane.broker.v1.ExponentialDelayH\x00\x42\x06\n\x04kind\"7\n\nDelayTable\x12)\n\x06\x64\x65lays\x18\x01 \x03(\x0b\x32\x19.google.protobuf.Duration\"z\n\x10\x45xponentialDelay\x12*\n\x07initial\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x03max\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nmultiplier\x18\x03 \x01(\x01\"L\n\x1a\x43reateConsumerGroupRequest\x12.\n\x05group\x18\x01 \x01(\x0b\x32\x1f.ariane.broker.v1.ConsumerGroup\"M\n\x1b\x43reateConsumerGroupResponse\x12.\n\x05group\x18\x01 \x01(\x0b\x32\x1f.ariane.broker.v1.ConsumerGroup\"1\n\x17GetConsumerGroupRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\"J\n\x18GetConsumerGroupResponse\x12.\n\x05group\x18\x01 \x01(\x0b\x32\x1f.ariane.broker.v1.ConsumerGroup\"B\n\x19ListConsumerGroupsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"f\n\x1aListConsumerGroupsResponse\x12/\n\x06groups\x18\x01 \x03(\x0b\x32\x1f.ariane.broker.v1.ConsumerGroup\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"i\n\x1aUpdateConsumerGroupRequest\x12\x34\n\x05group\x18\x01 \x01(\x0b\x32%.ariane.broker.v1.ConsumerGroupChange\x12\x15\n\rallow_missing\x18\x02 \x01(\x08\"M\n\x1bUpdateConsumerGroupResponse\x12.\n\x05group\x18\x01 \x01(\x0b\x32\x1f.ariane.broker.v1.ConsumerGroup\"O\n\x1a\x44\x65leteConsumerGroupRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x19\n\x11keep_dead_letters\x18\x02 \x01(\x08\"U\n\x1b\x44\x65leteConsumerGroupResponse\x12\x1b\n\x13retry_message_count\x18\x01 \x01(\x03\x12\x19\n\x11\x64\x65\x61\x64_letter_count\x18\x02 \x01(\x03*\x9a\x01\n\x1aSubscriptionConflictPolicy\x12,\n(SUBSCRIPTION_CONFLICT_POLICY_UNSPECIFIED\x10\x00\x12\'\n#SUBSCRIPTION_CONFLICT_POLICY_REFUSE\x10\x01\x12%\n!SUBSCRIPTION_CONFLICT_POLICY_FLAG\x10\x02\x32\xf8\x04\n\x0cGroupService\x12|\n\x13\x43reateConsumerGroup\x12,.ariane.broker.v1.CreateConsumerGroupRequest\x1a-.ariane.broker.v1.CreateConsumerGroupResponse\"\x08\xca\xf3\x18\x04\x08\x04\x10\x03\x12s\n\x10GetConsumerGroup\x12).ariane.broker.v1.GetConsumerGroupRequest\x1a*.ariane.broker.v1.GetConsumerGroupResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x03\x12y\n\x12ListConsumerGroups\x12+.ariane.broker.v1.ListConsumerGroupsRequest\x1a,.ariane.broker.v1.ListConsumerGroupsResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x04\x12|\n\x13UpdateConsumerGroup\x12,.ariane.broker.v1.UpdateConsumerGroupRequest\x1a-.ariane.broker.v1.UpdateConsumerGroupResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x03\x12|\n\x13\x44\x65leteConsumerGroup\x12,.ariane.broker.v1.DeleteConsumerGroupRequest\x1a-.ariane.broker.v1.DeleteConsumerGroupResponse\"\x08\xca\xf3\x18\x04\x08\x06\x10\x03\x42\x41\n\x13mq.ariane.broker.v1P\x01Z(ariane.mq/go/arianepb/broker/v1;brokerv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -44,38 +44,38 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GROUPSERVICE'].methods_by_name['UpdateConsumerGroup']._serialized_options = b'\312\363\030\004\010\005\020\003'
   _globals['_GROUPSERVICE'].methods_by_name['DeleteConsumerGroup']._loaded_options = None
   _globals['_GROUPSERVICE'].methods_by_name['DeleteConsumerGroup']._serialized_options = b'\312\363\030\004\010\006\020\003'
-  _globals['_SUBSCRIPTIONCONFLICTPOLICY']._serialized_start=1923
-  _globals['_SUBSCRIPTIONCONFLICTPOLICY']._serialized_end=2077
+  _globals['_SUBSCRIPTIONCONFLICTPOLICY']._serialized_start=2043
+  _globals['_SUBSCRIPTIONCONFLICTPOLICY']._serialized_end=2197
   _globals['_CONSUMERGROUP']._serialized_start=122
-  _globals['_CONSUMERGROUP']._serialized_end=415
-  _globals['_CONSUMERGROUPCHANGE']._serialized_start=418
-  _globals['_CONSUMERGROUPCHANGE']._serialized_end=800
-  _globals['_RETRYPOLICY']._serialized_start=802
-  _globals['_RETRYPOLICY']._serialized_end=929
-  _globals['_DELAYTABLE']._serialized_start=931
-  _globals['_DELAYTABLE']._serialized_end=986
-  _globals['_EXPONENTIALDELAY']._serialized_start=988
-  _globals['_EXPONENTIALDELAY']._serialized_end=1110
-  _globals['_CREATECONSUMERGROUPREQUEST']._serialized_start=1112
-  _globals['_CREATECONSUMERGROUPREQUEST']._serialized_end=1188
-  _globals['_CREATECONSUMERGROUPRESPONSE']._serialized_start=1190
-  _globals['_CREATECONSUMERGROUPRESPONSE']._serialized_end=1267
-  _globals['_GETCONSUMERGROUPREQUEST']._serialized_start=1269
-  _globals['_GETCONSUMERGROUPREQUEST']._serialized_end=1318
-  _globals['_GETCONSUMERGROUPRESPONSE']._serialized_start=1320
-  _globals['_GETCONSUMERGROUPRESPONSE']._serialized_end=1394
-  _globals['_LISTCONSUMERGROUPSREQUEST']._serialized_start=1396
-  _globals['_LISTCONSUMERGROUPSREQUEST']._serialized_end=1462
-  _globals['_LISTCONSUMERGROUPSRESPONSE']._serialized_start=1464
-  _globals['_LISTCONSUMERGROUPSRESPONSE']._serialized_end=1566
-  _globals['_UPDATECONSUMERGROUPREQUEST']._serialized_start=1568
-  _globals['_UPDATECONSUMERGROUPREQUEST']._serialized_end=1673
-  _globals['_UPDATECONSUMERGROUPRESPONSE']._serialized_start=1675
-  _globals['_UPDATECONSUMERGROUPRESPONSE']._serialized_end=1752
-  _globals['_DELETECONSUMERGROUPREQUEST']._serialized_start=1754
-  _globals['_DELETECONSUMERGROUPREQUEST']._serialized_end=1833
-  _globals['_DELETECONSUMERGROUPRESPONSE']._serialized_start=1835
-  _globals['_DELETECONSUMERGROUPRESPONSE']._serialized_end=1920
-  _globals['_GROUPSERVICE']._serialized_start=2080
-  _globals['_GROUPSERVICE']._serialized_end=2712
+  _globals['_CONSUMERGROUP']._serialized_end=475
+  _globals['_CONSUMERGROUPCHANGE']._serialized_start=478
+  _globals['_CONSUMERGROUPCHANGE']._serialized_end=920
+  _globals['_RETRYPOLICY']._serialized_start=922
+  _globals['_RETRYPOLICY']._serialized_end=1049
+  _globals['_DELAYTABLE']._serialized_start=1051
+  _globals['_DELAYTABLE']._serialized_end=1106
+  _globals['_EXPONENTIALDELAY']._serialized_start=1108
+  _globals['_EXPONENTIALDELAY']._serialized_end=1230
+  _globals['_CREATECONSUMERGROUPREQUEST']._serialized_start=1232
+  _globals['_CREATECONSUMERGROUPREQUEST']._serialized_end=1308
+  _globals['_CREATECONSUMERGROUPRESPONSE']._serialized_start=1310
+  _globals['_CREATECONSUMERGROUPRESPONSE']._serialized_end=1387
+  _globals['_GETCONSUMERGROUPREQUEST']._serialized_start=1389
+  _globals['_GETCONSUMERGROUPREQUEST']._serialized_end=1438
+  _globals['_GETCONSUMERGROUPRESPONSE']._serialized_start=1440
+  _globals['_GETCONSUMERGROUPRESPONSE']._serialized_end=1514
+  _globals['_LISTCONSUMERGROUPSREQUEST']._serialized_start=1516
+  _globals['_LISTCONSUMERGROUPSREQUEST']._serialized_end=1582
+  _globals['_LISTCONSUMERGROUPSRESPONSE']._serialized_start=1584
+  _globals['_LISTCONSUMERGROUPSRESPONSE']._serialized_end=1686
+  _globals['_UPDATECONSUMERGROUPREQUEST']._serialized_start=1688
+  _globals['_UPDATECONSUMERGROUPREQUEST']._serialized_end=1793
+  _globals['_UPDATECONSUMERGROUPRESPONSE']._serialized_start=1795
+  _globals['_UPDATECONSUMERGROUPRESPONSE']._serialized_end=1872
+  _globals['_DELETECONSUMERGROUPREQUEST']._serialized_start=1874
+  _globals['_DELETECONSUMERGROUPREQUEST']._serialized_end=1953
+  _globals['_DELETECONSUMERGROUPRESPONSE']._serialized_start=1955
+  _globals['_DELETECONSUMERGROUPRESPONSE']._serialized_end=2040
+  _globals['_GROUPSERVICE']._serialized_start=2200
+  _globals['_GROUPSERVICE']._serialized_end=2832
 # @@protoc_insertion_point(module_scope)

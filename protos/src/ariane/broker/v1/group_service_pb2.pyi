@@ -58,6 +58,7 @@ class ConsumerGroup(_message.Message):
     SUBSCRIPTION_CONFLICT_POLICY_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     RECEIVE_IN_ORDER_FIELD_NUMBER: _builtins.int
+    ORDERED_ATTEMPTS_MAX_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
     """The name. 1 to 120 characters of A-Z a-z 0-9 _ and -."""
     consume_enabled: _builtins.bool
@@ -65,8 +66,8 @@ class ConsumerGroup(_message.Message):
     broadcast_enabled: _builtins.bool
     """Whether broadcasting is allowed."""
     attempts_max: _builtins.int
-    """How often a message that failed is tried again before it becomes a dead letter, 0 to 1000.
-    Default 16.
+    """How often a message that failed is tried again before it becomes a dead letter; 2147483647:
+    without limit. Default 16. Not for members that consume in order, see `ordered_attempts_max`.
     """
     subscription_conflict_policy: Global___SubscriptionConflictPolicy.ValueType
     """What happens to a member whose subscription differs from its group's."""
@@ -74,6 +75,11 @@ class ConsumerGroup(_message.Message):
     """Grows with each change. Output only."""
     receive_in_order: _builtins.bool
     """Whether ReceiveService hands out the messages of one message group one after the other."""
+    ordered_attempts_max: _builtins.int
+    """As `attempts_max`, of a message that is consumed or received in order, and that others wait for
+    meanwhile. 2147483647, the default: without limit, no message is passed over. Absent in a
+    request: the default.
+    """
     @_builtins.property
     def retry_policy(self) -> Global___RetryPolicy:
         """How the delay between tries grows."""
@@ -89,12 +95,15 @@ class ConsumerGroup(_message.Message):
         subscription_conflict_policy: Global___SubscriptionConflictPolicy.ValueType = ...,
         version: _builtins.int = ...,
         receive_in_order: _builtins.bool = ...,
+        ordered_attempts_max: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["retry_policy", b"retry_policy"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_ordered_attempts_max", b"_ordered_attempts_max", "ordered_attempts_max", b"ordered_attempts_max", "retry_policy", b"retry_policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts_max", b"attempts_max", "broadcast_enabled", b"broadcast_enabled", "consume_enabled", b"consume_enabled", "consumer_group", b"consumer_group", "receive_in_order", b"receive_in_order", "retry_policy", b"retry_policy", "subscription_conflict_policy", b"subscription_conflict_policy", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_ordered_attempts_max", b"_ordered_attempts_max", "attempts_max", b"attempts_max", "broadcast_enabled", b"broadcast_enabled", "consume_enabled", b"consume_enabled", "consumer_group", b"consumer_group", "ordered_attempts_max", b"ordered_attempts_max", "receive_in_order", b"receive_in_order", "retry_policy", b"retry_policy", "subscription_conflict_policy", b"subscription_conflict_policy", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__ordered_attempts_max: _TypeAlias = _typing.Literal["ordered_attempts_max"]  # noqa: Y015
+    _WhichOneofArgType__ordered_attempts_max: _TypeAlias = _typing.Literal["_ordered_attempts_max", b"_ordered_attempts_max"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__ordered_attempts_max) -> _WhichOneofReturnType__ordered_attempts_max | None: ...
 
 Global___ConsumerGroup: _TypeAlias = ConsumerGroup  # noqa: Y015
 
@@ -111,6 +120,7 @@ class ConsumerGroupChange(_message.Message):
     RETRY_POLICY_FIELD_NUMBER: _builtins.int
     SUBSCRIPTION_CONFLICT_POLICY_FIELD_NUMBER: _builtins.int
     RECEIVE_IN_ORDER_FIELD_NUMBER: _builtins.int
+    ORDERED_ATTEMPTS_MAX_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
     """The group."""
     consume_enabled: _builtins.bool
@@ -118,11 +128,13 @@ class ConsumerGroupChange(_message.Message):
     broadcast_enabled: _builtins.bool
     """Whether broadcasting is allowed. Absent: unchanged."""
     attempts_max: _builtins.int
-    """How often a message that failed is tried again, 0 to 1000. Absent: unchanged."""
+    """How often a message that failed is tried again. Absent: unchanged."""
     subscription_conflict_policy: Global___SubscriptionConflictPolicy.ValueType
     """What happens to a member whose subscription differs. Unspecified: unchanged."""
     receive_in_order: _builtins.bool
     """Whether messages of one message group are handed out one after the other. Absent: unchanged."""
+    ordered_attempts_max: _builtins.int
+    """The same of a message that is consumed or received in order. Absent: unchanged."""
     @_builtins.property
     def retry_policy(self) -> Global___RetryPolicy:
         """How the delay between tries grows. Absent: unchanged."""
@@ -137,10 +149,11 @@ class ConsumerGroupChange(_message.Message):
         retry_policy: Global___RetryPolicy | None = ...,
         subscription_conflict_policy: Global___SubscriptionConflictPolicy.ValueType = ...,
         receive_in_order: _builtins.bool | None = ...,
+        ordered_attempts_max: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_attempts_max", b"_attempts_max", "_broadcast_enabled", b"_broadcast_enabled", "_consume_enabled", b"_consume_enabled", "_receive_in_order", b"_receive_in_order", "attempts_max", b"attempts_max", "broadcast_enabled", b"broadcast_enabled", "consume_enabled", b"consume_enabled", "receive_in_order", b"receive_in_order", "retry_policy", b"retry_policy"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_attempts_max", b"_attempts_max", "_broadcast_enabled", b"_broadcast_enabled", "_consume_enabled", b"_consume_enabled", "_ordered_attempts_max", b"_ordered_attempts_max", "_receive_in_order", b"_receive_in_order", "attempts_max", b"attempts_max", "broadcast_enabled", b"broadcast_enabled", "consume_enabled", b"consume_enabled", "ordered_attempts_max", b"ordered_attempts_max", "receive_in_order", b"receive_in_order", "retry_policy", b"retry_policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempts_max", b"_attempts_max", "_broadcast_enabled", b"_broadcast_enabled", "_consume_enabled", b"_consume_enabled", "_receive_in_order", b"_receive_in_order", "attempts_max", b"attempts_max", "broadcast_enabled", b"broadcast_enabled", "consume_enabled", b"consume_enabled", "consumer_group", b"consumer_group", "receive_in_order", b"receive_in_order", "retry_policy", b"retry_policy", "subscription_conflict_policy", b"subscription_conflict_policy"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempts_max", b"_attempts_max", "_broadcast_enabled", b"_broadcast_enabled", "_consume_enabled", b"_consume_enabled", "_ordered_attempts_max", b"_ordered_attempts_max", "_receive_in_order", b"_receive_in_order", "attempts_max", b"attempts_max", "broadcast_enabled", b"broadcast_enabled", "consume_enabled", b"consume_enabled", "consumer_group", b"consumer_group", "ordered_attempts_max", b"ordered_attempts_max", "receive_in_order", b"receive_in_order", "retry_policy", b"retry_policy", "subscription_conflict_policy", b"subscription_conflict_policy"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__attempts_max: _TypeAlias = _typing.Literal["attempts_max"]  # noqa: Y015
     _WhichOneofArgType__attempts_max: _TypeAlias = _typing.Literal["_attempts_max", b"_attempts_max"]  # noqa: Y015
@@ -148,6 +161,8 @@ class ConsumerGroupChange(_message.Message):
     _WhichOneofArgType__broadcast_enabled: _TypeAlias = _typing.Literal["_broadcast_enabled", b"_broadcast_enabled"]  # noqa: Y015
     _WhichOneofReturnType__consume_enabled: _TypeAlias = _typing.Literal["consume_enabled"]  # noqa: Y015
     _WhichOneofArgType__consume_enabled: _TypeAlias = _typing.Literal["_consume_enabled", b"_consume_enabled"]  # noqa: Y015
+    _WhichOneofReturnType__ordered_attempts_max: _TypeAlias = _typing.Literal["ordered_attempts_max"]  # noqa: Y015
+    _WhichOneofArgType__ordered_attempts_max: _TypeAlias = _typing.Literal["_ordered_attempts_max", b"_ordered_attempts_max"]  # noqa: Y015
     _WhichOneofReturnType__receive_in_order: _TypeAlias = _typing.Literal["receive_in_order"]  # noqa: Y015
     _WhichOneofArgType__receive_in_order: _TypeAlias = _typing.Literal["_receive_in_order", b"_receive_in_order"]  # noqa: Y015
     @_typing.overload
@@ -156,6 +171,8 @@ class ConsumerGroupChange(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__broadcast_enabled) -> _WhichOneofReturnType__broadcast_enabled | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__consume_enabled) -> _WhichOneofReturnType__consume_enabled | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__ordered_attempts_max) -> _WhichOneofReturnType__ordered_attempts_max | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__receive_in_order) -> _WhichOneofReturnType__receive_in_order | None: ...
 

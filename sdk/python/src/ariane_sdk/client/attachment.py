@@ -13,6 +13,7 @@ from typing import Final
 
 from grpc.aio import AioRpcError
 
+from ariane.broker.v1.client_question_pb2 import QueueHold
 from ariane.broker.v1.client_service_pb2 import (
     AttachRequest,
     AttachResponse,
@@ -21,6 +22,7 @@ from ariane.broker.v1.client_service_pb2 import (
     ClientHello,
     Membership,
 )
+from ariane_sdk.client.hold import keys_of
 from ariane_sdk.client.operator_answers import OperatorAnswers
 from ariane_sdk.errors import CallError
 from ariane_sdk.net.backoff import reconnect_delay_s
@@ -63,13 +65,14 @@ class Attachment:
         on_fatal: Callable[[CallError], None],
         on_turn: Callable[[], None] = lambda: None,
         answers: OperatorAnswers,
+        holds: Callable[[str], Sequence[QueueHold]] = lambda _broker_name: (),
     ) -> None:
         """Attach with these memberships, and stay attached.
 
         ``on_notice`` is called with the broker's name and what it says. ``on_fatal`` is called when
         the broker will never admit this client. ``on_turn`` is called
         when the stream ended, failed to open, or was opened anew: the broker may be gone, or may
-        have a new address.
+        have a new address. ``holds`` returns what is not handed out of a broker's queues.
         """
         self.broker_name = broker_name
         self.address = address
@@ -84,6 +87,8 @@ class Attachment:
         self._on_fatal = on_fatal
         self._on_turn = on_turn
         self._answers = answers
+        self._holds = holds
+        self._holds_said = keys_of(())
         self._outgoing: asyncio.Queue[AttachRequest | None] = asyncio.Queue()
         self._heartbeat_interval_s = HEARTBEAT_INTERVAL_S
         self._leaving = False
@@ -110,7 +115,18 @@ class Attachment:
     def _say_memberships(self) -> None:
         self._memberships_said = self._memberships
         heartbeat = ClientHeartbeat(memberships=self._memberships, memberships_changed=True)
-        self._outgoing.put_nowait(AttachRequest(heartbeat=heartbeat))
+        self._outgoing.put_nowait(self._with_holds(heartbeat))
+
+    def tell_holds(self) -> None:
+        """Report what is not handed out, if that has changed."""
+        if self.attached and keys_of(self._holds(self.broker_name)) != self._holds_said:
+            self._outgoing.put_nowait(self._with_holds(ClientHeartbeat()))
+
+    def _with_holds(self, heartbeat: ClientHeartbeat) -> AttachRequest:
+        holds = self._holds(self.broker_name)
+        self._holds_said = keys_of(holds)
+        heartbeat.holds.extend(holds)
+        return AttachRequest(heartbeat=heartbeat)
 
     def say(self, request: AttachRequest) -> None:
         """Send the broker a request; dropped while the client is not attached."""
@@ -179,6 +195,7 @@ class Attachment:
 
     async def _requests(self) -> AsyncIterator[AttachRequest]:
         self._memberships_said = self._memberships
+        self._holds_said = keys_of(())
         hello = ClientHello(
             client_id=self._client_id,
             language="python",
@@ -193,7 +210,7 @@ class Attachment:
                 async with asyncio.timeout(self._heartbeat_interval_s):
                     request = await self._outgoing.get()
             except TimeoutError:
-                request = AttachRequest(heartbeat=ClientHeartbeat())
+                request = self._with_holds(ClientHeartbeat())
             if request is None:
                 return
             yield request

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ariane.broker.v1.group_service_pb2 import ConsumerGroupChange, UpdateConsumerGroupRequest
@@ -251,7 +252,11 @@ class ClusterClient(StatelessClient):
 
         async def ask(broker: LiveBroker) -> None:
             for member in await calls.group_members(route_to(broker), group):
-                members[member.client_id] = group_member_of(member)
+                one, known = group_member_of(member), members.get(member.client_id)
+                if known is not None:
+                    # Each broker knows what is held of its own queues.
+                    one = replace(one, holds=tuple(dict.fromkeys(known.holds + one.holds)))
+                members[member.client_id] = one
 
         await self._of_every_primary(ask, broker_names)
         return [members[client_id] for client_id in sorted(members)]

@@ -7,10 +7,31 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from ariane.broker.v1 import client_service_pb2, offset_service_pb2
+from ariane.broker.v1 import client_question_pb2, client_service_pb2, offset_service_pb2
 from ariane_sdk.client.conflicts import subscriptions_of
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.timestamps import moment_from
+
+
+@dataclass(frozen=True, slots=True)
+class QueueHold:
+    """A queue of which a member hands out nothing.
+
+    Attributes:
+        message_queue: The queue; None: all queues of the member.
+        reason: Why: "failed_in_order", a message failed and those behind it wait.
+        queue_offset: The message that is tried again.
+        attempts: How often it has failed in its place.
+        age_s: How long it has lasted, in seconds, when the member said so.
+        cause: Why the message failed.
+    """
+
+    message_queue: MessageQueue | None
+    reason: str
+    queue_offset: int
+    attempts: int
+    age_s: float
+    cause: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +44,14 @@ class GroupMember:
         subscriptions: The filter expressions by topic, without the group's retry topic.
         model: How it consumes: "clustering" owns queues, "broadcasting" has all of them,
             "receiving" owns none.
+        holds: The queues of which it hands out nothing, as it said within the last 30 s.
     """
 
     client_id: str
     address: str
     subscriptions: Mapping[str, str]
     model: str = "clustering"
+    holds: tuple[QueueHold, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +108,21 @@ def group_member_of(member: client_service_pb2.GroupMember) -> GroupMember:
         member.address,
         subscriptions_of(member),
         _MODELS.get(member.membership.model, "clustering"),
+        tuple(map(queue_hold_of, member.holds)),
+    )
+
+
+def queue_hold_of(hold: client_question_pb2.QueueHold) -> QueueHold:
+    """A hold from the answer of a broker."""
+    queue = MessageQueue(hold.topic, hold.broker_name, hold.queue_id) if hold.topic else None
+    reason = client_question_pb2.HoldReason.Name(hold.reason)
+    return QueueHold(
+        queue,
+        reason.removeprefix("HOLD_REASON_").lower(),
+        hold.queue_offset,
+        hold.attempts,
+        hold.age.ToMilliseconds() / 1000,
+        hold.cause,
     )
 
 

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import Final
 
 from ariane.broker.v1.client_service_pb2 import AttachResponse
 from ariane_record.encoding.kept_memory import expect_large_blocks
@@ -38,6 +39,9 @@ from ariane_sdk.runtime.home import HomeGuard
 from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import loop_for_ever, start_task
 from ariane_sdk.runtime.unclosed import warn_unclosed
+
+HOLDS_LOOK_S: Final = 1.0
+"""How often it is looked whether brokers must hear of queues that wait."""
 
 
 class ConsumerLife:
@@ -176,6 +180,7 @@ class ConsumerLife:
             on_fatal=self._fail,
             on_turn=self._doubt_routes,
             answers=self._operator_answers,
+            holds=self.owned.holds,
         )
 
     def _make_damaged_bodies(self) -> DamagedBodies:
@@ -208,6 +213,8 @@ class ConsumerLife:
         clock = self.plan.clock
         self._tasks.append(start_task(self.owned.store_loop(), "store-offsets"))
         self._tasks.append(start_task(self.owned.watch_loop(), "watch-queues"))
+        holds = loop_for_ever(self._tell_holds_by_and_by, clock)
+        self._tasks.append(start_task(holds, "tell-holds"))
         if self.plan.ordered:
             renew = loop_for_ever(self.locks.renew_by_and_by, clock)
             self._tasks.append(start_task(renew, "renew-locks"))
@@ -217,6 +224,10 @@ class ConsumerLife:
             self._rebalance_wanted.set()
         rebalance = loop_for_ever(self._rebalance_when_wanted, clock)
         self._tasks.append(start_task(rebalance, "rebalance"))
+
+    async def _tell_holds_by_and_by(self) -> None:
+        await self.plan.clock.sleep(HOLDS_LOOK_S)
+        self._attachments.tell_holds()
 
     async def assign(self, queues: Iterable[MessageQueue]) -> None:
         """Own exactly these queues, independent of other members of the group.

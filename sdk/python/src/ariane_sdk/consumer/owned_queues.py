@@ -27,7 +27,7 @@ from functools import partial
 from logging import INFO, WARNING
 from typing import Final
 
-from ariane.broker.v1.client_question_pb2 import ClientQueueState
+from ariane.broker.v1.client_question_pb2 import ClientQueueState, QueueHold
 from ariane_sdk.client.caution import Caution, InWork
 from ariane_sdk.client.listener import LOOK_S
 from ariane_sdk.client.queue_position import QueuePosition
@@ -128,6 +128,15 @@ class OwnedQueues:
         """The report of the queues in work, for operators."""
         now_s = asyncio.get_running_loop().time()
         return [state_of(owned, now_s) for _, owned in sorted(self._owned.items())]
+
+    def holds(self, broker_name: str) -> list[QueueHold]:
+        """What is not handed out of the queues of a broker."""
+        now_s = asyncio.get_running_loop().time()
+        return [
+            owned.hold.to_wire(self._group, queue, now_s)
+            for queue, owned in self._owned.items()
+            if owned.hold is not None and queue.broker_name == broker_name
+        ]
 
     def find(self, queue: MessageQueue) -> OwnedQueue | None:
         """A queue in work."""

@@ -54,9 +54,9 @@ class PushConsumer:
     continues. A listener that has failed only for some of them raises ``errors.MessagesFailed``
     with those. After 16 repetitions (a setting of the group), a message becomes a dead letter.
 
-    With ``ordered=True``, the queue waits for a failed batch instead. With "broadcasting", failed
-    messages are retried in this client without limit. A message that kills the process is found by
-    the deaths that it causes, and becomes a dead letter after a few.
+    With ``ordered=True``, the queue waits for a failed batch instead, for as long as it takes. With
+    "broadcasting", failed messages are retried in this client without limit. A message that kills
+    the process is found by the deaths that it causes, and becomes a dead letter after a few.
 
     Every message is delivered at least once. Some are delivered twice when members join or leave,
     when a process ends without ``close``, or when a broker loses its last seconds.

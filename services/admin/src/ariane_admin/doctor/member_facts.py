@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ariane.broker.v1.client_question_pb2 import ClientQueueState
-from ariane.broker.v1.client_service_pb2 import GetClientStateRequest, ListClientsRequest
+from ariane.broker.v1.client_question_pb2 import ClientQueueState, QueueHold
+from ariane.broker.v1.client_service_pb2 import (
+    AttachedClient,
+    GetClientStateRequest,
+    ListClientsRequest,
+)
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
     PAGE_SIZE,
@@ -30,6 +35,8 @@ class MemberFacts:
     client_id: str
     groups: Sequence[str]
     queues: Sequence[ClientQueueState]
+    holds: Sequence[QueueHold] = ()
+    """What it hands out nothing of, as brokers know it."""
 
 
 async def ask_members(doors: ClusterDoors, addresses: Sequence[str]) -> Sequence[MemberFacts]:
@@ -43,11 +50,16 @@ async def ask_members(doors: ClusterDoors, addresses: Sequence[str]) -> Sequence
         addresses: The brokers.
     """
     groups: dict[str, Sequence[str]] = {}
+    holds: dict[str, list[QueueHold]] = defaultdict(list)
     attached_to: dict[str, str] = {}
     attached = await asyncio.gather(*(_consumers(doors, address) for address in addresses))
     for address, consumers in zip(addresses, attached, strict=True):
-        for client_id, consumed in consumers.items():
-            groups[client_id], attached_to[client_id] = consumed, address
+        for client in consumers:
+            client_id = client.hello.client_id
+            groups[client_id] = [one.consumer_group for one in client.hello.memberships]
+            attached_to[client_id] = address
+            # Each broker knows those of its own queues, and what holds all.
+            holds[client_id] += [hold for hold in client.holds if hold not in holds[client_id]]
     turns = asyncio.Semaphore(ASKED_TOGETHER_MAX)
 
     async def ask(client_id: str) -> MemberFacts | None:
@@ -59,15 +71,15 @@ async def ask_members(doors: ClusterDoors, addresses: Sequence[str]) -> Sequence
                 answer = await answer_to_question(call, f"client {client_id}")
         except CallError:
             return None
-        return MemberFacts(client_id, groups[client_id], answer.state.queues)
+        return MemberFacts(client_id, groups[client_id], answer.state.queues, holds[client_id])
 
     told = await asyncio.gather(*map(ask, sorted(groups)[:MEMBERS_MAX]))
     return [member for member in told if member is not None]
 
 
-async def _consumers(doors: ClusterDoors, address: str) -> dict[str, Sequence[str]]:
-    """The groups of each consuming client of a broker; what it told, if it stops answering."""
-    found: dict[str, Sequence[str]] = {}
+async def _consumers(doors: ClusterDoors, address: str) -> Sequence[AttachedClient]:
+    """The consuming clients of a broker; what it told, if it stops answering."""
+    found: list[AttachedClient] = []
     token = ""
     while True:
         request = ListClientsRequest(page_size=PAGE_SIZE, page_token=token)
@@ -76,10 +88,7 @@ async def _consumers(doors: ClusterDoors, address: str) -> dict[str, Sequence[st
             page = await answer_to_question(call, f"broker at {address}")
         except CallError:
             return found
-        for client in page.clients:
-            if client.hello.memberships:
-                consumed = [one.consumer_group for one in client.hello.memberships]
-                found[client.hello.client_id] = consumed
+        found += [client for client in page.clients if client.hello.memberships]
         token = page.next_page_token
         if not token:
             return found

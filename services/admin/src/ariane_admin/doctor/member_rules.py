@@ -6,7 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
-from ariane.broker.v1.client_question_pb2 import ClientQueueState
+from ariane.broker.v1.client_question_pb2 import (
+    HOLD_REASON_FAILED_IN_ORDER,
+    ClientQueueState,
+    QueueHold,
+)
 from ariane_admin.doctor.cluster_facts import ClusterFacts
 from ariane_admin.doctor.findings import Finding, Severity
 
@@ -14,13 +18,23 @@ STANDSTILL_SECONDS: Final = 60.0
 """A queue is reported if its application has got no message of it for longer, though some wait or
 are unfinished."""
 
+HOLD_SECONDS: Final = 10
+"""A queue that waits in order is reported if it does so for as long."""
+
 _NAMED_MAX: Final = 3
+
+_EVERYWHERE: Final = ("", "", 0)
 
 
 def queues_that_stand_still(facts: ClusterFacts) -> Iterator[Finding]:
     """Queues of which a member has messages, and whose application takes and finishes none."""
     for member in facts.members:
-        still = [queue for queue in member.queues if _stands_still(queue)]
+        held = {_place(hold) for hold in member.holds}
+        still = [
+            queue
+            for queue in member.queues
+            if _stands_still(queue) and not {_place(queue), _EVERYWHERE} & held
+        ]
         if not still:
             continue
         longest_s = max(_idle_s(queue) for queue in still)
@@ -35,6 +49,23 @@ def queues_that_stand_still(facts: ClusterFacts) -> Iterator[Finding]:
             "its application hangs, is slow, or does not poll; this shows where it is: ariane group"
             f" running {member.groups[0]} --member {member.client_id} --stacks",
         )
+
+
+def queues_that_wait_in_order(facts: ClusterFacts) -> Iterator[Finding]:
+    """Queues consumed in order that wait for a message that fails."""
+    for member in facts.members:
+        for hold in member.holds:
+            if hold.reason != HOLD_REASON_FAILED_IN_ORDER or hold.age.seconds < HOLD_SECONDS:
+                continue
+            yield Finding(
+                Severity.WARNING,
+                f"group {hold.consumer_group}",
+                f"waits in order for message {hold.queue_offset} of"
+                f" {'/'.join(map(str, _place(hold)))}, which failed {hold.attempts} times in"
+                f" {hold.age.seconds} s at member {member.client_id}: {hold.cause}",
+                "mend its cause, and the queue goes on in order; to pass over such messages:"
+                f" ariane group retry {hold.consumer_group} --ordered-attempts N",
+            )
 
 
 def paused_groups(facts: ClusterFacts) -> Iterator[Finding]:
@@ -53,6 +84,10 @@ def paused_groups(facts: ClusterFacts) -> Iterator[Finding]:
         )
 
 
+def _place(one: ClientQueueState | QueueHold) -> tuple[str, str, int]:
+    return one.topic, one.broker_name, one.queue_id
+
+
 def _stands_still(queue: ClientQueueState) -> bool:
     unfinished = queue.in_flight_count + queue.waiting_count
     return unfinished > 0 and not queue.paused and _idle_s(queue) > STANDSTILL_SECONDS
@@ -64,4 +99,4 @@ def _idle_s(queue: ClientQueueState) -> float:
     return since.ToMilliseconds() / 1000
 
 
-RULES: Final = (queues_that_stand_still, paused_groups)
+RULES: Final = (queues_that_stand_still, queues_that_wait_in_order, paused_groups)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from grpc import aio
 
@@ -243,6 +243,9 @@ def topic_settings(topic: topic_pb.Topic) -> topic_pb.Topic:
     )
 
 
+_UNLIMITED: Final = (1 << 31) - 1
+
+
 def _whole_change(group: group_pb.ConsumerGroup) -> group_pb.ConsumerGroupChange:
     """The change that gives a group all the settings of another."""
     return group_pb.ConsumerGroupChange(
@@ -250,6 +253,9 @@ def _whole_change(group: group_pb.ConsumerGroup) -> group_pb.ConsumerGroupChange
         consume_enabled=group.consume_enabled,
         broadcast_enabled=group.broadcast_enabled,
         attempts_max=group.attempts_max,
+        ordered_attempts_max=(
+            group.ordered_attempts_max if group.HasField("ordered_attempts_max") else _UNLIMITED
+        ),
         retry_policy=group.retry_policy,
         subscription_conflict_policy=group.subscription_conflict_policy
         or group_pb.SUBSCRIPTION_CONFLICT_POLICY_REFUSE,

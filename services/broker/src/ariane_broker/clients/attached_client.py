@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from ariane_broker.clients.deaths.client_work import ClientWork
 from ariane_broker.clients.membership import Membership
 from ariane_broker.clients.outbox import Outbox
+from ariane_broker.clients.queue_hold import QueueHold
 
 
 @dataclass(slots=True, eq=False)
@@ -28,6 +29,7 @@ class AttachedClient:
         wanted: Filter of each topic in each of its groups, to compare pulls with.
         work: The messages that it has in work.
         said_goodbye: Whether it has detached by itself.
+        holds: What it hands out nothing of, by its last heartbeat.
     """
 
     client_id: str
@@ -43,6 +45,7 @@ class AttachedClient:
     wanted: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     work: ClientWork = field(default_factory=ClientWork)
     said_goodbye: bool = False
+    holds: tuple[QueueHold, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

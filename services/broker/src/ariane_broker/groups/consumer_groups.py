@@ -24,10 +24,13 @@ from ariane_servicekit.errors import field_invalid
 
 _log = get_logger(__name__)
 
-ATTEMPTS_MAX: Final = 1000
+ATTEMPTS_MAX: Final = (1 << 31) - 1
+"""The largest limit of attempts: none."""
+
 DELAYS_MAX: Final = 100
 _DELAY_MS_MAX: Final = 366 * 86_400_000
 CONFLICT_ATTRIBUTE: Final = "subscription.conflict"
+ORDERED_ATTRIBUTE: Final = "ordered.attempts.max"
 
 _TABLE_SKIPPED: Final = 2
 """RocketMQ's delay before the first retry is the third entry of its table."""
@@ -108,6 +111,7 @@ class GroupConfig:
         consume_enabled: Whether the group may consume at all.
         broadcast_enabled: Whether broadcasting is allowed.
         attempts_max: Retries of a failed message before it becomes a dead letter.
+        ordered_attempts_max: The same of a message that is consumed or received in order.
         retry_policy: How the delay between tries grows.
         conflict_policy: What happens to a member whose subscription differs.
         receive_in_order: Whether receiving members get the messages of a group one after the other.
@@ -119,6 +123,7 @@ class GroupConfig:
     consume_enabled: bool = True
     broadcast_enabled: bool = True
     attempts_max: int = 16
+    ordered_attempts_max: int = ATTEMPTS_MAX
     retry_policy: TableRetry | ExponentialRetry = field(default_factory=TableRetry)
     conflict_policy: ConflictPolicy = ConflictPolicy.REFUSE
     receive_in_order: bool = False
@@ -131,8 +136,14 @@ class GroupConfig:
         Raises:
             ServiceError: FIELD_INVALID.
         """
-        if not 0 <= self.attempts_max <= ATTEMPTS_MAX:
-            raise field_invalid("attempts_max", f"must be 0 to {ATTEMPTS_MAX}", self.attempts_max)
+        for name in ("attempts_max", "ordered_attempts_max"):
+            if not 0 <= getattr(self, name) <= ATTEMPTS_MAX:
+                raise field_invalid(name, f"must be 0 to {ATTEMPTS_MAX}", getattr(self, name))
+
+    @property
+    def receive_attempts_max(self) -> int:
+        """Retries of a message that members receive."""
+        return self.ordered_attempts_max if self.receive_in_order else self.attempts_max
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +159,7 @@ class GroupChange:
     consume_enabled: bool | None = None
     broadcast_enabled: bool | None = None
     attempts_max: int | None = None
+    ordered_attempts_max: int | None = None
     retry_policy: TableRetry | ExponentialRetry | None = None
     conflict_policy: ConflictPolicy | None = None
     receive_in_order: bool | None = None
@@ -270,6 +282,9 @@ def _entry(config: GroupConfig) -> dict[str, Any]:
     attributes.pop(CONFLICT_ATTRIBUTE, None)
     if config.conflict_policy is not ConflictPolicy.REFUSE:
         attributes[CONFLICT_ATTRIBUTE] = config.conflict_policy.value
+    attributes.pop(ORDERED_ATTRIBUTE, None)
+    if config.ordered_attempts_max != ATTEMPTS_MAX:
+        attributes[ORDERED_ATTRIBUTE] = str(config.ordered_attempts_max)
     return dict(config.entry) | {
         "attributes": attributes,
         "consumeBroadcastEnable": config.broadcast_enabled,
@@ -345,6 +360,14 @@ def _config(name: str, entry: Mapping[str, Any], newest_version: int) -> GroupCo
         broadcast_enabled=bool(entry.get("consumeBroadcastEnable", True)),
         attempts_max=int(
             bounds.within("retryMaxTimes", int(entry.get("retryMaxTimes", 16)), 0, ATTEMPTS_MAX)
+        ),
+        ordered_attempts_max=int(
+            bounds.within(
+                ORDERED_ATTRIBUTE,
+                int(attributes.get(ORDERED_ATTRIBUTE, ATTEMPTS_MAX)),
+                0,
+                ATTEMPTS_MAX,
+            )
         ),
         retry_policy=_retry_policy(entry.get("groupRetryPolicy") or {}, bounds),
         conflict_policy=ConflictPolicy.FLAG if flagged else ConflictPolicy.REFUSE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -175,6 +176,20 @@ class BrokerMeasures:
             ),
         ):
             measures.gauge(name, unit, description, read)
+        measures.gauge(
+            "ariane.consumer.holds",
+            "{queue}",
+            "Queues of which members of a group hand out nothing, by reason.",
+            self._holds,
+        )
+
+    def _holds(self) -> Iterator[Value | None]:
+        counts: Counter[tuple[str, str]] = Counter()
+        for client in self.clients.walk():
+            counts.update((hold.consumer_group, hold.reason.value) for hold in client.holds)
+            yield None
+        for (group, reason), count in counts.items():
+            yield count, {"consumer_group": group, "reason": reason}
 
     def _unread_messages(self) -> Iterator[Value | None]:
         count = 0

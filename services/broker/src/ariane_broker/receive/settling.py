@@ -201,7 +201,7 @@ class Settling:
             return _NONE, []
         at = np.searchsorted(window.rows["offset"], offsets)
         attempts = window.rows["attempts"][at]
-        exhausted = attempts > config.attempts_max
+        exhausted = attempts > config.receive_attempts_max
         if outcome.dead_letter:
             exhausted[:] = True
         dead = offsets[exhausted]

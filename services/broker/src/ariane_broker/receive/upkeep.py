@@ -149,4 +149,4 @@ class ReceiveUpkeep:
         if config is None or window.due_ms > now_ms:
             return np.empty(0, np.int64)
         rows = window.visible(now_ms)
-        return rows[window.rows["attempts"][rows] > config.attempts_max][:COUNT_MAX]
+        return rows[window.rows["attempts"][rows] > config.receive_attempts_max][:COUNT_MAX]

@@ -124,7 +124,7 @@ class MessageReturns:
         return left
 
     async def attempts_max(self, queue: MessageQueue) -> int | None:
-        """How often the group tries a message again; None if it cannot be asked now."""
+        """How often the group tries a message in order again; None if it cannot be asked now."""
         if self._attempts_max:
             return self._attempts_max
         known = self._known_counts.get(queue.broker_name)
@@ -137,7 +137,7 @@ class MessageReturns:
                 GetConsumerGroupRequest(consumer_group=self._group),
                 timeout=self._call_timeout_s,
             )
-            count = (await answer_of(call, peer_name(broker))).group.attempts_max
+            count = (await answer_of(call, peer_name(broker))).group.ordered_attempts_max
         except ArianeError as error:
             logger.info("nobody tells how often group %s tries again: %s", self._group, error)
             return None

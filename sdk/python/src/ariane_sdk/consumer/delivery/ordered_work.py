@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 
+from ariane_sdk.client.hold import FAILED_IN_ORDER, Hold
 from ariane_sdk.consumer.delivery.failed_messages import (
     FailedMessages,
     failed_messages,
@@ -21,8 +23,9 @@ class OrderedQueueWork(QueueWork):
     """Delivers the messages of one queue strictly one batch after the other.
 
     Failed messages suspend the queue for a while and are delivered again, with all messages behind
-    them, until the group allows no further attempt. In the last attempt they are delivered one by
-    one, and messages that still fail become dead letters. Nothing is delivered without the lock.
+    them, for as long as it takes: order is kept. Only where the group limits the attempts in order,
+    the last attempt delivers them one by one, and messages that still fail become dead letters.
+    Nothing is delivered without the lock.
 
     With a limit of 0 there is no second attempt: a message is given up at once if the listener got
     it alone or named it as failed. If a whole batch fails, each message is delivered once more,
@@ -62,12 +65,13 @@ class OrderedQueueWork(QueueWork):
                 return False
             done = len(batch) if failed is None else batch.index(failed.messages[0])
             if done:
-                left, tries = left[done:], 0
+                left, tries, self.hold = left[done:], 0, None
             if failed is not None:
+                self._hold(failed, tries + 1)
                 attempts_max = await self._dead_letters.attempts_max(self.queue)
                 hopeless = failed.rejected or (failed.named and _is_reached(attempts_max, tries))
                 if hopeless and await self._give_up_on(left[0], failed, tries):
-                    left, tries = left[1:], 0
+                    left, tries, self.hold = left[1:], 0, None
                 elif await self._given_up_within(self._settings.suspend_s):
                     return False
                 else:
@@ -78,6 +82,16 @@ class OrderedQueueWork(QueueWork):
         # Otherwise the queue would stand still if the lock were renewed now.
         self._locks.stop_relying(self.queue)
         return False
+
+    def _hold(self, failed: FailedMessages, attempts: int) -> None:
+        now_s = asyncio.get_running_loop().time()
+        self.hold = Hold(
+            reason=FAILED_IN_ORDER,
+            since_s=now_s if self.hold is None else self.hold.since_s,
+            queue_offset=failed.messages[0].queue_offset,
+            attempts=attempts,
+            cause=failed.cause,
+        )
 
     async def _deliver_once(self, batch: Sequence[ReceivedMessage]) -> FailedMessages | None:
         """Deliver a batch once; return the failed messages, None if all are done."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
 from ariane.broker.v1.client_question_pb2 import ClientQueueState
+from ariane_sdk.client.hold import Hold
 from ariane_sdk.consumer.delivery.window import QueueWindow
 from ariane_sdk.message_queue import MessageQueue
 
@@ -21,6 +22,7 @@ class OwnedQueue(Protocol):
         pulled_s: When its last pull was answered, by the loop's time; None if never.
         delivered_s: When the application last got messages of it, the same way.
         paused: Whether the application has paused it.
+        hold: Why nothing of it is handed out now; None if nothing holds it.
     """
 
     not_before_s: float
@@ -30,6 +32,7 @@ class OwnedQueue(Protocol):
     pulled_s: float | None
     delivered_s: float | None
     paused: bool
+    hold: Hold | None
 
     @property
     def queue(self) -> MessageQueue:

@@ -18,6 +18,7 @@ from itertools import count
 from typing import Final
 
 from ariane_record.names import RETRY_PREFIX
+from ariane_sdk.client.hold import Hold
 from ariane_sdk.client.listener import Deliver
 from ariane_sdk.consumer.delivery.failed_messages import (
     FailedMessages,
@@ -85,6 +86,7 @@ class QueueWork:
         stored_offset: The stored consumer offset; None if this consumer has stored none.
         pulled_s: When its last pull was answered, by the loop's time; None if never.
         delivered_s: When messages were last taken for the listener, the same way.
+        hold: Why nothing of it is handed out now; None if nothing holds it.
     """
 
     paused = False
@@ -113,6 +115,7 @@ class QueueWork:
         self.stored_offset: int | None = None
         self.pulled_s: float | None = None
         self.delivered_s: float | None = None
+        self.hold: Hold | None = None
         self.hand_out = HandOut(
             queue, self.window, parts.deliver, care=care, is_released=lambda: self.released
         )

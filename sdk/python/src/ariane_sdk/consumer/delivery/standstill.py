@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from ariane_sdk.client.hold import Hold
 from ariane_sdk.client.listener import STANDSTILL_S
 from ariane_sdk.consumer.delivery.owned_queue import OwnedQueue
 from ariane_sdk.message_queue import MessageQueue
@@ -46,6 +47,10 @@ class StandstillWatch:
             if seen is None or seen.progress != progress:
                 seen = _Seen(progress, now_s, STANDSTILL_S)
             elif now_s - seen.since_s >= seen.tell_after_s:
+                if owned.hold is not None:
+                    self._tell_hold(owned.queue, owned.hold, now_s - seen.since_s)
+                    self._seen[owned.queue] = seen._replace(tell_after_s=2 * seen.tell_after_s)
+                    continue
                 logger.warning(
                     "%s of group %s: no progress for %.0f s; the application has %d messages and"
                     " %d wait for it (ariane group running %s --stacks shows where it is)",
@@ -58,3 +63,17 @@ class StandstillWatch:
                 )
                 seen = seen._replace(tell_after_s=2 * seen.tell_after_s)
             self._seen[owned.queue] = seen
+
+    def _tell_hold(self, queue: MessageQueue, hold: Hold, still_s: float) -> None:
+        logger.warning(
+            "%s of group %s waits for %.0f s for message %d, which has failed %d times, and all"
+            " messages behind it wait (ariane group retry %s --ordered-attempts N gives up after"
+            " N repetitions): %s",
+            queue,
+            self._group,
+            still_s,
+            hold.queue_offset,
+            hold.attempts,
+            self._group,
+            hold.cause,
+        )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
+from ariane.broker.v1.client_question_pb2 import QueueHold
 from ariane.broker.v1.client_service_pb2 import AttachResponse, Membership
 from ariane_sdk.client.attachment import Attachment
 from ariane_sdk.client.operator_answers import OperatorAnswers
@@ -41,10 +42,12 @@ class Attachments:
         on_fatal: Callable[[CallError], None],
         on_turn: Callable[[], None],
         answers: OperatorAnswers,
+        holds: Callable[[str], Sequence[QueueHold]] = lambda _broker_name: (),
     ) -> None:
         """``on_fatal`` is called when the group will never admit this member.
 
-        ``on_turn`` is called when a broker may be gone, or may have a new address.
+        ``on_turn`` is called when a broker may be gone, or may have a new address. ``holds``
+        returns what is not handed out of a broker's queues.
         """
         self.membership = membership
         self._connections = connections
@@ -55,6 +58,7 @@ class Attachments:
         self._on_fatal = on_fatal
         self._on_turn = on_turn
         self._answers = answers
+        self._holds = holds
         self._by_broker: dict[str, Attachment] = {}
         self._farewells: dict[asyncio.Task[None], None] = {}
 
@@ -62,6 +66,11 @@ class Attachments:
     def broker_names(self) -> Collection[str]:
         """The brokers that the member is, or tries to be, attached to."""
         return self._by_broker.keys()
+
+    def tell_holds(self) -> None:
+        """Report what is not handed out to each broker for which that has changed."""
+        for attachment in self._by_broker.values():
+            attachment.tell_holds()
 
     def follow(self, routes: Iterable[Route]) -> None:
         """Attach to the brokers of these routes, and leave brokers that are in none, or moved.
@@ -90,6 +99,7 @@ class Attachments:
                 on_fatal=self._on_fatal,
                 on_turn=self._on_turn,
                 answers=self._answers,
+                holds=self._holds,
             )
 
     def change(self, membership: Membership) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from ariane_sdk.client.hold import Hold
 from ariane_sdk.client.queue_position import QueuePosition
 from ariane_sdk.consumer.delivery.window import QueueWindow
 from ariane_sdk.message import ReceivedMessage
@@ -32,6 +33,7 @@ class PolledQueue:
         delivered_s: When messages of it were last handed out, the same way.
         paused: Whether it is neither pulled nor handed out.
         in_line: Whether it is in the line of queues to poll.
+        hold: None: nothing but the application holds it.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class PolledQueue:
         self.delivered_s: float | None = None
         self.paused = False
         self.in_line = False
+        self.hold: Hold | None = None
         self._settings = settings
         self._on_room = on_room
         self._on_arrival = on_arrival

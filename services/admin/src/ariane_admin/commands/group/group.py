@@ -29,6 +29,7 @@ from ariane_sdk import (
     GroupMember,
     LiveBroker,
     MessageQueue,
+    QueueHold,
     QueueLag,
     SubscriptionConflict,
 )
@@ -39,6 +40,10 @@ _LAG_COLUMNS = (
     *("suspected", "deaths", "unread", "in_flight", "delayed", "ready"),
 )
 _TOTALS = ("members", "lag")
+_HOLD_COLUMNS = (
+    *("topic", "broker", "queue_id", "reason", "queue_offset", "attempts", "seconds", "cause"),
+    "client_id",
+)
 _OFFSET_COLUMNS = ("broker", "queue_id", "consumer_offset")
 
 
@@ -97,7 +102,9 @@ def list_groups(
 def show(*, name: str, name_servers: str, output: Output) -> int:
     """Show the backlog, members and subscription conflicts of group NAME.
 
-    The owner of a queue is the member that reports that it is consuming it.
+    The owner of a queue is the member that reports that it is consuming it. "Holds" are queues of
+    which a member hands out nothing, as it has reported within the last 30 s: in order, a message
+    that fails is repeated, and those behind it wait.
 
     A warning names each broker that does not answer; totals then cover the others only, and the
     exit status is 3.
@@ -108,7 +115,9 @@ def show(*, name: str, name_servers: str, output: Output) -> int:
       ariane group show billing -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
 
-    async def ask() -> tuple[RollCall, Sequence[str], Row, list[Row], list[Row], list[Row]]:
+    async def ask() -> tuple[
+        RollCall, Sequence[str], Row, list[Row], list[Row], list[Row], list[Row]
+    ]:
         async with ClusterDoors(name_servers) as doors:
             roll = RollCall(await doors.primaries())
             await warn_of_absent(doors, roll.brokers)
@@ -134,9 +143,10 @@ def show(*, name: str, name_servers: str, output: Output) -> int:
                     for member in members
                 ],
                 await _conflicts(doors.client, roll, name),
+                [_hold_row(member, hold) for member in members for hold in member.holds],
             )
 
-    roll, paused, summary, queues, members, conflicts = run_async(ask())
+    roll, paused, summary, queues, members, conflicts, holds = run_async(ask())
     if paused:
         say_warning(pause_warning(name, paused))
     output.record(
@@ -148,6 +158,7 @@ def show(*, name: str, name_servers: str, output: Output) -> int:
             ),
             "member_list": (("client_id", "address", "model", "subscriptions"), members),
             "conflicts": (("member", "newcomer", "difference", "refused", "count"), conflicts),
+            "holds": (_HOLD_COLUMNS, holds),
         },
     )
     return roll.status
@@ -263,6 +274,21 @@ def _lag_row(lag: QueueLag, owners: Mapping[MessageQueue, str]) -> Row:
         "in_flight": lag.in_flight_count,
         "delayed": lag.delayed_count,
         "ready": lag.ready_count,
+    }
+
+
+def _hold_row(member: GroupMember, hold: QueueHold) -> Row:
+    queue = hold.message_queue
+    return {
+        "topic": "(all)" if queue is None else queue.topic,
+        "broker": None if queue is None else queue.broker_name,
+        "queue_id": None if queue is None else queue.queue_id,
+        "reason": hold.reason,
+        "queue_offset": hold.queue_offset,
+        "attempts": hold.attempts,
+        "seconds": round(hold.age_s),
+        "cause": hold.cause,
+        "client_id": member.client_id,
     }
 
 

@@ -36,10 +36,29 @@ from ariane_admin.terminal.output import Output, Row, output_option
 from ariane_sdk import LiveBroker
 from ariane_sdk.errors import GroupNotFound
 
-_COLUMNS: Final = ("broker", "attempts_max", "policy", "waits")
+_COLUMNS: Final = ("broker", "attempts_max", "ordered_attempts_max", "policy", "waits")
+UNLIMITED_ATTEMPTS: Final = (1 << 31) - 1
+_UNLIMITED: Final = "unlimited"
 _UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 _SPAN: Final = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)(ms|s|m|h)")
 _FACTOR: Final = 2.0
+
+
+class _Attempts(click.ParamType[int]):
+    """A number of repetitions, or none as their limit."""
+
+    name = "NUMBER|unlimited"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        """Read the option."""
+        text = str(value)
+        if text == _UNLIMITED:
+            return UNLIMITED_ATTEMPTS
+        if not re.fullmatch(r"[0-9]{1,10}", text) or int(text) > UNLIMITED_ATTEMPTS:
+            self.fail(f"{value!r}: give a number or {_UNLIMITED}", param, ctx)
+        return int(text)
 
 
 class _Spans(click.ParamType[tuple[Duration, ...]]):
@@ -67,8 +86,14 @@ class _Spans(click.ParamType[tuple[Duration, ...]]):
 @click.argument("name")
 @click.option(
     "--attempts",
-    type=click.IntRange(0, 1000),
-    help="Number of retries before a message becomes a dead letter.",
+    type=_Attempts(),
+    help="Number of retries before a message becomes a dead letter, or 'unlimited'.",
+)
+@click.option(
+    "--ordered-attempts",
+    type=_Attempts(),
+    help="The same for messages that are consumed or received in order; unlimited by default, so"
+    " that none is passed over.",
 )
 @click.option(
     "--waits",
@@ -93,6 +118,7 @@ def retry(
     *,
     name: str,
     attempts: int | None,
+    ordered_attempts: int | None,
     waits: tuple[Duration, ...] | None,
     growth: tuple[Duration, ...] | None,
     factor: float | None,
@@ -111,6 +137,7 @@ def retry(
     Examples:
       ariane group retry billing
       ariane group retry billing --attempts 5 --waits "1s 10s 1m"
+      ariane group retry ledger --ordered-attempts 5
       ariane group retry billing --growth "5s 2h" --factor 3
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if sum((waits is not None, growth is not None, levels)) > 1:
@@ -128,9 +155,12 @@ def retry(
         )
         policy = RetryPolicy(exponential=exponential)
 
-    if attempts is not None or policy is not None:
+    if (attempts, ordered_attempts, policy) != (None, None, None):
         change = ConsumerGroupChange(
-            consumer_group=name, attempts_max=attempts, retry_policy=policy
+            consumer_group=name,
+            attempts_max=attempts,
+            ordered_attempts_max=ordered_attempts,
+            retry_policy=policy,
         )
         request = UpdateGroupRequest(group=change, allow_missing=True)
         output.rows(_COLUMNS, run_async(_changed(name_servers, admin, request)))
@@ -181,10 +211,15 @@ def _row(broker_name: str, group: ConsumerGroup) -> Row:
         word, waits = "levels", "the broker's delay levels from the third on"
     return {
         "broker": broker_name,
-        "attempts_max": group.attempts_max,
+        "attempts_max": _limit(group.attempts_max),
+        "ordered_attempts_max": _limit(group.ordered_attempts_max),
         "policy": word,
         "waits": waits,
     }
+
+
+def _limit(attempts: int) -> int | str:
+    return _UNLIMITED if attempts == UNLIMITED_ATTEMPTS else attempts
 
 
 def _text(span: Duration) -> str:

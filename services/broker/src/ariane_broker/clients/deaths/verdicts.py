@@ -97,7 +97,7 @@ class DeathVerdicts:
         place, queue_offset = death.place, death.queue_offset
         known = self._suspicions.find(place)
         count = known.deaths_of(queue_offset) + 1
-        attempts_max = self._groups.get(place.consumer_group).attempts_max
+        attempts_max = self._groups.get(place.consumer_group).ordered_attempts_max
         tried = message.attempts + count - 1
         dead_letter = count >= self._deaths_max or tried >= attempts_max
         _log.warning(

@@ -109,7 +109,7 @@ class HandOuts:
             order,
             {topic: living(topic, filters.get(topic), ends) for topic, _ in queues},
             bytes_max,
-            group.attempts_max,
+            group.receive_attempts_max,
             group.receive_in_order,
             self._now_ms(),
         )

@@ -34,6 +34,7 @@ from ariane_broker.consuming.operator_questions import OperatorQuestions
 from ariane_broker.consuming.queue_locking import QueueLocking
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.rpc.peer_address import peer_text
+from ariane_broker.rpc.translation.hold_wire import hold_message, holds_of
 from ariane_broker.rpc.translation.question_wire import (
     bounded_answer,
     bounded_state,
@@ -241,6 +242,7 @@ class ClientServicer(ClientServiceServicer):
                     if request.heartbeat.memberships_changed:
                         memberships = memberships_of(request.heartbeat.memberships)
                         await self._admission.change_memberships(client, memberships)
+                    client.holds = holds_of(request.heartbeat.holds)
                     client.outbox.put(HeartbeatHeard())
                 elif content == "goodbye":
                     client.said_goodbye = True
@@ -270,6 +272,7 @@ def _member(client: AttachedClient, group: str) -> client_pb.GroupMember | None:
         client_id=client.client_id,
         membership=membership_message(membership),
         address=client.address,
+        holds=[hold_message(hold) for hold in client.holds if hold.consumer_group == group],
     )
 
 
@@ -322,6 +325,7 @@ def _client_message(client: AttachedClient) -> client_pb.AttachedClient:
         address=client.address,
         attach_time=time_of(client.attach_time_ms),
         last_heard_time=time_of(client.last_heard_ms),
+        holds=map(hold_message, client.holds),
     )
 
 

@@ -12,6 +12,7 @@ from ariane.broker.v1 import group_service_pb2 as group_pb
 from ariane.broker.v1.group_service_pb2_grpc import GroupServiceServicer
 from ariane_broker.consuming.group_deletion import GroupDeletion
 from ariane_broker.groups.consumer_groups import (
+    ATTEMPTS_MAX,
     ConflictPolicy,
     ConsumerGroups,
     ExponentialRetry,
@@ -104,6 +105,9 @@ def _config(group: group_pb.ConsumerGroup) -> GroupConfig:
         consume_enabled=group.consume_enabled,
         broadcast_enabled=group.broadcast_enabled,
         attempts_max=group.attempts_max,
+        ordered_attempts_max=(
+            group.ordered_attempts_max if group.HasField("ordered_attempts_max") else ATTEMPTS_MAX
+        ),
         retry_policy=_retry_policy(group.retry_policy),
         conflict_policy=_conflict_policy(group.subscription_conflict_policy),
         receive_in_order=group.receive_in_order,
@@ -120,6 +124,7 @@ def _change(group: group_pb.ConsumerGroupChange) -> GroupChange:
         consume_enabled=said("consume_enabled"),
         broadcast_enabled=said("broadcast_enabled"),
         attempts_max=said("attempts_max"),
+        ordered_attempts_max=said("ordered_attempts_max"),
         retry_policy=(
             _retry_policy(group.retry_policy) if group.HasField("retry_policy") else None
         ),
@@ -156,6 +161,7 @@ def _group(config: GroupConfig) -> group_pb.ConsumerGroup:
         consume_enabled=config.consume_enabled,
         broadcast_enabled=config.broadcast_enabled,
         attempts_max=config.attempts_max,
+        ordered_attempts_max=config.ordered_attempts_max,
         retry_policy=_retry_message(config.retry_policy),
         subscription_conflict_policy=_POLICY_VALUES[config.conflict_policy],
         version=config.version,

@@ -1,0 +1,49 @@
+"""What clients hand out nothing of, from and to messages of the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Final
+
+from ariane.broker.v1 import client_question_pb2 as question_pb
+from ariane_broker.clients.queue_hold import CAUSE_LENGTH_MAX, HOLDS_MAX, HoldReason, QueueHold
+from ariane_broker.rpc.translation.wire_time import span_of
+from ariane_record.control_characters import shown
+
+_REASONS: Final = {question_pb.HOLD_REASON_FAILED_IN_ORDER: HoldReason.FAILED_IN_ORDER}
+_REASON_VALUES: Final = {reason: value for value, reason in _REASONS.items()}
+
+
+def holds_of(holds: Iterable[question_pb.QueueHold]) -> tuple[QueueHold, ...]:
+    """Convert what a client says; reasons that are not known are left out."""
+    return tuple(
+        QueueHold(
+            consumer_group=hold.consumer_group,
+            topic=hold.topic,
+            broker_name=hold.broker_name,
+            queue_id=hold.queue_id,
+            reason=_REASONS[hold.reason],
+            queue_offset=hold.queue_offset,
+            attempts=hold.attempts,
+            age_ms=hold.age.ToMilliseconds(),
+            cause=shown(hold.cause[:CAUSE_LENGTH_MAX])[:CAUSE_LENGTH_MAX],
+        )
+        for hold in islice(holds, HOLDS_MAX)
+        if hold.reason in _REASONS
+    )
+
+
+def hold_message(hold: QueueHold) -> question_pb.QueueHold:
+    """A hold as a message for operators."""
+    return question_pb.QueueHold(
+        consumer_group=hold.consumer_group,
+        topic=hold.topic,
+        broker_name=hold.broker_name,
+        queue_id=hold.queue_id,
+        reason=_REASON_VALUES[hold.reason],
+        queue_offset=hold.queue_offset,
+        attempts=hold.attempts,
+        age=span_of(hold.age_ms / 1000),
+        cause=hold.cause,
+    )
