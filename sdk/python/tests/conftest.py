@@ -94,15 +94,32 @@ def batches_of_table(request):
 
 
 def table_result_of(results):
-    """What is said of the batches of a table that were all stored."""
-    return AppendTableResult(
-        first_queue_offsets=np.array([each.first_queue_offset for each in results]).tobytes(),
-        first_commit_log_offsets=np.array(
-            [each.first_commit_log_offset for each in results]
-        ).tobytes(),
-        acknowledged_level=results[0].acknowledged_level,
-        store_time=results[0].store_time,
+    """What is said of the rows of a table, where each became of it what the results say."""
+    stored = [not each.HasField("error") for each in results]
+    usual = next((each for each, is_stored in zip(results, stored, strict=True) if is_stored), None)
+
+    def column(name):
+        rows = zip(results, stored, strict=True)
+        return np.array([getattr(each, name) if known else -1 for each, known in rows]).tobytes()
+
+    table = AppendTableResult(
+        first_queue_offsets=column("first_queue_offset"),
+        first_commit_log_offsets=column("first_commit_log_offset"),
     )
+    if usual is not None:
+        table.acknowledged_level = usual.acknowledged_level
+        table.store_time.CopyFrom(usual.store_time)
+    for row, each in enumerate(results):
+        if each.HasField("error"):
+            table.rows.add(row=row, error=each.error)
+        elif each.duplicate or each.store_time != usual.store_time:
+            table.rows.add(
+                row=row,
+                duplicate=each.duplicate,
+                acknowledged_level=each.acknowledged_level,
+                store_time=each.store_time,
+            )
+    return table
 
 
 @pytest.fixture(scope="session")
@@ -201,7 +218,7 @@ class ScriptedBroker(SendServiceServicer):
 
 
 def _tell(answer, results, *, is_table):
-    if is_table and not any(result.HasField("error") for result in results):
+    if is_table:
         answer.table_result.CopyFrom(table_result_of(results))
     else:
         answer.results.extend(results)

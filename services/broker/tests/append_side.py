@@ -19,6 +19,7 @@ from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.rpc.translation.append_wire import append_request, append_response
 from ariane_broker.topics.topic_table import Permission, TopicConfig
 from ariane_record import BlockEncoder, ProducerSequence
+from ariane_record.checksums.checksum import crc32
 from ariane_servicekit import ErrorTranslator
 from ariane_storage import Store
 from ariane_storage.testing import FaultyDisk, FixedClock, joined_table, small_config
@@ -123,10 +124,10 @@ class Side:
 
     async def answer(self, batches):
         outcomes = await self.append_records.append(batches, HOST)
-        answer = send_pb.AppendRecordsResponse.FromString(append_response(outcomes))
         each = batches.each() if isinstance(batches, TableBatches) else batches
         counts = [batch.block.count if batch.block else 0 for batch in each]
-        return results_of(answer, counts)
+        raw = append_response(outcomes, counts)
+        return results_of(send_pb.AppendRecordsResponse.FromString(raw), counts)
 
     def left(self):
         end = self.store.max_offset
@@ -191,6 +192,37 @@ def parsed(batches, *, joined):
     return TableBatches(table, lambda: singles)
 
 
+def int32s(numbers):
+    return np.array(list(numbers), "<i4").tobytes()
+
+
+def table_request(batches, **changes):
+    """The same batches as a table; all have a sequence of one producer, or none has."""
+
+    def joined(name):
+        return b"".join(getattr(batch, name) for batch in batches)
+
+    records = joined("records")
+    fields = {
+        "topics": [batch.topic for batch in batches],
+        "queue_ids": int32s(batch.queue_id for batch in batches),
+        "record_counts": int32s(len(batch.key_counts) for batch in batches),
+        "record_sizes": joined("record_sizes"),
+        "tag_codes": joined("tag_codes"),
+        "key_counts": joined("key_counts"),
+        "key_hashes": joined("key_hashes"),
+        "records_crc32": crc32(records),
+    }
+    if batches[0].HasField("sequence"):
+        sequences = [batch.sequence for batch in batches]
+        firsts = [sequence.first_sequence for sequence in sequences]
+        fields["producer_id"] = sequences[0].producer_id
+        fields["producer_epochs"] = int32s(sequence.producer_epoch for sequence in sequences)
+        fields["first_sequences"] = np.array(firsts, "<i8").tobytes()
+    table = send_pb.AppendTable(**{**fields, **changes})
+    return send_pb.AppendRecordsRequest(table=table, table_records=records)
+
+
 def results_of(answer, counts):
     """The result of each batch, whichever way they were told."""
     if not answer.HasField("table_result"):
@@ -202,7 +234,7 @@ def results_of(answer, counts):
         counts,
         strict=True,
     )
-    return [
+    results = [
         send_pb.AppendResult(
             first_queue_offset=queue_offset,
             first_commit_log_offset=log_offset,
@@ -210,8 +242,19 @@ def results_of(answer, counts):
             acknowledged_level=table.acknowledged_level,
             store_time=table.store_time,
         )
+        if queue_offset >= 0
+        else send_pb.AppendResult()
         for queue_offset, log_offset, count in places
     ]
+    assert [row.row for row in table.rows] == sorted({row.row for row in table.rows})
+    for row in table.rows:
+        result = results[row.row]
+        for field in ("error", "store_time"):
+            result.ClearField(field)
+            if row.HasField(field):
+                getattr(result, field).CopyFrom(getattr(row, field))
+        result.duplicate, result.acknowledged_level = row.duplicate, row.acknowledged_level
+    return results
 
 
 GOOD = [wire("ab"[number % 2], number % 4, [b"%d" % number] * 3) for number in range(8)]

@@ -106,8 +106,8 @@ async def test_a_code_of_another_tag_is_refused_on_every_way_in(broker, reason_o
     )
     await broker.store("orders", [b"first"])  # Behind which tables may be stored as a whole.
     request = send_pb.AppendRecordsRequest(table=table, table_records=good.records * 2)
-    stored, refused = (await broker.sends.AppendRecords(request)).results
-    assert not stored.HasField("error")
+    (refused,) = (await broker.sends.AppendRecords(request)).table_result.rows
+    assert refused.row == 1
     refuse(refused)
     assert await broker.bodies("orders", 1) == []
 

@@ -8,13 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane_broker.append.batch_outcome import AcknowledgedLevel
 from ariane_broker.append.table_batches import TableBatches
 from ariane_broker.errors.public_errors import flush_unconfirmed
-from ariane_broker.rpc.translation.append_wire import (
-    append_response,
-)
 from ariane_record import ProducerSequence
 from ariane_servicekit import ServiceError
 from services.broker.tests.append_side import (
@@ -25,7 +21,6 @@ from services.broker.tests.append_side import (
     Side,
     opened,
     parsed,
-    results_of,
     wire,
     without_sequence,
 )
@@ -88,16 +83,6 @@ async def both_ways(requests):
         ]
         assert answers[0] == answers[1]
     assert at_once.left() == one_by_one.left()
-
-
-@pytest.mark.parametrize("joined", [True, False])
-async def test_a_call_is_answered_as_a_request_of_a_stream(side, joined):
-    outcomes = await side.append_records.append(parsed(GOOD, joined=joined), HOST)
-    call = send_pb.AppendRecordsResponse.FromString(append_response(outcomes))
-    request = send_pb.AppendRecordsResponse.FromString(append_response(outcomes))
-    counts = [3] * len(GOOD)
-    assert results_of(call, counts) == results_of(request, counts)
-    assert call.HasField("table_result") == joined
 
 
 def was_at_once(side, batches):

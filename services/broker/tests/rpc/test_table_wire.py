@@ -17,7 +17,6 @@ from ariane_broker.errors.public_errors import flush_unconfirmed
 from ariane_broker.rpc.translation import append_wire
 from ariane_broker.rpc.translation.append_wire import CUT_BYTES_MIN, append_request, append_response
 from ariane_record import ProducerSequence
-from ariane_record.checksums.checksum import crc32
 from ariane_record.layout import HEADER_BYTES
 from services.broker.tests.append_side import (
     GOOD,
@@ -25,41 +24,12 @@ from services.broker.tests.append_side import (
     NEXT,
     GatedFlush,
     Side,
+    int32s,
     parsed,
     results_of,
+    table_request,
     wire,
 )
-
-
-def int32s(numbers):
-    return np.array(list(numbers), "<i4").tobytes()
-
-
-def table_request(batches, **changes):
-    """The same batches as a table; all have a sequence of one producer, or none has."""
-
-    def joined(name):
-        return b"".join(getattr(batch, name) for batch in batches)
-
-    records = joined("records")
-    fields = {
-        "topics": [batch.topic for batch in batches],
-        "queue_ids": int32s(batch.queue_id for batch in batches),
-        "record_counts": int32s(len(batch.key_counts) for batch in batches),
-        "record_sizes": joined("record_sizes"),
-        "tag_codes": joined("tag_codes"),
-        "key_counts": joined("key_counts"),
-        "key_hashes": joined("key_hashes"),
-        "records_crc32": crc32(records),
-    }
-    if batches[0].HasField("sequence"):
-        sequences = [batch.sequence for batch in batches]
-        firsts = [sequence.first_sequence for sequence in sequences]
-        fields["producer_id"] = sequences[0].producer_id
-        fields["producer_epochs"] = int32s(sequence.producer_epoch for sequence in sequences)
-        fields["first_sequences"] = np.array(firsts, "<i8").tobytes()
-    table = send_pb.AppendTable(**{**fields, **changes})
-    return send_pb.AppendRecordsRequest(table=table, table_records=records)
 
 
 def wrong_bodies(batch):
@@ -108,7 +78,7 @@ def columns_of(block):
 
 async def answered(side, request):
     outcomes = await side.append_records.append(request.batches, HOST)
-    raw = append_response(outcomes)
+    raw = append_response(outcomes, request.record_counts)
     return send_pb.AppendRecordsResponse.FromString(raw)
 
 
@@ -128,7 +98,6 @@ async def test_a_table_is_answered_as_its_batches(requests):
         await side.answer(parsed([GOOD[0]], joined=False))
     for number, batches in enumerate(requests):
         request = understood(table_request(batches))[number % 2]
-        assert isinstance(request.batches, TableBatches)
         answer = await answered(as_table, request)
         expected = await one_by_one.answer(parsed(batches, joined=False))
         counts = [len(batch.key_counts) for batch in batches]
@@ -136,14 +105,12 @@ async def test_a_table_is_answered_as_its_batches(requests):
     assert as_table.left() == one_by_one.left()
 
 
-async def test_the_first_batches_of_a_log_are_told_one_by_one():
+async def test_the_first_rows_of_a_log_are_stored():
     """There is no segment yet that they could be appended to at once."""
     side = Side()
     request, _ = understood(table_request(GOOD))
-    answer = await answered(side, request)
-    assert len(answer.results) == len(GOOD)
-    assert not answer.HasField("table_result")
-    assert (await answered(side, request)).HasField("table_result")
+    assert not (await answered(side, request)).table_result.rows
+    assert not (await answered(side, request)).table_result.rows
 
 
 async def test_a_table_waits_for_the_disk_and_each_batch_is_told_if_nobody_knows_of_it():
@@ -153,15 +120,14 @@ async def test_a_table_waits_for_the_disk_and_each_batch_is_told_if_nobody_knows
     await side.answer(parsed([GOOD[0]], joined=False))
     flush.error = flush_unconfirmed()
     request, _ = understood(table_request(NEXT))
-    unconfirmed = await answered(side, request)
-    assert not unconfirmed.HasField("table_result")
-    for result in unconfirmed.results:
+    unconfirmed = results_of(await answered(side, request), [1] * len(NEXT))
+    for result in unconfirmed:
         assert result.error.message.startswith(flush_unconfirmed().message)
     flush.error = None
-    again = await answered(side, request)
-    assert [each.duplicate for each in again.results] == [True] * len(NEXT)
-    places = [each.first_commit_log_offset for each in unconfirmed.results]
-    assert [each.first_commit_log_offset for each in again.results] == places == sorted(set(places))
+    again = results_of(await answered(side, request), [1] * len(NEXT))
+    assert [each.duplicate for each in again] == [True] * len(NEXT)
+    places = [each.first_commit_log_offset for each in unconfirmed]
+    assert [each.first_commit_log_offset for each in again] == places == sorted(set(places))
     following = [wire("a", number, [b"t"], ProducerSequence(7, 0, 1)) for number in range(4)]
     request, _ = understood(table_request(following))
     flush.gate.clear()
@@ -207,8 +173,8 @@ async def test_of_a_broken_table_each_batch_is_refused(rule, changes):
     before = side.left()
     for request in understood(table_request(GOOD, **changes)):
         answer = await answered(side, request)
-        assert len(answer.results) == len(GOOD)
-        for result in answer.results:
+        assert len(answer.table_result.rows) == len(GOOD)
+        for result in answer.table_result.rows:
             assert rule in result.error.message
     assert side.left() == before
 
@@ -220,8 +186,8 @@ async def test_bodies_that_are_not_those_of_their_checksums_are_found(batch_coun
     batches = [wire("a", number % 4, [b"%d" % number] * 3) for number in range(batch_count)]
     request, _ = understood(table_request([wrong_bodies(batch) for batch in batches]))
     answer = await answered(side, request)
-    assert [result.error.message for result in answer.results]
-    for result in answer.results:
+    assert [result.error.message for result in answer.table_result.rows]
+    for result in answer.table_result.rows:
         assert "the checksum of the body differs" in result.error.message
 
 
@@ -244,7 +210,7 @@ async def test_sizes_that_go_back_and_forth_have_nothing_copied_many_times():
     answer = await answered(side, request)
     _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert len(answer.results) == 2 * pairs
+    assert len(answer.table_result.rows) == 2 * pairs
     assert peak_bytes < 10 * len(records)
 
 
@@ -264,18 +230,13 @@ async def test_a_table_of_nothing_is_refused():
             await answered(Side(), each)
 
 
-@pytest.mark.parametrize("table_first", [False, True])
-def test_batches_and_a_table_are_all_taken(table_first):
-    parts = [
-        table_request(GOOD[:3]).SerializeToString(),
-        send_pb.AppendRecordsRequest(batches=GOOD[3:]).SerializeToString(),
-    ]
-    raw = b"".join(parts if table_first else reversed(parts))
-    request, _ = understood(send_pb.AppendRecordsRequest.FromString(raw))
-    assert said(request.batches) == said(parsed([*GOOD[3:], *GOOD[:3]], joined=False))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(append_wire, "CUT_BYTES_MIN", 0)
-        assert said(append_request(raw).batches) == said(request.batches)
+async def test_batches_with_a_table_are_refused():
+    request = table_request(GOOD[:3])
+    request.batches.extend(GOOD[3:])
+    side = Side()
+    for each in understood(request):
+        outcomes = await side.append_records.append(each.batches, HOST)
+        assert {outcome.error.row.name for outcome in outcomes} == {"FIELD_INVALID"}
 
 
 def test_the_records_of_a_large_table_are_not_copied():

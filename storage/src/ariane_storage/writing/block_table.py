@@ -38,6 +38,7 @@ class BlockTable:
         tag_codes: Hash of the tag of each: int32[records].
         key_counts: Index keys of each: uint8[records].
         key_hashes: Index hashes of all keys: int32[sum(key_hash_counts)].
+        record_crcs: As in ``RecordBlock``: uint32[records]; compared where rows are cut out.
     """
 
     topics: Sequence[str]
@@ -51,6 +52,7 @@ class BlockTable:
     tag_codes: NDArray[np.int32]
     key_counts: NDArray[np.uint8]
     key_hashes: NDArray[np.int32]
+    record_crcs: NDArray[np.uint32] | None = None
 
     def __len__(self) -> int:
         """Number of blocks."""

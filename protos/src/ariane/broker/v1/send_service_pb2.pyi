@@ -35,14 +35,16 @@ class AppendRecordsRequest(_message.Message):
     producer_group: _builtins.str
     """The producer's group. May be empty."""
     table_records: _builtins.bytes
-    """The records of `table`, batch after batch. Last, so that a reader meets the columns first."""
+    """The records of `table`, row after row. Last, so that a reader meets the columns first."""
     @_builtins.property
     def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___AppendBatch]:
-        """The batches: with those of `table` 1 to 4,096, of 4 MiB in all by default."""
+        """The batches: 1 to 4,096, of 4 MiB in all by default. Not with `table`."""
 
     @_builtins.property
     def table(self) -> Global___AppendTable:
-        """More batches as one table, instead of `batches`. Their records are in `table_records`."""
+        """The messages as a table, instead of `batches`: 1 to 4,096 rows. Their records are in
+        `table_records`.
+        """
 
     @_builtins.property
     def trace_parents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -176,11 +178,12 @@ Global___AppendBatch: _TypeAlias = AppendBatch  # noqa: Y015
 
 @_typing.final
 class AppendTable(_message.Message):
-    """Very many small batches side by side, each with what an `AppendBatch` says of it, but said by
-    column: b batches of n records in all. A batch of four records costs more as a message of its own
-    than its records do. Batches are stored and answered as if they had come one by one, but that the
-    checksums of only some bodies are compared with them; none is delayed. Packed numbers are
-    little-endian.
+    """Messages as a table: b rows, each some records for one queue, and n records in all, with their
+    columns. A row is what an `AppendBatch` is: stored whole or not at all, and answered for itself;
+    a lone message is a table of one row. The records are in the layout of the commit log, row after
+    row, back to back, with zeros in the fields that the broker owns, as in `AppendBatch`. Packed
+    numbers are little-endian. A column that may be absent is empty, or has a value for each row or
+    record.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -196,10 +199,17 @@ class AppendTable(_message.Message):
     PRODUCER_ID_FIELD_NUMBER: _builtins.int
     PRODUCER_EPOCHS_FIELD_NUMBER: _builtins.int
     FIRST_SEQUENCES_FIELD_NUMBER: _builtins.int
+    RECORD_CRC32S_FIELD_NUMBER: _builtins.int
+    DELAY_LEVELS_FIELD_NUMBER: _builtins.int
+    DELIVERY_TIMES_MS_FIELD_NUMBER: _builtins.int
+    DELAYS_MS_FIELD_NUMBER: _builtins.int
+    REQUIRED_LEVELS_FIELD_NUMBER: _builtins.int
+    IN_SYNC_MINS_FIELD_NUMBER: _builtins.int
+    HALF_FLAGS_FIELD_NUMBER: _builtins.int
     queue_ids: _builtins.bytes
-    """The queue of each batch: b x int32."""
+    """The queue of each row: b x int32."""
     record_counts: _builtins.bytes
-    """How many records each batch has: b x int32, 1 or more each."""
+    """How many records each row has: b x int32, 1 or more each."""
     record_sizes: _builtins.bytes
     """Bytes of each record: n x int32. They add up to the length of the records."""
     tag_codes: _builtins.bytes
@@ -207,20 +217,64 @@ class AppendTable(_message.Message):
     key_counts: _builtins.bytes
     """How many keys of each record are indexed: n x one byte."""
     key_hashes: _builtins.bytes
-    """The hashes of those keys, as in `AppendBatch`: as many int32 as `key_counts` add up to."""
+    """The hashes of those keys (Java's hash of topic, "#" and key, made positive), the unique id
+    first: as many int32 as `key_counts` add up to.
+    """
     records_crc32: _builtins.int
     """CRC-32 (zlib polynomial) of all records: a bit pattern, hence fixed32."""
     producer_id: _builtins.int
-    """Makes all batches idempotent, as in `AppendBatch`: who sends them. 0: none of them is, and the
-    two columns that follow are empty.
+    """Makes rows idempotent: who sends them, drawn once by the producer, at random. A row that is
+    stored already is answered with its first result. 0: every arrival is stored, and the two
+    columns that follow are empty.
     """
     producer_epochs: _builtins.bytes
-    """The producer's epoch in the stream of each batch: b x int32."""
+    """The producer's epoch in the stream of each row, as in `ProducerSequence`: b x int32."""
     first_sequences: _builtins.bytes
-    """Number of the first message of each batch in its queue: b x int64."""
+    """Number of the first message of each row in its queue: b x int64. The first record of the row
+    says the same in its first property, `__PSEQ#`. -1: the row is in no stream, and every arrival
+    of it is stored.
+    """
+    record_crc32s: _builtins.bytes
+    """CRC-32 of each record as it came, without its last 20 bytes (the property `__CRC32#`):
+    n x fixed32. May be absent; worth its bytes from about 128 records in a row.
+    """
+    delay_levels: _builtins.bytes
+    """Delivers the records of a row after the delay of a level, from 1 (1 s) to 18 (2 h), 0 for none:
+    b x one byte. They wait in a system topic until then, and the result says where there. May be
+    absent.
+    """
+    delivery_times_ms: _builtins.bytes
+    """Delivers each record at a time of its own, in milliseconds since the epoch: n x int64. One that
+    has passed is as good as now. Zeros in all records of a row: the row has no such times. May be
+    absent. A row has at most one of level, times and delays.
+    """
+    delays_ms: _builtins.bytes
+    """Delivers each record so many milliseconds after the broker takes it, by the broker's clock, so
+    that the producer's clock may be wrong: n x int64, each at least 1, or zeros in all records of
+    a row without delays. May be absent.
+    """
+    required_levels: _builtins.bytes
+    """How safe the records of a row must be before they are acknowledged, where that is more than the
+    broker promises by itself; never less: b x one byte, the number of an `AcknowledgedLevel`, 0
+    for no demand. REPLICATED means the row's `in_sync_mins`, or 2 where that says nothing. May be
+    absent.
+    """
+    in_sync_mins: _builtins.bytes
+    """How many brokers must be in sync, the primary included, and have the records of a row before
+    they are acknowledged: b x int32. With fewer the row is refused with TOO_FEW_IN_SYNC, and
+    nothing of it is stored; if they have become fewer since, it fails with
+    REPLICATION_UNCONFIRMED. 0 or 1: no more than the broker promises. May be absent.
+    """
+    half_flags: _builtins.bytes
+    """Whether a row is a half message, which nobody sees until `TransactionService` ends its
+    transaction: b x one byte, 1 or 0. May be absent. Such a row is one record with a unique id,
+    for the queue that it names, of the request's producer group, without delay and in no stream:
+    its unique id makes it idempotent. It is stored in a system topic, and the result says where
+    there. Further errors: TRANSACTION_DECIDED, TRANSACTION_FOREIGN, SERVICE_BUSY.
+    """
     @_builtins.property
     def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The topic of each batch."""
+        """The topic of each row."""
 
     def __init__(
         self,
@@ -236,10 +290,17 @@ class AppendTable(_message.Message):
         producer_id: _builtins.int = ...,
         producer_epochs: _builtins.bytes = ...,
         first_sequences: _builtins.bytes = ...,
+        record_crc32s: _builtins.bytes = ...,
+        delay_levels: _builtins.bytes = ...,
+        delivery_times_ms: _builtins.bytes = ...,
+        delays_ms: _builtins.bytes = ...,
+        required_levels: _builtins.bytes = ...,
+        in_sync_mins: _builtins.bytes = ...,
+        half_flags: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_sequences", b"first_sequences", "key_counts", b"key_counts", "key_hashes", b"key_hashes", "producer_epochs", b"producer_epochs", "producer_id", b"producer_id", "queue_ids", b"queue_ids", "record_counts", b"record_counts", "record_sizes", b"record_sizes", "records_crc32", b"records_crc32", "tag_codes", b"tag_codes", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delay_levels", b"delay_levels", "delays_ms", b"delays_ms", "delivery_times_ms", b"delivery_times_ms", "first_sequences", b"first_sequences", "half_flags", b"half_flags", "in_sync_mins", b"in_sync_mins", "key_counts", b"key_counts", "key_hashes", b"key_hashes", "producer_epochs", b"producer_epochs", "producer_id", b"producer_id", "queue_ids", b"queue_ids", "record_counts", b"record_counts", "record_crc32s", b"record_crc32s", "record_sizes", b"record_sizes", "records_crc32", b"records_crc32", "required_levels", b"required_levels", "tag_codes", b"tag_codes", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -287,11 +348,11 @@ class AppendRecordsResponse(_message.Message):
     TABLE_RESULT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___AppendResult]:
-        """One result for each batch, in the order of the request; none with `table_result`."""
+        """One result for each of `batches`, in the order of the request."""
 
     @_builtins.property
     def table_result(self) -> Global___AppendTableResult:
-        """The results of a table whose batches were all stored as promised, and none of them before."""
+        """The result of `table`."""
 
     def __init__(
         self,
@@ -361,8 +422,8 @@ Global___AppendResult: _TypeAlias = AppendResult  # noqa: Y015
 
 @_typing.final
 class AppendTableResult(_message.Message):
-    """What became of the batches of a table that were all stored as promised, and none of them before.
-    Packed numbers are little-endian.
+    """What became of the rows of a table: columns over all of them, and beside them what is not the
+    same for most. Packed numbers are little-endian.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -371,15 +432,33 @@ class AppendTableResult(_message.Message):
     FIRST_COMMIT_LOG_OFFSETS_FIELD_NUMBER: _builtins.int
     ACKNOWLEDGED_LEVEL_FIELD_NUMBER: _builtins.int
     STORE_TIME_FIELD_NUMBER: _builtins.int
+    ROWS_FIELD_NUMBER: _builtins.int
+    COMMIT_LOG_OFFSETS_FIELD_NUMBER: _builtins.int
     first_queue_offsets: _builtins.bytes
-    """Queue offset of the first record of each batch; its others follow without a gap: b x int64."""
+    """Queue offset of the first record of each row; its others follow without a gap: b x int64. -1
+    for a row that is not stored. Of delayed records and half messages: in the system topic where
+    they wait.
+    """
     first_commit_log_offsets: _builtins.bytes
-    """Commit-log offset of the first record of each; its others follow by their sizes: b x int64."""
+    """Commit-log offset of the first record of each row; its others follow by their sizes, unless
+    there are `commit_log_offsets`: b x int64. -1 for a row that is not stored.
+    """
     acknowledged_level: _message_pb2.AcknowledgedLevel.ValueType
-    """How safe they are now."""
+    """How safe the rows are now that are not in `rows`."""
+    commit_log_offsets: _builtins.bytes
+    """Commit-log offset of each record, where records were not stored in the sizes in which they
+    came, as delayed ones are, and those with IPv6 hosts: n x int64; -1 for those of a row that is
+    not stored. Absent: they follow from the first of each row.
+    """
     @_builtins.property
     def store_time(self) -> _timestamp_pb2.Timestamp:
-        """When they were stored, by the broker's clock."""
+        """When the rows were stored that are not in `rows`, by the broker's clock."""
+
+    @_builtins.property
+    def rows(self) -> _containers.RepeatedCompositeFieldContainer[Global___AppendRowResult]:
+        """The rows that are not as the others: refused, stored before, at another level, or at another
+        time; ascending.
+        """
 
     def __init__(
         self,
@@ -388,14 +467,60 @@ class AppendTableResult(_message.Message):
         first_commit_log_offsets: _builtins.bytes = ...,
         acknowledged_level: _message_pb2.AcknowledgedLevel.ValueType = ...,
         store_time: _timestamp_pb2.Timestamp | None = ...,
+        rows: _abc.Iterable[Global___AppendRowResult] | None = ...,
+        commit_log_offsets: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["store_time", b"store_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged_level", b"acknowledged_level", "first_commit_log_offsets", b"first_commit_log_offsets", "first_queue_offsets", b"first_queue_offsets", "store_time", b"store_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged_level", b"acknowledged_level", "commit_log_offsets", b"commit_log_offsets", "first_commit_log_offsets", b"first_commit_log_offsets", "first_queue_offsets", b"first_queue_offsets", "rows", b"rows", "store_time", b"store_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AppendTableResult: _TypeAlias = AppendTableResult  # noqa: Y015
+
+@_typing.final
+class AppendRowResult(_message.Message):
+    """What became of one row, where that is not what became of the others."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROW_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    DUPLICATE_FIELD_NUMBER: _builtins.int
+    ACKNOWLEDGED_LEVEL_FIELD_NUMBER: _builtins.int
+    STORE_TIME_FIELD_NUMBER: _builtins.int
+    row: _builtins.int
+    """The row, from 0."""
+    duplicate: _builtins.bool
+    """Whether it had been stored before and was not stored again."""
+    acknowledged_level: _message_pb2.AcknowledgedLevel.ValueType
+    """How safe it is now."""
+    @_builtins.property
+    def error(self) -> _status_pb2.Status:
+        """Why it failed; absent when it is stored as promised. With FLUSH_UNCONFIRMED and
+        REPLICATION_UNCONFIRMED the row has its offsets: stored, outcome unknown.
+        """
+
+    @_builtins.property
+    def store_time(self) -> _timestamp_pb2.Timestamp:
+        """When it was stored, by the broker's clock."""
+
+    def __init__(
+        self,
+        *,
+        row: _builtins.int = ...,
+        error: _status_pb2.Status | None = ...,
+        duplicate: _builtins.bool = ...,
+        acknowledged_level: _message_pb2.AcknowledgedLevel.ValueType = ...,
+        store_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "store_time", b"store_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged_level", b"acknowledged_level", "duplicate", b"duplicate", "error", b"error", "row", b"row", "store_time", b"store_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AppendRowResult: _TypeAlias = AppendRowResult  # noqa: Y015
 
 @_typing.final
 class SendMessagesRequest(_message.Message):

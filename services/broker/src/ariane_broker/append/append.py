@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import Final
+from typing import Final, Protocol
 
 from ariane_broker.append.append_spans import AppendSpans
 from ariane_broker.append.batch_check import BATCHES_MAX, Batch, block_of, check_place, check_sizes
@@ -23,15 +23,17 @@ from ariane_broker.append.table_append import TableAppend
 from ariane_broker.append.table_batches import TableBatches
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.delay.parking import Parking
-from ariane_broker.errors.public_errors import broker_draining, store_poisoned
+from ariane_broker.errors.public_errors import broker_draining, message_illegal, store_poisoned
 from ariane_broker.log.broker_log import BrokerLog, Sequenced
 from ariane_broker.log.derived.producer_sequences import ProducerSequences
 from ariane_broker.log.promise import AcknowledgedLevel, Demand
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.topics.message_types import check_message_types
+from ariane_record import RecordBlock
 from ariane_record.layout import Host
 from ariane_servicekit.errors import ServiceError, field_invalid
 from ariane_storage.errors import BlockRejected, StorageError, StorePoisoned
+from ariane_storage.writing.append import Appended
 
 _NEW_AT_ONCE: Final = 64
 """Batches of new topics that are appended in one turn of the loop: each creates files."""
@@ -42,12 +44,26 @@ _demand_of: Final[Callable[[Batch], Demand | None]] = attrgetter("demand")
 _as_queue: Final[Callable[[tuple[str, int]], QueueKey]] = partial(tuple.__new__, QueueKey)
 
 
+class HalfStore(Protocol):
+    """Stores half messages."""
+
+    def store_record(self, batch: Batch, born_host: Host) -> tuple[Appended, bool]:
+        """Store a half message of one valid record, and say whether it had been stored before.
+
+        Raises:
+            ServiceError: Nothing is stored.
+            StorageError: Nothing is stored.
+        """
+        ...
+
+
 class AppendRecords:
     """Appends batches, and waits for the broker's promise.
 
     Attributes:
         draining: Whether the broker takes no more messages.
         spans: Makes a span of each call whose messages were sent in spans; None without tracing.
+        halves: Stores half messages.
     """
 
     def __init__(
@@ -69,6 +85,7 @@ class AppendRecords:
         self._table_append = TableAppend(log, topics, sequences, body_bytes_max=body_bytes_max)
         self.draining = False
         self.spans: AppendSpans | None = None
+        self.halves: HalfStore | None = None
 
     @property
     def traces(self) -> bool:
@@ -233,6 +250,8 @@ class AppendRecords:
 
     def _append_one(self, batch: Batch, born_host: Host) -> BatchOutcome:
         block = original = block_of(batch)
+        if batch.half_of is not None:
+            return self._append_half(batch, block, born_host)
         queue = home = QueueKey(batch.topic, batch.queue_id)
         if batch.delay is not None:
             block, home = self._parking.park(block, queue, batch.delay, batch.sequence)
@@ -253,14 +272,33 @@ class AppendRecords:
                     check_place(batch, config)
                 raise
             if stored is not None:
-                return BatchOutcome(appended=first_result(stored, block), duplicate=True)
+                return _outcome(first_result(stored, block), original, duplicate=True)
         check_place(batch, config)
         check_sizes(original, self._body_bytes_max)
         if config is not None:
             check_message_types(original, config)
         if batch.demand is not None:
             self._log.promises.check(batch.demand)
-        return BatchOutcome(self._log.append(block, home.queue_id, born_host, sequenced))
+        return _outcome(self._log.append(block, home.queue_id, born_host, sequenced), original)
+
+    def _append_half(self, batch: Batch, block: RecordBlock, born_host: Host) -> BatchOutcome:
+        """Append a half message to the system topic where it waits for its outcome."""
+        if batch.delay is not None:
+            raise message_illegal(0, "a half message cannot be delayed")
+        if batch.sequence is not None or block.count != 1:
+            raise message_illegal(0, "a half message is one record in no stream")
+        check_sizes(block, self._body_bytes_max)
+        self._topics.check_block(block)
+        if self.halves is None:
+            raise RuntimeError("a broker without a room for transactions")
+        appended, duplicate = self.halves.store_record(batch, born_host)
+        return BatchOutcome(appended, duplicate=duplicate, resized=True)
+
+
+def _outcome(appended: Appended, came: RecordBlock, *, duplicate: bool = False) -> BatchOutcome:
+    size_bytes = appended.next_commit_log_offset - appended.first_commit_log_offset
+    resized = size_bytes != came.size_bytes
+    return BatchOutcome(appended, duplicate=duplicate, resized=resized)
 
 
 def _acknowledged(
@@ -270,7 +308,7 @@ def _acknowledged(
 ) -> list[BatchOutcome]:
     """The outcomes, once it is known which level was reached."""
     return [
-        BatchOutcome(outcome.appended, failure, level, outcome.duplicate)
+        BatchOutcome(outcome.appended, failure, level, outcome.duplicate, outcome.resized)
         if outcome.appended is not None
         else outcome
         for outcome in outcomes

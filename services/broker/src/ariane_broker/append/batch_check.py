@@ -58,6 +58,7 @@ class Batch(NamedTuple):
         delay: When the batch is to be delivered; None for at once.
         is_plain: Whether the broker has encoded the batch, and filled in missing fields.
         demand: The level to reach, where that is more than the broker's own; or None.
+        half_of: The producer group of a half message; None for other batches.
     """
 
     block: RecordBlock | None
@@ -68,6 +69,7 @@ class Batch(NamedTuple):
     delay: Delay | None = None
     is_plain: bool = False
     demand: Demand | None = None
+    half_of: str | None = None
 
 
 def block_of(batch: Batch) -> RecordBlock:

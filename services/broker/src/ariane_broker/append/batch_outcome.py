@@ -18,12 +18,14 @@ class BatchOutcome(NamedTuple):
         error: Why it failed. With ``appended`` set: it is stored, and the level is unknown.
         level: The level that it reached.
         duplicate: Whether it had been stored before.
+        resized: Whether its records are stored in other sizes than they came in.
     """
 
     appended: Appended | None = None
     error: ServiceError | None = None
     level: AcknowledgedLevel | None = None
     duplicate: bool = False
+    resized: bool = False
 
 
 class TableOutcomes(Sequence[BatchOutcome]):

@@ -11,8 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
+import numpy as np
+
+from ariane_broker.append.batch_check import Batch
 from ariane_broker.append.plain_message import PlainMessage
 from ariane_broker.append.topics_for_send import TopicsForSend
+from ariane_broker.delay.parked.parked_records import DELAY_PROPERTIES
 from ariane_broker.errors.public_errors import (
     broker_draining,
     message_illegal,
@@ -32,22 +36,31 @@ from ariane_broker.log.promise import Demand
 from ariane_broker.topics.topic_changes import check_user_topic
 from ariane_broker.topics.topic_table import TopicConfig, TopicMessageType
 from ariane_broker.transactions.transaction_records import (
+    TRANSACTION_PROPERTIES,
     HalfMessage,
     half_message_with,
     half_properties,
 )
 from ariane_broker.transactions.transaction_table import TransactionTable
 from ariane_ordering import group_position
-from ariane_record import BlockEncoder, BlockFull
+from ariane_record import BlockEncoder, BlockFull, decode_record
+from ariane_record.encoding.block import OWN_ARGUMENTS
 from ariane_record.errors import RecordError
-from ariane_record.layout import Host
+from ariane_record.layout import CommitLogOffset, Host, QueueOffset
 from ariane_record.names import HALF_TOPIC
 from ariane_servicekit.errors import ServiceError, field_invalid
 from ariane_storage.errors import StorageError, StorePoisoned
+from ariane_storage.writing.append import Appended
 
 _TYPES: Final = frozenset(
     {TopicMessageType.UNSPECIFIED, TopicMessageType.MIXED, TopicMessageType.TRANSACTION}
 )
+
+
+_RESERVED: Final = (
+    frozenset(half_properties("", 0, "", "")) | DELAY_PROPERTIES | TRANSACTION_PROPERTIES
+)
+"""Properties that the record of a half message cannot have when it arrives."""
 
 
 class HalfRequest(NamedTuple):
@@ -72,12 +85,17 @@ class HalfStored(NamedTuple):
     """A stored half message.
 
     Attributes:
-        transaction_id: The id of its transaction.
+        half: The half message, where it is stored.
         duplicate: Whether it had been stored before.
     """
 
-    transaction_id: str
+    half: HalfMessage
     duplicate: bool
+
+    @property
+    def transaction_id(self) -> str:
+        """The id of its transaction."""
+        return self.half.transaction_id
 
 
 HalfOutcome: TypeAlias = HalfStored | Exception
@@ -181,6 +199,31 @@ class Halves:
         outcomes |= taking.outcomes
         return [outcomes[position] for position in range(len(requests))]
 
+    def store_record(self, batch: Batch, born_host: Host) -> tuple[Appended, bool]:
+        """Store the half message of a batch of one valid record.
+
+        Returns:
+            Where it waits, and whether it had been stored before.
+
+        Raises:
+            ServiceError: As ``store``; MESSAGE_ILLEGAL for a property of the system.
+            StorageError: Nothing is stored.
+        """
+        (outcome,) = self.store([_half_request(batch)], born_host)
+        if isinstance(outcome, Exception):
+            raise outcome
+        half = outcome.half
+        appended = Appended(
+            first_queue_offset=QueueOffset(half.queue_offset),
+            count=1,
+            first_commit_log_offset=CommitLogOffset(half.commit_log_offset),
+            # The promise for a place in a record is that for the whole record.
+            next_commit_log_offset=CommitLogOffset(half.commit_log_offset + 1),
+            store_timestamp_ms=half.store_timestamp_ms,
+            commit_log_offsets=np.array([half.commit_log_offset], np.int64),
+        )
+        return appended, outcome.duplicate
+
     def _take(
         self,
         taking: _Taking,
@@ -197,8 +240,9 @@ class Halves:
             request = request._replace(message=request.message._replace(unique_id=unique_id))
         if unique_id in taking.ids:
             taking.append()  # The request has it twice: the second is a repeat of the first.
-        if self._is_stored(request):
-            taking.outcomes[position] = HalfStored(unique_id, duplicate=True)
+        stored = self._stored(request)
+        if stored is not None:
+            taking.outcomes[position] = HalfStored(stored, duplicate=True)
             return
         if request.demand is not None:
             self._log.promises.check(request.demand)
@@ -206,8 +250,8 @@ class Halves:
             raise half_messages_exhausted(self._limits.pending_count_max)
         taking.add(position, request, self._queue_for(request, config))
 
-    def _is_stored(self, request: HalfRequest) -> bool:
-        """Whether a half message is stored and waits for its outcome.
+    def _stored(self, request: HalfRequest) -> HalfMessage | None:
+        """The half message if it is stored and waits for its outcome.
 
         Raises:
             ServiceError: TRANSACTION_DECIDED, TRANSACTION_FOREIGN.
@@ -221,7 +265,7 @@ class Halves:
             raise transaction_foreign(unique_id, "topic", request.topic)
         if known is not None and known.producer_group != request.producer_group:
             raise transaction_foreign(unique_id, "producer_group", request.producer_group)
-        return known is not None
+        return known
 
     def _config_for(self, topic: str, producer_group: str) -> TopicConfig | ServiceError:
         """Return the topic, or why it takes no half messages of a group."""
@@ -333,11 +377,37 @@ class _Taking:
                 store_timestamp_ms=appended.store_timestamp_ms,
                 keys=message.keys,
             )
-            self._table.stored(half_message_with(message.properties, half))
-            self.outcomes[position] = HalfStored(message.unique_id, duplicate=False)
+            half = half_message_with(message.properties, half)
+            self._table.stored(half)
+            self.outcomes[position] = HalfStored(half, duplicate=False)
 
 
 def _add(encoder: BlockEncoder, request: HalfRequest, queue_id: int, position: int) -> None:
     topic, _, producer_group, message, _ = request
     properties = half_properties(topic, queue_id, producer_group, message.unique_id)
     message.add_to(encoder, position, properties)
+
+
+def _half_request(batch: Batch) -> HalfRequest:
+    """The half message that is the only record of a batch."""
+    if batch.block is None or batch.half_of is None:
+        raise AssertionError("only for batches with a half message")
+    # Its checksum is the broker's to write; the store has checked the rest.
+    fields = decode_record(batch.block.records, verify=False)
+    reserved = _RESERVED.intersection(fields.properties)
+    if reserved:
+        raise message_illegal(0, f"property {min(reserved)!r} belongs to the system")
+    if not fields.unique_id:
+        raise message_illegal(0, "a half message needs a unique id")
+    message = PlainMessage(
+        fields.body,
+        fields.tag,
+        fields.keys,
+        fields.unique_id,
+        {name: each for name, each in fields.properties.items() if name not in OWN_ARGUMENTS},
+        fields.message_group,
+        fields.flag,
+        fields.system_flag,
+        fields.born_timestamp_ms,
+    )
+    return HalfRequest(batch.topic, batch.queue_id, batch.half_of, message, batch.demand)

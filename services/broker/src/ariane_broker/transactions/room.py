@@ -61,6 +61,7 @@ def transactions_room(
         next_unique_id=unique_ids.next_id,
         is_draining=lambda: append.append_records.draining,
     )
+    append.append_records.halves = halves
     ends = TransactionEnds(
         broker_log, table, state.topics.find, now_ms=clock.now_ms, bytes_max=call_bytes_max
     )

@@ -137,14 +137,14 @@ def table_places(result: AppendTableResult, count: int) -> BundlePlaces:
 
 
 def table_results(result: AppendTableResult, count: int) -> list[AppendResult]:
-    """Split the result of a table into one result for each batch.
+    """Split the result of a table into one result for each row.
 
     Raises:
-        ValueError: The result counts another number of batches.
+        ValueError: The result counts another number of rows.
     """
     places = table_places(result, count)
     level, time = result.acknowledged_level, result.store_time
-    return [
+    results = [
         AppendResult(
             first_queue_offset=queue_offset,
             first_commit_log_offset=log_offset,
@@ -155,3 +155,11 @@ def table_results(result: AppendTableResult, count: int) -> list[AppendResult]:
             places.queue_offsets.tolist(), places.commit_log_offsets.tolist(), strict=True
         )
     ]
+    for row in result.rows:
+        of_row = results[row.row]
+        if row.HasField("error"):
+            of_row.error.CopyFrom(row.error)
+        of_row.duplicate = row.duplicate
+        of_row.acknowledged_level = row.acknowledged_level
+        of_row.store_time.CopyFrom(row.store_time)
+    return results

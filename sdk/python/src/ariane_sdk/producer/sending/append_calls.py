@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final
 
-from ariane.broker.v1.send_service_pb2 import AppendRecordsResponse
+from ariane.broker.v1.send_service_pb2 import AppendRecordsResponse, AppendResult
 from ariane.common.v1.message_pb2 import ACKNOWLEDGED_LEVEL_MEMORY
 from ariane_record.layout import ByteBuffer
 from ariane_sdk.errors import CallError, DeadlinePassed, ServiceUnavailable
@@ -200,25 +200,20 @@ class AppendCalls:
         if isinstance(answer, CallError):
             self._take_apart(call)
             call.refuse_all(answer)
-        elif not answer.HasField("table_result"):
-            # A bundle that is not stored as a whole is treated as if its batches had been sent
-            # alone.
+        elif call.bundle is None or answer.table_result.rows:
+            # A bundle whose rows differ is treated as if its batches had been sent alone.
             self._take_apart(call)
-            for batch, result in zip(call.batches, answer.results, strict=True):
+            results: Sequence[AppendResult] = answer.results
+            if answer.HasField("table_result"):
+                results = table_results(answer.table_result, len(call.batches))
+            for batch, result in zip(call.batches, results, strict=True):
                 if result.HasField("error"):
                     call.refused.append((batch, error_from_status(result.error, peer=call.peer)))
                 else:
                     size_bytes = batch.size_bytes
                     batch.settle(result, address)
                     self._unsettled.forget(batch, size_bytes)
-            self._heard(call, answer.results[-1].acknowledged_level)
-        elif call.bundle is None:
-            results = table_results(answer.table_result, len(call.batches))
-            for batch, result in zip(call.batches, results, strict=True):
-                size_bytes = batch.size_bytes
-                batch.settle(result, address)
-                self._unsettled.forget(batch, size_bytes)
-            self._heard(call, answer.table_result.acknowledged_level)
+            self._heard(call, results[-1].acknowledged_level)
         else:
             call.bundle.settle(answer.table_result, address)
             self._unsettled.bundle_stored(call.bundle)

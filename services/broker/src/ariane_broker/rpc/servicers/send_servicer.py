@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from grpc import aio
@@ -18,13 +19,12 @@ from ariane_broker.delay.recall import Recall
 from ariane_broker.rpc.peer_address import peer_host, peer_text
 from ariane_broker.rpc.plain_send import PlainSent, SendMessages
 from ariane_broker.rpc.translation.append_wire import (
-    LEVELS,
     AppendRequest,
     append_response,
-    demand_of,
     sequence_of,
 )
 from ariane_broker.rpc.translation.delay_wire import delivery_time_ms
+from ariane_broker.rpc.translation.level_wire import LEVELS, demand_of
 from ariane_broker.rpc.translation.wire_time import time_of
 from ariane_record.layout import Host
 from ariane_record.single.message_id import encode_offset_message_id
@@ -56,11 +56,12 @@ class SendServicer(SendServiceServicer):
         outcomes = self._append_records.take(
             request.batches, peer_host(context.peer()), request.trace_parents
         )
+        counts = request.record_counts
         if isinstance(outcomes, Sequence):
-            return append_response(outcomes)
+            return append_response(outcomes, counts)
         if isinstance(outcomes, PromisedOutcomes):
-            return outcomes.then(append_response)
-        return _answer_later(outcomes)
+            return outcomes.then(partial(append_response, record_counts=counts))
+        return _answer_later(outcomes, counts)
 
     async def SendMessages(
         self, request: send_pb.SendMessagesRequest, context: aio.ServicerContext[Any, Any]
@@ -133,6 +134,7 @@ class SendServicer(SendServiceServicer):
         return RecallHandle(request.topic, self._broker_name, time_ms, unique_id).encode()
 
 
-async def _answer_later(outcomes: Awaitable[Sequence[BatchOutcome]]) -> bytes:
-    # Some of them were unusual: these are answered one by one.
-    return append_response(await outcomes)
+async def _answer_later(
+    outcomes: Awaitable[Sequence[BatchOutcome]], record_counts: Sequence[int] | None
+) -> bytes:
+    return append_response(await outcomes, record_counts)

@@ -22,19 +22,13 @@ from ariane.broker.v1.send_service_pb2 import (
     AppendResult,
 )
 from ariane.broker.v1.send_service_pb2 import ProducerSequence as WireSequence
-from ariane.common.v1.message_pb2 import (
-    ACKNOWLEDGED_LEVEL_FLUSHED,
-    ACKNOWLEDGED_LEVEL_MEMORY,
-    ACKNOWLEDGED_LEVEL_REPLICATED,
-    ACKNOWLEDGED_LEVEL_UNSPECIFIED,
-)
 from ariane_broker.append.batch_check import BATCHES_MAX, Batch
-from ariane_broker.append.batch_outcome import BatchOutcome, TableOutcomes
+from ariane_broker.append.batch_outcome import BatchOutcome
 from ariane_broker.append.table_batches import TableBatches
 from ariane_broker.delay.delay import Delay, DelayLevel, Delays, DeliveryTimes
 from ariane_broker.errors.public_errors import block_corrupted
-from ariane_broker.log.promise import AcknowledgedLevel, Demand
-from ariane_broker.rpc.translation.table_wire import table_batches, table_result
+from ariane_broker.rpc.translation.level_wire import LEVELS, demand_of
+from ariane_broker.rpc.translation.table_wire import record_counts_of, table_batches, table_result
 from ariane_broker.rpc.translation.wire_time import set_time
 from ariane_record import ProducerSequence, RecordBlock
 from ariane_record.errors import WireCorrupted
@@ -47,21 +41,6 @@ from ariane_record.single.wire_fields import (
 )
 from ariane_servicekit.errors import ServiceError, field_invalid
 from ariane_servicekit.rpc.error_status import status_of
-
-LEVELS: Final = {
-    None: ACKNOWLEDGED_LEVEL_UNSPECIFIED,
-    AcknowledgedLevel.MEMORY: ACKNOWLEDGED_LEVEL_MEMORY,
-    AcknowledgedLevel.FLUSHED: ACKNOWLEDGED_LEVEL_FLUSHED,
-    AcknowledgedLevel.REPLICATED: ACKNOWLEDGED_LEVEL_REPLICATED,
-}
-
-IN_SYNC_MIN: Final = 2
-"""Brokers in sync for a demand of "replicated" without a number: the primary and one more."""
-
-_DEMANDED: Final[dict[int, AcknowledgedLevel]] = {
-    ACKNOWLEDGED_LEVEL_UNSPECIFIED: AcknowledgedLevel.MEMORY,
-    **{number: level for level, number in LEVELS.items() if level is not None},
-}
 
 CUT_BYTES_MIN: Final = 192 << 10
 """Smaller requests, and those whose first batch is smaller, are parsed as they are: that is faster
@@ -86,10 +65,12 @@ class AppendRequest(NamedTuple):
     Attributes:
         batches: The batches; one with invalid columns has its error.
         trace_parents: Trace contexts of its senders.
+        record_counts: How many records each row of its table has; None for ``batches``.
     """
 
     batches: list[Batch] | TableBatches
     trace_parents: Sequence[str]
+    record_counts: Sequence[int] | None = None
 
 
 def append_request(raw: bytes) -> AppendRequest:
@@ -137,14 +118,13 @@ def _request_of(
     singles = [_batch_of(batch, batch.records) for batch in request.batches]
     if not request.HasField("table"):
         return AppendRequest(singles, request.trace_parents)
-    batches = table_batches(
-        request.table, request.table_records if table_records is None else table_records
-    )
-    if not singles:
-        return AppendRequest(batches, request.trace_parents)
-    # No SDK sends both, but both are accepted.
-    of_table = batches.each() if isinstance(batches, TableBatches) else batches
-    return AppendRequest([*singles, *of_table], request.trace_parents)
+    if singles:
+        refusal = field_invalid("batches", "cannot come with a table", len(singles))
+        return AppendRequest([Batch(None, "", 0, refusal)] * count, request.trace_parents)
+    records = request.table_records if table_records is None else table_records
+    batches = table_batches(request.table, records, request.producer_group)
+    counts = record_counts_of(request.table)
+    return AppendRequest(batches, request.trace_parents, counts)
 
 
 def _cut_table(raw: bytes) -> tuple[AppendRecordsRequest, ByteBuffer | None]:
@@ -228,24 +208,6 @@ def _delay_of(batch: AppendBatch) -> Delay | None:
     return DeliveryTimes(numbers) if batch.delivery_times_ms else Delays(numbers)
 
 
-def demand_of(required_level: int, in_sync_min: int) -> Demand | None:
-    """The level wanted beyond the broker's own promise; None for no demand.
-
-    Raises:
-        ServiceError: A field is invalid.
-    """
-    if not required_level and not in_sync_min:
-        return None
-    level = _DEMANDED.get(required_level)
-    if level is None:
-        raise field_invalid("required_level", "must be a level that there is", required_level)
-    if in_sync_min < 0:
-        raise field_invalid("in_sync_min", "must be at least 0", in_sync_min)
-    if level is AcknowledgedLevel.REPLICATED:
-        return Demand(level, in_sync_min or IN_SYNC_MIN)
-    return Demand(level, max(1, in_sync_min))
-
-
 def sequence_of(sequence: WireSequence) -> ProducerSequence:
     """The number of a batch in its producer's stream."""
     return ProducerSequence(sequence.producer_id, sequence.producer_epoch, sequence.first_sequence)
@@ -257,12 +219,18 @@ def _int32_column(column: bytes, name: str) -> NDArray[np.int32]:
     return np.frombuffer(column, _INT32)
 
 
-def append_response(outcomes: Sequence[BatchOutcome]) -> bytes:
-    """The answer to a request: an ``AppendRecordsResponse``, encoded."""
+def append_response(
+    outcomes: Sequence[BatchOutcome], record_counts: Sequence[int] | None = None
+) -> bytes:
+    """The answer to a request: an ``AppendRecordsResponse``, encoded.
+
+    Args:
+        outcomes: What became of its batches or rows.
+        record_counts: As in the request.
+    """
     response = AppendRecordsResponse()
-    if isinstance(outcomes, TableOutcomes) and outcomes.error is None:
-        result = table_result(outcomes.appended, LEVELS[outcomes.level])
-        response.table_result.CopyFrom(result)
+    if record_counts is not None:
+        response.table_result.CopyFrom(table_result(outcomes, record_counts))
     else:
         for outcome in outcomes:
             _tell(outcome, response.results.add())

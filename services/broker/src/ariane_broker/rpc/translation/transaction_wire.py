@@ -15,7 +15,7 @@ from ariane.common.v1.message_pb2 import MESSAGE_TYPE_TRANSACTION
 from ariane_broker.clients.outbox import TransactionAsked
 from ariane_broker.errors.public_errors import block_corrupted, message_illegal
 from ariane_broker.log.promise import AcknowledgedLevel
-from ariane_broker.rpc.translation.append_wire import LEVELS, demand_of
+from ariane_broker.rpc.translation.level_wire import LEVELS, demand_of
 from ariane_broker.rpc.translation.stored_message import (
     EncodingDefaults,
     is_delayed,
