@@ -241,4 +241,27 @@ CLUSTER_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
             "ariane setting set namesrv concurrent_calls_max=8192",
         ),
     ),
+    "tls": CommandGroup(
+        "Make, list and renew the certificates of a cluster.",
+        {
+            "init": LazyCommand(
+                "ariane_admin.commands.tls:init",
+                "Make authorities and certificates of a cluster in FOLDER; what is there is kept.",
+            ),
+            "renew": LazyCommand(
+                "ariane_admin.commands.tls:renew",
+                "Renew certificates in FOLDER that end soon, or that an old authority has signed.",
+            ),
+            "show": LazyCommand(
+                "ariane_admin.commands.tls:show",
+                "List the certificates in PATH, a folder of ariane tls or a file, and when they"
+                " end.",
+            ),
+        },
+        (
+            "ariane tls init ./certificates --cluster main --member broker/b-0=10.0.0.2",
+            "ariane tls show ./certificates",
+            "ariane tls renew ./certificates",
+        ),
+    ),
 }
