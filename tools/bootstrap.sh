@@ -35,7 +35,8 @@ if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
     }
 fi
 pip=(.venv/bin/python -m pip --quiet --disable-pip-version-check)
-"${pip[@]}" install --require-hashes -r tools/constraints.txt
+# Modules are compiled when they are first imported: most never are.
+"${pip[@]}" install --no-compile --require-hashes -r tools/constraints.txt
 # The pins hold all that the members need; building them must not fetch anything either.
 editable=()
 while read -r folder; do

@@ -110,6 +110,7 @@ async def ask_for_copies(cluster):
             assert (refused.reason, refused.outcome_unknown) == ("TOO_FEW_IN_SYNC", False)
 
 
+@pytest.mark.slow
 async def test_a_replica_takes_over_and_the_old_primary_follows_it(local_cluster, ariane):
     async with local_cluster(*QUICK, replicas=1) as cluster:
         [first], [second] = cluster.brokers, cluster.replicas

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 HERE = Path(__file__).parents[1]
 SEED = 2
 SCALE = 0.1
@@ -24,6 +26,7 @@ def played(tmp_path, hash_seed):
     return running, ledger
 
 
+@pytest.mark.slow
 def test_two_processes_with_different_hashes_play_one_trace_and_find_nothing(tmp_path):
     runs = [played(tmp_path, hash_seed) for hash_seed in (1, 2)]
     verdicts = []

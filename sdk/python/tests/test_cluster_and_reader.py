@@ -118,8 +118,12 @@ async def test_brokers_are_asked_by_name(client, topic, producer, reader):
         await reader.offsets_at(topic, datetime.now(UTC), **only),
     ):
         assert {queue.broker_name for queue in queues} == {"broker-a"}
-    with pytest.raises(errors.ServiceUnavailable, match="no broker broker-z is registered"):
-        await client.list_groups(broker_names=["broker-z"])
+
+
+async def test_a_broker_that_is_not_registered_is_waited_for_as_long_as_was_said(cluster):
+    async with ClusterClient(cluster.name_servers, patience_s=0.2) as client:
+        with pytest.raises(errors.ServiceUnavailable, match="no broker broker-z is registered"):
+            await client.list_groups(broker_names=["broker-z"])
 
 
 async def test_nobody_there():

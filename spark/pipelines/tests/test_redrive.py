@@ -248,6 +248,7 @@ def bodies_of(reading, topic):
     return Counter(bytes(row.body) for row in reading(topic, columns="body").load().collect())
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_dead_letters_are_mended_and_sent_back_once(

@@ -104,6 +104,7 @@ def told(reading):
     return told
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_closed_sessions_are_told_once_and_open_ones_wait(spark, new_topic, click, plan, told):

@@ -43,10 +43,12 @@ def test_every_pair_of_ends_sees_what_grpcio_sees():
     compare_to_the_oracle([("grpcio", "wire"), ("wire", "grpcio"), ("wire", "wire")])
 
 
+@pytest.mark.slow
 def test_callers_that_block_see_the_same():
     compare_to_the_oracle([("wire, blocking", "grpcio"), ("wire, blocking", "wire")])
 
 
+@pytest.mark.slow
 def test_both_ends_see_the_same_on_uvloop():
     pairs = [("wire", "wire"), ("wire, blocking", "wire")]
     compare_to_the_oracle(pairs, loop_factory=uvloop.new_event_loop)

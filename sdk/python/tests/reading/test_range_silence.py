@@ -243,7 +243,7 @@ async def test_a_frozen_broker_ends_the_reading(fragile_cluster):
             os.kill(process.pid, signal.SIGSTOP)
 
     async with (
-        QueueReader(fragile_cluster.name_servers, call_timeout_s=1.0) as reader,
+        QueueReader(fragile_cluster.name_servers, call_timeout_s=1.0, patience_s=1.0) as reader,
         asyncio.timeout(60),
     ):
         try:

@@ -118,6 +118,7 @@ async def shifted(settings_for, probe_class):
         yield probe_class(channel, address), clock
 
 
+@pytest.mark.slow
 async def test_the_whole_ladder_and_then_the_dead_letters(shifted):
     broker, clock = shifted
     await make_group(broker)
