@@ -41,13 +41,18 @@ def traced():
 async def test_a_bomb_is_never_unpacked(name, octets_max, traced):
     attack = ATTACKS[name]
     attack.unit(0)  # Its octets are made once.
+    # Threads of other tests may take memory meanwhile, but hardly each time.
+    assert min([await octets_taken(attack) for _ in range(3)]) <= octets_max
+
+
+async def octets_taken(attack):
     async with attacked() as (address, _, _):
         tracemalloc.reset_peak()
         before = tracemalloc.get_traced_memory()[0]
         peer, _ = await attack_with(attack, address, units_max=5)
         async with peer:
             await turns(50)
-            assert tracemalloc.get_traced_memory()[1] - before <= octets_max
+            return tracemalloc.get_traced_memory()[1] - before
 
 
 IDLE = 500
