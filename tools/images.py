@@ -21,7 +21,7 @@ from typing import Final
 from tools import dist
 from tools.workspace import ROOT, members
 
-TARGETS: Final = ("namesrv", "broker", "filter", "txn-checker", "admin")
+TARGETS: Final = ("namesrv", "broker", "filter", "txn-checker", "gateway", "admin")
 JOBS: Final = ("spark",)
 """Built when named only: Spark is large, and its image needs a JVM (from ``IMAGE_JAVA``)."""
 

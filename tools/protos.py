@@ -32,6 +32,9 @@ PROTOS: Final = ROOT / "protos"
 GENERATED: Final = PROTOS / "src"
 CONFIG: Final = PROTOS / "buf.yaml"
 BASELINE: Final = PROTOS / "baseline.binpb"
+OWN: Final = "ariane"
+FOREIGN: Final = "apache"
+"""The protocol of RocketMQ's clients, word for word: neither linted nor formatted."""
 
 # google/rpc/*.proto, beside the modules that were made from them.
 GOOGLE_PROTOS: Final = Path(google.rpc.status_pb2.__file__).parents[2]
@@ -120,7 +123,8 @@ def run_format(*, write: bool = False) -> None:
         ToolFailed: with the difference.
     """
     how = ("-w",) if write else ("-d", "--exit-code")
-    run("buf", "format", str(PROTOS), "--config", str(CONFIG), *how)
+    foreign = ("--exclude-path", str(PROTOS / FOREIGN))
+    run("buf", "format", str(PROTOS), "--config", str(CONFIG), *foreign, *how)
 
 
 def run_breaking() -> None:
@@ -158,15 +162,17 @@ def generated_tree() -> Iterator[Path]:
         # Files without a service would come out as empty stubs.
         protoc(f"--grpc_python_out={out}", f"--mypy_grpc_out={out}", *services)
         # Without these import-linter does not see the packages, and a forbidden import passes.
-        for package in [*out.glob("ariane"), *out.glob("ariane/**/")]:
-            (package / "__init__.py").touch()
-        (out / "ariane" / "py.typed").touch()
+        for root in filter(Path.exists, (out / OWN, out / FOREIGN)):
+            for package in [root, *root.glob("**/")]:
+                (package / "__init__.py").touch()
+            (root / "py.typed").touch()
         yield out
 
 
 def proto_names() -> list[str]:
     """The protos by the path that others import them by, sorted."""
-    return sorted(str(path.relative_to(PROTOS)) for path in PROTOS.glob("ariane/**/*.proto"))
+    found = (path for root in (OWN, FOREIGN) for path in PROTOS.glob(f"{root}/**/*.proto"))
+    return sorted(str(path.relative_to(PROTOS)) for path in found)
 
 
 def has_service(name: str) -> bool:

@@ -11,6 +11,10 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parent.parent
 
 GENERATED: Final = "protos/src/"
+FOREIGN: Final = "protos/apache/"
+"""The protocol of RocketMQ's clients, word for word."""
+
+GENERATED_PACKAGES: Final = frozenset({"apache", "ariane"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +63,8 @@ def home_page(root: Path = ROOT) -> str:
 
 
 def hand_written_packages(root: Path = ROOT) -> list[str]:
-    """The packages that people write, by import name; ``ariane`` is generated."""
-    return sorted(name for each in members(root) for name in each.packages if name != "ariane")
+    """The packages that people write, by import name; the others are generated."""
+    return sorted({name for each in members(root) for name in each.packages} - GENERATED_PACKAGES)
 
 
 def repository_files(root: Path = ROOT) -> list[str]:

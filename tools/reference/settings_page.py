@@ -11,6 +11,7 @@ from pydantic.fields import FieldInfo
 from ariane_admin.service.settings import AdminSettings
 from ariane_broker.settings import BrokerSettings
 from ariane_filter.settings import FilterSettings
+from ariane_gateway.settings import GatewaySettings
 from ariane_namesrv.settings import NamesrvSettings
 from ariane_sdk import ProducerSettings, PullSettings, PushSettings
 from ariane_servicekit.configuration.settings import ServiceSettings
@@ -32,6 +33,7 @@ SERVICES: Final[tuple[tuple[str, Settings], ...]] = (
     ("Transaction checker", CheckerSettings),
     ("Admin", AdminSettings),
     ("FilterServer", FilterSettings),
+    ("Gateway", GatewaySettings),
 )
 """Heading and settings class of each process."""
 

@@ -42,7 +42,7 @@ UNSERVED_REASONS = {"CREDENTIALS_INVALID", "RESOURCE_CHANGED", "USER_EXISTS", "U
 RAISING = ("services/", "servicekit/", "sdk/python/src/ariane_sdk/errors/")
 """Who raises reasons: services, and the SDK for the one that admin hands on."""
 
-REASON_TABLES = {"error_table.py", "error_statuses.py"}
+REASON_TABLES = {"error_table.py", "error_statuses.py", "refusal_kinds.py"}
 """Files that list every reason, and raise none."""
 
 

@@ -40,6 +40,8 @@ DERIVED = "Queues and index do not know"
 FOLLOWING = "Following a primary"
 COPYING = "Copying stands above recovery"
 FILTER_ROOMS = "In the FilterServer the jail knows nobody"
+GATEWAY_ROOMS = "In the gateway rpc alone"
+GATEWAY_CASES = "Use cases of the gateway"
 JAILED = "What runs jailed knows no RPC"
 OPEN_STORE = "An open store does not know"
 ADMIN_SERVICE = "The admin service knows nothing of the command line"
@@ -109,6 +111,9 @@ BAD_IMPORTS = [
     (PROTOBUF, "ariane_broker.read", "ariane_broker.rpc"),
     (FILTER_ROOMS, "ariane_filter.catalogue", "ariane_filter.running"),
     (FILTER_ROOMS, "ariane_filter.pulling", "ariane_filter.rpc"),
+    (GATEWAY_ROOMS, "ariane_gateway.sending", "ariane_gateway.receiving"),
+    (GATEWAY_ROOMS, "ariane_gateway.clients", "ariane_gateway.rpc"),
+    (GATEWAY_CASES, "ariane_gateway.sending", "apache.rocketmq.v2.definition_pb2"),
     (JAILED, "ariane_filter.jail", "grpc"),
     (JAILED, "ariane_filter.jail.worker", "ariane.filter.v1.filter_pb2"),
     (BROKER_ROOMS, "ariane_broker.log", "ariane_broker.append"),

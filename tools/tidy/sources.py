@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from tools.workspace import GENERATED, repository_files
+from tools.workspace import FOREIGN, GENERATED, repository_files
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -39,9 +39,11 @@ class Sources:
         return cls(root, tuple(repository_files(root)))
 
     def named(self, *endings: str) -> list[str]:
-        """The files with one of these endings, generated ones left out."""
+        """The files with one of these endings, generated and foreign ones left out."""
         return [
-            name for name in self.files if name.endswith(endings) and not name.startswith(GENERATED)
+            name
+            for name in self.files
+            if name.endswith(endings) and not name.startswith((GENERATED, FOREIGN))
         ]
 
     @property

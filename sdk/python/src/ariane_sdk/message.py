@@ -94,6 +94,19 @@ class SystemMessage(Message):
     """A message created by the client; it may have properties of the system."""
 
 
+@dataclass(slots=True)
+class RelayedMessage(SystemMessage):
+    """A message that a gateway has from another client, and that stays who it is.
+
+    Attributes:
+        unique_id: The id that its producer gave it; never empty.
+        born_timestamp_ms: When its producer made it, by the producer's clock.
+    """
+
+    unique_id: str = ""
+    born_timestamp_ms: int = 0
+
+
 class AcknowledgedLevel(IntEnum):
     """How safe a message is when its send returns; the numbers are those of the contract."""
 

@@ -46,6 +46,9 @@ class RpcService:
     servicer: object
     decoders: Mapping[str, Callable[[bytes], Any]] = field(default_factory=dict)
     """Decoders of requests by method name, where generated code does not decode them."""
+    foreign: bool = False
+    """Whether it is of another system's protocol, whose methods state no access rules: its servicer
+    checks rights itself."""
 
 
 def build_server(
@@ -61,9 +64,9 @@ def build_server(
     """Return a server with all services, neither bound nor started.
 
     Raises:
-        AccessRuleMissing: A method of a service states no access rule.
+        AccessRuleMissing: A method of a service of ours states no access rule.
     """
-    access_rules(service.descriptor for service in services)
+    access_rules(service.descriptor for service in services if not service.foreign)
     decoders = {
         f"/{service.descriptor.full_name}/{method}": decode
         for service in services

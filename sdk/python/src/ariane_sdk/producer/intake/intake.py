@@ -14,7 +14,7 @@ from ariane_sdk.checks.demand import Demand
 from ariane_sdk.checks.limits import checked_tag, checked_topic
 from ariane_sdk.checks.message_types import TYPE_ERRORS, check_sequence, check_types
 from ariane_sdk.errors import MessageIllegal, NameIllegal
-from ariane_sdk.message import Message, SendResult
+from ariane_sdk.message import Message, RelayedMessage, SendResult
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.batches.open_batches import OpenBatches
 from ariane_sdk.producer.batches.send_batch import SendBatch
@@ -118,6 +118,7 @@ class Intake:
                 or message.delay is not None
                 or message.delay_level != AT_ONCE
                 or message.priority != 0
+                or type(message) is RelayedMessage
             ):
                 return False
         except TYPE_ERRORS:

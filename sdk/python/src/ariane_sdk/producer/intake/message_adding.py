@@ -11,7 +11,7 @@ from ariane_sdk.checks.delay import check_delay, check_delivery_time, is_delayed
 from ariane_sdk.checks.limits import check_body_size, checked_tag, refusal_of
 from ariane_sdk.checks.property_names import check_property_names
 from ariane_sdk.errors import MessageIllegal
-from ariane_sdk.message import Message, SendResult
+from ariane_sdk.message import Message, RelayedMessage, SendResult
 from ariane_sdk.producer.batches.send_batch import SendBatch
 from ariane_sdk.producer.batches.sent_in import note_span
 from ariane_sdk.producer.intake.body_packing import BodyPacking
@@ -79,11 +79,15 @@ class MessageAdding:
         body, system_flag = message.body, 0
         if len(body) >= self._packing.size_bytes_min:
             body, system_flag = self._packing.packed(body)
+        if isinstance(message, RelayedMessage):
+            unique_id, born_timestamp_ms = message.unique_id, message.born_timestamp_ms
+        else:
+            unique_id, born_timestamp_ms = self._unique_ids.next_id(), self._clock.now_ms()
         try:
             self._unsettled.size_bytes += batch.add(
                 message,
-                self._unique_ids.next_id(),
-                self._clock.now_ms(),
+                unique_id,
+                born_timestamp_ms,
                 future,
                 body=body,
                 system_flag=system_flag,

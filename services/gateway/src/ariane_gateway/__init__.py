@@ -1,0 +1,1 @@
+"""The gateway: serves the clients of RocketMQ 5, unmodified, from ArianeMQ brokers."""

@@ -1,0 +1,118 @@
+"""The parts list of a gateway.
+
+::
+
+    rpc          the protocol of RocketMQ 5 clients: requests, answers, the stream of each client
+    sending      messages on their way to brokers
+    receiving    messages on their way to consumers, and what becomes of them
+    clients      who lives
+    brokers      routes, addresses, calls to brokers
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from apache.rocketmq.v2 import service_pb2, service_pb2_grpc
+from ariane_gateway.brokers.cluster import Cluster
+from ariane_gateway.brokers.group_calls import GroupCalls
+from ariane_gateway.brokers.receive_calls import ReceiveCalls
+from ariane_gateway.clients.client_table import ClientTable
+from ariane_gateway.receiving.open_holds import OpenHolds
+from ariane_gateway.receiving.receiving import Receiving
+from ariane_gateway.receiving.settling import Settling
+from ariane_gateway.rpc.client_calls import ClientCalls
+from ariane_gateway.rpc.messaging_servicer import MessagingServicer
+from ariane_gateway.rpc.receiving_calls import ReceivingCalls
+from ariane_gateway.rpc.sending_calls import SendingCalls
+from ariane_gateway.rpc.telemetry import Telemetry
+from ariane_gateway.sending.sending import Sending
+from ariane_gateway.settings import GatewaySettings
+from ariane_sdk import ProducerSettings
+from ariane_servicekit import Address, ErrorRules, Loop, Machine, RpcService, StopRequest
+
+LOOK_S: Final = 5.0
+"""Seconds between searches for clients that are gone."""
+
+
+class GatewayApp:
+    """A gateway: no state but who lives, one service."""
+
+    def __init__(
+        self, settings: GatewaySettings, _stop: StopRequest, machine: Machine | None = None
+    ) -> None:
+        clock = (machine or Machine()).clock
+        self._address = settings.listen
+        name_servers = [str(each) for each in settings.name_servers]
+        self._cluster = Cluster(name_servers, timeout_s=settings.call_timeout_s)
+        self._sending = Sending(
+            self._cluster,
+            name_servers,
+            ProducerSettings(
+                call_timeout_s=settings.call_timeout_s,
+                send_timeout_s=settings.send_timeout_s,
+                body_bytes_max=settings.body_bytes_max,
+                buffered_bytes_max=settings.buffered_bytes_max,
+            ),
+        )
+        self.clients = ClientTable(clock.monotonic)
+        self._holds = OpenHolds()
+        groups = GroupCalls(self._cluster)
+        receive_calls = ReceiveCalls(self._cluster)
+        self._telemetry = Telemetry(self.clients, groups, body_bytes_max=settings.body_bytes_max)
+        self._look = Loop("gateway-clients", self._forget, interval_s=LOOK_S, clock=clock)
+        servicer = MessagingServicer(
+            ClientCalls(
+                self._cluster,
+                groups,
+                self.clients,
+                advertised=settings.advertised_address,
+                listens=lambda: self._address,
+            ),
+            SendingCalls(
+                self._sending,
+                body_bytes_max=settings.body_bytes_max,
+                now_ms=self._cluster.clock.now_ms,
+            ),
+            ReceivingCalls(
+                Receiving(receive_calls, self._holds),
+                Settling(receive_calls),
+                now_ms=self._cluster.clock.now_ms,
+            ),
+            self._telemetry,
+        )
+        self.error_rules: ErrorRules = {}
+        self.open_while_draining: Collection[str] = ()
+        self.rpc_services: Sequence[RpcService] = (
+            RpcService(
+                service_pb2.DESCRIPTOR.services_by_name["MessagingService"],
+                service_pb2_grpc.add_MessagingServiceServicer_to_server,
+                servicer,
+                foreign=True,
+            ),
+        )
+
+    async def recover(self, _address: Address) -> None:
+        """Get ready to ask name servers, which may start later."""
+        self._cluster.open()
+        await self._sending.open()
+
+    async def serve_started(self, address: Address) -> None:
+        """Begin to forget clients that are gone."""
+        self._address = address
+        self._look.start()
+
+    async def drain(self) -> None:
+        """Answer held receives, and end the streams of clients."""
+        self._holds.close()
+        self._telemetry.close()
+
+    async def stop(self) -> None:
+        """Wait for the outcome of sends, and disconnect."""
+        await self._look.stop()
+        await self._sending.close()
+        await self._cluster.close()
+
+    async def _forget(self) -> None:
+        self.clients.forget_silent()

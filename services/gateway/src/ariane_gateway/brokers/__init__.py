@@ -1,0 +1,1 @@
+"""Brokers and name servers: routes, addresses, calls."""

@@ -1,0 +1,120 @@
+"""The cluster behind the gateway: routes, and the primaries of brokers by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from ariane_gateway.refusal_kinds import Refusal
+from ariane_gateway.refusals import Refused, refused_by
+from ariane_sdk.client.session import Session
+from ariane_sdk.errors import ArianeError, CallError
+from ariane_sdk.net.connections import Connections
+from ariane_sdk.routing.route import PRIMARY_ID, Route
+from ariane_sdk.runtime.clock import Clock, SystemClock, new_random
+
+BROKERS_KEPT_S = 10.0
+"""How long an answer with all brokers is good."""
+
+
+class Cluster:
+    """Name servers and brokers.
+
+    Attributes:
+        timeout_s: Longest time of a call, in seconds.
+        clock: The clock of calls.
+    """
+
+    def __init__(self, name_servers: Sequence[str], *, timeout_s: float) -> None:
+        """Connect later: see ``open``."""
+        self._name_servers = name_servers
+        self._session: Session | None = None
+        self._primaries: list[str] = []
+        self._primaries_until_s = 0.0
+        self.timeout_s = timeout_s
+        self.clock: Clock = SystemClock()
+
+    def open(self) -> None:
+        """Start keeping routes; calls connect when they are made."""
+        self._session = Session(
+            self._name_servers, timeout_s=self.timeout_s, clock=self.clock, random=new_random()
+        )
+        self._session.routes.start()
+
+    async def close(self) -> None:
+        """Disconnect."""
+        if self._session is not None:
+            await self._session.close()
+
+    @property
+    def connections(self) -> Connections:
+        """Channels by address."""
+        return self._opened.connections
+
+    async def route(self, topic: str) -> Route:
+        """The route of a topic that exists.
+
+        Raises:
+            Refused: No broker has the topic, or no name server answered.
+        """
+        with refusing():
+            return await self._opened.routes.get(topic)
+
+    async def primary(self, broker_name: str, topic: str) -> str:
+        """The address of the process to call at a broker that has a topic.
+
+        Raises:
+            Refused: ``TOPIC_UNKNOWN`` when the broker has no such topic; ``UNAVAILABLE`` while it
+                has no primary, or no name server answers.
+        """
+        route = await self.route(topic)
+        broker = route.broker(broker_name)
+        if broker is None or not broker.primary_address:
+            with refusing():
+                route = await self._opened.routes.refresh(topic)
+            broker = route.broker(broker_name)
+        if broker is None:
+            raise Refused(
+                Refusal.TOPIC_UNKNOWN, f"no broker named {broker_name!r:.140} has topic {topic}"
+            )
+        if not broker.primary_address:
+            raise Refused(Refusal.UNAVAILABLE, f"broker {broker_name} has no primary now")
+        return broker.primary_address
+
+    def doubt(self, error: CallError, topic: str) -> None:
+        """Look the route of a topic up again if a failed call is a reason to."""
+        self._opened.failover.note(error, (topic,))
+
+    async def any_primary(self) -> str:
+        """The address of a broker's primary, for what all brokers know alike.
+
+        Raises:
+            Refused: There is no broker, or no name server answered.
+        """
+        now_s = self.clock.monotonic_s()
+        if now_s >= self._primaries_until_s:
+            with refusing():
+                brokers = await self._opened.name_servers.list_brokers()
+            self._primaries = [
+                each.identity.address for each in brokers if each.identity.broker_id == PRIMARY_ID
+            ]
+            self._primaries_until_s = now_s + BROKERS_KEPT_S
+        if not self._primaries:
+            self._primaries_until_s = 0.0
+            raise Refused(Refusal.UNAVAILABLE, "no broker is registered")
+        return self._primaries[0]
+
+    @property
+    def _opened(self) -> Session:
+        if self._session is None:
+            raise AssertionError("the cluster was not opened")
+        return self._session
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Turn errors of the client towards brokers into refusals."""
+    try:
+        yield
+    except ArianeError as error:
+        raise refused_by(error) from error

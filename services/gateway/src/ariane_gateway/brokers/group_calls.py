@@ -1,0 +1,85 @@
+"""What brokers say of a consumer group; asked again after a while."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from ariane.broker.v1.group_service_pb2 import ConsumerGroup, GetConsumerGroupRequest
+from ariane_gateway.brokers.cluster import Cluster
+from ariane_gateway.refusals import refused_by
+from ariane_sdk.client.broker_calls import answer_of
+from ariane_sdk.errors import CallError, GroupNotFound
+
+KEPT_S: Final = 10.0
+"""How long an answer is good, in seconds."""
+
+GROUPS_KEPT_MAX: Final = 10_000
+
+_DELAYS_S: Final = (
+    10,
+    30,
+    *(60 * each for each in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30, 60, 120)),
+)
+"""How long a message that failed waits before each attempt, by RocketMQ's table."""
+
+
+class GroupRules(NamedTuple):
+    """How messages of a group are handed out.
+
+    Attributes:
+        in_order: Whether those of one message group come one after the other.
+        attempts_max: How often each is handed out, before it becomes a dead letter.
+        delays_s: How long one that failed waits before each further attempt, in seconds.
+    """
+
+    in_order: bool = False
+    attempts_max: int = 17
+    delays_s: tuple[float, ...] = _DELAYS_S
+
+
+class GroupCalls:
+    """Asks any broker: all of them have the same settings of a group."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._kept: dict[str, tuple[float, GroupRules]] = {}
+
+    async def rules(self, group: str) -> GroupRules:
+        """The rules of a group; the defaults for one that does not exist yet.
+
+        Raises:
+            Refused: No broker answered.
+        """
+        now_s = self._cluster.clock.monotonic_s()
+        until_s, rules = self._kept.get(group, (0.0, GroupRules()))
+        if now_s < until_s:
+            return rules
+        address = await self._cluster.any_primary()
+        call = self._cluster.connections.groups(address).GetConsumerGroup(
+            GetConsumerGroupRequest(consumer_group=group), timeout=self._cluster.timeout_s
+        )
+        try:
+            rules = _rules_of((await answer_of(call, f"broker at {address}")).group)
+        except GroupNotFound:
+            rules = GroupRules()
+        except CallError as error:
+            raise refused_by(error) from error
+        if len(self._kept) >= GROUPS_KEPT_MAX:
+            self._kept.clear()
+        self._kept[group] = now_s + KEPT_S, rules
+        return rules
+
+
+def _rules_of(group: ConsumerGroup) -> GroupRules:
+    attempts_max = group.attempts_max + 1
+    policy = group.retry_policy
+    delays_s: tuple[float, ...] = _DELAYS_S
+    if policy.WhichOneof("kind") == "table":
+        delays_s = tuple(each.ToMilliseconds() / 1000 for each in policy.table.delays)
+    elif policy.WhichOneof("kind") == "exponential":
+        grows = policy.exponential
+        first_s, max_s = grows.initial.ToMilliseconds() / 1000, grows.max.ToMilliseconds() / 1000
+        factor = grows.multiplier or 2.0
+        count = min(attempts_max, 100)
+        delays_s = tuple(min((first_s or 5.0) * factor**n, max_s or 7200.0) for n in range(count))
+    return GroupRules(group.receive_in_order, attempts_max, delays_s or _DELAYS_S)

@@ -1,0 +1,198 @@
+"""Receiving from brokers and settling, by packed records."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from itertools import cycle
+from typing import Final, NamedTuple
+
+import numpy as np
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import DecodeError
+
+from ariane.broker.v1.receive_service_pb2 import (
+    Nack,
+    ReceiveOrder,
+    ReceiveRecordsRequest,
+    RecordSettlement,
+    SettleRecordsRequest,
+)
+from ariane.common.v1.subscription_pb2 import (
+    FILTER_KIND_SQL92,
+    FILTER_KIND_TAG,
+    FilterExpression,
+    Subscription,
+)
+from ariane_gateway.brokers.cluster import Cluster
+from ariane_gateway.refusals import Refused, refused_by
+from ariane_record.errors import RecordCorrupted
+from ariane_sdk.client.broker_calls import answer_of
+from ariane_sdk.consumer.pulling.received_messages import received_messages
+from ariane_sdk.consumer.receiving.receive_wire import QueueAnswer, receive_answer
+from ariane_sdk.errors import CallError, RecordDamaged
+from ariane_sdk.message import ReceivedMessage
+from ariane_sdk.message_queue import MessageQueue
+from ariane_sdk.net.status import error_from_status
+
+ANSWER_S: Final = 5.0
+"""How much longer than its hold time a call may take, in seconds."""
+
+_RANGE: Final = struct.Struct("<qq")
+
+
+class Wish(NamedTuple):
+    """What a consumer wants of one broker.
+
+    Attributes:
+        group: Its group.
+        topic: The topic.
+        filter_text: A list of tags, or a condition; empty for all messages.
+        is_condition: Whether that is a SQL92 condition.
+        client_id: The consumer.
+        count_max: Most messages.
+        invisible_s: How long nobody else gets them, in seconds.
+        by_priority: Whether messages of a higher priority come first.
+    """
+
+    group: str
+    topic: str
+    filter_text: str
+    is_condition: bool
+    client_id: str
+    count_max: int
+    invisible_s: float
+    by_priority: bool = False
+
+
+class Delivery(NamedTuple):
+    """A message that was handed out.
+
+    Attributes:
+        message: The message.
+        topic: The topic of its queue: its own, or the retry topic of the group.
+        receipt: Settles it, together with its queue offset.
+        attempt: How often it was handed out, from 1.
+        invisible_until_ms: Until when nobody else gets it.
+    """
+
+    message: ReceivedMessage
+    topic: str
+    receipt: bytes
+    attempt: int
+    invisible_until_ms: int
+
+
+class Settlement(NamedTuple):
+    """What becomes of a message.
+
+    Attributes:
+        receipt: Its receipt.
+        queue_offset: Its place in its queue.
+        invisible_s: It stays invisible for so long from now on. None: it is done, or failed.
+        dead_letter: Whether it becomes a dead letter at once.
+    """
+
+    receipt: bytes
+    queue_offset: int
+    invisible_s: float | None = None
+    dead_letter: bool = False
+
+
+class ReceiveCalls:
+    """Calls of the receiving kind to brokers by name."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def receive(self, broker_name: str, wish: Wish, hold_s: float) -> list[Delivery]:
+        """Receive messages of a broker; none if the hold time ended.
+
+        Raises:
+            Refused: The broker refused, or did not answer.
+        """
+        address = await self._cluster.primary(broker_name, wish.topic)
+        request = ReceiveRecordsRequest(order=_order_of(wish, hold_s))
+        call = self._cluster.connections.receive_records(address, request, hold_s + ANSWER_S)
+        try:
+            answer = await answer_of(call, f"broker {broker_name}")
+            queues = receive_answer(answer)
+            return [one for queue in queues for one in _deliveries(queue, broker_name)]
+        except CallError as error:
+            self._cluster.doubt(error, wish.topic)
+            raise refused_by(error) from error
+        except (DecodeError, RecordCorrupted) as error:
+            raise refused_by(RecordDamaged(f"broker {broker_name}: {error}")) from error
+
+    async def settle(
+        self, broker_name: str, topic: str, group: str, settlements: Sequence[Settlement]
+    ) -> list[Refused | None]:
+        """Settle messages of one broker.
+
+        Returns:
+            Why nothing was done, for each; None where it was.
+
+        Raises:
+            Refused: The broker refused all, or did not answer; what is settled is unknown then.
+        """
+        address = await self._cluster.primary(broker_name, topic)
+        request = SettleRecordsRequest(
+            consumer_group=group, settlements=map(_settlement_of, settlements)
+        )
+        call = self._cluster.connections.receiving(address).SettleRecords(
+            request, timeout=self._cluster.timeout_s
+        )
+        peer = f"broker {broker_name}"
+        try:
+            answer = await answer_of(call, peer)
+        except CallError as error:
+            self._cluster.doubt(error, topic)
+            raise refused_by(error) from error
+        return [
+            refused_by(error_from_status(result.error, peer=peer))
+            if result.HasField("error")
+            else None
+            for result in answer.results
+        ]
+
+
+def _order_of(wish: Wish, hold_s: float) -> ReceiveOrder:
+    wanted = None
+    if wish.filter_text:
+        kind = FILTER_KIND_SQL92 if wish.is_condition else FILTER_KIND_TAG
+        wanted = FilterExpression(kind=kind, text=wish.filter_text)
+    return ReceiveOrder(
+        consumer_group=wish.group,
+        client_id=wish.client_id,
+        subscriptions=[Subscription(topic=wish.topic, filter=wanted)],
+        message_count_max=wish.count_max,
+        invisible_duration=_duration(wish.invisible_s),
+        hold_duration=_duration(hold_s),
+        by_priority=wish.by_priority,
+    )
+
+
+def _settlement_of(settlement: Settlement) -> RecordSettlement:
+    wanted = RecordSettlement(
+        receipt=settlement.receipt, ranges=_RANGE.pack(settlement.queue_offset, 1)
+    )
+    if settlement.dead_letter:
+        wanted.nack.CopyFrom(Nack(dead_letter=True))
+    elif settlement.invisible_s is not None:
+        wanted.invisible_duration.CopyFrom(_duration(settlement.invisible_s))
+    return wanted
+
+
+def _deliveries(queue: QueueAnswer, broker_name: str) -> Iterator[Delivery]:
+    head = queue.head
+    place = MessageQueue(head.topic, broker_name, head.queue_id)
+    messages = received_messages(queue.records, np.frombuffer(head.record_sizes, "<i4"), place)
+    attempts = cycle((np.frombuffer(head.attempts, "<i4") + 1).tolist())
+    for message, attempt in zip(messages, attempts, strict=False):
+        yield Delivery(message, head.topic, head.receipt, attempt, head.invisible_until_ms)
+
+
+def _duration(seconds: float) -> Duration:
+    duration = Duration()
+    duration.FromMilliseconds(round(seconds * 1000))
+    return duration

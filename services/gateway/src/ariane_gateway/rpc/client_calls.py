@@ -1,0 +1,91 @@
+"""Calls of every client: where to go, and that it lives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from apache.rocketmq.v2 import service_pb2 as pb
+from apache.rocketmq.v2.definition_pb2 import Assignment, Endpoints
+from ariane_gateway.brokers.cluster import Cluster
+from ariane_gateway.brokers.group_calls import GroupCalls
+from ariane_gateway.clients.client_table import ClientTable
+from ariane_gateway.rpc.caller import Caller, group_of, topic_of
+from ariane_gateway.rpc.route_wire import assigned_queues, endpoints_at, message_queues
+from ariane_gateway.rpc.statuses import OK
+from ariane_servicekit import Address
+
+
+class ClientCalls:
+    """Answers all clients."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        groups: GroupCalls,
+        clients: ClientTable,
+        *,
+        advertised: Address | None,
+        listens: Callable[[], Address],
+    ) -> None:
+        """``advertised`` is where clients are to call; None: where they called."""
+        self._cluster = cluster
+        self._groups = groups
+        self._clients = clients
+        self._advertised = advertised
+        self._listens = listens
+
+    async def route(self, request: pb.QueryRouteRequest, _caller: Caller) -> pb.QueryRouteResponse:
+        """Tell the queues of a topic.
+
+        Raises:
+            Illegal: The topic is missing.
+            Refused: No broker has it, or no name server answered.
+        """
+        route = await self._cluster.route(topic_of(request.topic))
+        queues = message_queues(route, request.topic, self._endpoints(request.endpoints))
+        return pb.QueryRouteResponse(status=OK, message_queues=queues)
+
+    async def assignment(
+        self, request: pb.QueryAssignmentRequest, _caller: Caller
+    ) -> pb.QueryAssignmentResponse:
+        """Tell what a consumer is to receive from.
+
+        Raises:
+            Illegal: A name is missing.
+            Refused: No broker has the topic, or nobody answered.
+        """
+        group = group_of(request.group)
+        route = await self._cluster.route(topic_of(request.topic))
+        queues = assigned_queues(
+            route,
+            request.topic,
+            self._endpoints(request.endpoints),
+            in_order=(await self._groups.rules(group)).in_order,
+        )
+        assignments = [Assignment(message_queue=queue) for queue in queues]
+        return pb.QueryAssignmentResponse(status=OK, assignments=assignments)
+
+    async def heartbeat(self, request: pb.HeartbeatRequest, caller: Caller) -> pb.HeartbeatResponse:
+        """Note that a client lives; whether it has an open stream does not matter.
+
+        Raises:
+            Illegal: The group is missing.
+        """
+        client = self._clients.heard(caller.client_id)
+        client.language, client.version = caller.language, caller.version
+        if request.HasField("group") and request.group.name:
+            client.groups.add(group_of(request.group))
+        return pb.HeartbeatResponse(status=OK)
+
+    async def termination(
+        self, _request: pb.NotifyClientTerminationRequest, caller: Caller
+    ) -> pb.NotifyClientTerminationResponse:
+        """Forget a client."""
+        self._clients.leaves(caller.client_id)
+        return pb.NotifyClientTerminationResponse(status=OK)
+
+    def _endpoints(self, called: Endpoints) -> Endpoints:
+        """Where the client is to call from now on."""
+        if self._advertised is not None:
+            return endpoints_at(self._advertised)
+        return called if called.addresses else endpoints_at(self._listens())

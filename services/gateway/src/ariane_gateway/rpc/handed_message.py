@@ -1,0 +1,115 @@
+"""A message that is handed to a client."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+from apache.rocketmq.v2.definition_pb2 import (
+    IDENTITY,
+    MD5,
+    DeadLetterQueue,
+    Digest,
+    Message,
+    MessageType,
+    Resource,
+    SystemProperties,
+)
+from ariane_gateway.brokers.receive_calls import Delivery
+from ariane_gateway.receiving.handles import Handle
+from ariane_gateway.rpc.sent_message import TRACE_CONTEXT
+from ariane_record.layout import Host, PropertyName
+from ariane_record.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from ariane_sdk import RESERVED_PROPERTIES
+from ariane_sdk.message import ReceivedMessage
+
+_OF_SYSTEM: Final = (
+    frozenset(value for name, value in vars(PropertyName).items() if not name.startswith("_"))
+    | RESERVED_PROPERTIES
+    | {TRACE_CONTEXT}
+)
+
+
+def handed_message(delivery: Delivery, wanted: Resource, now_ms: int) -> Message:
+    """A message for a client.
+
+    Args:
+        delivery: The message, as the broker handed it out.
+        wanted: The topic, as the client named it.
+        now_ms: When it is handed out.
+
+    Raises:
+        BodyDamaged: Its stored body cannot be unpacked.
+    """
+    message = delivery.message
+    properties = message.properties
+    body = bytes(message.body)
+    said = SystemProperties(
+        keys=message.keys,
+        message_id=message.message_id,
+        body_digest=Digest(type=MD5, checksum=_md5(body)),
+        body_encoding=IDENTITY,
+        message_type=_type_of(message),
+        born_host=_host_text(message.born_host),
+        store_host=_host_text(message.store_host),
+        receipt_handle=Handle(
+            message.message_queue.broker_name, message.queue_offset, delivery.receipt
+        ).encode(),
+        queue_id=message.queue_id,
+        queue_offset=message.queue_offset,
+        delivery_attempt=delivery.attempt,
+    )
+    said.born_timestamp.FromMilliseconds(message.born_timestamp_ms)
+    said.store_timestamp.FromMilliseconds(message.store_timestamp_ms)
+    said.invisible_duration.FromMilliseconds(max(0, delivery.invisible_until_ms - now_ms))
+    if message.tag:
+        said.tag = message.tag
+    if message.message_group:
+        said.message_group = message.message_group
+    if PropertyName.PRIORITY in properties:
+        said.priority = message.priority
+    due_ms = properties.get(PropertyName.DELIVERY_TIME_MS, "")
+    if due_ms.isdecimal():
+        said.delivery_timestamp.FromMilliseconds(int(due_ms))
+    if TRACE_CONTEXT in properties:
+        said.trace_context = properties[TRACE_CONTEXT]
+    dead_topic = properties.get(PropertyName.DEAD_LETTER_TOPIC, "")
+    if dead_topic and delivery.topic.startswith(DEAD_LETTER_PREFIX):
+        dead_id = properties.get(PropertyName.DEAD_LETTER_MESSAGE_ID, "")
+        said.dead_letter_queue.CopyFrom(DeadLetterQueue(topic=dead_topic, message_id=dead_id))
+    return Message(
+        topic=_topic_of(delivery, wanted),
+        user_properties={
+            name: value for name, value in properties.items() if name not in _OF_SYSTEM
+        },
+        system_properties=said,
+        body=body,
+    )
+
+
+def _topic_of(delivery: Delivery, wanted: Resource) -> Resource:
+    """The topic that a message was sent to, also when it comes by way of the retry topic."""
+    if not delivery.topic.startswith(RETRY_PREFIX):
+        return wanted
+    origin = delivery.message.properties.get(PropertyName.RETRY_TOPIC, "")
+    return Resource(name=origin, resource_namespace=wanted.resource_namespace) if origin else wanted
+
+
+def _type_of(message: ReceivedMessage) -> MessageType.ValueType:
+    if message.message_group:
+        return MessageType.FIFO
+    properties = message.properties
+    if PropertyName.HALF_MESSAGE in properties:
+        return MessageType.TRANSACTION
+    if PropertyName.DELIVERY_TIME_MS in properties or PropertyName.DELAY_LEVEL in properties:
+        return MessageType.DELAY
+    return MessageType.PRIORITY if PropertyName.PRIORITY in properties else MessageType.NORMAL
+
+
+def _md5(body: bytes) -> str:
+    return hashlib.md5(body, usedforsecurity=False).hexdigest().upper()
+
+
+def _host_text(host: Host) -> str:
+    name, port = host
+    return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"

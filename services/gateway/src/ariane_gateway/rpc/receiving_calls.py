@@ -1,0 +1,175 @@
+"""Calls of consumers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final
+
+from google.protobuf.duration_pb2 import Duration
+
+from apache.rocketmq.v2 import service_pb2 as pb
+from apache.rocketmq.v2.definition_pb2 import SQL, Code, Status
+from ariane_gateway.brokers.receive_calls import Delivery, Wish
+from ariane_gateway.receiving.receiving import Receiving
+from ariane_gateway.receiving.settling import Settling
+from ariane_gateway.refusals import Refused
+from ariane_gateway.rpc.caller import Caller, group_of, topic_of
+from ariane_gateway.rpc.handed_message import handed_message
+from ariane_gateway.rpc.statuses import OK, Illegal, status_of, status_of_all
+from ariane_sdk.errors import BodyDamaged
+
+COUNT_DEFAULT: Final = 32
+COUNT_MAX: Final = 1024
+HANDLES_MAX: Final = 4096
+KEPT_S: Final = 60.0
+"""How long messages of consumers that have them renewed are invisible, in seconds."""
+INVISIBLE_S_MIN: Final = 1.0
+INVISIBLE_S_MAX: Final = 12 * 3600.0
+HOLD_S_DEFAULT: Final = 20.0
+MARGIN_S: Final = 0.5
+"""A receive ends so much before its caller stops waiting."""
+
+_ALL_TAGS: Final = ("", "*")
+
+
+class ReceivingCalls:
+    """Answers consumers."""
+
+    def __init__(
+        self, receiving: Receiving, settling: Settling, *, now_ms: Callable[[], int]
+    ) -> None:
+        self._receiving = receiving
+        self._settling = settling
+        self._now_ms = now_ms
+
+    async def receive(
+        self, request: pb.ReceiveMessageRequest, caller: Caller
+    ) -> AsyncIterator[pb.ReceiveMessageResponse]:
+        """Receive messages: a status, the messages, and when they were handed out."""
+        try:
+            deliveries = await self._receiving.receive(
+                request.message_queue.broker.name,
+                _wish_of(request, caller),
+                _hold_s(request, caller),
+            )
+        except (Refused, Illegal) as error:
+            yield pb.ReceiveMessageResponse(status=status_of(error))
+            return
+        if not deliveries:
+            status = Status(code=Code.MESSAGE_NOT_FOUND, message="no message came in time")
+            yield pb.ReceiveMessageResponse(status=status)
+            return
+        yield pb.ReceiveMessageResponse(status=OK)
+        now_ms = self._now_ms()
+        for answer in self._messages(deliveries, request, now_ms):
+            yield answer
+        last = pb.ReceiveMessageResponse()
+        last.delivery_timestamp.FromMilliseconds(now_ms)
+        yield last
+
+    async def acknowledge(
+        self, request: pb.AckMessageRequest, _caller: Caller
+    ) -> pb.AckMessageResponse:
+        """Acknowledge messages.
+
+        Raises:
+            Illegal: There are none, or too many.
+        """
+        entries = request.entries
+        if not 1 <= len(entries) <= HANDLES_MAX:
+            raise Illegal(
+                Code.BAD_REQUEST,
+                f"{len(entries)} entries; 1 to {HANDLES_MAX} are acknowledged at a time",
+            )
+        outcomes = await self._settling.acknowledge(
+            group_of(request.group),
+            topic_of(request.topic),
+            [each.receipt_handle for each in entries],
+        )
+        results = [
+            pb.AckMessageResultEntry(
+                message_id=entry.message_id,
+                receipt_handle=entry.receipt_handle,
+                status=OK if refused is None else status_of(refused),
+            )
+            for entry, refused in zip(entries, outcomes, strict=True)
+        ]
+        status = status_of_all([each.status for each in results])
+        return pb.AckMessageResponse(status=status, entries=results)
+
+    async def change_invisible(
+        self, request: pb.ChangeInvisibleDurationRequest, _caller: Caller
+    ) -> pb.ChangeInvisibleDurationResponse:
+        """Change how long a message stays invisible.
+
+        Raises:
+            Illegal: The time is out of range.
+            Refused: It was not done.
+        """
+        invisible_s = _seconds(request.invisible_duration)
+        if not 0 <= invisible_s <= INVISIBLE_S_MAX:
+            raise Illegal(Code.ILLEGAL_INVISIBLE_TIME, "an invisible time is at most 12 h")
+        handle = await self._settling.hide(
+            group_of(request.group), topic_of(request.topic), request.receipt_handle, invisible_s
+        )
+        return pb.ChangeInvisibleDurationResponse(status=OK, receipt_handle=handle)
+
+    async def forward_to_dead_letters(
+        self, request: pb.ForwardMessageToDeadLetterQueueRequest, _caller: Caller
+    ) -> pb.ForwardMessageToDeadLetterQueueResponse:
+        """Make a message a dead letter.
+
+        Raises:
+            Refused: It was not done, and may be later.
+        """
+        await self._settling.give_up(
+            group_of(request.group), topic_of(request.topic), request.receipt_handle
+        )
+        return pb.ForwardMessageToDeadLetterQueueResponse(status=OK)
+
+    def _messages(
+        self, deliveries: Sequence[Delivery], request: pb.ReceiveMessageRequest, now_ms: int
+    ) -> list[pb.ReceiveMessageResponse]:
+        answers = []
+        for each in deliveries:
+            try:
+                message = handed_message(each, request.message_queue.topic, now_ms)
+            except BodyDamaged:
+                # Nobody can read it. It comes again, and ends among the dead letters.
+                continue
+            answers.append(pb.ReceiveMessageResponse(message=message))
+        return answers
+
+
+def _wish_of(request: pb.ReceiveMessageRequest, caller: Caller) -> Wish:
+    if not 0 <= request.batch_size <= COUNT_MAX:
+        raise Illegal(Code.BAD_REQUEST, f"batch size {request.batch_size}; at most {COUNT_MAX}")
+    invisible_s = KEPT_S
+    if not request.auto_renew and request.HasField("invisible_duration"):
+        invisible_s = _seconds(request.invisible_duration)
+        if not INVISIBLE_S_MIN <= invisible_s <= INVISIBLE_S_MAX:
+            raise Illegal(Code.ILLEGAL_INVISIBLE_TIME, "an invisible time is 1 s to 12 h")
+    wanted = request.filter_expression
+    is_condition = wanted.type == SQL
+    text = "" if not is_condition and wanted.expression.strip() in _ALL_TAGS else wanted.expression
+    return Wish(
+        group_of(request.group),
+        topic_of(request.message_queue.topic),
+        text,
+        is_condition,
+        caller.client_id,
+        request.batch_size or COUNT_DEFAULT,
+        invisible_s,
+        by_priority=True,
+    )
+
+
+def _hold_s(request: pb.ReceiveMessageRequest, caller: Caller) -> float:
+    wanted_s = HOLD_S_DEFAULT
+    if request.HasField("long_polling_timeout"):
+        wanted_s = _seconds(request.long_polling_timeout)
+    return max(0.0, min(wanted_s, caller.time_s - MARGIN_S))
+
+
+def _seconds(duration: Duration) -> float:
+    return duration.seconds + duration.nanos / 1e9

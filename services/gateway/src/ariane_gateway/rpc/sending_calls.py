@@ -1,0 +1,91 @@
+"""Calls of producers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from apache.rocketmq.v2 import service_pb2 as pb
+from apache.rocketmq.v2.definition_pb2 import Code, Message
+from ariane_gateway.refusals import Refused
+from ariane_gateway.rpc.caller import Caller, topic_of
+from ariane_gateway.rpc.sent_message import relayed_message
+from ariane_gateway.rpc.statuses import OK, Illegal, status_of, status_of_all
+from ariane_gateway.sending.sending import Sending
+from ariane_record.single.recall_handle import decode_recall_handle
+
+MARGIN_S = 0.1
+"""A send ends so much before its caller stops waiting, so that the caller learns the outcome."""
+
+MESSAGES_MAX = 1024
+
+
+class SendingCalls:
+    """Answers producers."""
+
+    def __init__(self, sending: Sending, *, body_bytes_max: int, now_ms: Callable[[], int]) -> None:
+        self._sending = sending
+        self._body_bytes_max = body_bytes_max
+        self._now_ms = now_ms
+
+    async def send(self, request: pb.SendMessageRequest, caller: Caller) -> pb.SendMessageResponse:
+        """Send messages to one topic, each by itself.
+
+        Raises:
+            Illegal: There are none, or too many, or they go to several topics.
+        """
+        messages = request.messages
+        if not 1 <= len(messages) <= MESSAGES_MAX:
+            raise Illegal(
+                Code.BAD_REQUEST,
+                f"{len(messages)} messages; 1 to {MESSAGES_MAX} are sent at a time",
+            )
+        if len(messages) == 1:
+            entries = [await self._send_one(messages[0], caller)]
+        else:
+            if any(each.topic != messages[0].topic for each in messages):
+                raise Illegal(Code.BAD_REQUEST, "messages that are sent together go to one topic")
+            sends = (self._send_one(each, caller) for each in messages)
+            entries = list(await asyncio.gather(*sends))
+        status = status_of_all([each.status for each in entries])
+        return pb.SendMessageResponse(status=status, entries=entries)
+
+    async def recall(
+        self, request: pb.RecallMessageRequest, _caller: Caller
+    ) -> pb.RecallMessageResponse:
+        """Take a delayed message back.
+
+        Raises:
+            Illegal: It was delivered, or the handle is none.
+            Refused: The message is not known, or its broker did not answer.
+        """
+        topic_of(request.topic)
+        if not await self._sending.recall(request.recall_handle):
+            raise Illegal(
+                Code.MESSAGE_NOT_FOUND, "the message was delivered, or is being delivered"
+            )
+        return pb.RecallMessageResponse(
+            status=OK, message_id=recalled_message_id(request.recall_handle)
+        )
+
+    async def _send_one(self, message: Message, caller: Caller) -> pb.SendResultEntry:
+        try:
+            relayed = relayed_message(
+                message, body_bytes_max=self._body_bytes_max, now_ms=self._now_ms()
+            )
+            sent = await self._sending.send(relayed, max(MARGIN_S, caller.time_s - MARGIN_S))
+        except (Refused, Illegal) as error:
+            return pb.SendResultEntry(status=status_of(error))
+        return pb.SendResultEntry(
+            status=OK,
+            message_id=relayed.unique_id,
+            # Clients expect one with every message.
+            transaction_id=relayed.unique_id,
+            offset=sent.queue_offset,
+            recall_handle=sent.recall_handle,
+        )
+
+
+def recalled_message_id(recall_handle: str) -> str:
+    """The id of the message that a handle takes back."""
+    return decode_recall_handle(recall_handle).unique_id

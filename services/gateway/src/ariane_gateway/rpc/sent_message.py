@@ -1,0 +1,194 @@
+"""A message that a client sends: checked, and as the cluster takes it."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Callable, Mapping
+from datetime import UTC
+from typing import Final
+
+from apache.rocketmq.v2.definition_pb2 import (
+    GZIP,
+    Code,
+    Digest,
+    DigestType,
+    Message,
+    MessageType,
+    SystemProperties,
+)
+from ariane_gateway.rpc.caller import topic_of
+from ariane_gateway.rpc.statuses import Illegal
+from ariane_record.control_characters import holds_control_character
+from ariane_sdk import RESERVED_PROPERTIES
+from ariane_sdk.message import RelayedMessage
+
+PROPERTIES_MAX: Final = 128
+PROPERTY_BYTES_MAX: Final = 16 << 10
+GROUP_LENGTH_MAX: Final = 64
+MESSAGE_ID_LENGTH_MAX: Final = 255
+
+TRACE_CONTEXT: Final = "TRACE_CONTEXT"
+"""Property with the trace context, as RocketMQ's proxy stores it."""
+
+_ANY_WINDOW: Final = zlib.MAX_WBITS | 32
+"""What zlib reads with: its own format, which the C++ client sends, and that of gzip."""
+
+
+def relayed_message(message: Message, *, body_bytes_max: int, now_ms: int) -> RelayedMessage:
+    """The message of a client as the cluster takes it.
+
+    Args:
+        message: As the client sent it.
+        body_bytes_max: Largest body, unpacked.
+        now_ms: When it came, if it does not say when it was made.
+
+    Raises:
+        Illegal: It breaks a rule; the code says which.
+    """
+    said = message.system_properties
+    if not 0 < len(said.message_id) <= MESSAGE_ID_LENGTH_MAX or _is_odd(said.message_id):
+        raise Illegal(
+            Code.ILLEGAL_MESSAGE_ID, "the message id is missing, too long or not printable"
+        )
+    _check_type(said)
+    properties = _checked_properties(message.user_properties)
+    if said.trace_context:
+        properties[TRACE_CONTEXT] = said.trace_context
+    deliver_at = None
+    if said.HasField("delivery_timestamp"):
+        try:
+            deliver_at = said.delivery_timestamp.ToDatetime(UTC)
+        except ValueError:
+            raise Illegal(Code.ILLEGAL_DELIVERY_TIME, "the delivery time is none") from None
+    return RelayedMessage(
+        topic_of(message.topic),
+        _checked_body(message, body_bytes_max),
+        tag=_checked_tag(said),
+        keys=_checked_keys(said),
+        message_group=said.message_group,
+        properties=properties,
+        deliver_at=deliver_at,
+        priority=said.priority,
+        unique_id=said.message_id,
+        born_timestamp_ms=_born_ms(said, now_ms),
+    )
+
+
+def _check_type(said: SystemProperties) -> None:
+    """Refuse a message whose type and fields do not fit, and types that are not served."""
+    kind = said.message_type
+    if kind == MessageType.LITE or said.lite_topic:
+        raise Illegal(Code.NOT_IMPLEMENTED, "lite messages are not supported by this gateway")
+    if kind == MessageType.FIFO and not said.message_group:
+        raise Illegal(Code.ILLEGAL_MESSAGE_GROUP, "a FIFO message needs a message group")
+    if said.message_group and (
+        len(said.message_group) > GROUP_LENGTH_MAX or _is_odd(said.message_group)
+    ):
+        raise Illegal(
+            Code.ILLEGAL_MESSAGE_GROUP,
+            f"a message group has at most {GROUP_LENGTH_MAX} characters, none of control",
+        )
+    if kind == MessageType.DELAY and not said.HasField("delivery_timestamp"):
+        raise Illegal(Code.ILLEGAL_DELIVERY_TIME, "a delayed message needs a delivery time")
+    if said.HasField("delivery_timestamp") and kind not in {
+        MessageType.DELAY,
+        MessageType.MESSAGE_TYPE_UNSPECIFIED,
+    }:
+        raise Illegal(
+            Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, "only a delayed message has a delivery time"
+        )
+
+
+def _checked_properties(given: Mapping[str, str]) -> dict[str, str]:
+    if len(given) > PROPERTIES_MAX:
+        raise Illegal(
+            Code.MESSAGE_PROPERTIES_TOO_LARGE, f"{len(given)} properties; {PROPERTIES_MAX} are most"
+        )
+    size = 0
+    for name, value in given.items():
+        size += len(name) + len(value)
+        if _is_odd(name) or _is_odd(value) or name in RESERVED_PROPERTIES:
+            raise Illegal(
+                Code.ILLEGAL_MESSAGE_PROPERTY_KEY,
+                f"property {name!r:.100}: empty, with control characters, or of the system",
+            )
+    if size > PROPERTY_BYTES_MAX:
+        raise Illegal(
+            Code.MESSAGE_PROPERTIES_TOO_LARGE,
+            f"{size} characters of properties; {PROPERTY_BYTES_MAX} are most",
+        )
+    return dict(given)
+
+
+def _checked_tag(said: SystemProperties) -> str:
+    tag = said.tag
+    if "|" in tag or holds_control_character(tag) or (said.HasField("tag") and not tag.strip()):
+        raise Illegal(
+            Code.ILLEGAL_MESSAGE_TAG, "a tag is not blank, and holds no | or control character"
+        )
+    return tag
+
+
+def _checked_keys(said: SystemProperties) -> tuple[str, ...]:
+    keys = tuple(said.keys)
+    if any(not key.strip() or holds_control_character(key) for key in keys):
+        raise Illegal(
+            Code.ILLEGAL_MESSAGE_KEY, "a key is not blank, and holds no control character"
+        )
+    # A key with spaces is several keys: they are stored so.
+    return tuple(word for key in keys for word in key.split(" ") if word)
+
+
+def _checked_body(message: Message, bytes_max: int) -> bytes:
+    body = message.body
+    if not body:
+        raise Illegal(Code.MESSAGE_BODY_EMPTY, "the body is empty")
+    said = message.system_properties
+    if said.HasField("body_digest"):
+        _check_digest(body, said.body_digest)
+    if said.body_encoding == GZIP:
+        body = _unpacked(body, bytes_max)
+    if len(body) > bytes_max:
+        raise Illegal(
+            Code.MESSAGE_BODY_TOO_LARGE, f"a body of {len(body)} bytes; {bytes_max} are allowed"
+        )
+    return body
+
+
+def _unpacked(body: bytes, bytes_max: int) -> bytes:
+    """A packed body, unpacked: other clients of the cluster know other packings."""
+    unpacking = zlib.decompressobj(_ANY_WINDOW)
+    try:
+        unpacked = unpacking.decompress(body, bytes_max + 1)
+    except zlib.error as error:
+        raise Illegal(Code.MESSAGE_CORRUPTED, f"the body cannot be unpacked: {error}") from None
+    if not unpacking.eof and len(unpacked) <= bytes_max:
+        raise Illegal(Code.MESSAGE_CORRUPTED, "the packed body is cut off")
+    return unpacked
+
+
+_CHECKSUMS: Final[Mapping[int, Callable[[bytes], str]]] = {
+    DigestType.CRC32: lambda body: f"{zlib.crc32(body):x}",
+    DigestType.MD5: lambda body: hashlib.md5(body, usedforsecurity=False).hexdigest(),
+    DigestType.SHA1: lambda body: hashlib.sha1(body, usedforsecurity=False).hexdigest(),
+}
+
+
+def _check_digest(body: bytes, digest: Digest) -> None:
+    """Compare the digest of a body; clients write hex in either case, with leading zeros or not."""
+    checksum = _CHECKSUMS.get(digest.type)
+    if checksum is None or not digest.checksum:
+        return
+    if checksum(body).lstrip("0") != digest.checksum.lower().lstrip("0"):
+        raise Illegal(Code.MESSAGE_CORRUPTED, "the body does not have the digest that came with it")
+
+
+def _born_ms(said: SystemProperties, now_ms: int) -> int:
+    born_ms = said.born_timestamp.ToMilliseconds() if said.HasField("born_timestamp") else 0
+    return born_ms if born_ms > 0 else now_ms
+
+
+def _is_odd(text: str) -> bool:
+    """Whether a text is empty, or cannot be stored among properties."""
+    return not text or holds_control_character(text)

@@ -1,0 +1,146 @@
+"""The stream that each client keeps open: settings come up and go down, commands go down."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any, Final
+
+from grpc import aio
+
+from apache.rocketmq.v2.definition_pb2 import Settings
+from apache.rocketmq.v2.service_pb2 import TelemetryCommand
+from ariane_gateway.brokers.group_calls import GroupCalls
+from ariane_gateway.clients.client import GatewayClient
+from ariane_gateway.clients.client_table import ClientTable
+from ariane_gateway.refusals import Refused
+from ariane_gateway.rpc.caller import Caller, caller_of, group_of, topic_of
+from ariane_gateway.rpc.settings_wire import consumer_settings, producer_settings
+from ariane_gateway.rpc.statuses import OK, Illegal, status_of
+from ariane_servicekit import field_invalid, first_request
+
+COMMANDS_WAITING_MAX: Final = 64
+"""Commands for a client that takes none; more are dropped: each will be needed again."""
+
+
+class Telemetry:
+    """Serves the streams of all clients."""
+
+    def __init__(self, clients: ClientTable, groups: GroupCalls, *, body_bytes_max: int) -> None:
+        self._clients = clients
+        self._groups = groups
+        self._body_bytes_max = body_bytes_max
+        self._reading: set[asyncio.Task[None]] = set()
+        self._closing = asyncio.Event()
+
+    async def serve(
+        self, commands: AsyncIterator[TelemetryCommand], context: aio.ServicerContext[Any, Any]
+    ) -> None:
+        """Serve one stream until its client or this gateway ends it."""
+        try:
+            caller = caller_of(context)
+        except Illegal as error:
+            await context.write(TelemetryCommand(status=error.status))
+            return
+        first = await first_request(anext(commands, None))
+        if first is None or self._closing.is_set():
+            return
+        client = self._clients.heard(caller.client_id)
+        outgoing: asyncio.Queue[TelemetryCommand | None] = asyncio.Queue(COMMANDS_WAITING_MAX)
+        stream = _Stream(outgoing)
+        client.streams.append(stream)
+        reading = asyncio.create_task(self._read(first, commands, client, caller, stream))
+        self._reading.add(reading)
+        try:
+            await _write(outgoing, reading, context)
+        finally:
+            client.streams.remove(stream)
+            self._reading.discard(reading)
+            reading.cancel()
+            await asyncio.wait((reading,))
+        if not self._closing.is_set() and not reading.cancelled():
+            reading.result()
+
+    def close(self) -> None:
+        """End all streams."""
+        self._closing.set()
+        for reading in self._reading:
+            reading.cancel()
+
+    async def _read(
+        self,
+        first: TelemetryCommand,
+        commands: AsyncIterator[TelemetryCommand],
+        client: GatewayClient,
+        caller: Caller,
+        stream: _Stream,
+    ) -> None:
+        await self._hear(first, client, caller, stream)
+        async for command in commands:
+            self._clients.heard(caller.client_id)
+            await self._hear(command, client, caller, stream)
+
+    async def _hear(
+        self, command: TelemetryCommand, client: GatewayClient, caller: Caller, stream: _Stream
+    ) -> None:
+        if command.WhichOneof("command") != "settings":
+            return
+        client.language, client.version = caller.language, caller.version
+        try:
+            answer = TelemetryCommand(
+                status=OK, settings=await self._settings(command.settings, client)
+            )
+        except (Refused, Illegal) as error:
+            answer = TelemetryCommand(status=status_of(error))
+        stream(answer)
+
+    async def _settings(self, said: Settings, client: GatewayClient) -> Settings:
+        """What a client is told that says its settings.
+
+        Raises:
+            Illegal: A name is missing.
+            Refused: No broker answered.
+            ServiceError: FIELD_INVALID: it neither sends nor receives.
+        """
+        kind = said.WhichOneof("pub_sub")
+        if kind == "publishing":
+            client.topics = {topic_of(each) for each in said.publishing.topics}
+            return producer_settings(said, body_bytes_max=self._body_bytes_max)
+        if kind == "subscription":
+            group = group_of(said.subscription.group)
+            client.groups = {group}
+            return consumer_settings(said, await self._groups.rules(group))
+        raise field_invalid("settings", "must have publishing or subscription")
+
+
+class _Stream:
+    """Sends commands over a client's stream."""
+
+    __slots__ = ("_outgoing",)
+
+    def __init__(self, outgoing: asyncio.Queue[TelemetryCommand | None]) -> None:
+        self._outgoing = outgoing
+
+    def __call__(self, command: TelemetryCommand) -> None:
+        if not self._outgoing.full():
+            self._outgoing.put_nowait(command)
+
+
+async def _write(
+    outgoing: asyncio.Queue[TelemetryCommand | None],
+    reading: asyncio.Task[None],
+    context: aio.ServicerContext[Any, Any],
+) -> None:
+    """Write commands until the client sends nothing more."""
+
+    def wake(_: asyncio.Task[None]) -> None:
+        # A full queue wakes the writer anyway.
+        with suppress(asyncio.QueueFull):
+            outgoing.put_nowait(None)
+
+    reading.add_done_callback(wake)
+    while not reading.done() or not outgoing.empty():
+        command = await outgoing.get()
+        if command is not None:
+            await context.write(command)

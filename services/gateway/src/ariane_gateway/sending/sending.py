@@ -1,0 +1,86 @@
+"""Sends: all messages of all clients go through one producer, which batches by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ariane_gateway.brokers.cluster import Cluster, refusing
+from ariane_sdk import Producer, ProducerSettings
+from ariane_sdk.message import RelayedMessage
+
+
+class Sent(NamedTuple):
+    """Where a message was stored.
+
+    Attributes:
+        broker_name: The broker.
+        queue_offset: Its place in its queue; of a delayed message, of the place where it waits.
+        recall_handle: Takes a delayed message back; empty for others.
+    """
+
+    broker_name: str
+    queue_offset: int
+    recall_handle: str
+
+
+class Sending:
+    """Sends messages of clients."""
+
+    def __init__(
+        self, cluster: Cluster, name_servers: Sequence[str], settings: ProducerSettings
+    ) -> None:
+        """Connect later: see ``open``."""
+        self._cluster = cluster
+        self._name_servers = name_servers
+        self._settings = settings
+        self._producer: Producer | None = None
+
+    async def open(self) -> None:
+        """Start the producer; it connects when it sends."""
+        self._producer = Producer(self._name_servers, settings=self._settings)
+        await self._producer.start()
+
+    async def close(self) -> None:
+        """Wait for the outcome of all sends, and disconnect."""
+        if self._producer is not None:
+            await self._producer.close()
+
+    async def send(self, message: RelayedMessage, timeout_s: float) -> Sent:
+        """Send one message, and wait until it is as safe as its broker promises.
+
+        Messages of one message group go to one queue by the rule of the cluster, whichever client
+        sends them.
+
+        Args:
+            message: The message.
+            timeout_s: How long its sender waits, in seconds.
+
+        Raises:
+            Refused: It is not acknowledged.
+        """
+        # A name that nobody knows must not take a place among the producer's topics.
+        await self._cluster.route(message.topic)
+        with refusing():
+            result = await self._opened.send(
+                message, timeout_s=min(timeout_s, self._settings.send_timeout_s)
+            )
+        return Sent(result.message_queue.broker_name, result.queue_offset, result.recall_handle)
+
+    async def recall(self, recall_handle: str) -> bool:
+        """Take a delayed message back.
+
+        Returns:
+            Whether it will not be delivered.
+
+        Raises:
+            Refused: The handle is none, the message is not known, or its broker did not answer.
+        """
+        with refusing():
+            return await self._opened.recall(recall_handle)
+
+    @property
+    def _opened(self) -> Producer:
+        if self._producer is None:
+            raise AssertionError("sending was not opened")
+        return self._producer

@@ -1,0 +1,77 @@
+"""Settings of a gateway."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from ariane_servicekit import CHANGEABLE, Address, AddressList, ListenAddress, ServiceSettings
+
+
+class GatewaySettings(ServiceSettings):
+    """Gateway of ArianeMQ: serves the clients of RocketMQ 5, unmodified."""
+
+    service_name: ClassVar[str] = "gateway"
+    example: ClassVar[str] = "--name-servers 127.0.0.1:9876 --listen 127.0.0.1:8081"
+
+    listen: ListenAddress = Field(
+        Address("127.0.0.1", 8081),
+        description="Address to listen on, host:port; with port 0 the system chooses one. 8081 is "
+        "the port that RocketMQ's own proxy has. The default is loopback, so that nothing outside "
+        "this machine reaches a service by accident.",
+    )
+    name_servers: AddressList = Field(
+        (Address("127.0.0.1", 9876),),
+        description="All name servers, host:port,host:port. They say where topics are.",
+    )
+    advertised_address: ListenAddress | None = Field(
+        None,
+        description="Address that clients are told to use for all further calls, host:port. "
+        "Unset: the one by which each client came, as it says itself, which is right behind a "
+        "balancer and a port mapping, too.",
+    )
+    receive_bytes_max: int = Field(
+        5 << 20,
+        ge=1 << 16,
+        description="Largest request in bytes: a message of 4 MiB and its properties.",
+    )
+    metadata_bytes_max: int = Field(
+        16 << 10,
+        ge=1 << 10,
+        description="Metadata of a request in bytes beyond which gRPC begins to refuse. Clients "
+        "send ten headers with each call, a signature and a session token among them.",
+    )
+    concurrent_calls_max: int = Field(
+        65_536,
+        ge=1,
+        description="Most calls in work at once; more are refused with SERVICE_BUSY. Each client "
+        "has a stream open, and each consumer one held receive for each topic and broker. One "
+        "connection may have a quarter of them, one host three quarters.",
+        json_schema_extra=CHANGEABLE,
+    )
+    ping_interval_min_s: float = Field(
+        5,
+        ge=0,
+        description="Seconds that a client must leave between its own keepalive pings; one that "
+        "pings faster is cut off.",
+    )
+    call_timeout_s: float = Field(
+        3.0, gt=0, description="Longest time of a call to a broker or name server, in seconds."
+    )
+    send_timeout_s: float = Field(
+        10.0,
+        gt=0,
+        description="Longest time of a send in seconds, repeats at other brokers included; less "
+        "where the client's own deadline is earlier.",
+    )
+    body_bytes_max: int = Field(
+        4 << 20,
+        ge=1 << 10,
+        description="Largest body in bytes. Clients are told, and refuse larger ones themselves.",
+    )
+    buffered_bytes_max: int = Field(
+        64 << 20,
+        ge=1 << 20,
+        description="Bytes of messages that wait for brokers; beyond that, senders wait.",
+    )
