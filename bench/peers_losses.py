@@ -5,7 +5,6 @@ A row of times is here only when it misses its floor: its own table says the res
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -45,35 +44,24 @@ def _table(
     for row in (*below, *slower):
         ratio = f"**{row['ratio']:.3g}**" if row in below else f"{row['ratio']:.3g}"
         floor = "" if row["floor"] is None else f"{row['floor']:g}"
-        legs = _legs_of(row, runs)
-        cpu = (_cpu_words([leg for leg in legs if leg["side"] == side]) for side in _SIDES)
+        sides = _sides_of(row, runs)
+        cpu = (_cpu_words(sides[side]) if side in sides else "" for side in ("ours", "theirs"))
         yield f"| {' | '.join((row['work'], row['against'], ratio, floor, *cpu))} |"
 
 
-_SIDES = ("ours", "theirs")
-
-
-def _legs_of(row: Mapping[str, Any], runs: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _sides_of(row: Mapping[str, Any], runs: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     for run in runs.values():
         if row["against"] in run.get("contenders", {}) and row["unit"] == "msg/s":
-            legs = [leg for leg in run["legs"] if leg["work"] == row["work"]]
-            if legs:
-                return legs
-    return []
+            sides = {side["side"]: side for side in run["sides"] if side["work"] == row["work"]}
+            if sides:
+                return sides
+    return {}
 
 
-def _cpu_words(legs: Sequence[Mapping[str, Any]]) -> str:
+def _cpu_words(side: Mapping[str, Any]) -> str:
     """Processor time of clients and servers of one side, and how many cores that kept busy."""
-    if not legs:
-        return ""
-    client, server = (
-        statistics.median(leg[end]["cpu_s"] / leg["count"] * 1e6 for leg in legs)
-        for end in ("client", "server")
-    )
-    cores = statistics.median(
-        (leg["client"]["cpu_s"] + leg["server"]["cpu_s"]) / leg["seconds"] for leg in legs
-    )
-    return f"{_figure(client)} + {_figure(server)} µs, {cores:.1f} cores"
+    client, server = _figure(side["client_cpu_us"]), _figure(side["server_cpu_us"])
+    return f"{client} + {server} µs, {side['cores']:.1f} cores"
 
 
 def _figure(us: float) -> str:

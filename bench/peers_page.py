@@ -1,7 +1,7 @@
 """The part of the page that compares us with other message queues.
 
 Tables, pictures, losses and skipped peers are made from ``results/latest.json`` and
-``latest-runs.json``, which ``make bench-peers`` keeps (and ``bench/spark.py``, of Spark's connector
+``peers.json``, which ``make bench-peers`` keeps (and ``bench/spark.py``, of Spark's connector
 to Kafka); every figure in the text is one of theirs.
 """
 
@@ -24,7 +24,7 @@ sys.path.append(str(Path(__file__).parent / "peers"))
 from peer_bench.registry import PEERS
 
 ROWS_PATH = RESULTS_PATH / "latest.json"
-RUNS_PATH = RESULTS_PATH / "latest-runs.json"
+RUNS_PATH = RESULTS_PATH / "peers.json"
 PICTURES_PATH = Path(__file__).parents[1] / "docs" / "pictures"
 _TITLE = "## Compared with other message queues"
 _HOW = """### How to read the tables, and how to repeat them
@@ -165,7 +165,7 @@ def _measured_on(rows: Sequence[dict[str, Any]], runs: Mapping[str, Any]) -> Ite
     begin, end = min(row["when"] for row in rows), max(row["when"] for row in rows)
     pairs = sorted({row["pairs"] for row in rows})
     quick = [
-        key for key, run in runs.items() if any(leg.get("quick") for leg in run.get("legs", ()))
+        key for key, run in runs.items() if any(side["quick"] for side in run.get("sides", ()))
     ]
     word = f"; quick runs, with few messages and short warm-ups: {', '.join(quick)}"
     yield (
@@ -188,12 +188,8 @@ def _passages(runs: Mapping[str, Any]) -> Iterator[str]:
 def _lost_by_them(runs: Mapping[str, Any]) -> Iterator[str]:
     """Messages that peers lost: their figures count only those that came."""
     for key, run in runs.items():
-        lost: dict[str, int] = {}
-        for leg in run.get("legs", ()):
-            if leg["side"] == "theirs":
-                missing = leg.get("lost", 0) + leg.get("failures", 0)
-                lost[leg["work"]] = lost.get(leg["work"], 0) + missing
-        yield from (f"- {key}, {work}: {count:,}" for work, count in lost.items() if count)
+        theirs = (side for side in run.get("sides", ()) if side["side"] == "theirs")
+        yield from (f"- {key}, {s['work']}: {s['lost']:,}" for s in theirs if s["lost"])
 
 
 def _skipped(runs: Mapping[str, Any]) -> Iterator[str]:

@@ -141,9 +141,9 @@ class Session:
         if self.dry:
             return
         keep_rows(rows)
-        # Legs of other works of the peer stay: each says for itself whether there was little time.
-        legs = [{**leg, "quick": self.quick} for leg in run.get("legs", ())]
-        kept = {**run, **({"legs": legs} if legs else {})}
+        # Sides of other works of the peer stay: each says for itself whether there was little time.
+        sides = [{**side, "quick": self.quick} for side in run.get("sides", ())]
+        kept = {**run, **({"sides": sides} if sides else {})}
         keep_runs({peer.key: {"when": now(), "machine": machine(), **kept}})
         written = subprocess.run(
             [sys.executable, str(PAGE_PATH)], check=False, capture_output=True, text=True
@@ -180,7 +180,7 @@ def run_bout(bout: Bout, extent: Extent) -> tuple[list[Row], dict[str, Any]]:
                 side.name: {"settings": side.settings, "versions": side.versions}
                 for side in (us, theirs)
             },
-            "legs": [leg for each in measured for leg in each.legs()],
+            "sides": [side for each in measured for side in each.sides()],
         }
         return [each.row(us, theirs) for each in measured], run
 

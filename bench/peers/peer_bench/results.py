@@ -1,7 +1,7 @@
 """The result file: one object for each work and each peer, from which tables and pictures are made.
 
-``latest.json`` has the rows. ``latest-runs.json`` has what they were made from: every leg of every
-pair with its CPU time and memory, settings, versions, and who was skipped and why.
+``latest.json`` has the rows. ``peers.json`` has what stands behind them, by peer: CPU time and
+memory of both sides, settings, versions, and who was skipped and why.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import json
 import math
 import os
 import platform
+import statistics
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +21,7 @@ from peer_bench.errors import ResultIllegal
 from peer_bench.places import RESULTS_PATH
 
 ROWS_PATH: Final = RESULTS_PATH / "latest.json"
-RUNS_PATH: Final = RESULTS_PATH / "latest-runs.json"
+RUNS_PATH: Final = RESULTS_PATH / "peers.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,18 +125,44 @@ def keep_rows(rows: Iterable[Row], path: Path = ROWS_PATH) -> list[Row]:
     return kept
 
 
+def side_of(work: str, side: str, legs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What all legs of one side at one work say of it, for the record.
+
+    Returns:
+        Medians of the processor time in microseconds a message and of the cores that it kept busy,
+        the largest memory in bytes, each of clients and of servers, and how many messages did not
+        arrive in all legs.
+    """
+
+    def median(of: Callable[[Mapping[str, Any]], float]) -> float:
+        return round(statistics.median(map(of, legs)), 3)
+
+    return {
+        "work": work,
+        "side": side,
+        "client_cpu_us": median(lambda leg: leg["client"]["cpu_s"] / leg["count"] * 1e6),
+        "server_cpu_us": median(lambda leg: leg["server"]["cpu_s"] / leg["count"] * 1e6),
+        "cores": median(
+            lambda leg: (leg["client"]["cpu_s"] + leg["server"]["cpu_s"]) / leg["seconds"]
+        ),
+        "client_peak_bytes": max(leg["client"]["peak_bytes"] for leg in legs),
+        "server_peak_bytes": max(leg["server"]["peak_bytes"] for leg in legs),
+        "lost": sum(leg["lost"] + leg["failures"] for leg in legs),
+    }
+
+
 def keep_runs(runs: Mapping[str, Mapping[str, Any]], path: Path = RUNS_PATH) -> None:
     """Keep what rows were made from, by peer; what was run again takes its place.
 
-    Legs of works that were not run again stay, as their rows do; so does everything of a peer that
+    Sides of works that were not run again stay, as their rows do; so does everything of a peer that
     was skipped this time.
     """
     kept = read_runs(path)
     for key, run in runs.items():
         before = kept.get(key, {})
-        if "legs" in run:
+        if "sides" in run:
             kept[key] = _merged(before, run)
-        elif "skipped" not in run or "legs" not in before:
+        elif "skipped" not in run or "sides" not in before:
             failed = {**before.get("failed", {}), **run.get("failed", {})}
             kept[key] = {**before, **run, **({"failed": failed} if failed else {})}
     _replace(path, kept)
@@ -149,11 +176,11 @@ def read_runs(path: Path = RUNS_PATH) -> dict[str, Any]:
 
 def _merged(before: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, Any]:
     """A run of some works of a peer, with what is kept of its others."""
-    works = {leg["work"] for leg in run["legs"]}
+    works = {side["work"] for side in run["sides"]}
     merged = {**before, **run}
     merged.pop("skipped", None)
-    merged["legs"] = [leg for leg in before.get("legs", []) if leg["work"] not in works]
-    merged["legs"] += run["legs"]
+    merged["sides"] = [side for side in before.get("sides", []) if side["work"] not in works]
+    merged["sides"] += run["sides"]
     for name in ("contenders", "took_s"):
         if name in run:
             merged[name] = {**before.get(name, {}), **run[name]}

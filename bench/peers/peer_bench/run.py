@@ -14,7 +14,7 @@ from peer_bench.loads import Leg, Load, Shape
 from peer_bench.pairs import compare
 from peer_bench.peers import NOBODY_SAID, Part, Target
 from peer_bench.readings import RATE, Reading
-from peer_bench.results import Row, machine, now
+from peer_bench.results import Row, machine, now, side_of
 from peer_bench.workloads import Workload
 from peer_bench.workloads.workload import (
     SCHEDULE_S,
@@ -99,11 +99,10 @@ class Measured:
             versions={**ours.versions, **theirs.versions},
         )
 
-    def legs(self) -> Iterator[dict[str, Any]]:
-        """Every leg, for the record."""
-        for number, pair in enumerate(self.pairs):
-            for side, leg in zip(("ours", "theirs"), pair, strict=True):
-                yield {"work": self.work, "pair": number, "side": side, **asdict(leg)}
+    def sides(self) -> Iterator[dict[str, Any]]:
+        """What the legs say of each side, for the record."""
+        for side, legs in zip(("ours", "theirs"), zip(*self.pairs, strict=True), strict=True):
+            yield side_of(self.work, side, list(map(asdict, legs)))
 
 
 class Duel:

@@ -29,7 +29,7 @@ def never(_path):
 @pytest.fixture
 def kept(tmp_path, monkeypatch):
     """Result files of their own; returns what is in them now."""
-    paths = tmp_path / "latest.json", tmp_path / "latest-runs.json"
+    paths = tmp_path / "latest.json", tmp_path / "peers.json"
     monkeypatch.setattr(command, "keep_rows", lambda rows: results.keep_rows(rows, paths[0]))
     monkeypatch.setattr(command, "keep_runs", lambda runs: results.keep_runs(runs, paths[1]))
     monkeypatch.setattr(command, "read_runs", lambda: results.read_runs(paths[1]))
@@ -52,7 +52,7 @@ def run(monkeypatch, outcomes, **session):
             raise outcome
         work = f"{bout.peer.key} {bout.workload.key}"
         row = Row(**{**{name: getattr(ROW, name) for name in results.FIELDS}, "work": work})
-        return [row], {"legs": [{"work": work}], "contenders": {}}
+        return [row], {"sides": [{"work": work}], "contenders": {}}
 
     monkeypatch.setattr(command, "run_bout", run_bout)
     peers = [Peer(key, never, dict.fromkeys(KEYS, Part())) for key in ("a", "b")]
@@ -90,10 +90,10 @@ def test_every_failure_of_a_peer_is_kept(monkeypatch, kept):
     assert kept()[1]["a"]["failed"] == {KEYS[0]: "no disk", KEYS[2]: "no word"}
 
 
-def test_each_leg_says_whether_there_was_little_time(monkeypatch, kept):
+def test_each_side_says_whether_there_was_little_time(monkeypatch, kept):
     run(monkeypatch, {}, quick=True)
     run(monkeypatch, {("a", KEYS[1]): OSError("no disk")})
-    assert [leg["quick"] for leg in kept()[1]["a"]["legs"]] == [True, False, False]
+    assert [side["quick"] for side in kept()[1]["a"]["sides"]] == [True, False, False]
 
 
 def test_who_was_skipped_and_what_failed_is_told_at_the_end(monkeypatch, kept):

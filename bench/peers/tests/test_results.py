@@ -51,11 +51,11 @@ def test_a_file_of_another_shape_is_refused(tmp_path):
 
 def test_runs_are_kept_by_peer_and_work(tmp_path):
     path = tmp_path / "runs.json"
-    old, new = {"work": "w", "pair": 1}, {"work": "w", "pair": 2}
-    other = {"work": "x", "pair": 1}
-    keep_runs({"a": {"skipped": "no word"}, "b": {"legs": [old, other]}}, path)
-    keep_runs({"a": {"legs": [old]}, "b": {"legs": [new]}}, path)
-    kept = {"a": {"legs": [old]}, "b": {"legs": [other, new]}}
+    old, new = {"work": "w", "cores": 1}, {"work": "w", "cores": 2}
+    other = {"work": "x", "cores": 1}
+    keep_runs({"a": {"skipped": "no word"}, "b": {"sides": [old, other]}}, path)
+    keep_runs({"a": {"sides": [old]}, "b": {"sides": [new]}}, path)
+    kept = {"a": {"sides": [old]}, "b": {"sides": [other, new]}}
     assert json.loads(path.read_text()) == kept
     keep_runs({"b": {"skipped": "no time"}}, path)
     assert json.loads(path.read_text()) == kept
@@ -63,12 +63,12 @@ def test_runs_are_kept_by_peer_and_work(tmp_path):
 
 def test_failures_stay_until_their_work_is_done(tmp_path):
     path = tmp_path / "runs.json"
-    leg = {"work": "w", "pair": 1}
-    keep_runs({"a": {"legs": [leg], "took_s": {"k": {"5": 9.0}}}}, path)
+    side = {"work": "w", "cores": 1}
+    keep_runs({"a": {"sides": [side], "took_s": {"k": {"5": 9.0}}}}, path)
     keep_runs({"a": {"failed": {"k": "no disk", "j": "no word"}}}, path)
     kept = json.loads(path.read_text())["a"]
-    assert (kept["legs"], set(kept["failed"])) == ([leg], {"k", "j"})
-    keep_runs({"a": {"legs": [leg], "took_s": {"k": {"2": 1.0}}}}, path)
+    assert (kept["sides"], set(kept["failed"])) == ([side], {"k", "j"})
+    keep_runs({"a": {"sides": [side], "took_s": {"k": {"2": 1.0}}}}, path)
     kept = json.loads(path.read_text())["a"]
     assert kept["failed"] == {"j": "no word"}
 

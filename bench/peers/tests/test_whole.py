@@ -27,5 +27,5 @@ def test_a_work_gives_its_rows_and_loses_nothing(workload):
     for row in rows:
         row.check()
         assert (row.lost, row.against) == (0, "we again")
-    assert {leg["side"] for leg in run["legs"]} == {"ours", "theirs"}
+    assert {side["side"] for side in run["sides"]} == {"ours", "theirs"}
     assert set(run["contenders"]) == {"ArianeMQ", "we again"}
