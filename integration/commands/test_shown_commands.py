@@ -23,8 +23,14 @@ from tools.workspace import ROOT, repository_files
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 RUN_ELSEWHERE = {
-    "docs/operations.md": "tools/tests/test_papers_run.py::"
-    "test_commands_for_the_night_work_in_their_order",
+    **dict.fromkeys(
+        (
+            "docs/operations/running.md",
+            "docs/operations/maintenance.md",
+            "docs/operations/closed-stores.md",
+        ),
+        "tools/tests/test_papers_run.py::test_commands_for_the_night_work_in_their_order",
+    ),
     "docs/deployment.md": "tools/tests/test_papers_run.py::"
     "test_three_machines_a_backup_and_an_upgrade_lose_nothing; containers by integration/stack",
     "docs/from-rocketmq.md": "integration/interop/test_from_rocketmq_page.py::"

@@ -24,7 +24,11 @@ from tools.papers import Paper
 from tools.workspace import ROOT
 
 README = Paper(ROOT, "README.md")
-OPERATIONS = Paper(ROOT, "docs/operations.md")
+OPERATIONS = [
+    Paper(ROOT, f"docs/operations/{name}.md")
+    for name in ("running", "maintenance", "does-not-start", "closed-stores")
+]
+"""The pages for the night that show commands, in the order in which these are typed."""
 DEPLOYMENT = Paper(ROOT, "docs/deployment.md")
 
 SMALL_FILES = "--segment-bytes 8388608 --index-slots 1000 --index-items 4000"
@@ -89,7 +93,9 @@ def with_ports(text: str, ports: dict[int, int]) -> str:
 @pytest.mark.slow
 def test_commands_for_the_night_work_in_their_order(tmp_path):
     ports = free_ports()
-    script = with_ports("\n".join(OPERATIONS.blocks("sh")), ports)
+    script = with_ports(
+        "\n".join(block for page in OPERATIONS for block in page.blocks("sh")), ports
+    )
     script = script.replace("--store-path store", f"--store-path store {SMALL_FILES}")
     shell = subprocess.Popen(
         ("bash", "-euo", "pipefail", "-c", script),
@@ -192,7 +198,7 @@ def stores(tmp_path):
 
 def assert_told(refusals: Sequence[str]) -> None:
     """Each refusal is one line, and stands on the page word for word."""
-    told = "".join(OPERATIONS.blocks("text")).splitlines()
+    told = "".join(block for page in OPERATIONS for block in page.blocks("text")).splitlines()
     for refusal in refusals:
         [line] = refusal.splitlines()
         assert line in told

@@ -15,7 +15,7 @@ from ariane_testkit.postgresql import PostgresqlUnavailable, running_postgresql
 LEASE_S = 2.5
 QUICK = ("--primary-lease-s", str(LEASE_S), "--replica-behind-s-max", "2")
 STOP_S_MAX = 15
-"""As operations.md says."""
+"""As replica-sets.md says."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -307,7 +307,7 @@ async def test_the_role_is_handed_over_without_a_failed_send(local_cluster, aria
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_brokers_are_upgraded_one_by_one_without_a_failed_send(local_cluster, ariane):
-    """As operations.md says: replicas are restarted, the role handed over, the last restarted."""
+    """As replica-sets.md says: replicas are restarted, the role handed over, the last restarted."""
     async with local_cluster(*QUICK, replicas=2) as cluster:
         first, *others = [*cluster.brokers, *cluster.replicas]
         await in_sync(first, 0, 1, 2)
@@ -342,7 +342,7 @@ def begins_of(process, broker_id):
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("is_copied", [False, True], ids=["empty", "copied"])
 async def test_a_lost_replica_begins_anew_and_can_take_over(local_cluster, tmp_path, is_copied):
-    """As operations.md says: with an empty folder, or with that of a replica that is stopped."""
+    """As replica-sets.md says: with an empty folder, or with that of a replica that is stopped."""
     async with local_cluster(*QUICK, replicas=2) as cluster:
         first, second, third = *cluster.brokers, *cluster.replicas
         await in_sync(first, 0, 1, 2)

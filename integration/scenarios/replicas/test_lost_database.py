@@ -13,7 +13,7 @@ QUICK = ("--primary-lease-s", "2.5", "--replica-behind-s-max", "2")
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_a_set_begins_anew_with_the_broker_that_has_most(local_cluster, until, monkeypatch):
-    """As operations.md says; broker 0, which begins sets, lacks a message that is confirmed."""
+    """As replica-sets.md says; broker 0, which begins sets, lacks a message that is confirmed."""
     async with local_cluster(*QUICK, replicas=1) as cluster:
         [first], [second] = cluster.brokers, cluster.replicas
         await in_sync(first, 0, 1)

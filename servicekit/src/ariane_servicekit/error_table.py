@@ -377,7 +377,8 @@ _ROWS: Final = (
         ErrorReason.ERROR_REASON_EPOCH_FENCED,
         StatusCode.FAILED_PRECONDITION,
         "Wait until the set has its newer primary. If that takes longer than an election, the "
-        'database is an old copy: see "The database is lost or moved" in docs/operations.md.',
+        'database is an old copy: see "The database is lost or moved" in '
+        "docs/operations/replica-sets.md.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_LOG_DIVERGED,
