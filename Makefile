@@ -117,6 +117,10 @@ clients: $(STAMP) ## The clients in Go, Java and TypeScript, as far as their too
 clients-test: $(STAMP) ## The clients' scenarios, every language with every other, and their quick starts
 	@$(BIN)/pytest integration/clients -n 3 --dist loadfile $(PYTEST_ARGS)
 
+.PHONY: gateway-test
+gateway-test: $(STAMP) ## RocketMQ's own clients, as published, on a cluster behind our gateway
+	@$(BIN)/pytest integration/gateway $(PYTEST_ARGS)
+
 .PHONY: images
 images: $(STAMP) ## The services' container images, by docker or podman; ONLY="broker admin"
 	@$(BIN)/python -m tools.images $(ONLY)

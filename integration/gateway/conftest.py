@@ -1,0 +1,77 @@
+"""One cluster, one gateway and one program of each client for all tests that break none of them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parent))
+
+from official import NEWEST, OFFICIAL
+from our_sdk import OurSdk
+from stage import BROKER_FLAGS, Actor, Stage, gateway_process
+
+from ariane_sdk.sync import ClusterClient
+from ariane_servicekit.running.processes import LocalCluster
+
+WANTED = os.environ.get("CLIENTS", " ".join((*NEWEST, "ariane"))).split()
+"""Clients that play; ``CLIENTS="python go" make gateway-test`` plays with these only."""
+
+
+@pytest.fixture(scope="session")
+def stage(tmp_path_factory) -> Iterator[Stage]:
+    folder = tmp_path_factory.mktemp("cluster")
+    flags = {"brokers": 2, "checkers": 1, "extra_broker_args": BROKER_FLAGS}
+    with (
+        LocalCluster(folder, **flags) as cluster,
+        ClusterClient(cluster.name_servers.split(",")) as client,
+    ):
+        yield Stage(cluster, client)
+
+
+@pytest.fixture(scope="session")
+def gateway(stage) -> Iterator[str]:
+    """The address of a gateway."""
+    process = gateway_process(stage.cluster.data_path, stage.cluster.name_servers)
+    stage.cluster.call_blocking(process.start)
+    yield process.address
+    stage.cluster.call_blocking(process.stop)
+
+
+@pytest.fixture(scope="session")
+def actor(stage, gateway, tmp_path_factory) -> Iterator[Callable[[str], Actor]]:
+    """A client that speaks to the gateway, started when it is first wanted."""
+    running: dict[str, Actor] = {}
+    homes = tmp_path_factory.mktemp("homes")
+
+    def actor(name: str) -> Actor:
+        if name not in running:
+            running[name] = started(name, gateway, stage, homes / name)
+        return running[name]
+
+    yield actor
+    for each in running.values():
+        each.program.end()
+
+
+@pytest.fixture(scope="session")
+def cast(actor) -> list[Actor]:
+    """One version of each language that this machine can run, and our own SDK."""
+    here = [name for name in WANTED if name not in OFFICIAL or not OFFICIAL[name].missing]
+    return [actor(name) for name in here]
+
+
+def started(name: str, endpoints: str, stage: Stage, home: Path, **words: object) -> Actor:
+    """A client that speaks to some endpoints; skips where its toolchain is missing."""
+    if name == "ariane":
+        return Actor(name, OurSdk(stage.cluster.name_servers.split(",")))
+    client = OFFICIAL[name]
+    if client.missing:
+        pytest.skip(f"{client.missing} is not on this machine")
+    program = client.start(home)
+    program.ask("connect", endpoints=endpoints, **words)
+    return Actor(name, program, client.lacks, client.blind)

@@ -1,0 +1,202 @@
+"""Where scenarios play: a real cluster behind real gateways, and who sends and receives there."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import grpc
+from google.protobuf.duration_pb2 import Duration
+
+from ariane.broker.v1.group_service_pb2 import (
+    ConsumerGroupChange,
+    DelayTable,
+    RetryPolicy,
+    UpdateConsumerGroupRequest,
+)
+from ariane.broker.v1.group_service_pb2_grpc import GroupServiceStub
+from ariane_sdk.sync import ClusterClient
+from ariane_servicekit.running.processes import LocalCluster, ServiceProcess
+
+PATIENCE_S = 120.0
+BROKER_FLAGS = (
+    *("--segment-bytes", str(64 << 20), "--no-auto-create-topics"),
+    *("--disk-clean-ratio", "0.97", "--disk-force-ratio", "0.98", "--disk-refuse-ratio", "0.99"),
+)
+
+
+class Program(Protocol):
+    """Whoever does what a driver does."""
+
+    def ask(self, do: str, **words: Any) -> Any: ...
+
+    def end(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Actor:
+    """A client on the stage.
+
+    Attributes:
+        name: Its language, with the version where there are several.
+        program: Acts with it.
+        lacks: Features that it has not.
+        blind: Words of a received message that it does not tell.
+    """
+
+    name: str
+    program: Program
+    lacks: frozenset[str] = field(default_factory=frozenset)
+    blind: frozenset[str] = field(default_factory=frozenset)
+
+    def ask(self, do: str, **words: Any) -> Any:
+        return self.program.ask(do, **words)
+
+    def can(self, *features: str) -> bool:
+        return self.lacks.isdisjoint(features)
+
+
+def gateway_process(
+    folder: Path, name_servers: str, number: int = 0, *flags: str
+) -> ServiceProcess:
+    """A gateway, not started yet."""
+    return ServiceProcess(
+        f"gateway-{number}",
+        "ariane_gateway",
+        ("--name-servers", name_servers, *flags),
+        folder / "logs" / f"gateway-{number}.log",
+    )
+
+
+class Stage:
+    """A cluster, its topics and groups."""
+
+    def __init__(self, cluster: LocalCluster, client: ClusterClient) -> None:
+        self.cluster = cluster
+        self.client = client
+
+    def topic(self, name: str, *, queues: int = 2, fifo: bool = False) -> str:
+        """Create a topic on every broker."""
+        self.client.create_topic(name, queue_count=queues, fifo=fifo)
+        return name
+
+    def group(
+        self,
+        name: str,
+        *,
+        in_order: bool = False,
+        retries: int | None = None,
+        delay_s: float | None = None,
+    ) -> str:
+        """Give a group rules of its own on every broker."""
+        change = ConsumerGroupChange(consumer_group=name, receive_in_order=in_order)
+        if retries is not None:
+            change.attempts_max = retries
+        if delay_s is not None:
+            delay = Duration(nanos=round(delay_s % 1 * 1e9), seconds=int(delay_s))
+            change.retry_policy.CopyFrom(RetryPolicy(table=DelayTable(delays=[delay])))
+        request = UpdateConsumerGroupRequest(group=change, allow_missing=True)
+        for broker in self.client.list_brokers():
+            with grpc.insecure_channel(broker.address) as channel:
+                GroupServiceStub(channel).UpdateConsumerGroup(request, timeout=30)
+        return name
+
+
+def message(topic: str, body: str | bytes, **words: Any) -> dict[str, Any]:
+    """A message as drivers take it."""
+    octets = body.encode() if isinstance(body, str) else body
+    return {
+        "topic": topic,
+        "body": base64.b64encode(octets).decode(),
+        "tag": "",
+        "keys": [],
+        "group": "",
+        "properties": {},
+        "deliver_in_ms": 0,
+        "priority": None,
+        **words,
+    }
+
+
+def text(said: dict[str, Any]) -> str:
+    """The body of a message that came, as text."""
+    return base64.b64decode(said["body"]).decode()
+
+
+def as_received(sent: dict[str, Any], unique_id: str) -> dict[str, Any]:
+    """What is to come of a message that was sent."""
+    plain = {word: sent[word] for word in ("topic", "body", "tag", "group", "properties")}
+    return {**plain, "keys": sorted(sent["keys"]), "id": unique_id}
+
+
+def compared(actor: Actor, said: dict[str, Any]) -> dict[str, Any]:
+    """What of a message that came must be as it was sent."""
+    told = ("topic", "body", "tag", "group", "properties", "keys", "id")
+    return {word: said[word] for word in told if word not in actor.blind}
+
+
+def check_received(
+    actor: Actor, came: Iterable[dict[str, Any]], expected: Iterable[dict[str, Any]]
+) -> None:
+    """Fail unless exactly these came, whole, in any order."""
+    came = list(came)
+    assert not any(each["corrupted"] for each in came), "the client found a wrong digest"
+    found = sorted((compared(actor, each) for each in came), key=lambda each: each["id"])
+    wanted = sorted((compared(actor, each) for each in expected), key=lambda each: each["id"])
+    assert [each["id"] for each in found] == [each["id"] for each in wanted]
+    assert found == wanted
+
+
+def receive(actor: Actor, count: int, *, ack: bool = True, **words: Any) -> list[dict[str, Any]]:
+    """Receive until so many have come, and acknowledge them."""
+    came: list[dict[str, Any]] = []
+    end = time.monotonic() + PATIENCE_S
+    while len(came) < count:
+        assert time.monotonic() < end, f"{len(came)} of {count} have come: {shown(came)}"
+        batch = actor.ask("receive", **words)
+        came += batch
+        if ack and batch:
+            numbers = [each["number"] for each in batch]
+            actor.ask("ack", topic=words["topic"], group=words["group"], numbers=numbers)
+    return came
+
+
+def hear(actor: Actor, group: str, enough: Callable[[list[dict[str, Any]]], bool]) -> list[Any]:
+    """What a listener heard, once that is enough."""
+    heard: list[dict[str, Any]] = []
+    end = time.monotonic() + PATIENCE_S
+    while not enough(heard):
+        assert time.monotonic() < end, f"{len(heard)} were heard: {shown(heard)}"
+        heard += actor.ask("heard", group=group)
+        time.sleep(0.1)
+    return heard
+
+
+def shown(came: Sequence[dict[str, Any]]) -> list[str]:
+    """Bodies of messages and which attempt each is, shortened, for people."""
+    return [f"{each['body'][:24]}#{each['attempt']}" for each in came[:40]]
+
+
+def side_by_side(
+    title: str, actors: Sequence[Actor], part: Callable[[Actor], Any]
+) -> dict[str, Any]:
+    """What each actor makes of its part; all play at once.
+
+    Raises:
+        ExceptionGroup: Some failed; each failure says whose it is.
+    """
+    with ThreadPoolExecutor(max(1, len(actors))) as pool:
+        parts = {actor.name: pool.submit(part, actor) for actor in actors}
+    failures = []
+    for name, played in parts.items():
+        if (error := played.exception()) is not None:
+            error.add_note(f"{name}: {title}")
+            failures.append(error)
+    if failures:
+        raise BaseExceptionGroup(f"{title}: {len(failures)} of {len(actors)} failed", failures)
+    return {name: played.result() for name, played in parts.items()}
