@@ -101,10 +101,12 @@ class RelayedMessage(SystemMessage):
     Attributes:
         unique_id: The id that its producer gave it; never empty.
         born_timestamp_ms: When its producer made it, by the producer's clock.
+        producer_group: The group that is asked about its transaction, if it has one.
     """
 
     unique_id: str = ""
     born_timestamp_ms: int = 0
+    producer_group: str = ""
 
 
 class AcknowledgedLevel(IntEnum):

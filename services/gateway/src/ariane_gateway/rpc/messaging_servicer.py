@@ -123,7 +123,9 @@ class MessagingServicer(MessagingServiceServicer):
         self, request: pb.EndTransactionRequest, context: _Context
     ) -> pb.EndTransactionResponse:
         """End a transaction."""
-        raise feature_not_available("transactions of RocketMQ's clients")
+        return await answered(
+            self._sending.end_transaction, request, context, pb.EndTransactionResponse
+        )
 
     def PullMessage(
         self, request: pb.PullMessageRequest, context: _Context

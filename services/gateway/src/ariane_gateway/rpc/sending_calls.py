@@ -6,18 +6,22 @@ import asyncio
 from collections.abc import Callable
 
 from apache.rocketmq.v2 import service_pb2 as pb
-from apache.rocketmq.v2.definition_pb2 import Code, Message
+from apache.rocketmq.v2.definition_pb2 import COMMIT, ROLLBACK, Code, Message, MessageType
 from ariane_gateway.refusals import Refused
 from ariane_gateway.rpc.caller import Caller, topic_of
 from ariane_gateway.rpc.sent_message import relayed_message
 from ariane_gateway.rpc.statuses import OK, Illegal, status_of, status_of_all
 from ariane_gateway.sending.sending import Sending
+from ariane_gateway.sending.transaction_handle import decode_transaction_handle
 from ariane_record.single.recall_handle import decode_recall_handle
+from ariane_sdk.message import RelayedMessage
 
 MARGIN_S = 0.1
 """A send ends so much before its caller stops waiting, so that the caller learns the outcome."""
 
 MESSAGES_MAX = 1024
+
+_RESOLUTIONS = {COMMIT: True, ROLLBACK: False}
 
 
 class SendingCalls:
@@ -50,6 +54,25 @@ class SendingCalls:
         status = status_of_all([each.status for each in entries])
         return pb.SendMessageResponse(status=status, entries=entries)
 
+    async def end_transaction(
+        self, request: pb.EndTransactionRequest, _caller: Caller
+    ) -> pb.EndTransactionResponse:
+        """End a transaction.
+
+        Raises:
+            Illegal: It says neither commit nor roll back.
+            Refused: It has ended otherwise, is not known, or its broker did not answer.
+        """
+        topic = topic_of(request.topic)
+        if request.resolution not in _RESOLUTIONS:
+            raise Illegal(Code.BAD_REQUEST, "a transaction is committed or rolled back")
+        await self._sending.end_transaction(
+            topic,
+            decode_transaction_handle(request.transaction_id),
+            commit=_RESOLUTIONS[request.resolution],
+        )
+        return pb.EndTransactionResponse(status=OK)
+
     async def recall(
         self, request: pb.RecallMessageRequest, _caller: Caller
     ) -> pb.RecallMessageResponse:
@@ -73,6 +96,8 @@ class SendingCalls:
             relayed = relayed_message(
                 message, body_bytes_max=self._body_bytes_max, now_ms=self._now_ms()
             )
+            if message.system_properties.message_type == MessageType.TRANSACTION:
+                return await self._send_half(relayed, message)
             sent = await self._sending.send(relayed, max(MARGIN_S, caller.time_s - MARGIN_S))
         except (Refused, Illegal) as error:
             return pb.SendResultEntry(status=status_of(error))
@@ -83,6 +108,16 @@ class SendingCalls:
             transaction_id=relayed.unique_id,
             offset=sent.queue_offset,
             recall_handle=sent.recall_handle,
+        )
+
+    async def _send_half(self, relayed: RelayedMessage, message: Message) -> pb.SendResultEntry:
+        immunity_s = None
+        said = message.system_properties
+        if said.HasField("orphaned_transaction_recovery_duration"):
+            immunity_s = max(0, said.orphaned_transaction_recovery_duration.ToSeconds())
+        handle = await self._sending.send_half(relayed, immunity_s)
+        return pb.SendResultEntry(
+            status=OK, message_id=relayed.unique_id, transaction_id=handle.encode()
         )
 
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ariane_gateway.brokers.cluster import Cluster, refusing
-from ariane_sdk import Producer, ProducerSettings
+from ariane_gateway.sending.transaction_handle import TransactionHandle
+from ariane_sdk import HalfMessage, Producer, ProducerSettings
 from ariane_sdk.message import RelayedMessage
 
 
@@ -25,7 +26,11 @@ class Sent(NamedTuple):
 
 
 class Sending:
-    """Sends messages of clients."""
+    """Sends messages of clients.
+
+    The producer group of a transaction is named after its topic, as with RocketMQ's proxy: any
+    producer of the topic can be asked about it.
+    """
 
     def __init__(
         self, cluster: Cluster, name_servers: Sequence[str], settings: ProducerSettings
@@ -66,6 +71,36 @@ class Sending:
                 message, timeout_s=min(timeout_s, self._settings.send_timeout_s)
             )
         return Sent(result.message_queue.broker_name, result.queue_offset, result.recall_handle)
+
+    async def send_half(self, message: RelayedMessage, immunity_s: int | None) -> TransactionHandle:
+        """Store a message that no consumer sees before its transaction is committed.
+
+        Args:
+            message: The message.
+            immunity_s: How long nobody asks about it, in seconds; None for the cluster's default.
+
+        Raises:
+            Refused: It is not acknowledged.
+        """
+        await self._cluster.route(message.topic)
+        message.producer_group = message.topic
+        with refusing():
+            half = await self._opened.send_half(message, immunity_s=immunity_s)
+        return TransactionHandle(half.broker_name, half.transaction_id)
+
+    async def end_transaction(self, topic: str, handle: TransactionHandle, *, commit: bool) -> None:
+        """Commit a transaction, or roll it back. Repeating it changes nothing.
+
+        Raises:
+            Refused: It has ended otherwise, is not known, or its broker did not answer.
+        """
+        half = HalfMessage(handle.unique_id, topic, handle.broker_name, producer_group=topic)
+        await self._cluster.route(topic)
+        with refusing():
+            if commit:
+                await self._opened.commit(half)
+            else:
+                await self._opened.rollback(half)
 
     async def recall(self, recall_handle: str) -> bool:
         """Take a delayed message back.

@@ -37,6 +37,7 @@ class HalfMessage(NamedTuple):
         broker_name: The broker that holds it.
         level: The level that its end must reach, as was demanded of it; None for the broker's own.
         in_sync_min: How many brokers must have its end; None for as many as the level means.
+        producer_group: Its producer group; empty for that of the producer that ends it.
     """
 
     transaction_id: str
@@ -44,6 +45,7 @@ class HalfMessage(NamedTuple):
     broker_name: str
     level: AcknowledgedLevel | None = None
     in_sync_min: int | None = None
+    producer_group: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

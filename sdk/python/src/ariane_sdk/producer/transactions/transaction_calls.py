@@ -21,7 +21,7 @@ from ariane_sdk.checks.limits import check_body_size, checked_tag, checked_topic
 from ariane_sdk.checks.property_names import check_property_names
 from ariane_sdk.client.message_trace import MessageTrace
 from ariane_sdk.errors import CallError, IllegalArgument, MessageIllegal, SendError
-from ariane_sdk.message import AcknowledgedLevel, Message, SendResult
+from ariane_sdk.message import AcknowledgedLevel, Message, RelayedMessage, SendResult
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.backoff import Backoff
 from ariane_sdk.net.connections import Connections
@@ -81,10 +81,11 @@ class TransactionCalls:
             SendError: The half message was not acknowledged; ``outcome_unknown`` says whether it
                 may be stored.
         """
-        if not self._group:
+        group = message.producer_group if isinstance(message, RelayedMessage) else self._group
+        if not group:
             raise IllegalArgument("half messages need a producer with a group")
         began_ms = self._clock.now_ms()
-        half = HalfMessageToStore(producer_group=self._group)
+        half = HalfMessageToStore(producer_group=group)
         half.message.CopyFrom(self._to_wire(message, immunity_s))
         if options.demand is not None:
             _demand(half, options.demand)
@@ -124,7 +125,7 @@ class TransactionCalls:
             transaction_id=half.transaction_id,
             unique_id=half.transaction_id,
             outcome=_OUTCOMES[outcome],
-            producer_group=self._group,
+            producer_group=half.producer_group or self._group,
         )
         demand = demand_of(half.level, half.in_sync_min)
         if demand is not None:
@@ -217,17 +218,21 @@ class TransactionCalls:
             if immunity_s < 0:
                 raise IllegalArgument(f"immunity_s must be 0 or more, not {immunity_s}")
             properties[IMMUNITY_PROPERTY] = str(immunity_s)
+        if isinstance(message, RelayedMessage):
+            unique_id, born_timestamp_ms = message.unique_id, message.born_timestamp_ms
+        else:
+            unique_id, born_timestamp_ms = self._new_unique_id(), self._clock.now_ms()
         wire = message_pb2.Message(
             body=body,
             tag=message.tag,
             keys=message.keys,
             message_group=message.message_group,
             properties=properties,
-            unique_id=self._new_unique_id(),
+            unique_id=unique_id,
             flag=message.flag,
             message_type=message_pb2.MESSAGE_TYPE_TRANSACTION,
         )
-        wire.create_time.FromMilliseconds(self._clock.now_ms())
+        wire.create_time.FromMilliseconds(born_timestamp_ms)
         return wire
 
 
@@ -238,10 +243,11 @@ def _demand(entry: HalfMessageToStore | TransactionToEnd, demand: Demand) -> Non
 
 def _handle_of(half: HalfMessageToStore, broker_name: str, demand: Demand | None) -> HalfMessage:
     unique_id = half.message.unique_id
+    group = half.producer_group
     if demand is None:
-        return HalfMessage(unique_id, half.topic, broker_name)
-    level = demand.level or None
-    return HalfMessage(unique_id, half.topic, broker_name, level, demand.in_sync_min or None)
+        return HalfMessage(unique_id, half.topic, broker_name, producer_group=group)
+    level, in_sync_min = demand.level or None, demand.in_sync_min or None
+    return HalfMessage(unique_id, half.topic, broker_name, level, in_sync_min, group)
 
 
 class _NotHere(Exception):

@@ -1,0 +1,168 @@
+"""Message groups, delivery times, priorities, transactions, packed and damaged bodies."""
+
+import gzip
+import hashlib
+import time
+import zlib
+
+import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from apache.rocketmq.v2 import definition_pb2 as dp
+from apache.rocketmq.v2 import service_pb2 as pb
+from ariane_sdk import Message, Producer
+
+
+def in_seconds(number):
+    moment = Timestamp()
+    moment.FromMilliseconds(round((time.time() + number) * 1000))
+    return moment
+
+
+async def test_a_message_group_stays_in_one_queue_whichever_client_sends(
+    client, ariane_name_servers, make_ariane_topic, group
+):
+    topic = make_ariane_topic(queue_count=4, fifo=True)
+    async with Producer(ariane_name_servers) as producer:
+        for number in range(4):
+            body = b"%d" % number
+            if number % 2:
+                # The queue that a client chooses by its own hash does not matter.
+                await client.send(topic, body, dp.FIFO, message_group="order-7", queue_id=number)
+            else:
+                await producer.send(Message(topic, body, message_group="order-7"))
+    _, messages = await client.receive(topic, group)
+    assert [each.body for each in messages] == [b"0", b"1", b"2", b"3"]
+    assert len({each.system_properties.queue_id for each in messages}) == 1
+    assert {each.system_properties.message_type for each in messages} == {dp.FIFO}
+    assert {each.system_properties.message_group for each in messages} == {"order-7"}
+
+
+async def test_a_delayed_message_comes_at_its_time_or_is_recalled(
+    client, ariane_topic, ariane_clock, group
+):
+    kept = await client.send(ariane_topic, b"kept", dp.DELAY, delivery_timestamp=in_seconds(600))
+    taken = await client.send(ariane_topic, b"taken", dp.DELAY, delivery_timestamp=in_seconds(600))
+    recall = pb.RecallMessageRequest(
+        topic=dp.Resource(name=ariane_topic), recall_handle=taken.recall_handle
+    )
+    recalled = await client.call("RecallMessage", recall)
+    assert (recalled.status.code, recalled.message_id) == (dp.OK, taken.message_id)
+    assert (await client.receive(ariane_topic, group))[1] == []
+    ariane_clock.advance(601)
+    _, (message,) = await client.receive(ariane_topic, group, hold_s=10)
+    assert (message.body, message.system_properties.message_id) == (b"kept", kept.message_id)
+    assert message.system_properties.message_type == dp.DELAY
+    assert message.system_properties.HasField("delivery_timestamp")
+    late = pb.RecallMessageRequest(
+        topic=dp.Resource(name=ariane_topic), recall_handle=kept.recall_handle
+    )
+    assert (await client.call("RecallMessage", late)).status.code == dp.MESSAGE_NOT_FOUND
+
+
+async def test_a_higher_priority_comes_first(client, make_ariane_topic, group):
+    topic = make_ariane_topic(queue_count=1)
+    for priority in (1, 3, 2):
+        await client.send(topic, b"%d" % priority, dp.PRIORITY, priority=priority)
+    received = []
+    for _ in range(3):
+        _, (message,) = await client.receive(topic, group, count=1)
+        received.append(message.system_properties.priority)
+        assert message.system_properties.message_type == dp.PRIORITY
+    assert received == [3, 2, 1]
+
+
+def ending(topic, sent, resolution):
+    return pb.EndTransactionRequest(
+        topic=dp.Resource(name=topic),
+        message_id=sent.message_id,
+        transaction_id=sent.transaction_id,
+        resolution=resolution,
+        source=dp.SOURCE_CLIENT,
+    )
+
+
+async def test_a_half_message_is_seen_once_it_is_committed(client, ariane_topic, group):
+    committed = await client.send(ariane_topic, b"committed", dp.TRANSACTION)
+    rolled_back = await client.send(ariane_topic, b"rolled back", dp.TRANSACTION)
+    assert (await client.receive(ariane_topic, group))[1] == []
+    for _ in range(2):  # A repeat changes nothing.
+        for sent, resolution in ((committed, dp.COMMIT), (rolled_back, dp.ROLLBACK)):
+            ended = await client.call("EndTransaction", ending(ariane_topic, sent, resolution))
+            assert ended.status.code == dp.OK, ended
+    _, (message,) = await client.receive(ariane_topic, group, hold_s=5)
+    assert (message.body, message.system_properties.message_id) == (
+        b"committed",
+        committed.message_id,
+    )
+    assert message.system_properties.message_type == dp.TRANSACTION
+    otherwise = await client.call("EndTransaction", ending(ariane_topic, committed, dp.ROLLBACK))
+    assert otherwise.status.code == dp.INVALID_TRANSACTION_ID
+    committed.transaction_id = "nobody"
+    nobodys = await client.call("EndTransaction", ending(ariane_topic, committed, dp.COMMIT))
+    assert nobodys.status.code == dp.INVALID_TRANSACTION_ID
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zlib.compress])
+async def test_a_packed_body_is_handed_out_unpacked(client, ariane_topic, group, pack):
+    message = client.message(ariane_topic, pack(b"a teapot" * 100))
+    message.system_properties.body_encoding = dp.GZIP
+    assert (await client.send_messages(message)).status.code == dp.OK
+    _, (message,) = await client.receive(ariane_topic, group)
+    assert (message.body, message.system_properties.body_encoding) == (
+        b"a teapot" * 100,
+        dp.IDENTITY,
+    )
+
+
+BROKEN = [
+    (dp.MESSAGE_BODY_EMPTY, b"", {}),
+    (dp.MESSAGE_BODY_TOO_LARGE, bytes((4 << 20) + 1), {}),
+    (dp.ILLEGAL_MESSAGE_TAG, b"a", {"tag": "a|b"}),
+    (dp.ILLEGAL_MESSAGE_TAG, b"a", {"tag": " "}),
+    (dp.ILLEGAL_MESSAGE_KEY, b"a", {"keys": [" "]}),
+    (dp.ILLEGAL_MESSAGE_GROUP, b"a", {"kind": dp.FIFO}),
+    (dp.ILLEGAL_MESSAGE_GROUP, b"a", {"kind": dp.FIFO, "message_group": "g" * 65}),
+    (dp.ILLEGAL_DELIVERY_TIME, b"a", {"kind": dp.DELAY}),
+    (dp.NOT_IMPLEMENTED, b"a", {"kind": dp.LITE, "lite_topic": "lite"}),
+    (dp.ILLEGAL_MESSAGE_PROPERTY_KEY, b"a", {"properties": {"TRAN_MSG": "true"}}),
+    (dp.ILLEGAL_MESSAGE_PROPERTY_KEY, b"a", {"properties": {"a": "b\x01"}}),
+    (dp.MESSAGE_PROPERTIES_TOO_LARGE, b"a", {"properties": {"a": "b" * (16 << 10)}}),
+    (dp.MESSAGE_CORRUPTED, b"a", {"body_digest": dp.Digest(type=dp.MD5, checksum="00")}),
+    (dp.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, b"a", {"delivery_timestamp": in_seconds(9)}),
+]
+
+
+@pytest.mark.parametrize(("code", "body", "options"), BROKEN)
+async def test_a_message_that_breaks_a_rule_is_refused_by_its_code(
+    client, ariane_topic, code, body, options
+):
+    sent = await client.send_messages(client.message(ariane_topic, body, **options))
+    assert (sent.status.code, sent.entries[0].status.code) == (code, code)
+    assert sent.status.message
+
+
+async def test_digests_are_compared_whatever_their_letters_and_zeros(client, ariane_topic):
+    body = b"digest-23"  # Its CRC-32 begins with a zero.
+    crc = zlib.crc32(body)
+    sha = hashlib.sha1(body, usedforsecurity=False).hexdigest()
+    for kind, checksum in ((dp.CRC32, f"{crc:X}"), (dp.CRC32, f"{crc:08x}"), (dp.SHA1, sha)):
+        digest = dp.Digest(type=kind, checksum=checksum)
+        await client.send(ariane_topic, body, body_digest=digest)
+
+
+async def test_a_topic_of_another_type_refuses_the_message(client, make_ariane_topic):
+    topic = make_ariane_topic(fifo=True)
+    sent = await client.send_messages(client.message(topic))
+    assert sent.status.code == dp.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE
+    route = await client.queues(topic)
+    assert list(route.message_queues[0].accept_message_types) == [dp.FIFO]
+
+
+async def test_some_of_several_messages_are_refused(client, ariane_topic):
+    good, bad = client.message(ariane_topic), client.message(ariane_topic, b"")
+    sent = await client.send_messages(good, bad)
+    assert sent.status.code == dp.MULTIPLE_RESULTS
+    assert [each.status.code for each in sent.entries] == [dp.OK, dp.MESSAGE_BODY_EMPTY]
+    missing = await client.send_messages(client.message("nobody-knows-it"))
+    assert missing.status.code == dp.TOPIC_NOT_FOUND
