@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Self
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -31,6 +30,7 @@ from pydantic import (
 )
 
 from ariane_servicekit.addresses import Address
+from ariane_servicekit.configuration.tls_settings import TlsSettings
 from ariane_servicekit.observability.logs import LogFormat, LogLevel
 from ariane_wire import LoopName
 
@@ -70,7 +70,7 @@ AddressList = Annotated[
 """Addresses, ``host:port,host:port``."""
 
 
-class ServiceSettings(BaseModel):
+class ServiceSettings(TlsSettings):
     """Settings that every service has."""
 
     model_config = ConfigDict(
@@ -92,7 +92,8 @@ class ServiceSettings(BaseModel):
     insecure: bool = Field(
         default=False,
         description="Allow to listen beyond loopback without credentials: whoever reaches the "
-        "port may then do everything. For networks that are closed by other means.",
+        "port may then do everything. For networks that are closed by other means. With "
+        "tls_certificate: also take plain text, while clients go over to TLS.",
     )
     log_format: LogFormat = Field(
         "json", description="json: one object a line, for machines; text: for a terminal."
@@ -104,7 +105,8 @@ class ServiceSettings(BaseModel):
     metrics_listen: ListenAddress | None = Field(
         None,
         description="Address where Prometheus reads metrics, host:port, path /metrics. Unset: "
-        "none. Whoever reaches it reads names of topics and groups, nothing else.",
+        "none. Whoever reaches it reads names of topics and groups, nothing else. With "
+        "tls_certificate, and beyond loopback: TLS, for those who have a certificate.",
     )
     otlp_endpoint: str = Field(
         "",
@@ -177,10 +179,19 @@ class ServiceSettings(BaseModel):
 
     @model_validator(mode="after")
     def _closed_by_default(self) -> Self:
-        if not self.listen.is_loopback and not self.insecure:
+        if self.insecure:
+            return self
+        if not self.listen.is_loopback and not self.has_tls:
             msg = (
                 f"listen: {self.listen} is reachable from other machines and this service has no "
                 "credentials; use 127.0.0.1, or insecure to say that the network is closed"
+            )
+            raise ValueError(msg)
+        metrics = self.metrics_listen
+        if metrics is not None and not metrics.is_loopback and not self.has_tls:
+            msg = (
+                f"metrics_listen: {metrics} is reachable from other machines and this service has "
+                "no certificate; use 127.0.0.1, or insecure to say that the network is closed"
             )
             raise ValueError(msg)
         return self

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import SpanProcessor
     from prometheus_client import CollectorRegistry
 
+    from ariane_servicekit.security.service_tls import ServiceTls
+
 INSTALL_HINT: Final = "pip install 'ariane-servicekit[telemetry]'"
 
 
@@ -75,15 +77,19 @@ class Exports:
                 f"telemetry needs {error.name}, which is not installed: {INSTALL_HINT}"
             ) from error
 
-    def open(self) -> None:
+    def open(self, tls: ServiceTls | None = None) -> None:
         """Serve the page for Prometheus.
+
+        Args:
+            tls: What the process shows; None for plain text.
 
         Raises:
             StartRefused: The port is in use.
         """
         if self._listen is None or self._registry is None:
             return
-        self._page = MetricsPage(self._listen, self._registry)
+        shown = None if tls is None or self._listen.is_loopback else tls.page_context
+        self._page = MetricsPage(self._listen, self._registry, shown)
         self.address = self._page.address
 
     def tell(self, measures: Measures) -> None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import gzip
 import socket
-from collections.abc import Iterable
+import ssl
+from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ariane_servicekit.addresses import Address
 from ariane_servicekit.errors import StartRefused
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+_HANDSHAKE_S_MAX: Final = 5.0
 
 _SILENT_S_MAX: Final = 60.0
 """A peer that says nothing for so long holds its thread no longer."""
@@ -34,8 +37,18 @@ class MetricsPage:
         address: Where.
     """
 
-    def __init__(self, listen: Address, registry: CollectorRegistry) -> None:
+    def __init__(
+        self,
+        listen: Address,
+        registry: CollectorRegistry,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+    ) -> None:
         """Serve what the registry has.
+
+        Args:
+            listen: Where.
+            registry: Durations of calls, and what the process uses.
+            tls: Gives the context of the next connection; None for plain text.
 
         Raises:
             StartRefused: The port is in use.
@@ -43,7 +56,7 @@ class MetricsPage:
         self._registry = registry
         self._measures: Measures | None = None
         try:
-            self._server = _server(listen, self)
+            self._server = _server(listen, self, tls)
         except OSError as error:
             raise StartRefused(f"cannot serve metrics on {listen}: {error.strerror}") from error
         self.address = Address(listen.host, self._server.server_port)
@@ -70,7 +83,9 @@ class MetricsPage:
             yield self._measures.text().encode()
 
 
-def _server(listen: Address, page: MetricsPage) -> ThreadingHTTPServer:
+def _server(
+    listen: Address, page: MetricsPage, tls: Callable[[], ssl.SSLContext] | None
+) -> ThreadingHTTPServer:
     class Handler(BaseHTTPRequestHandler):
         timeout = _SILENT_S_MAX
 
@@ -98,5 +113,16 @@ def _server(listen: Address, page: MetricsPage) -> ThreadingHTTPServer:
     class Server(ThreadingHTTPServer):
         address_family = family
         daemon_threads = True
+
+        def process_request_thread(self, request: Any, client_address: Any) -> None:
+            """Answer one connection, in its thread: a handshake that never ends holds nobody up."""
+            if tls is not None:
+                try:
+                    request.settimeout(_HANDSHAKE_S_MAX)
+                    request = tls().wrap_socket(request, server_side=True)
+                except (OSError, ValueError):
+                    self.shutdown_request(request)
+                    return
+            super().process_request_thread(request, client_address)
 
     return Server((listen.host, listen.port), Handler)

@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from random import Random
 
 from grpc import aio
 
 import ariane_wire
+from ariane_servicekit.security.caller import MemberKind
+from ariane_servicekit.security.service_tls import MEMBER_TLS
 from ariane_wire import ChannelOptions
 
 
 def open_channel(
-    address: object, options: ChannelOptions | None = None, chance: Random | None = None
+    address: object,
+    options: ChannelOptions | None = None,
+    chance: Random | None = None,
+    *,
+    kinds: Collection[MemberKind] = (),
+    name: str = "",
 ) -> aio.Channel:
     """Open a channel; it connects with its first call, to the address itself and never to a proxy.
+
+    A process with certificates shows its own, and takes only processes of its cluster.
 
     Args:
         address: ``host:port``, as a text or an ``Address``.
         options: Limits and times.
         chance: Spreads the attempts to connect; None for the machine's.
+        kinds: Which processes may be there; empty for any of the cluster.
+        name: The name that the process must have in its certificate; empty for any.
     """
+    tls = MEMBER_TLS.get()
+    if tls is not None:
+        return ariane_wire.secure_channel(
+            str(address),
+            tls.client_context,
+            options,
+            chance=chance,
+            check_server=tls.checker(kinds, name),
+        )
     return ariane_wire.insecure_channel(str(address), options, chance=chance)

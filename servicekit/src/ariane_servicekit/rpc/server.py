@@ -28,6 +28,8 @@ from ariane_servicekit.rpc.health import SERVICE_NAME as HEALTH_NAME
 from ariane_servicekit.rpc.health import HealthServicer
 from ariane_servicekit.rpc.interceptor import CallInterceptor
 from ariane_servicekit.rpc.refusals import Refusals
+from ariane_servicekit.security.caller import Identify, anonymous
+from ariane_servicekit.security.service_tls import ServiceTls
 from ariane_wire import BindRefused, ServerOptions
 
 _STREAMS_BESIDE: Final = 100
@@ -60,6 +62,7 @@ def build_server(
     translator: ErrorTranslator,
     metrics: CallMetrics,
     machine: Machine,
+    identify: Identify = anonymous,
 ) -> aio.Server:
     """Return a server with all services, neither bound nor started.
 
@@ -73,7 +76,9 @@ def build_server(
         for method, decode in service.decoders.items()
     }
     refusals = Refusals(translator)
-    interceptor = CallInterceptor(admission, refusals, metrics, machine.new_id, decoders)
+    interceptor = CallInterceptor(
+        admission, refusals, metrics, machine.new_id, decoders, identify=identify
+    )
     server = ariane_wire.server(
         interceptors=[interceptor], options=server_options(settings), ports=machine.ports
     )
@@ -102,14 +107,25 @@ def server_options(settings: ServiceSettings) -> ServerOptions:
     )
 
 
-def bind(server: aio.Server, address: Address) -> Address:
+def bind(server: Any, address: Address, tls: ServiceTls | None, *, insecure: bool) -> Address:
     """Bind the port and return the address with the bound port.
+
+    Args:
+        server: Of ``build_server``.
+        address: Where.
+        tls: What the process shows; None for plain text.
+        insecure: Whether plain text is taken beside TLS.
 
     Raises:
         StartRefused: The port is in use or the host is not of this machine.
     """
     try:
-        port = server.add_insecure_port(str(address))
+        if tls is None:
+            port = server.add_insecure_port(str(address))
+        elif insecure:
+            port = server.add_mixed_port(str(address), tls.server_context)
+        else:
+            port = server.add_secure_port(str(address), tls.server_context)
     except BindRefused as refused:
         raise StartRefused(str(refused)) from None
     return address.with_port(port)

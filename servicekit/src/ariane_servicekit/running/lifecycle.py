@@ -56,6 +56,9 @@ from ariane_servicekit.running.service import (
     Traced,
 )
 from ariane_servicekit.running.stop_signals import stop_signals
+from ariane_servicekit.security.caller import anonymous
+from ariane_servicekit.security.identify import Identifier
+from ariane_servicekit.security.service_tls import LOOK_S, MEMBER_TLS, ServiceTls
 from ariane_wire import new_event_loop
 
 _log = get_logger(__name__)
@@ -63,6 +66,9 @@ _log = get_logger(__name__)
 SWITCH_INTERVAL_S: Final = 0.0005
 """The longest wait of the loop for a computing thread beside it; with Python's own 5 ms, one call
 in a hundred would take that long."""
+
+CERTIFICATE_GRACE_S: Final = 30.0
+"""Seconds that calls may take whose connection ends with the trust in an authority."""
 
 OPEN_DOOR_WARNING_S: Final = 60.0
 """Seconds between two warnings that the port is open to other machines."""
@@ -172,7 +178,9 @@ async def live(
         told = True
 
     while True:
-        life = _Life(settings, compose(settings, stop), stop, machine)
+        tls = ServiceTls(settings) if settings.has_tls else None
+        MEMBER_TLS.set(tls)
+        life = _Life(settings, compose(settings, stop), stop, machine, tls)
         await life.live(ready)
         if not stop.take_anew():
             return
@@ -184,12 +192,22 @@ class _Life:
     """The order of steps for one service."""
 
     def __init__(
-        self, settings: ServiceSettings, service: Service, stop: StopRequest, machine: Machine
+        self,
+        settings: ServiceSettings,
+        service: Service,
+        stop: StopRequest,
+        machine: Machine,
+        tls: ServiceTls | None,
     ) -> None:
         self._settings = settings
         self._service = service
         self._stop = stop
         self.address = settings.listen
+        self._tls = tls
+        self._readings_judged = 1
+        self._certificates = Loop(
+            "certificates", self._look_at_certificates, interval_s=LOOK_S, clock=machine.clock
+        )
         self._warning = Loop(
             "open-door-warning",
             self._warn_of_open_door,
@@ -220,15 +238,21 @@ class _Life:
             translator=ErrorTranslator(service.error_rules),
             metrics=CallMetrics(self._telemetry.meter("ariane_servicekit")),
             machine=machine,
+            identify=anonymous if tls is None else Identifier(tls),
         )
 
     async def live(self, announce: Callable[[Address], None]) -> None:
-        self._exports.open()
-        address = self.address = bind(self._server, self._settings.listen)
+        settings = self._settings
+        self._exports.open(self._tls)
+        address = self.address = bind(
+            self._server, settings.listen, self._tls, insecure=settings.insecure
+        )
         self._process.listens_on(str(address))
         await self._server.start()
-        if not address.is_loopback:
+        if settings.insecure and not address.is_loopback:
             self._warning.start(at_once=True)
+        if self._tls is not None:
+            self._certificates.start()
         refused = False
         try:
             await self._until_stop(self._come_up(address, announce))
@@ -243,6 +267,7 @@ class _Life:
             self._health.close()
             await self._server.stop(None)
             await self._warning.stop()
+            await self._certificates.stop()
             await self._stop_service(refused=refused)
             await asyncio.to_thread(self._telemetry.close)
             self._exports.close()
@@ -290,6 +315,23 @@ class _Life:
 
     async def _warn_of_open_door(self) -> None:
         _log.warning("listening_without_credentials", address=str(self._settings.listen))
+
+    async def _look_at_certificates(self) -> None:
+        """Take new files; let connections end whose authority is trusted no longer."""
+        tls = self._tls
+        if tls is None:
+            return
+        tls.look()
+        if tls.readings == self._readings_judged:
+            return
+        self._readings_judged = tls.readings
+        server: Any = self._server
+        ending = server.end_connections(
+            lambda peer: peer.certificate is not None and not tls.is_trusted(peer.certificate),
+            CERTIFICATE_GRACE_S,
+        )
+        if ending:
+            _log.info("connections_ended", count=ending, cause="their authority is not trusted")
 
     async def _until_stop(self, step: Coroutine[Any, Any, None]) -> None:
         """Run a step of the start; a stop request cancels it."""

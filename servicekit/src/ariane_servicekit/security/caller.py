@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from grpc import aio
 
@@ -35,6 +35,10 @@ class MemberKind(enum.Enum):
     FILTER = "filter"
     GATEWAY = "gateway"
     ADMIN = "admin"
+
+
+BROKERS: Final = frozenset({MemberKind.BROKER, MemberKind.REPLICA})
+"""Those that hold a store: in a set, each is primary or replica by turns."""
 
 
 @dataclass(frozen=True, slots=True)

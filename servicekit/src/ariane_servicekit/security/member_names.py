@@ -13,6 +13,7 @@ USER: Final = "user"
 """The kind of users; all other kinds are members of the cluster."""
 
 WORD: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,126}"
+USER_WORD: Final = r"[A-Za-z0-9_-]{1,120}"
 _MEMBER: Final = re.compile(f"{SCHEME}({WORD})/({WORD})/({WORD})")
 _KINDS: Final = {kind.value: kind for kind in MemberKind}
 
@@ -49,5 +50,10 @@ def user_uri(cluster: str, user: str) -> str:
 
 
 def is_word(text: str) -> bool:
-    """Whether a text can be the name of a cluster, a member or a user in a certificate."""
+    """Whether a text can be the name of a cluster or of a member in a certificate."""
     return re.fullmatch(WORD, text) is not None
+
+
+def is_user_word(text: str) -> bool:
+    """Whether a text can be the name of a user."""
+    return re.fullmatch(USER_WORD, text) is not None

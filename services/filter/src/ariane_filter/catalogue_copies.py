@@ -30,6 +30,7 @@ from ariane_filter.catalogue.filter_version import FilterVersion, checked_digits
 from ariane_filter.pulling.broker_link import BrokerLink
 from ariane_filter.refusals import broker_refusal
 from ariane_servicekit import ServiceError, get_logger, open_channel
+from ariane_servicekit.security.caller import BROKERS, MemberKind
 
 if TYPE_CHECKING:
     from ariane.filter.v1.filter_service_pb2_grpc import FilterServiceAsyncStub
@@ -70,7 +71,7 @@ class CatalogueCopies:
 
     @staticmethod
     async def _servers_of(primary: str) -> list[str]:
-        async with open_channel(primary) as channel:
+        async with open_channel(primary, kinds=BROKERS) as channel:
             stub = FilterRegistrationServiceStub(channel)
             answer = await stub.GetFilterServers(GetFilterServersRequest(), timeout=_CALL_S)
         return list(answer.addresses)
@@ -84,7 +85,7 @@ class CatalogueCopies:
         for place, address in enumerate(servers):
             try:
                 # The largest answer is a module: 1 MiB.
-                async with open_channel(address) as channel:
+                async with open_channel(address, kinds=(MemberKind.FILTER,)) as channel:
                     stub: FilterServiceAsyncStub = FilterServiceStub(channel)
                     kept = {_version_of(each): each async for each in _all_of(stub)}
                     # Marks first: a filter that is stopped there must not run here, even if

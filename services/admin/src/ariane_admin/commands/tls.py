@@ -19,7 +19,7 @@ from ariane_servicekit.security.certificate_folder import (
     CertificateRow,
     certificate_rows,
 )
-from ariane_servicekit.security.member_names import SCHEME, is_word, user_uri
+from ariane_servicekit.security.member_names import SCHEME, is_user_word, is_word, user_uri
 
 _DAYS = 365
 _WITHIN_DAYS = 30
@@ -45,7 +45,10 @@ def _word(_context: click.Context, _parameter: click.Parameter, value: str) -> s
 def _users(
     context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
 ) -> tuple[str, ...]:
-    return tuple(_word(context, parameter, value) for value in values)
+    del context, parameter
+    if not all(map(is_user_word, values)):
+        raise click.BadParameter("letters, digits, '_' and '-'; at most 120")
+    return values
 
 
 def _members(

@@ -32,6 +32,7 @@ from ariane_broker.replication.state_copies import (
 )
 from ariane_record.checksums.checksum import crc32
 from ariane_servicekit import get_logger, open_channel
+from ariane_servicekit.security.caller import BROKERS
 from ariane_storage.copying.log_copy import Junction, LogRange
 from ariane_storage.errors import StorageError
 from ariane_storage.log.epoch_history import EpochStart
@@ -158,7 +159,10 @@ class ReplicaClient:
             StorageError: This store is full or has failed.
             TimeoutError: The primary was silent for too long.
         """
-        async with open_channel(address, _OPTIONS, self._chance) as channel:
+        name = self._identity.broker_name
+        async with open_channel(
+            address, _OPTIONS, self._chance, kinds=BROKERS, name=name
+        ) as channel:
             async with asyncio.timeout(CONNECT_S_MAX):
                 await channel.channel_ready()
             self._state_version = 0

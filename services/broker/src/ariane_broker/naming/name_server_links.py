@@ -8,6 +8,7 @@ from typing import Final
 from ariane.namesrv.v1.registration_service_pb2_grpc import RegistrationServiceStub
 from ariane_broker.naming.registration import Announcement, NameServer, NameServerLink
 from ariane_servicekit import Address, Clock, open_channel
+from ariane_servicekit.security.caller import MemberKind
 from ariane_wire import ChannelOptions
 
 # A restarted name server is found within seconds, not after two minutes.
@@ -23,6 +24,6 @@ def name_server_link(
     heartbeat_seconds: float,
 ) -> NameServerLink:
     """The broker's registration with the name server at an address."""
-    channel = open_channel(address, _OPTIONS, chance)
+    channel = open_channel(address, _OPTIONS, chance, kinds=(MemberKind.NAME_SERVER,))
     name_server = NameServer(str(address), RegistrationServiceStub(channel), channel.close)
     return NameServerLink(name_server, announcement, clock, heartbeat_seconds=heartbeat_seconds)

@@ -17,6 +17,7 @@ from ariane.filter.v1.filter_registration_service_pb2 import (
 from ariane.filter.v1.filter_registration_service_pb2_grpc import FilterRegistrationServiceStub
 from ariane_filter.refusals import broker_refusal
 from ariane_servicekit import Address, Clock, Loop, ServiceError, get_logger, open_channel
+from ariane_servicekit.security.caller import BROKERS
 from ariane_wire import ChannelOptions
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class BrokerLink:
 
     def connect(self) -> None:
         """Make the channel; it connects at the first call."""
-        self._channel = open_channel(self._broker, _OPTIONS)
+        self._channel = open_channel(self._broker, _OPTIONS, kinds=BROKERS)
         # Over a channel of ``aio`` a stub is the asynchronous one.
         self.pulls = PullServiceStub(self._channel)
         self._registrations = FilterRegistrationServiceStub(self._channel)

@@ -13,6 +13,7 @@ from ariane.filter.v1.filter_service_pb2_grpc import FilterServiceStub
 from ariane_filter.catalogue.filter_version import FilterVersion
 from ariane_filter.pulling.broker_link import BrokerLink
 from ariane_servicekit import ServiceError, open_channel
+from ariane_servicekit.security.caller import MemberKind
 
 _CALL_S: Final = 3.0
 
@@ -36,7 +37,7 @@ class SiblingServers:
     async def _ask(self, address: str, version: FilterVersion) -> list[str]:
         request = GetFilterRequest(filter=version.name, version=version.sha256)
         try:
-            async with open_channel(address) as channel:
+            async with open_channel(address, kinds=(MemberKind.FILTER,)) as channel:
                 answer = await FilterServiceStub(channel).GetFilter(request, timeout=_CALL_S)
         except aio.AioRpcError as error:
             if error.code() is StatusCode.NOT_FOUND:

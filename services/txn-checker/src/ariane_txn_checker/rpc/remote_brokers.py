@@ -21,6 +21,7 @@ from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane.namesrv.v1.route_service_pb2 import ListBrokersRequest
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
 from ariane_servicekit import Address, get_logger, open_channel
+from ariane_servicekit.security.caller import BROKERS, MemberKind
 from ariane_txn_checker.errors import (
     BrokerFailed,
     BrokerRefusal,
@@ -73,7 +74,7 @@ class RemoteBroker:
 
     def __init__(self, address: str, *, answer_ms_max: int, chance: Random) -> None:
         self.address = address
-        self._channel = open_channel(address, _OPTIONS, chance)
+        self._channel = open_channel(address, _OPTIONS, chance, kinds=BROKERS)
         self._stub: TransactionServiceAsyncStub = TransactionServiceStub(self._channel)
         self._answer_ms_max = answer_ms_max
 
@@ -185,7 +186,10 @@ class RemoteBrokers:
     ) -> None:
         self._answer_ms_max = answer_ms_max
         self._chance = chance
-        self._channels = [open_channel(each, _OPTIONS, chance) for each in name_servers]
+        self._channels = [
+            open_channel(each, _OPTIONS, chance, kinds=(MemberKind.NAME_SERVER,))
+            for each in name_servers
+        ]
         self._stubs: list[RouteServiceAsyncStub] = list(map(RouteServiceStub, self._channels))
         self._addresses: dict[BrokerKey, str] = {}
         self._doors: dict[BrokerKey, RemoteBroker] = {}
