@@ -19,6 +19,7 @@ from ariane_sdk import PushSettings, errors
 from ariane_sdk.checks.tag_filter import TagFilter
 from ariane_sdk.client.client_id import new_client_id
 from ariane_sdk.consumer.consumer_life import ConsumerLife
+from ariane_sdk.consumer.delivery.holding import Holding
 from ariane_sdk.consumer.delivery.ordered_work import OrderedQueueWork
 from ariane_sdk.consumer.delivery.queue_work import ListenerParts
 from ariane_sdk.consumer.group.consumer_plan import ConsumerPlan
@@ -182,7 +183,9 @@ class Member:
         return OrderedQueueWork(
             queue,
             begin_offset,
-            ListenerParts(deliver=deliver, batch_size=2, settings=SETTINGS),
+            ListenerParts(
+                deliver=deliver, batch_size=2, settings=SETTINGS, holding=Holding("group")
+            ),
             on_room=on_room,
             returns=RETURNS,
             locks=self.life.locks,

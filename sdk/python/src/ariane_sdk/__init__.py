@@ -58,7 +58,13 @@ if TYPE_CHECKING:
     from ariane_sdk.routing.name_servers import NameServerAddresses
     from ariane_sdk.routing.route import BrokerRoute, Route
     from ariane_sdk.runtime.clock import Clock
-    from ariane_sdk.settings import ConsumerSettings, ProducerSettings, PullSettings, PushSettings
+    from ariane_sdk.settings import (
+        Breaker,
+        ConsumerSettings,
+        ProducerSettings,
+        PullSettings,
+        PushSettings,
+    )
 else:
     from ariane_sdk.public_names import found as __getattr__  # noqa: F401 - Python looks for it.
     from ariane_sdk.public_names import names as __dir__  # noqa: F401 - Python looks for it.
@@ -68,6 +74,7 @@ __all__ = [
     "AcknowledgedLevel",
     "AllocationStrategy",
     "Averaging",
+    "Breaker",
     "BrokerRoute",
     "CircularAveraging",
     "Clock",

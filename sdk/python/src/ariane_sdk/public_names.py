@@ -71,6 +71,7 @@ _HOMES: Final = {
     "ariane_sdk.runtime.clock": ("Clock",),
     "ariane_sdk.release": ("__version__",),
     "ariane_sdk.settings": (
+        "Breaker",
         "ConsumerSettings",
         "ProducerSettings",
         "PullSettings",

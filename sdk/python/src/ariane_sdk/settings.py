@@ -228,6 +228,35 @@ class ConsumerSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Breaker:
+    """When a push consumer stops for a while because its listener fails too often.
+
+    After the time, one more failure stops it again, and a success ends the trial.
+
+    Attributes:
+        failure_ratio: Part of the calls that fail, from which on it stops; above 0, up to 1.
+        calls: How many calls of the listener count, the last ones; before that many it never stops.
+        hold_s: How long nothing is delivered, in seconds.
+    """
+
+    failure_ratio: float = 0.5
+    calls: int = 20
+    hold_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        """Validate.
+
+        Raises:
+            IllegalArgument: A value is out of range; the error names the setting.
+        """
+        _check_numbers(self, fields(self))
+        if not 0 < self.failure_ratio <= 1:
+            raise IllegalArgument(f"failure_ratio {self.failure_ratio}: above 0, up to 1")
+        if self.calls < 1:
+            raise IllegalArgument(f"calls {self.calls}: 1 or more is expected")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PushSettings(ConsumerSettings):
     """How a push consumer behaves: the fields of every consumer, and these.
 
@@ -247,6 +276,8 @@ class PushSettings(ConsumerSettings):
             ``ariane message trace`` finds it. Costs about as much as the messages themselves.
         consume_on_request: Whether an operator may have this consumer consume a message again, in
             addition to its others.
+        breaker: When the consumer stops for a while because its listener fails too often; None:
+            never.
     """
 
     queue_concurrency: int = 1
@@ -256,6 +287,7 @@ class PushSettings(ConsumerSettings):
     suspend_s: float = 1.0
     message_trace: bool = False
     consume_on_request: bool = True
+    breaker: Breaker | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from ariane_sdk import MessageQueue, PushSettings
 from ariane_sdk.client.caution import NO_CAUTION, Caution
 from ariane_sdk.consumer.delivery.delivery_gate import DeliveryGate
 from ariane_sdk.consumer.delivery.hand_out import DeliveryCare, HandOut
+from ariane_sdk.consumer.delivery.holding import Holding
 from ariane_sdk.consumer.delivery.queue_work import ListenerParts, QueueWork
 from ariane_sdk.consumer.delivery.window import QueueWindow
 from ariane_sdk.errors import ServiceUnavailable
@@ -63,7 +64,10 @@ class Scene:
             queue,
             begin,
             ListenerParts(
-                deliver=self.deliver, batch_size=batch_size, settings=PushSettings(**settings)
+                deliver=self.deliver,
+                batch_size=batch_size,
+                settings=PushSettings(**settings),
+                holding=Holding("g"),
             ),
             on_room=lambda: None,
             care=DeliveryCare(self.gate, caution, self.tell),

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from ariane_sdk import MessageQueue, PushSettings
+from ariane_sdk.consumer.delivery.holding import Holding
 from ariane_sdk.consumer.delivery.message_returns import EXHAUSTED, REJECTED
 from ariane_sdk.consumer.delivery.ordered_work import OrderedQueueWork
 from ariane_sdk.consumer.delivery.queue_work import ListenerParts
@@ -65,6 +66,7 @@ class Scene:
                 deliver=self.deliver,
                 batch_size=batch_size,
                 settings=PushSettings(suspend_s=0.001),
+                holding=Holding("g"),
             ),
             on_room=lambda: None,
             locks=Held(),

@@ -11,6 +11,7 @@ from ariane_sdk import MessageQueue, PushSettings
 from ariane_sdk.client.caution import Caution
 from ariane_sdk.consumer.delivery.delivery_gate import DeliveryGate
 from ariane_sdk.consumer.delivery.hand_out import DeliveryCare
+from ariane_sdk.consumer.delivery.holding import Holding
 from ariane_sdk.consumer.delivery.queue_work import RUN_MESSAGES, ListenerParts, QueueWork
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
@@ -51,7 +52,12 @@ def work_of(listener, *, batch_size=1, care=None, count=100, **settings):
     work = QueueWork(
         QUEUE,
         0,
-        ListenerParts(deliver=listener, batch_size=batch_size, settings=PushSettings(**settings)),
+        ListenerParts(
+            deliver=listener,
+            batch_size=batch_size,
+            settings=PushSettings(**settings),
+            holding=Holding("g"),
+        ),
         on_room=lambda: None,
         **({} if care is None else {"care": care}),
     )

@@ -27,7 +27,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&ariane/broker/v1/client_question.proto\x12\x10\x61riane.broker.v1\x1a\x1e\x61riane/common/v1/message.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe8\x02\n\x10\x43lientQueueState\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x10\n\x08queue_id\x18\x03 \x01(\x05\x12\x17\n\x0f\x63onsumer_offset\x18\x04 \x01(\x03\x12\x18\n\x10next_pull_offset\x18\x05 \x01(\x03\x12\x17\n\x0fin_flight_count\x18\x06 \x01(\x03\x12\x15\n\rwaiting_count\x18\x07 \x01(\x03\x12\x12\n\nsize_bytes\x18\x08 \x01(\x03\x12\x35\n\x11oldest_store_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\nsince_pull\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0esince_delivery\x18\x0b \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0e\n\x06paused\x18\x0c \x01(\x08\"\xe6\x01\n\tQueueHold\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x03 \x01(\t\x12\x10\n\x08queue_id\x18\x04 \x01(\x05\x12,\n\x06reason\x18\x05 \x01(\x0e\x32\x1c.ariane.broker.v1.HoldReason\x12\x14\n\x0cqueue_offset\x18\x06 \x01(\x03\x12\x10\n\x08\x61ttempts\x18\x07 \x01(\x05\x12&\n\x03\x61ge\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05\x63\x61use\x18\t \x01(\t\">\n\x0b\x43lientStack\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tis_thread\x18\x02 \x01(\x08\x12\x0e\n\x06\x66rames\x18\x03 \x03(\t\"z\n\x0f\x43onsumeQuestion\x12\x13\n\x0bquestion_id\x18\x01 \x01(\t\x12\x16\n\x0e\x63onsumer_group\x18\x02 \x01(\t\x12\x0e\n\x06record\x18\x03 \x01(\x0c\x12*\n\x07message\x18\x04 \x01(\x0b\x32\x19.ariane.common.v1.Message\"\x93\x01\n\rConsumeAnswer\x12\x13\n\x0bquestion_id\x18\x01 \x01(\t\x12\x31\n\x07outcome\x18\x02 \x01(\x0e\x32 .ariane.broker.v1.ConsumeOutcome\x12\r\n\x05\x63\x61use\x18\x03 \x01(\t\x12+\n\x08\x64uration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration*J\n\nHoldReason\x12\x1b\n\x17HOLD_REASON_UNSPECIFIED\x10\x00\x12\x1f\n\x1bHOLD_REASON_FAILED_IN_ORDER\x10\x01*\xa3\x01\n\x0e\x43onsumeOutcome\x12\x1f\n\x1b\x43ONSUME_OUTCOME_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x43ONSUME_OUTCOME_CONSUMED\x10\x01\x12\x19\n\x15\x43ONSUME_OUTCOME_RETRY\x10\x02\x12\x1a\n\x16\x43ONSUME_OUTCOME_RAISED\x10\x03\x12\x1b\n\x17\x43ONSUME_OUTCOME_REFUSED\x10\x04\x42\x41\n\x13mq.ariane.broker.v1P\x01Z(ariane.mq/go/arianepb/broker/v1;brokerv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&ariane/broker/v1/client_question.proto\x12\x10\x61riane.broker.v1\x1a\x1e\x61riane/common/v1/message.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe8\x02\n\x10\x43lientQueueState\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x10\n\x08queue_id\x18\x03 \x01(\x05\x12\x17\n\x0f\x63onsumer_offset\x18\x04 \x01(\x03\x12\x18\n\x10next_pull_offset\x18\x05 \x01(\x03\x12\x17\n\x0fin_flight_count\x18\x06 \x01(\x03\x12\x15\n\rwaiting_count\x18\x07 \x01(\x03\x12\x12\n\nsize_bytes\x18\x08 \x01(\x03\x12\x35\n\x11oldest_store_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\nsince_pull\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\x0esince_delivery\x18\x0b \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0e\n\x06paused\x18\x0c \x01(\x08\"\x94\x02\n\tQueueHold\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x03 \x01(\t\x12\x10\n\x08queue_id\x18\x04 \x01(\x05\x12,\n\x06reason\x18\x05 \x01(\x0e\x32\x1c.ariane.broker.v1.HoldReason\x12\x14\n\x0cqueue_offset\x18\x06 \x01(\x03\x12\x10\n\x08\x61ttempts\x18\x07 \x01(\x05\x12&\n\x03\x61ge\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05\x63\x61use\x18\t \x01(\t\x12,\n\tremaining\x18\n \x01(\x0b\x32\x19.google.protobuf.Duration\">\n\x0b\x43lientStack\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tis_thread\x18\x02 \x01(\x08\x12\x0e\n\x06\x66rames\x18\x03 \x03(\t\"z\n\x0f\x43onsumeQuestion\x12\x13\n\x0bquestion_id\x18\x01 \x01(\t\x12\x16\n\x0e\x63onsumer_group\x18\x02 \x01(\t\x12\x0e\n\x06record\x18\x03 \x01(\x0c\x12*\n\x07message\x18\x04 \x01(\x0b\x32\x19.ariane.common.v1.Message\"\x93\x01\n\rConsumeAnswer\x12\x13\n\x0bquestion_id\x18\x01 \x01(\t\x12\x31\n\x07outcome\x18\x02 \x01(\x0e\x32 .ariane.broker.v1.ConsumeOutcome\x12\r\n\x05\x63\x61use\x18\x03 \x01(\t\x12+\n\x08\x64uration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration*\x9b\x01\n\nHoldReason\x12\x1b\n\x17HOLD_REASON_UNSPECIFIED\x10\x00\x12\x1f\n\x1bHOLD_REASON_FAILED_IN_ORDER\x10\x01\x12\x19\n\x15HOLD_REASON_REQUESTED\x10\x02\x12\x16\n\x12HOLD_REASON_PAUSED\x10\x03\x12\x1c\n\x18HOLD_REASON_BREAKER_OPEN\x10\x04*\xa3\x01\n\x0e\x43onsumeOutcome\x12\x1f\n\x1b\x43ONSUME_OUTCOME_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x43ONSUME_OUTCOME_CONSUMED\x10\x01\x12\x19\n\x15\x43ONSUME_OUTCOME_RETRY\x10\x02\x12\x1a\n\x16\x43ONSUME_OUTCOME_RAISED\x10\x03\x12\x1b\n\x17\x43ONSUME_OUTCOME_REFUSED\x10\x04\x42\x41\n\x13mq.ariane.broker.v1P\x01Z(ariane.mq/go/arianepb/broker/v1;brokerv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,18 +35,18 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ariane.broker.v1.client_que
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\023mq.ariane.broker.v1P\001Z(ariane.mq/go/arianepb/broker/v1;brokerv1'
-  _globals['_HOLDREASON']._serialized_start=1091
-  _globals['_HOLDREASON']._serialized_end=1165
-  _globals['_CONSUMEOUTCOME']._serialized_start=1168
-  _globals['_CONSUMEOUTCOME']._serialized_end=1331
+  _globals['_HOLDREASON']._serialized_start=1138
+  _globals['_HOLDREASON']._serialized_end=1293
+  _globals['_CONSUMEOUTCOME']._serialized_start=1296
+  _globals['_CONSUMEOUTCOME']._serialized_end=1459
   _globals['_CLIENTQUEUESTATE']._serialized_start=158
   _globals['_CLIENTQUEUESTATE']._serialized_end=518
   _globals['_QUEUEHOLD']._serialized_start=521
-  _globals['_QUEUEHOLD']._serialized_end=751
-  _globals['_CLIENTSTACK']._serialized_start=753
-  _globals['_CLIENTSTACK']._serialized_end=815
-  _globals['_CONSUMEQUESTION']._serialized_start=817
-  _globals['_CONSUMEQUESTION']._serialized_end=939
-  _globals['_CONSUMEANSWER']._serialized_start=942
-  _globals['_CONSUMEANSWER']._serialized_end=1089
+  _globals['_QUEUEHOLD']._serialized_end=797
+  _globals['_CLIENTSTACK']._serialized_start=799
+  _globals['_CLIENTSTACK']._serialized_end=861
+  _globals['_CONSUMEQUESTION']._serialized_start=863
+  _globals['_CONSUMEQUESTION']._serialized_end=985
+  _globals['_CONSUMEANSWER']._serialized_start=988
+  _globals['_CONSUMEANSWER']._serialized_end=1135
 # @@protoc_insertion_point(module_scope)

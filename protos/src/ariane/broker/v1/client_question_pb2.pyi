@@ -32,6 +32,12 @@ class _HoldReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_HoldReason
     """Never valid on write."""
     HOLD_REASON_FAILED_IN_ORDER: _HoldReason.ValueType  # 1
     """A message that is consumed in order failed, and those behind it wait."""
+    HOLD_REASON_REQUESTED: _HoldReason.ValueType  # 2
+    """The listener asked for it, as for a dependency that is down."""
+    HOLD_REASON_PAUSED: _HoldReason.ValueType  # 3
+    """The application has paused it."""
+    HOLD_REASON_BREAKER_OPEN: _HoldReason.ValueType  # 4
+    """The listener failed too often, and the client's breaker is open."""
 
 class HoldReason(_HoldReason, metaclass=_HoldReasonEnumTypeWrapper):
     """Why a consumer hands out nothing of a queue."""
@@ -40,6 +46,12 @@ HOLD_REASON_UNSPECIFIED: HoldReason.ValueType  # 0
 """Never valid on write."""
 HOLD_REASON_FAILED_IN_ORDER: HoldReason.ValueType  # 1
 """A message that is consumed in order failed, and those behind it wait."""
+HOLD_REASON_REQUESTED: HoldReason.ValueType  # 2
+"""The listener asked for it, as for a dependency that is down."""
+HOLD_REASON_PAUSED: HoldReason.ValueType  # 3
+"""The application has paused it."""
+HOLD_REASON_BREAKER_OPEN: HoldReason.ValueType  # 4
+"""The listener failed too often, and the client's breaker is open."""
 Global___HoldReason: _TypeAlias = HoldReason  # noqa: Y015
 
 class _ConsumeOutcome:
@@ -161,6 +173,7 @@ class QueueHold(_message.Message):
     ATTEMPTS_FIELD_NUMBER: _builtins.int
     AGE_FIELD_NUMBER: _builtins.int
     CAUSE_FIELD_NUMBER: _builtins.int
+    REMAINING_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
     """The group."""
     topic: _builtins.str
@@ -176,10 +189,14 @@ class QueueHold(_message.Message):
     attempts: _builtins.int
     """How often it has failed in its place."""
     cause: _builtins.str
-    """Why it failed, for people; at most 255 characters are kept."""
+    """Why, for people; at most 255 characters are kept."""
     @_builtins.property
     def age(self) -> _duration_pb2.Duration:
         """How long it has lasted."""
+
+    @_builtins.property
+    def remaining(self) -> _duration_pb2.Duration:
+        """How long it lasts yet. Absent: until its cause is gone."""
 
     def __init__(
         self,
@@ -193,10 +210,11 @@ class QueueHold(_message.Message):
         attempts: _builtins.int = ...,
         age: _duration_pb2.Duration | None = ...,
         cause: _builtins.str = ...,
+        remaining: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["age", b"age"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["age", b"age", "remaining", b"remaining"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["age", b"age", "attempts", b"attempts", "broker_name", b"broker_name", "cause", b"cause", "consumer_group", b"consumer_group", "queue_id", b"queue_id", "queue_offset", b"queue_offset", "reason", b"reason", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age", b"age", "attempts", b"attempts", "broker_name", b"broker_name", "cause", b"cause", "consumer_group", b"consumer_group", "queue_id", b"queue_id", "queue_offset", b"queue_offset", "reason", b"reason", "remaining", b"remaining", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

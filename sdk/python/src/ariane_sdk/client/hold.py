@@ -7,13 +7,19 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from ariane.broker.v1.client_question_pb2 import (
+    HOLD_REASON_BREAKER_OPEN,
     HOLD_REASON_FAILED_IN_ORDER,
+    HOLD_REASON_PAUSED,
+    HOLD_REASON_REQUESTED,
     HoldReason,
     QueueHold,
 )
 from ariane_sdk.message_queue import MessageQueue
 
 FAILED_IN_ORDER: Final = HOLD_REASON_FAILED_IN_ORDER
+REQUESTED: Final = HOLD_REASON_REQUESTED
+PAUSED: Final = HOLD_REASON_PAUSED
+BREAKER_OPEN: Final = HOLD_REASON_BREAKER_OPEN
 
 CAUSE_LENGTH_MAX: Final = 255
 
@@ -30,7 +36,9 @@ class Hold:
         since_s: When it began, by the loop's time.
         queue_offset: The message that is tried again.
         attempts: How often it has failed in its place.
-        cause: Why it failed.
+        cause: Why, for people.
+        until_s: When it ends by itself, by the loop's time; None: it does not.
+        everywhere: Whether it holds all queues of the consumer.
     """
 
     reason: HoldReason.ValueType
@@ -38,20 +46,28 @@ class Hold:
     queue_offset: int = 0
     attempts: int = 0
     cause: str = ""
+    until_s: float | None = None
+    everywhere: bool = False
+
+    def is_over(self, now_s: float) -> bool:
+        """Whether it has ended by itself."""
+        return self.until_s is not None and now_s >= self.until_s
 
     def to_wire(self, group: str, queue: MessageQueue, now_s: float) -> QueueHold:
         """The hold of a queue, for a broker."""
         wire = QueueHold(
             consumer_group=group,
-            topic=queue.topic,
-            broker_name=queue.broker_name,
-            queue_id=queue.queue_id,
+            topic="" if self.everywhere else queue.topic,
+            broker_name="" if self.everywhere else queue.broker_name,
+            queue_id=0 if self.everywhere else queue.queue_id,
             reason=self.reason,
             queue_offset=self.queue_offset,
             attempts=self.attempts,
             cause=self.cause[:CAUSE_LENGTH_MAX],
         )
         wire.age.FromMilliseconds(max(0, round((now_s - self.since_s) * 1000)))
+        if self.until_s is not None:
+            wire.remaining.FromMilliseconds(max(0, round((self.until_s - now_s) * 1000)))
         return wire
 
 

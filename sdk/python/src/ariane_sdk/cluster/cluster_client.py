@@ -255,7 +255,8 @@ class ClusterClient(StatelessClient):
                 one, known = group_member_of(member), members.get(member.client_id)
                 if known is not None:
                     # Each broker knows what is held of its own queues.
-                    one = replace(one, holds=tuple(dict.fromkeys(known.holds + one.holds)))
+                    holds = {(it.message_queue, it.reason): it for it in known.holds + one.holds}
+                    one = replace(one, holds=tuple(holds.values()))
                 members[member.client_id] = one
 
         await self._of_every_primary(ask, broker_names)

@@ -19,11 +19,13 @@ class QueueHold:
 
     Attributes:
         message_queue: The queue; None: all queues of the member.
-        reason: Why: "failed_in_order", a message failed and those behind it wait.
+        reason: Why: "failed_in_order", a message failed and those behind it wait; "requested" by
+            the listener; "paused" by the application; "breaker_open", too many calls failed.
         queue_offset: The message that is tried again.
         attempts: How often it has failed in its place.
         age_s: How long it has lasted, in seconds, when the member said so.
-        cause: Why the message failed.
+        cause: Why, for people.
+        remaining_s: How long it lasted yet then, in seconds; None: until its cause is gone.
     """
 
     message_queue: MessageQueue | None
@@ -32,6 +34,7 @@ class QueueHold:
     attempts: int
     age_s: float
     cause: str
+    remaining_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,7 @@ def queue_hold_of(hold: client_question_pb2.QueueHold) -> QueueHold:
         hold.attempts,
         hold.age.ToMilliseconds() / 1000,
         hold.cause,
+        hold.remaining.ToMilliseconds() / 1000 if hold.HasField("remaining") else None,
     )
 
 

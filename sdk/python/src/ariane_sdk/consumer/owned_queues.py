@@ -132,11 +132,16 @@ class OwnedQueues:
     def holds(self, broker_name: str) -> list[QueueHold]:
         """What is not handed out of the queues of a broker."""
         now_s = asyncio.get_running_loop().time()
-        return [
-            owned.hold.to_wire(self._group, queue, now_s)
+        held = [
+            (queue, hold)
             for queue, owned in self._owned.items()
-            if owned.hold is not None and queue.broker_name == broker_name
+            if queue.broker_name == broker_name and (hold := owned.hold) is not None
         ]
+        # What holds all queues is said once.
+        everywhere = {hold.reason: (queue, hold) for queue, hold in held if hold.everywhere}
+        single = [(queue, hold) for queue, hold in held if not hold.everywhere]
+        told = [*everywhere.values(), *single]
+        return [hold.to_wire(self._group, queue, now_s) for queue, hold in told]
 
     def find(self, queue: MessageQueue) -> OwnedQueue | None:
         """A queue in work."""
@@ -146,6 +151,11 @@ class OwnedQueues:
         """Whether a queue is in work, being taken over, or being given up."""
         acquired = queue in self._acquiring and queue in self._wanted
         return acquired or queue in self._owned or queue in self._releases
+
+    def look_again(self) -> None:
+        """Pull queues that want messages again."""
+        for queue in self._owned:
+            self._pull_loops.look_again_at(queue)
 
     def in_work(self) -> Iterable[OwnedQueue]:
         """All queues in work."""

@@ -15,13 +15,16 @@ from ariane_sdk.checks.sql_filter import Sql
 from ariane_sdk.checks.tag_filter import TagFilter
 from ariane_sdk.checks.uploaded_filter import Uploaded
 from ariane_sdk.client.client_id import new_client_id
+from ariane_sdk.client.hold import BREAKER_OPEN, PAUSED
 from ariane_sdk.client.listener import Listener, ListenerCalls
 from ariane_sdk.client.message_trace import MessageTrace
 from ariane_sdk.client.session import Session
 from ariane_sdk.client.telemetry import traced_listener
 from ariane_sdk.consumer.consumer_life import ConsumerLife
+from ariane_sdk.consumer.delivery.breaker import BrokenDelivery
 from ariane_sdk.consumer.delivery.delivery_gate import DeliveryGate
 from ariane_sdk.consumer.delivery.hand_out import DeliveryCare
+from ariane_sdk.consumer.delivery.holding import Holding
 from ariane_sdk.consumer.delivery.message_returns import MessageReturns
 from ariane_sdk.consumer.delivery.ordered_work import OrderedQueueWork
 from ariane_sdk.consumer.delivery.queue_work import ListenerParts, QueueWork
@@ -52,7 +55,8 @@ class PushConsumer:
     processed at once. When the listener returns, the messages are done. When it raises, they go
     back to their broker and are delivered again after a growing delay, while the rest of the queue
     continues. A listener that has failed only for some of them raises ``errors.MessagesFailed``
-    with those. After 16 repetitions (a setting of the group), a message becomes a dead letter.
+    with those, and one that cannot work for a while ``errors.ConsumptionHeld``. After 16
+    repetitions (a setting of the group), a message becomes a dead letter.
 
     With ``ordered=True``, the queue waits for a failed batch instead, for as long as it takes. With
     "broadcasting", failed messages are retried in this client without limit. A message that kills
@@ -151,6 +155,7 @@ class PushConsumer:
         self._trace: MessageTrace | None = None
         self._trace_session: Session | None = None
         self._listener_calls: ListenerCalls | None = None
+        self._holding: Holding
 
     @property
     def group(self) -> str:
@@ -206,7 +211,13 @@ class PushConsumer:
         )
 
         gate = DeliveryGate()
-        parts = ListenerParts(deliver=calls.deliver, batch_size=self._batch_size, settings=settings)
+        holding = self._holding = Holding(self.group)
+        deliver = calls.deliver
+        if settings.breaker is not None:
+            deliver = BrokenDelivery(deliver, settings.breaker, open_for=self._open_breaker).deliver
+        parts = ListenerParts(
+            deliver=deliver, batch_size=self._batch_size, settings=settings, holding=holding
+        )
 
         def make_work(
             queue: MessageQueue, begin_offset: int, on_room: Callable[[], None]
@@ -239,6 +250,41 @@ class PushConsumer:
             await self._end_trace()
             raise
         self._listener_calls = calls
+
+    def pause(self, *queues: MessageQueue) -> None:
+        """Neither pull nor deliver messages of these queues; without queues, of any.
+
+        The listener finishes what it has. The consumer stays a member and keeps its queues; a queue
+        that goes to another member is not paused there.
+
+        Raises:
+            ClientNotRunning: The consumer is not running.
+            IllegalArgument: A queue is not assigned to this consumer.
+        """
+        self._life.check_running()
+        for queue in queues:
+            if self._life.owned.find(queue) is None:
+                raise IllegalArgument(f"{queue} is not assigned to this consumer")
+        for queue in queues:
+            self._holding.hold(queue, PAUSED)
+        if not queues:
+            self._holding.hold(None, PAUSED)
+
+    def resume(self, *queues: MessageQueue) -> None:
+        """Go on with these queues; without queues, with all.
+
+        Raises:
+            ClientNotRunning: The consumer is not running.
+        """
+        self._life.check_running()
+        for queue in queues:
+            self._holding.free(queue, PAUSED)
+        if not queues:
+            self._holding.free_all(PAUSED)
+        self._life.owned.look_again()
+
+    def _open_breaker(self, hold_s: float, cause: str) -> None:
+        self._holding.hold(None, BREAKER_OPEN, seconds=hold_s, cause=cause)
 
     def _begin_trace(self) -> MessageTrace:
         """Trace the listener's work, on connections that outlive the consumer's last call."""

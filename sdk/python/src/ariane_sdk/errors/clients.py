@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from ariane_sdk.errors.arguments import IllegalArgument
 from ariane_sdk.errors.root import ArianeError
 
 if TYPE_CHECKING:
@@ -47,17 +48,63 @@ class MessagesFailed(ArianeError):
     Attributes:
         messages: The messages that failed; the others are done.
         rejected: Whether another try is useless: they become dead letters at once.
+        delay_s: How long to wait before the next try, in seconds; None: by the group's policy, or
+            ``suspend_s`` in order.
     """
 
     reason = "MESSAGES_FAILED"
 
     def __init__(
-        self, messages: Iterable[ReceivedMessage], cause: str = "", *, rejected: bool = False
+        self,
+        messages: Iterable[ReceivedMessage],
+        cause: str = "",
+        *,
+        rejected: bool = False,
+        delay_s: float | None = None,
     ) -> None:
-        """Name the failed messages; the cause is for people, and stored with them."""
+        """Name the failed messages; the cause is for people, and stored with them.
+
+        Raises:
+            IllegalArgument: The delay is not a number from 0 on.
+        """
         super().__init__(cause)
+        self.delay_s = None if delay_s is None else _seconds("delay_s", delay_s)
         self.messages = tuple(messages)
         self.rejected = rejected
+
+
+class ConsumptionHeld(ArianeError):
+    """Raised by a listener that cannot work now, as when a dependency is down.
+
+    Its messages have not failed: they stay where they are, no attempt is counted, and they are
+    delivered again after the time. Meanwhile nothing else of their queue, or of all queues, is
+    delivered.
+
+    Attributes:
+        hold_s: How long, in seconds.
+        all_queues: Whether all queues of the consumer are held.
+        messages: The messages that are not done; the others are. None: all that it got.
+    """
+
+    reason = "CONSUMPTION_HELD"
+
+    def __init__(
+        self,
+        hold_s: float,
+        cause: str = "",
+        *,
+        all_queues: bool = False,
+        messages: Iterable[ReceivedMessage] | None = None,
+    ) -> None:
+        """Hold for so many seconds; the cause is for people.
+
+        Raises:
+            IllegalArgument: The time is not a number from 0 on.
+        """
+        super().__init__(cause)
+        self.hold_s = _seconds("hold_s", hold_s)
+        self.all_queues = all_queues
+        self.messages = None if messages is None else tuple(messages)
 
 
 class OffsetFileDamaged(ArianeError):
@@ -70,3 +117,12 @@ class OffsetFileInUse(ArianeError):
     """Another consumer of this host uses the same offset file."""
 
     reason = "OFFSET_FILE_IN_USE"
+
+
+SECONDS_MAX: Final = 366 * 86_400.0
+
+
+def _seconds(name: str, value: object) -> float:
+    if not isinstance(value, int | float) or not 0 <= value <= SECONDS_MAX:
+        raise IllegalArgument(f"{name} {value!r:.100}: 0 to {SECONDS_MAX:g} seconds are expected")
+    return float(value)

@@ -21,7 +21,7 @@ from ariane_sdk.checks.uploaded_filter import Uploaded
 from ariane_sdk.client.conflicts import ConflictSide, SubscriptionConflict
 from ariane_sdk.client.listener import Listener
 from ariane_sdk.cluster.dead_letters import DeadLetter, DeadLetterChunk, DeadLetterFilter, Redrive
-from ariane_sdk.cluster.group_report import GroupMember, QueueLag
+from ariane_sdk.cluster.group_report import GroupMember, QueueHold, QueueLag
 from ariane_sdk.cluster.offset_resets import ResetTarget
 from ariane_sdk.cluster.sinks import SinkDeleted, SinkMoved, SinkReport
 from ariane_sdk.consumer.group.allocation import (
@@ -51,7 +51,13 @@ from ariane_sdk.routing.live_broker import LiveBroker
 from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.routing.route import BrokerRoute, Route
 from ariane_sdk.runtime.clock import Clock
-from ariane_sdk.settings import ConsumerSettings, ProducerSettings, PullSettings, PushSettings
+from ariane_sdk.settings import (
+    Breaker,
+    ConsumerSettings,
+    ProducerSettings,
+    PullSettings,
+    PushSettings,
+)
 from ariane_sdk.sync._cluster_client import ClusterClient
 from ariane_sdk.sync._dead_letters import DeadLetters
 from ariane_sdk.sync._producer import Producer
@@ -66,6 +72,7 @@ __all__ = [
     "AcknowledgedLevel",
     "AllocationStrategy",
     "Averaging",
+    "Breaker",
     "BrokerRoute",
     "CircularAveraging",
     "Clock",
@@ -99,6 +106,7 @@ __all__ = [
     "PullSettings",
     "PushConsumer",
     "PushSettings",
+    "QueueHold",
     "QueueLag",
     "QueueReader",
     "QueueSelector",

@@ -92,3 +92,11 @@ class PushConsumer(BlockingClient[_push_consumer.PushConsumer]):
     def assignment(self) -> frozenset[MessageQueue]:
         """The queues that this member has now."""
         return self._on_loop(lambda: self._client.assignment)
+
+    def pause(self, *queues: MessageQueue) -> None:
+        """Neither pull nor deliver messages of these queues; without queues, of any."""
+        self._on_loop(lambda: self._client.pause(*queues))
+
+    def resume(self, *queues: MessageQueue) -> None:
+        """Go on with these queues; without queues, with all."""
+        self._on_loop(lambda: self._client.resume(*queues))

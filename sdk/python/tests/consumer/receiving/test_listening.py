@@ -4,12 +4,35 @@ import asyncio
 
 import pytest
 
+from ariane_sdk.client.listener import LOOK_S
 from ariane_sdk.consumer.receiving.listening import SETTLE_RETRY_S, Listening
 from ariane_sdk.consumer.receiving.receive_calls import Answer, messages_of
 from ariane_sdk.consumer.receiving.receive_wire import receive_answer
-from ariane_sdk.errors import DeadlinePassed, GroupRefused, IllegalArgument, ServiceUnavailable
+from ariane_sdk.errors import (
+    ConsumptionHeld,
+    DeadlinePassed,
+    GroupRefused,
+    IllegalArgument,
+    MessagesFailed,
+    ServiceUnavailable,
+)
 from ariane_sdk.runtime.clock import SystemClock
 from sdk.python.tests.consumer.receiving.test_asking import NoWaitClock, encoded
+
+
+class PlayedClock:
+    """A clock that goes on when somebody sleeps, except to look at listeners."""
+
+    def __init__(self):
+        self.now_s = 0.0
+
+    def monotonic_s(self):
+        return self.now_s
+
+    async def sleep(self, seconds):
+        if seconds == LOOK_S:
+            await asyncio.Event().wait()
+        self.now_s += seconds
 
 
 class Settler:
@@ -30,8 +53,9 @@ class Settler:
     async def ack(self, message):
         await self.settle("ack", message)
 
-    async def nack(self, message, *, cause):
-        await self.settle("nack", message)
+    async def nack(self, message, *, delay_s=None, dead_letter=False, cause):
+        said = ("", " dead")[dead_letter] + ("" if delay_s is None else f" {delay_s:g}")
+        await self.settle("nack" + said, message)
 
     async def extend(self, message, *, seconds):
         await self.settle(f"extend {seconds}", message)
@@ -69,6 +93,35 @@ async def test_what_its_broker_never_heard_of_is_settled_again(listener, what):
     async with asyncio.timeout(60):
         await listening(listener, settler).run(messages(1))
     assert settler.settled == [(what, 0)]
+
+
+async def test_a_listener_says_when_and_how_a_message_comes_again():
+    async def listen(found):
+        number = int(found[0].body)
+        if number == 0:
+            raise MessagesFailed(found, "never", rejected=True)
+        if number == 1:
+            raise MessagesFailed(found, "soon", delay_s=7)
+        if number == 2:
+            raise ConsumptionHeld(3, "bank is down")
+        if number == 3:
+            raise MessagesFailed([], "of nothing", rejected=True)
+
+    settler = Settler()
+    await listening(listen, settler).run(messages(4))
+    assert settler.settled == [("nack dead", 0), ("nack 7", 1), ("nack 3", 2), ("nack", 3)]
+
+
+async def test_a_listener_that_holds_everything_gets_nothing_meanwhile():
+    clock, calls = PlayedClock(), []
+
+    async def listen(found):
+        calls.append((int(found[0].body), clock.now_s))
+        if len(calls) == 1:
+            raise ConsumptionHeld(30, "bank is down", all_queues=True)
+
+    await listening(listen, Settler(), clock=clock).run(messages(3))
+    assert calls == [(0, 0), (1, 30), (2, 30)]
 
 
 async def test_what_a_broker_refuses_is_not_tried_again():

@@ -59,7 +59,10 @@ async def ask_members(doors: ClusterDoors, addresses: Sequence[str]) -> Sequence
             groups[client_id] = [one.consumer_group for one in client.hello.memberships]
             attached_to[client_id] = address
             # Each broker knows those of its own queues, and what holds all.
-            holds[client_id] += [hold for hold in client.holds if hold not in holds[client_id]]
+            known = {hold.reason for hold in holds[client_id] if not hold.topic}
+            holds[client_id] += [
+                hold for hold in client.holds if hold.topic or hold.reason not in known
+            ]
     turns = asyncio.Semaphore(ASKED_TOGETHER_MAX)
 
     async def ask(client_id: str) -> MemberFacts | None:

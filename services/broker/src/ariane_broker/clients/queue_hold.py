@@ -16,6 +16,9 @@ class HoldReason(StrEnum):
     """Why a client hands out nothing of a queue."""
 
     FAILED_IN_ORDER = "failed_in_order"
+    REQUESTED = "requested"
+    PAUSED = "paused"
+    BREAKER_OPEN = "breaker_open"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +34,8 @@ class QueueHold:
         queue_offset: The message that is tried again.
         attempts: How often it has failed in its place.
         age_ms: How long it has lasted, when the client said so.
-        cause: Why it failed, for people.
+        cause: Why, for people.
+        remaining_ms: How long it lasted yet then; None: until its cause is gone.
     """
 
     consumer_group: str
@@ -43,3 +47,4 @@ class QueueHold:
     attempts: int
     age_ms: int
     cause: str
+    remaining_ms: int | None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ariane_record.layout import PropertyName
-from ariane_sdk.errors import MessagesFailed
+from ariane_sdk.errors import ConsumptionHeld, MessagesFailed
 from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.runtime.log import logger
@@ -22,12 +22,16 @@ class FailedMessages:
         cause: The reason in words.
         rejected: Whether another attempt is of no use.
         named: Whether the listener named the messages; else any of them may be at fault.
+        delay_s: How long to wait before the next try; None: as usual.
+        hold: The listener's wish to be held: then they have not failed. None: they have.
     """
 
     messages: Sequence[ReceivedMessage]
     cause: str
     rejected: bool = False
     named: bool = False
+    delay_s: float | None = None
+    hold: ConsumptionHeld | None = None
 
 
 def failed_messages(delivered: Sequence[ReceivedMessage], error: Exception) -> FailedMessages:
@@ -35,13 +39,26 @@ def failed_messages(delivered: Sequence[ReceivedMessage], error: Exception) -> F
 
     If the error names messages that the listener did not get, all delivered messages failed.
     """
+    if isinstance(error, ConsumptionHeld):
+        left = _among(delivered, error.messages or ()) or delivered
+        return FailedMessages(left, str(error), hold=error)
     if isinstance(error, MessagesFailed):
-        named = set(map(id, error.messages))
-        left = [message for message in delivered if id(message) in named]
-        if left and len(left) == len(named):
-            return FailedMessages(left, str(error), error.rejected, named=True)
+        left = _among(delivered, error.messages)
+        if left:
+            return FailedMessages(
+                left, str(error), error.rejected, named=True, delay_s=error.delay_s
+            )
     cause = f"{type(error).__qualname__}: {error}"
     return FailedMessages(delivered, cause, named=len(delivered) == 1)
+
+
+def _among(
+    delivered: Sequence[ReceivedMessage], named: Sequence[ReceivedMessage]
+) -> Sequence[ReceivedMessage]:
+    """The delivered messages that are named; none if others are named, too."""
+    ids = set(map(id, named))
+    found = [message for message in delivered if id(message) in ids]
+    return found if len(found) == len(ids) else []
 
 
 def restore_topics(messages: Sequence[ReceivedMessage]) -> None:

@@ -23,6 +23,7 @@ from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.status import error_from_status
+from ariane_sdk.net.timestamps import duration_from
 from ariane_sdk.routing.route import BrokerRoute
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
@@ -33,6 +34,9 @@ CALLS_MAX: Final = 16
 MESSAGES_PER_CALL: Final = 1024
 
 TRIES: Final = 3
+LOCAL_ATTEMPTS_MAX: Final = 1_000_000
+"""The most attempts that brokers take from a client."""
+
 GROUP_LIFE_S: Final = 10.0
 """How long settings of the group are cached."""
 
@@ -112,10 +116,12 @@ class MessageReturns:
             cause=failed.cause[:CAUSE_LENGTH_MAX],
             attempts_max=self._attempts_max,
             return_id=return_id,
-            local_attempts=local_attempts,
+            local_attempts=min(local_attempts, LOCAL_ATTEMPTS_MAX),
             dead_letter=reason is not None,
             dead_letter_reason=reason or DEAD_LETTER_REASON_UNSPECIFIED,
         )
+        if failed.delay_s is not None:
+            wanted.delay.CopyFrom(duration_from(failed.delay_s))
         left: list[ReceivedMessage] = []
         for begin in range(0, len(failed.messages), MESSAGES_PER_CALL):
             left += await self._send(

@@ -52,11 +52,17 @@ class OrderedQueueWork(QueueWork):
         super().__init__(queue, begin_offset, parts, on_room=on_room, returns=returns, care=care)
         self._locks = locks
         self._dead_letters = returns
+        self._failing: Hold | None = None
+
+    @property
+    def hold(self) -> Hold | None:
+        """Why nothing of it is handed out now: also the message that fails."""
+        return super().hold or self._failing
 
     async def _deliver_until_done(self, delivery: Delivery) -> bool:
         """Deliver until the listener is done; False if the queue was given up, or lost."""
         left, tries, singly = delivery.messages, 0, False
-        while self._locks.holds(self.queue):
+        while await self._wait_free() and self._locks.holds(self.queue):
             # One by one, to find the message at fault.
             batch = left[:1] if singly else left
             try:
@@ -65,29 +71,35 @@ class OrderedQueueWork(QueueWork):
                 return False
             done = len(batch) if failed is None else batch.index(failed.messages[0])
             if done:
-                left, tries, self.hold = left[done:], 0, None
-            if failed is not None:
-                self._hold(failed, tries + 1)
+                left, tries, self._failing = left[done:], 0, None
+            if failed is not None and failed.hold is not None:
+                self._hold_by(failed.hold)
+            elif failed is not None:
+                self._note_failing(failed, tries + 1)
                 attempts_max = await self._dead_letters.attempts_max(self.queue)
                 hopeless = failed.rejected or (failed.named and _is_reached(attempts_max, tries))
                 if hopeless and await self._give_up_on(left[0], failed, tries):
-                    left, tries, self.hold = left[1:], 0, None
-                elif await self._given_up_within(self._settings.suspend_s):
+                    left, tries, self._failing = left[1:], 0, None
+                elif await self._given_up_within(
+                    self._settings.suspend_s if failed.delay_s is None else failed.delay_s
+                ):
                     return False
                 else:
                     tries += 1
                     singly = singly or _is_reached(attempts_max, tries)
             if not left:
                 return True
-        # Otherwise the queue would stand still if the lock were renewed now.
-        self._locks.stop_relying(self.queue)
+        if not self.released:
+            # Otherwise the queue would stand still if the lock were renewed now.
+            self._locks.stop_relying(self.queue)
         return False
 
-    def _hold(self, failed: FailedMessages, attempts: int) -> None:
+    def _note_failing(self, failed: FailedMessages, attempts: int) -> None:
         now_s = asyncio.get_running_loop().time()
-        self.hold = Hold(
+        known = self._failing
+        self._failing = Hold(
             reason=FAILED_IN_ORDER,
-            since_s=now_s if self.hold is None else self.hold.since_s,
+            since_s=now_s if known is None else known.since_s,
             queue_offset=failed.messages[0].queue_offset,
             attempts=attempts,
             cause=failed.cause,
@@ -101,7 +113,8 @@ class OrderedQueueWork(QueueWork):
             raise
         except Exception as error:  # noqa: BLE001 - any error of a listener means "not done".
             failed = failed_messages(batch, error)
-            self._failures.tell(self.queue, batch, failed.messages, error)
+            if failed.hold is None:
+                self._failures.tell(self.queue, batch, failed.messages, error)
             return failed
         return None
 

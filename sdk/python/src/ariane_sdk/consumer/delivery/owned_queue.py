@@ -21,8 +21,6 @@ class OwnedQueue(Protocol):
         window: Messages that were pulled and are not finished.
         pulled_s: When its last pull was answered, by the loop's time; None if never.
         delivered_s: When the application last got messages of it, the same way.
-        paused: Whether the application has paused it.
-        hold: Why nothing of it is handed out now; None if nothing holds it.
     """
 
     not_before_s: float
@@ -31,12 +29,20 @@ class OwnedQueue(Protocol):
     window: QueueWindow
     pulled_s: float | None
     delivered_s: float | None
-    paused: bool
-    hold: Hold | None
 
     @property
     def queue(self) -> MessageQueue:
         """The queue."""
+        ...
+
+    @property
+    def paused(self) -> bool:
+        """Whether the application has paused it."""
+        ...
+
+    @property
+    def hold(self) -> Hold | None:
+        """Why nothing of it is handed out now; None if nothing holds it."""
         ...
 
     @property

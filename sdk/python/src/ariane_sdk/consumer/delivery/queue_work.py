@@ -14,11 +14,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Final
 
 from ariane_record.names import RETRY_PREFIX
-from ariane_sdk.client.hold import Hold
+from ariane_sdk.client.hold import REQUESTED, Hold
 from ariane_sdk.client.listener import Deliver
 from ariane_sdk.consumer.delivery.failed_messages import (
     FailedMessages,
@@ -27,9 +26,10 @@ from ariane_sdk.consumer.delivery.failed_messages import (
     restore_topics,
 )
 from ariane_sdk.consumer.delivery.hand_out import CARELESS, DeliveryCare, GivenUpError, HandOut
+from ariane_sdk.consumer.delivery.holding import Holding
 from ariane_sdk.consumer.delivery.message_returns import REJECTED, MessageReturns
 from ariane_sdk.consumer.delivery.window import Delivery, QueueWindow
-from ariane_sdk.errors import MessagesFailed
+from ariane_sdk.errors import ConsumptionHeld, MessagesFailed
 from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.backoff import Backoff
@@ -57,11 +57,13 @@ class ListenerParts:
         batch_size: The most messages for one call.
         settings: The consumer's behaviour.
         failures: Tells of the listener's failures.
+        holding: What is not handed out.
     """
 
     deliver: Deliver
     batch_size: int
     settings: PushSettings
+    holding: Holding
     failures: ListenerFailures = field(default_factory=ListenerFailures)
 
 
@@ -86,10 +88,7 @@ class QueueWork:
         stored_offset: The stored consumer offset; None if this consumer has stored none.
         pulled_s: When its last pull was answered, by the loop's time; None if never.
         delivered_s: When messages were last taken for the listener, the same way.
-        hold: Why nothing of it is handed out now; None if nothing holds it.
     """
-
-    paused = False
 
     _takes_runs = True
 
@@ -115,12 +114,12 @@ class QueueWork:
         self.stored_offset: int | None = None
         self.pulled_s: float | None = None
         self.delivered_s: float | None = None
-        self.hold: Hold | None = None
         self.hand_out = HandOut(
             queue, self.window, parts.deliver, care=care, is_released=lambda: self.released
         )
         settings, batch_size = parts.settings, parts.batch_size
         self._failures = parts.failures
+        self._holding = parts.holding
         self._batch_size = batch_size
         # With several loops for the queue, one loop's run would keep messages from the others.
         alone = self._takes_runs and settings.queue_concurrency == 1
@@ -140,9 +139,19 @@ class QueueWork:
         return self._released.is_set()
 
     @property
+    def paused(self) -> bool:
+        """Whether the application has paused it."""
+        return self._holding.is_paused(self.queue)
+
+    @property
+    def hold(self) -> Hold | None:
+        """Why nothing of it is handed out now; None if nothing holds it."""
+        return self._holding.of(self.queue)
+
+    @property
     def wants_records(self) -> bool:
         """Whether the queue is to be pulled."""
-        return not self._released.is_set() and self.window.has_room(
+        return not (self._released.is_set() or self.paused) and self.window.has_room(
             count_max=self._settings.queue_message_count_max,
             bytes_max=self._settings.queue_bytes_max,
             span_max=self._settings.queue_span_max,
@@ -206,6 +215,7 @@ class QueueWork:
         """Deliver what arrives, until the queue is given up."""
         since_turn, now_s = 0, asyncio.get_running_loop().time
         while True:
+            await self._wait_free()
             delivery = self._take()
             if delivery is None:
                 if self.released:
@@ -245,11 +255,11 @@ class QueueWork:
         Only for consumers without delivery care: no message has to be watched by itself.
         """
         messages, size = delivery.messages, self._batch_size
-        give, is_released = self.hand_out.give_freely, self._released.is_set
+        give = self.hand_out.give_freely
         for begin in range(0, len(messages), size):
             # If the queue is given up here, the messages before this one are finished.
             delivery.done_count = begin
-            if is_released():
+            if not await self._wait_free():
                 return False
             batch = messages[begin : begin + size]
             try:
@@ -261,7 +271,7 @@ class QueueWork:
 
     async def _listen_until_done(self, left: Sequence[ReceivedMessage]) -> bool:
         try:
-            await self.hand_out.give(left)
+            await self._give(left)
         except GivenUpError:
             return False
         except Exception as error:  # noqa: BLE001 - any error of a listener means "not done".
@@ -275,18 +285,25 @@ class QueueWork:
             False if the queue was given up meanwhile.
         """
         backoff = Backoff(self._settings.redelivery_delay_s_min, REDELIVERY_DELAY_S_MAX)
-        for tries in count():
+        tries = 0
+        while True:
             failed = failed_messages(left, error)
-            self._failures.tell(self.queue, left, failed.messages, error)
-            if self._comes_back and len(left) > 1 and not isinstance(error, MessagesFailed):
-                return await self._listen_one_by_one(left)
-            left = await self._send_back(failed, tries)
-            if not left:
-                break
-            if await self._given_up_within(backoff.next_s()):
-                return False
+            if failed.hold is not None:
+                self._hold_by(failed.hold)
+                left = failed.messages
+            else:
+                self._failures.tell(self.queue, left, failed.messages, error)
+                if self._comes_back and len(left) > 1 and not isinstance(error, MessagesFailed):
+                    return await self._listen_one_by_one(left)
+                left = await self._send_back(failed, tries)
+                if not left:
+                    break
+                delay_s = backoff.next_s() if failed.delay_s is None else failed.delay_s
+                if await self._given_up_within(delay_s):
+                    return False
+                tries += 1
             try:
-                await self.hand_out.give(left)
+                await self._give(left)
             except GivenUpError:
                 return False
             except Exception as again:  # noqa: BLE001 - as the first time.
@@ -314,6 +331,28 @@ class QueueWork:
             local_attempts=tries,
             reason=REJECTED if failed.rejected else None,
         )
+
+    async def _give(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Give messages to the listener once nothing holds the queue.
+
+        Raises:
+            GivenUpError: The listener did not get them.
+            Exception: What the listener raised.
+        """
+        if not await self._wait_free():
+            raise GivenUpError
+        await self.hand_out.give(messages)
+
+    async def _wait_free(self) -> bool:
+        """Wait until nothing holds the queue; False if it was given up."""
+        if self._holding.any:
+            await self._holding.wait(self.queue, self._released)
+        return not self._released.is_set()
+
+    def _hold_by(self, wish: ConsumptionHeld) -> None:
+        """Hold this queue, or all, as the listener wishes."""
+        queue = None if wish.all_queues else self.queue
+        self._holding.hold(queue, REQUESTED, seconds=wish.hold_s, cause=str(wish))
 
     async def _given_up_within(self, delay_s: float) -> bool:
         """Wait for the delay; returns at once, and True, when the queue is given up."""

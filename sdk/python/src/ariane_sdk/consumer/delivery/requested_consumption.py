@@ -21,7 +21,7 @@ from ariane_record.single.view import iter_messages
 from ariane_sdk.client.listener import Deliver
 from ariane_sdk.consumer.delivery.delivery_gate import DeliveryGate
 from ariane_sdk.consumer.delivery.failed_messages import restore_topics
-from ariane_sdk.errors import MessagesFailed
+from ariane_sdk.errors import ConsumptionHeld, MessagesFailed
 from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.runtime.clock import Clock
@@ -63,7 +63,7 @@ class RequestedConsumption:
         began_s = self._clock.monotonic_s()
         try:
             await self._deliver([message])
-        except MessagesFailed as error:
+        except (ConsumptionHeld, MessagesFailed) as error:
             answer.outcome, answer.cause = CONSUME_OUTCOME_RETRY, _one_line(str(error))
         except Exception as error:  # noqa: BLE001 - the caller gets any error of a listener.
             answer.outcome, answer.cause = CONSUME_OUTCOME_RAISED, _one_line(repr(error))

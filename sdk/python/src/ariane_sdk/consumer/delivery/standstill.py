@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ariane_sdk.client.hold import Hold
+from ariane_sdk.client.hold import FAILED_IN_ORDER, Hold
 from ariane_sdk.client.listener import STANDSTILL_S
 from ariane_sdk.consumer.delivery.owned_queue import OwnedQueue
 from ariane_sdk.message_queue import MessageQueue
@@ -40,15 +40,17 @@ class StandstillWatch:
         before, self._seen = self._seen, {}
         for owned in queues:
             unfinished = owned.in_flight_count + owned.waiting_count
-            if not unfinished or owned.paused:
+            hold = owned.hold
+            held_otherwise = hold is not None and hold.reason != FAILED_IN_ORDER
+            if not unfinished or owned.paused or held_otherwise:
                 continue
             progress = (owned.done_offset, owned.delivered_s)
             seen = before.get(owned.queue)
             if seen is None or seen.progress != progress:
                 seen = _Seen(progress, now_s, STANDSTILL_S)
             elif now_s - seen.since_s >= seen.tell_after_s:
-                if owned.hold is not None:
-                    self._tell_hold(owned.queue, owned.hold, now_s - seen.since_s)
+                if hold is not None:
+                    self._tell_hold(owned.queue, hold, now_s - seen.since_s)
                     self._seen[owned.queue] = seen._replace(tell_after_s=2 * seen.tell_after_s)
                     continue
                 logger.warning(

@@ -20,11 +20,14 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from ariane_sdk.client.listener import LOOK_S, Listener, ListenerCalls
+from ariane_sdk.consumer.receiving.invisible_span import INVISIBLE_S_MAX
 from ariane_sdk.consumer.receiving.long_work import LongWork
 from ariane_sdk.errors import (
     ArianeError,
     ClientNotRunning,
+    ConsumptionHeld,
     DeadlinePassed,
+    MessagesFailed,
     ReceiptExpired,
     ServiceUnavailable,
 )
@@ -43,7 +46,13 @@ class Settler(Protocol):
     async def ack(self, *messages: ReceivedMessage) -> None:
         """Settle messages as done."""
 
-    async def nack(self, *messages: ReceivedMessage, cause: str) -> None:
+    async def nack(
+        self,
+        *messages: ReceivedMessage,
+        delay_s: float | None = None,
+        dead_letter: bool = False,
+        cause: str,
+    ) -> None:
         """Settle messages as failed."""
 
     async def extend(self, *messages: ReceivedMessage, seconds: float) -> None:
@@ -62,6 +71,7 @@ class Listening:
         self._clock = clock
         self._long_work = LongWork(group, clock)
         self._free = asyncio.Semaphore(concurrency)
+        self._held_until_s = clock.monotonic_s()
 
     async def run(self, messages: AsyncGenerator[ReceivedMessage]) -> None:
         """Work on messages until there are no more. Errors of the generator are raised as they are.
@@ -114,6 +124,8 @@ class Listening:
     async def _outcome(self, message: ReceivedMessage) -> Callable[[], Awaitable[None]]:
         """Call the listener; return the function that settles the message by the outcome."""
         try:
+            while (held_s := self._held_until_s - self._clock.monotonic_s()) > 0:
+                await self._clock.sleep(held_s)
             with self._long_work.on(message):
                 await self._calls.deliver([message])
         except asyncio.CancelledError:
@@ -122,8 +134,22 @@ class Listening:
             raise
         except Exception as error:  # noqa: BLE001 - with any error, the message failed.
             logger.warning("listener failed on %r: %r", message, error)
-            return partial(self._settler.nack, message, cause=repr(error))
+            return self._failed(message, error)
         return partial(self._settler.ack, message)
+
+    def _failed(self, message: ReceivedMessage, error: Exception) -> Callable[[], Awaitable[None]]:
+        """Give a message back as the listener's error says."""
+        nack = partial(self._settler.nack, message)
+        if isinstance(error, ConsumptionHeld):
+            if error.all_queues:
+                until_s = self._clock.monotonic_s() + error.hold_s
+                self._held_until_s = max(self._held_until_s, until_s)
+            return partial(nack, delay_s=min(error.hold_s, INVISIBLE_S_MAX), cause=repr(error))
+        if isinstance(error, MessagesFailed) and message in error.messages:
+            cause, rejected = str(error), error.rejected
+            delay_s = None if error.delay_s is None else min(error.delay_s, INVISIBLE_S_MAX)
+            return partial(nack, delay_s=delay_s, dead_letter=rejected, cause=cause)
+        return partial(nack, cause=repr(error))
 
     async def _settle(
         self, settle: Callable[[], Awaitable[None]], message: ReceivedMessage

@@ -41,8 +41,8 @@ _LAG_COLUMNS = (
 )
 _TOTALS = ("members", "lag")
 _HOLD_COLUMNS = (
-    *("topic", "broker", "queue_id", "reason", "queue_offset", "attempts", "seconds", "cause"),
-    "client_id",
+    *("topic", "broker", "queue_id", "reason", "queue_offset", "attempts", "seconds"),
+    *("seconds_left", "cause", "client_id"),
 )
 _OFFSET_COLUMNS = ("broker", "queue_id", "consumer_offset")
 
@@ -103,8 +103,9 @@ def show(*, name: str, name_servers: str, output: Output) -> int:
     """Show the backlog, members and subscription conflicts of group NAME.
 
     The owner of a queue is the member that reports that it is consuming it. "Holds" are queues of
-    which a member hands out nothing, as it has reported within the last 30 s: in order, a message
-    that fails is repeated, and those behind it wait.
+    which a member hands out nothing, as it has reported within the last 30 s: a message
+    that fails in order is repeated, and those behind it wait; or the listener, the application, or
+    its breaker holds the queue, or all.
 
     A warning names each broker that does not answer; totals then cover the others only, and the
     exit status is 3.
@@ -287,6 +288,7 @@ def _hold_row(member: GroupMember, hold: QueueHold) -> Row:
         "queue_offset": hold.queue_offset,
         "attempts": hold.attempts,
         "seconds": round(hold.age_s),
+        "seconds_left": None if hold.remaining_s is None else round(hold.remaining_s),
         "cause": hold.cause,
         "client_id": member.client_id,
     }

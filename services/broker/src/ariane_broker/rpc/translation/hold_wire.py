@@ -11,7 +11,12 @@ from ariane_broker.clients.queue_hold import CAUSE_LENGTH_MAX, HOLDS_MAX, HoldRe
 from ariane_broker.rpc.translation.wire_time import span_of
 from ariane_record.control_characters import shown
 
-_REASONS: Final = {question_pb.HOLD_REASON_FAILED_IN_ORDER: HoldReason.FAILED_IN_ORDER}
+_REASONS: Final = {
+    question_pb.HOLD_REASON_FAILED_IN_ORDER: HoldReason.FAILED_IN_ORDER,
+    question_pb.HOLD_REASON_REQUESTED: HoldReason.REQUESTED,
+    question_pb.HOLD_REASON_PAUSED: HoldReason.PAUSED,
+    question_pb.HOLD_REASON_BREAKER_OPEN: HoldReason.BREAKER_OPEN,
+}
 _REASON_VALUES: Final = {reason: value for value, reason in _REASONS.items()}
 
 
@@ -28,6 +33,7 @@ def holds_of(holds: Iterable[question_pb.QueueHold]) -> tuple[QueueHold, ...]:
             attempts=hold.attempts,
             age_ms=hold.age.ToMilliseconds(),
             cause=shown(hold.cause[:CAUSE_LENGTH_MAX])[:CAUSE_LENGTH_MAX],
+            remaining_ms=(hold.remaining.ToMilliseconds() if hold.HasField("remaining") else None),
         )
         for hold in islice(holds, HOLDS_MAX)
         if hold.reason in _REASONS
@@ -46,4 +52,5 @@ def hold_message(hold: QueueHold) -> question_pb.QueueHold:
         attempts=hold.attempts,
         age=span_of(hold.age_ms / 1000),
         cause=hold.cause,
+        remaining=None if hold.remaining_ms is None else span_of(hold.remaining_ms / 1000),
     )
