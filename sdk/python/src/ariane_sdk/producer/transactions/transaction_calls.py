@@ -81,11 +81,12 @@ class TransactionCalls:
             SendError: The half message was not acknowledged; ``outcome_unknown`` says whether it
                 may be stored.
         """
-        group = message.producer_group if isinstance(message, RelayedMessage) else self._group
-        if not group:
+        # Empty, as in `HalfMessage`: that of this producer.
+        group = message.producer_group if isinstance(message, RelayedMessage) else ""
+        if not group and not self._group:
             raise IllegalArgument("half messages need a producer with a group")
         began_ms = self._clock.now_ms()
-        half = HalfMessageToStore(producer_group=group)
+        half = HalfMessageToStore(producer_group=group or self._group)
         half.message.CopyFrom(self._to_wire(message, immunity_s))
         if options.demand is not None:
             _demand(half, options.demand)
@@ -105,7 +106,7 @@ class TransactionCalls:
             else:
                 if self.trace is not None:
                     self.trace.half_sent(message, half.message.unique_id, began_ms)
-                return _handle_of(half, queue.broker_name, options.demand)
+                return _handle_of(half, queue.broker_name, options.demand, group)
 
     async def end(self, half: HalfMessage, outcome: TransactionOutcome) -> SendResult | None:
         """End a transaction.
@@ -241,9 +242,10 @@ def _demand(entry: HalfMessageToStore | TransactionToEnd, demand: Demand) -> Non
     entry.in_sync_min = demand.in_sync_min
 
 
-def _handle_of(half: HalfMessageToStore, broker_name: str, demand: Demand | None) -> HalfMessage:
+def _handle_of(
+    half: HalfMessageToStore, broker_name: str, demand: Demand | None, group: str
+) -> HalfMessage:
     unique_id = half.message.unique_id
-    group = half.producer_group
     if demand is None:
         return HalfMessage(unique_id, half.topic, broker_name, producer_group=group)
     level, in_sync_min = demand.level or None, demand.in_sync_min or None
