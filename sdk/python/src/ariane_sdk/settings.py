@@ -269,7 +269,7 @@ class PushSettings(ConsumerSettings):
             broker are delivered again; it doubles each time, up to a minute.
         attempts_max: How often a failed message is repeated before it becomes a dead letter; 0
             means the group's setting, which is without limit for messages that are consumed in
-            order.
+            order. A broadcasting consumer passes over it after so many repetitions; 0 means 3.
         suspend_s: How long a queue that is consumed in order waits before a failed batch is
             repeated.
         message_trace: Whether each step of a message's life is recorded in the trace topic, where

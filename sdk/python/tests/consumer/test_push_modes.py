@@ -7,13 +7,17 @@ from collections import Counter
 from shutil import rmtree
 
 import pytest
+from grpc import aio
 
+from ariane.broker.v1.client_service_pb2 import GetClientStateRequest
+from ariane.broker.v1.client_service_pb2_grpc import ClientServiceStub
 from ariane_sdk import (
     CircularAveraging,
     ClusterClient,
     ConsistentHash,
     MachineRoomNearby,
     Message,
+    MessageQueue,
     Producer,
     PushConsumer,
     PushSettings,
@@ -21,6 +25,7 @@ from ariane_sdk import (
     Sticky,
     errors,
 )
+from ariane_sdk.errors import MessagesFailed
 
 _numbers = itertools.count()
 
@@ -101,6 +106,43 @@ async def test_every_member_gets_every_message(topic, producer, make_consumer, t
 
     assert Counter(first.bodies) == Counter(second.bodies) == Counter(map(str, range(100)))
     assert successor.bodies == ["after"]
+
+
+async def test_what_a_broadcasting_member_fails_on_is_passed_over(
+    topic, producer, make_consumer, tmp_path, caplog, cluster
+):
+    for message in numbered(topic, 9):
+        await producer.send(message, message_queue=MessageQueue(topic, "broker-a", 0))
+    done, tries = [], Counter()
+
+    async def listen(messages):
+        tries.update(message.body for message in messages)
+        for message in messages:
+            if message.body == b"1":
+                raise MessagesFailed([message], "never", rejected=True)
+        if any(message.body == b"4" for message in messages):
+            raise ValueError("one of them")
+        done.extend(int(message.body) for message in messages)
+
+    files = {"local_offsets_path": tmp_path, "attempts_max": 2}
+    options = {"group": "bad-news", "model": "broadcasting", "settings": files, "batch_size": 3}
+    async with make_consumer(listen, **options) as consumer:
+        await wait_until(lambda: set(done) >= {3, 5, 6, 7, 8})
+        state = await consumer_state(cluster, consumer.client_id)
+    assert tries[b"1"] == 1
+    # As often with the others of its batch, and once more alone.
+    assert tries[b"4"] == 4
+    assert (tries[b"3"], done.count(3)) == (4, 1)
+    assert consumer.passed_over_count == 2
+    assert state.facts["passed_over_messages"] == "2"
+    told = [each.getMessage() for each in caplog.records if "passed over" in each.getMessage()]
+    assert [": never" in told[0], "at 4: ValueError" in told[1]] == [True, True]
+
+
+async def consumer_state(cluster, client_id):
+    async with aio.insecure_channel(cluster.brokers[0].address) as channel:
+        request = GetClientStateRequest(client_id=client_id)
+        return (await ClientServiceStub(channel).GetClientState(request)).state
 
 
 async def test_offsets_that_cannot_be_written_are_told(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -54,6 +54,7 @@ class ConsumerLife:
         consume: Consumes a message that an operator asks for; nothing where that is refused.
         consume_refusal: Why it is.
         on_end: Called when it begins to stop, or cannot go on.
+        more_facts: Returns facts for operators, beside its settings.
         owned: Its queues; there are none before it starts.
         locks: The locks of its queues, if it consumes in order; there are none before it starts.
         session: Its connections; there are none before it starts.
@@ -71,6 +72,7 @@ class ConsumerLife:
         self.consume: Consume | None = None
         self.consume_refusal = "only push consumers consume on request"
         self.on_end: Callable[[], None] = _nothing
+        self.more_facts: Callable[[], Mapping[str, str]] = dict
         self._home = HomeGuard()
         self._started = False
         self._closing = False
@@ -201,7 +203,7 @@ class ConsumerLife:
     def _make_operator_answers(self) -> OperatorAnswers:
         settings = self.plan.settings
         return OperatorAnswers(
-            facts=partial(settings_facts, settings),
+            facts=lambda: {**settings_facts(settings), **self.more_facts()},
             queues=self.owned.states,
             stacks_allowed=settings.stacks_on_request,
             consume=self.consume,

@@ -27,6 +27,7 @@ from ariane_sdk.consumer.delivery.hand_out import DeliveryCare
 from ariane_sdk.consumer.delivery.holding import Holding
 from ariane_sdk.consumer.delivery.message_returns import MessageReturns
 from ariane_sdk.consumer.delivery.ordered_work import OrderedQueueWork
+from ariane_sdk.consumer.delivery.passing_over import PassingOver
 from ariane_sdk.consumer.delivery.queue_work import ListenerParts, QueueWork
 from ariane_sdk.consumer.delivery.requested_consumption import RequestedConsumption
 from ariane_sdk.consumer.group.allocation import AllocationStrategy
@@ -59,8 +60,9 @@ class PushConsumer:
     repetitions (a setting of the group), a message becomes a dead letter.
 
     With ``ordered=True``, the queue waits for a failed batch instead, for as long as it takes. With
-    "broadcasting", failed messages are retried in this client without limit. A message that kills
-    the process is found by the deaths that it causes, and becomes a dead letter after a few.
+    "broadcasting", failed messages are retried in this client, three times unless ``attempts_max``
+    says otherwise, and then passed over. A message that kills the process is found by the deaths
+    that it causes, and becomes a dead letter after a few.
 
     Every message is delivered at least once. Some are delivered twice when members join or leave,
     when a process ends without ``close``, or when a broker loses its last seconds.
@@ -152,6 +154,7 @@ class PushConsumer:
         self._listener = listener
         self._batch_size = batch_size
         self._life = ConsumerLife(self._plan)
+        self._passing_over = PassingOver(settings.attempts_max)
         self._trace: MessageTrace | None = None
         self._trace_session: Session | None = None
         self._listener_calls: ListenerCalls | None = None
@@ -171,6 +174,11 @@ class PushConsumer:
     def lost_message_count(self) -> int:
         """How many messages were passed over because the broker has lost them: damaged records."""
         return self._life.lost_count
+
+    @property
+    def passed_over_count(self) -> int:
+        """How many messages a broadcasting consumer has passed over, on which it failed."""
+        return self._passing_over.count
 
     @property
     def assignment(self) -> frozenset[MessageQueue]:
@@ -234,9 +242,11 @@ class PushConsumer:
                     care=care,
                     locks=self._life.locks,
                 )
-            back = returns if self._plan.model == "clustering" else None
+            back = returns if self._plan.model == "clustering" else self._passing_over
             return QueueWork(queue, begin_offset, parts, on_room=on_room, returns=back, care=care)
 
+        if self._plan.model == "broadcasting":
+            self._life.more_facts = lambda: {"passed_over_messages": str(self.passed_over_count)}
         if settings.consume_on_request:
             self._life.consume = RequestedConsumption(
                 calls.deliver, gate, group=self.group, clock=self._plan.clock

@@ -74,6 +74,11 @@ class PushConsumer(BlockingClient[_push_consumer.PushConsumer]):
             self._run_callbacks(self._client.run_until_stopped(handle_signals=False))
 
     @property
+    def passed_over_count(self) -> int:
+        """How many messages a broadcasting consumer has passed over, on which it failed."""
+        return self._client.passed_over_count
+
+    @property
     def lost_message_count(self) -> int:
         """How many messages were passed over because the broker has lost them: damaged records."""
         return self._client.lost_message_count

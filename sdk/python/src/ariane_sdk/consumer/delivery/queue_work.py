@@ -28,8 +28,9 @@ from ariane_sdk.consumer.delivery.failed_messages import (
 from ariane_sdk.consumer.delivery.hand_out import CARELESS, DeliveryCare, GivenUpError, HandOut
 from ariane_sdk.consumer.delivery.holding import Holding
 from ariane_sdk.consumer.delivery.message_returns import REJECTED, MessageReturns
+from ariane_sdk.consumer.delivery.passing_over import PassingOver
 from ariane_sdk.consumer.delivery.window import Delivery, QueueWindow
-from ariane_sdk.errors import ConsumptionHeld, MessagesFailed
+from ariane_sdk.errors import ConsumptionHeld
 from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.backoff import Backoff
@@ -75,7 +76,8 @@ class QueueWork:
     batch of the retry topic fails as a whole, its messages are delivered again one by one, so that
     only the message that fails by itself uses up its attempts.
 
-    Messages that cannot be sent back are delivered again from here, after a delay that grows. With
+    Messages that cannot be sent back are delivered again from here, after a delay that grows. A
+    broadcasting consumer, which sends none back, passes over them after some attempts. With
     one batch at a time, the messages behind them wait. With several, the others go on until the
     distance from the first unfinished message to the last reaches ``queue_span_max``.
 
@@ -99,13 +101,13 @@ class QueueWork:
         parts: ListenerParts,
         *,
         on_room: Callable[[], None],
-        returns: MessageReturns | None = None,
+        returns: MessageReturns | PassingOver | None = None,
         care: DeliveryCare = CARELESS,
     ) -> None:
         """Own a queue from now on, and consume it from ``begin_offset``.
 
         ``on_room`` is called when the window has room again, so that the queue can be pulled.
-        Without ``returns``, messages that fail are delivered again from here and not sent back.
+        Without ``returns``, messages that fail are delivered again from here without limit.
         """
         self.queue = queue
         self.window = QueueWindow(begin_offset)
@@ -126,8 +128,9 @@ class QueueWork:
         self._run_size = batch_size * max(1, RUN_MESSAGES // batch_size) if alone else batch_size
         self._settings = settings
         self._on_room = on_room
-        self._returns = returns
-        self._return_id = "" if returns is None else returns.new_return_id()
+        self._passing_over = returns if isinstance(returns, PassingOver) else None
+        self._returns = None if isinstance(returns, PassingOver) else returns
+        self._return_id = "" if self._returns is None else self._returns.new_return_id()
         self._comes_back = queue.topic.startswith(RETRY_PREFIX)
         self._arrived = asyncio.Event()
         self._released = asyncio.Event()
@@ -269,23 +272,26 @@ class QueueWork:
                     return False
         return True
 
-    async def _listen_until_done(self, left: Sequence[ReceivedMessage]) -> bool:
+    async def _listen_until_done(self, left: Sequence[ReceivedMessage], tries: int = 0) -> bool:
         try:
             await self._give(left)
         except GivenUpError:
             return False
         except Exception as error:  # noqa: BLE001 - any error of a listener means "not done".
-            return await self._try_again(left, error)
+            return await self._try_again(left, error, tries)
         return True
 
-    async def _try_again(self, left: Sequence[ReceivedMessage], error: Exception) -> bool:
+    async def _try_again(
+        self, left: Sequence[ReceivedMessage], error: Exception, tries: int = 0
+    ) -> bool:
         """Send back or deliver again messages that the listener has failed on, until none is left.
+
+        ``tries`` attempts here have failed before.
 
         Returns:
             False if the queue was given up meanwhile.
         """
         backoff = Backoff(self._settings.redelivery_delay_s_min, REDELIVERY_DELAY_S_MAX)
-        tries = 0
         while True:
             failed = failed_messages(left, error)
             if failed.hold is not None:
@@ -293,8 +299,9 @@ class QueueWork:
                 left = failed.messages
             else:
                 self._failures.tell(self.queue, left, failed.messages, error)
-                if self._comes_back and len(left) > 1 and not isinstance(error, MessagesFailed):
-                    return await self._listen_one_by_one(left)
+                named = failed.named or failed.rejected
+                if len(left) > 1 and not named and self._gives_up_singly(tries):
+                    return await self._listen_one_by_one(left, tries)
                 left = await self._send_back(failed, tries)
                 if not left:
                     break
@@ -312,17 +319,25 @@ class QueueWork:
                 break
         return True
 
-    async def _listen_one_by_one(self, messages: Sequence[ReceivedMessage]) -> bool:
+    def _gives_up_singly(self, tries: int) -> bool:
+        """Whether a message that fails now may be given up, and so must be alone."""
+        last = self._passing_over is not None and self._passing_over.is_last(tries)
+        return last or self._comes_back
+
+    async def _listen_one_by_one(self, messages: Sequence[ReceivedMessage], tries: int) -> bool:
         """Deliver messages singly, so that one that always fails does not take others along."""
         for message in messages:
-            if self.released or not await self._listen_until_done([message]):
+            if self.released or not await self._listen_until_done([message], tries):
                 return False
         return True
 
     async def _send_back(self, failed: FailedMessages, tries: int) -> Sequence[ReceivedMessage]:
         """Send failed messages back; return the ones to deliver again from here."""
-        if self._returns is None or self.released:
-            # The next owner of the queue delivers them again.
+        if self.released:
+            return failed.messages  # The next owner of the queue delivers them again.
+        if self._passing_over is not None:
+            return self._passing_over.left(failed, self.queue, tries)
+        if self._returns is None:
             return failed.messages
         return await self._returns.send_back(
             failed,
