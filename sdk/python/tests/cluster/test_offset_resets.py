@@ -157,7 +157,8 @@ async def test_targets(client, topic, send, make_member):
     assert len(ends) == 4
     assert sum(ends.values()) == 20
     assert await client.reset_offsets("targets", topic, "earliest") == dict.fromkeys(ends, 0)
-    assert await client.reset_offsets("targets", topic, datetime.now(UTC)) == ends
+    assert await client.reset_offsets("targets", topic, datetime.now(UTC)) == {}
+    assert await client.reset_offsets("targets", topic, datetime.now(UTC), skip=True) == ends
     past = datetime.now(UTC) - timedelta(hours=1)
     assert set((await client.reset_offsets("targets", topic, past)).values()) == {0}
     queue, end = next((queue, end) for queue, end in ends.items() if end)

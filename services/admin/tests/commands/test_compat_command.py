@@ -138,6 +138,7 @@ def test_each_option_of_rocketmqs_help_is_known_and_each_line_is_a_command(name,
             "resetOffsetByTime -g g -t o -s now -b 10.0.0.1:10911 -q 3 -o 17",
             "group reset g o --queue BROKER:3=17",
         ),
+        ("resetOffsetByTime -g g -t o -s now -f false", "group reset g o --to latest"),
         ("updateBrokerConfig -k flushDiskType -v SYNC_FLUSH", "broker set BROKER flush_mode=sync"),
     ],
 )
@@ -183,7 +184,7 @@ def test_times_are_said_as_ours(said, time, moment, monkeypatch):
     monkeypatch.setenv("TZ", "UTC")
     tzset()
     line = said("resetOffsetByTime", "-g", "billing", "-t", "orders", "-s", time).out
-    assert line == f"ariane group reset billing orders --to {moment}\n"
+    assert line == f"ariane group reset billing orders --to {moment} --skip\n"
 
 
 def test_what_nothing_here_does_says_what_to_do_instead(said):

@@ -92,7 +92,9 @@ def test_reset_to_places_and_times(ariane, ariane_json, consumed):
     assert reset("--queue", "broker-a:0=1", "--yes") == [("broker-a", 0, 1)]
     assert now() == [1]
     assert reset("--to", "-2h", "--yes") == [("broker-a", 0, 0)]
-    assert reset("--to", "-1ms", "--dry-run") == [("broker-a", 0, 3)]
+    assert reset("--to", "-1ms", "--yes") == []
+    assert now() == [0]
+    assert reset("--to", "-1ms", "--skip", "--dry-run") == [("broker-a", 0, 3)]
 
 
 def test_a_reset_shows_where_each_queue_stood(ariane, ariane_json, consumed):

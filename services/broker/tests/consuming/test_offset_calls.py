@@ -5,6 +5,7 @@ import json
 import threading
 
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from ariane.broker.v1 import offset_service_pb2 as offset_pb
 from ariane_storage.state_file import StateFile
@@ -119,6 +120,11 @@ async def test_resets(broker, refused):
     assert await numbers(earliest=False) == {0: 2, 1: 1}
     assert await broker.known_offset("group", "orders") == 2
     assert await numbers(time=first.store_time) == {0: 0, 1: 0}
+    later = Timestamp(seconds=first.store_time.seconds + 1)
+    # Back only: what is not consumed yet would be skipped, and what nobody began is set.
+    assert await numbers(time=later, only_back=True) == {}
+    assert await numbers(time=later) == {0: 2, 1: 1}
+    assert await numbers(time=first.store_time, only_back=True) == {0: 0, 1: 0}
     assert await numbers(table={"queue_offsets": {1: 1}}) == {1: 1}
     assert await broker.known_offset("group", "orders") == 0
     assert await numbers(earliest=True) == {0: 0, 1: 0}

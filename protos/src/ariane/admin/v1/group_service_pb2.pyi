@@ -595,6 +595,7 @@ class ResetGroupOffsetsRequest(_message.Message):
     TIME_FIELD_NUMBER: _builtins.int
     QUEUE_OFFSETS_FIELD_NUMBER: _builtins.int
     VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    ONLY_BACK_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
     """The group."""
     topic: _builtins.str
@@ -603,6 +604,10 @@ class ResetGroupOffsetsRequest(_message.Message):
     """To the oldest (true) or the readable end (false) of every queue."""
     validate_only: _builtins.bool
     """Whether only to tell what would change."""
+    only_back: _builtins.bool
+    """Whether queues of which messages would be skipped stay as they are, and are left out of the
+    answer.
+    """
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
         """To the first message of every queue stored at or after this time."""
@@ -620,10 +625,11 @@ class ResetGroupOffsetsRequest(_message.Message):
         time: _timestamp_pb2.Timestamp | None = ...,
         queue_offsets: Global___QueueOffsets | None = ...,
         validate_only: _builtins.bool = ...,
+        only_back: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["earliest", b"earliest", "queue_offsets", b"queue_offsets", "target", b"target", "time", b"time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "earliest", b"earliest", "queue_offsets", b"queue_offsets", "target", b"target", "time", b"time", "topic", b"topic", "validate_only", b"validate_only"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "earliest", b"earliest", "only_back", b"only_back", "queue_offsets", b"queue_offsets", "target", b"target", "time", b"time", "topic", b"topic", "validate_only", b"validate_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_target: _TypeAlias = _typing.Literal["earliest", "time", "queue_offsets"]  # noqa: Y015
     _WhichOneofArgType_target: _TypeAlias = _typing.Literal["target", b"target"]  # noqa: Y015

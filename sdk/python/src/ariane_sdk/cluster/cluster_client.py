@@ -330,7 +330,13 @@ class ClusterClient(StatelessClient):
         return sorted(lags, key=lambda lag: (lag.group, lag.message_queue))
 
     async def reset_offsets(
-        self, group: str, topic: str, to: ResetTarget, *, validate_only: bool = False
+        self,
+        group: str,
+        topic: str,
+        to: ResetTarget,
+        *,
+        skip: bool = False,
+        validate_only: bool = False,
     ) -> dict[MessageQueue, int]:
         """Reset a group's offsets in a topic, whether its members are online or not.
 
@@ -342,10 +348,12 @@ class ClusterClient(StatelessClient):
             topic: The topic.
             to: "earliest", "latest", the first message stored at or after a time, or a table of
                 queue offsets; queues that a table does not name stay as they are.
+            skip: Whether a time also moves queues forward over messages that are not consumed;
+                otherwise such queues stay.
             validate_only: Whether only to return the offsets without changing them.
 
         Returns:
-            The offsets as they are, or would be, now.
+            The offsets as they are, or would be, now; without queues that stay.
 
         Raises:
             IllegalArgument: The target is not legal.
@@ -355,7 +363,7 @@ class ClusterClient(StatelessClient):
             CallError: A call to a broker failed; others may have done it.
         """
         resets = await self._resets(topic)
-        return await resets.reset(checked_group(group), to, validate_only=validate_only)
+        return await resets.reset(checked_group(group), to, skip=skip, validate_only=validate_only)
 
     async def clone_offsets(
         self, group: str, target_group: str, topic: str

@@ -41,7 +41,7 @@ class OffsetResets:
         self._timeout_s = timeout_s
 
     async def reset(
-        self, group: str, to: ResetTarget, *, validate_only: bool
+        self, group: str, to: ResetTarget, *, skip: bool, validate_only: bool
     ) -> dict[MessageQueue, int]:
         """Reset offsets, or only validate; return the new offsets.
 
@@ -49,7 +49,7 @@ class OffsetResets:
             IllegalArgument: A queue of the table does not belong to the topic.
             CallError: A call to a broker failed; others may have done it.
         """
-        requests = self._requests(group, to, validate_only=validate_only)
+        requests = self._requests(group, to, skip=skip, validate_only=validate_only)
 
         async def reset_at(broker: BrokerRoute) -> Iterable[QueueConsumerOffset]:
             call = self._connections.offsets(read_address(broker)).ResetConsumerOffsets(
@@ -79,7 +79,7 @@ class OffsetResets:
         return await self._at_all(self._route.brokers, clone_at)
 
     def _requests(
-        self, group: str, to: ResetTarget, *, validate_only: bool
+        self, group: str, to: ResetTarget, *, skip: bool, validate_only: bool
     ) -> dict[str, ResetConsumerOffsetsRequest]:
         """The requests to brokers, by broker name."""
 
@@ -97,6 +97,7 @@ class OffsetResets:
         for asked in requests.values():
             if isinstance(start, datetime):
                 asked.time.CopyFrom(timestamp_from(start))
+                asked.only_back = not skip
             else:
                 asked.earliest = start == "earliest"
         return requests

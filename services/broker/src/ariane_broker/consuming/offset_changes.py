@@ -272,6 +272,10 @@ class OffsetChanges:
             return places, 0
         return places, await self._take_over(consumer_group, topic, places)
 
+    def known(self, consumer_group: str, queue: QueueKey) -> int | None:
+        """The group's offset in a queue, or None."""
+        return self._offsets.find(consumer_group, queue)
+
     def earliest(self, queue: QueueKey) -> int:
         """The oldest stored queue offset."""
         return self._store.queue_bounds(*queue)[0]

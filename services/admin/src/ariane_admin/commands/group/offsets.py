@@ -46,6 +46,11 @@ _OFFSET_COLUMNS = ("broker", "queue_id", "consumer_offset")
     callback=queue_offsets,
     help="Target offset of one queue, instead of --to; may be repeated.",
 )
+@click.option(
+    "--skip",
+    is_flag=True,
+    help="With a time, also move queues forward over messages that are not consumed.",
+)
 @click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
 @yes_option
 @name_servers_option
@@ -57,6 +62,7 @@ def reset(
     topic: str,
     position: StartPosition | None,
     queues: Mapping[tuple[str, int], int],
+    skip: bool,
     dry_run: bool,
     yes: bool,
     name_servers: str,
@@ -66,22 +72,27 @@ def reset(
     """Move the offsets of group NAME in TOPIC, also while members consume.
 
     The result shows the offset of each queue before and after. A negative move is the number of
-    messages that are delivered again, a positive one the number that are skipped.
+    messages that are delivered again, a positive one the number that are skipped. To a time, queues
+    only go back: one that would skip messages stays and is left out of the result, unless --skip is
+    given.
 
     \b
     Examples:
       ariane group reset billing orders --to earliest
       ariane group reset billing orders --to -2h --dry-run
-      ariane group reset billing orders --to 2026-01-31T10:00:00Z
+      ariane group reset billing orders --to 2026-01-31T10:00:00Z --skip
       ariane group reset billing orders --queue broker-a:0=4711 --yes
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if (position is None) == (not queues):
         raise click.UsageError("give either --to or --queue")
+    if skip and queues:
+        raise click.UsageError("--skip goes with --to")
     if not dry_run:
         confirm(f"Move the offsets of group {name} in {topic}?", yes=yes)
 
     request = _reset_request(name, topic, position, queues)
     request.validate_only = dry_run
+    request.only_back = isinstance(position, datetime) and not skip
 
     async def ask() -> list[Row]:
         async with administration(name_servers, admin) as changes:

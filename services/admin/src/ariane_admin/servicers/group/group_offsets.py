@@ -62,7 +62,7 @@ def reset_request(
     else:
         asked.CopyFrom(target)
     asked.consumer_group, asked.topic = request.consumer_group, request.topic
-    asked.validate_only = request.validate_only
+    asked.validate_only, asked.only_back = request.validate_only, request.only_back
     return asked
 
 

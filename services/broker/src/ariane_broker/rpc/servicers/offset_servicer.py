@@ -119,7 +119,7 @@ class OffsetServicer(OffsetServiceServicer):
         places, member_count = await self._changes.reset(
             request.consumer_group,
             request.topic,
-            self._target(request),
+            self._only_back(request) if request.only_back else self._target(request),
             named_queues=list(request.table.queue_offsets),
             validate_only=request.validate_only,
         )
@@ -179,6 +179,18 @@ class OffsetServicer(OffsetServiceServicer):
             delayed_count=0 if standing is None else standing.delayed_count,
             receiving=standing is not None,
         )
+
+    def _only_back(
+        self, request: offset_pb.ResetConsumerOffsetsRequest
+    ) -> Callable[[QueueKey], int | None]:
+        target, group = self._target(request), request.consumer_group
+
+        def back(queue: QueueKey) -> int | None:
+            wanted, known = target(queue), self._changes.known(group, queue)
+            skips = wanted is not None and known is not None and wanted >= known
+            return None if skips else wanted
+
+        return back
 
     def _target(
         self, request: offset_pb.ResetConsumerOffsetsRequest
