@@ -92,6 +92,10 @@ class AttachRequest(_message.Message):
     STATE_FIELD_NUMBER: _builtins.int
     GOODBYE_FIELD_NUMBER: _builtins.int
     CONSUME_ANSWER_FIELD_NUMBER: _builtins.int
+    RELAYED_CLIENTS_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    client_id: _builtins.str
+    """Which relayed client answers; empty: the attached one itself."""
     @_builtins.property
     def hello(self) -> Global___ClientHello:
         """First of all: who the client is."""
@@ -116,6 +120,10 @@ class AttachRequest(_message.Message):
     def consume_answer(self) -> _client_question_pb2.ConsumeAnswer:
         """What became of the message that the broker asked to be consumed."""
 
+    @_builtins.property
+    def relayed_clients(self) -> Global___RelayedClients:
+        """Clients that are reached by way of this one: see RelayedClients."""
+
     def __init__(
         self,
         *,
@@ -125,16 +133,92 @@ class AttachRequest(_message.Message):
         state: Global___ClientState | None = ...,
         goodbye: Global___ClientGoodbye | None = ...,
         consume_answer: _client_question_pb2.ConsumeAnswer | None = ...,
+        relayed_clients: Global___RelayedClients | None = ...,
+        client_id: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["consume_answer", b"consume_answer", "content", b"content", "goodbye", b"goodbye", "heartbeat", b"heartbeat", "hello", b"hello", "state", b"state", "transaction_answer", b"transaction_answer"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["consume_answer", b"consume_answer", "content", b"content", "goodbye", b"goodbye", "heartbeat", b"heartbeat", "hello", b"hello", "relayed_clients", b"relayed_clients", "state", b"state", "transaction_answer", b"transaction_answer"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consume_answer", b"consume_answer", "content", b"content", "goodbye", b"goodbye", "heartbeat", b"heartbeat", "hello", b"hello", "state", b"state", "transaction_answer", b"transaction_answer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "consume_answer", b"consume_answer", "content", b"content", "goodbye", b"goodbye", "heartbeat", b"heartbeat", "hello", b"hello", "relayed_clients", b"relayed_clients", "state", b"state", "transaction_answer", b"transaction_answer"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_content: _TypeAlias = _typing.Literal["hello", "heartbeat", "transaction_answer", "state", "goodbye", "consume_answer"]  # noqa: Y015
+    _WhichOneofReturnType_content: _TypeAlias = _typing.Literal["hello", "heartbeat", "transaction_answer", "state", "goodbye", "consume_answer", "relayed_clients"]  # noqa: Y015
     _WhichOneofArgType_content: _TypeAlias = _typing.Literal["content", b"content"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_content) -> _WhichOneofReturnType_content | None: ...
 
 Global___AttachRequest: _TypeAlias = AttachRequest  # noqa: Y015
+
+@_typing.final
+class RelayedClients(_message.Message):
+    """Clients of a gateway, which speak another protocol and do not attach themselves. Many share the
+    attachment of their gateway, and live as long as it says so; a client that several gateways hear
+    of lives until none of them does, or one says that it left in peace. Sent with what is new: whom
+    the gateway heard of first, who changed, and who is gone. Relayed clients own no queues.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRESENT_FIELD_NUMBER: _builtins.int
+    LEFT_FIELD_NUMBER: _builtins.int
+    SILENT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def present(self) -> _containers.RepeatedCompositeFieldContainer[Global___RelayedClient]:
+        """Who is there, at most 4096."""
+
+    @_builtins.property
+    def left(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Who left in peace, by client id: gone, whatever other gateways hear."""
+
+    @_builtins.property
+    def silent(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Who fell silent, by client id."""
+
+    def __init__(
+        self,
+        *,
+        present: _abc.Iterable[Global___RelayedClient] | None = ...,
+        left: _abc.Iterable[_builtins.str] | None = ...,
+        silent: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["left", b"left", "present", b"present", "silent", b"silent"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RelayedClients: _TypeAlias = RelayedClients  # noqa: Y015
+
+@_typing.final
+class RelayedClient(_message.Message):
+    """A client of a gateway."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HELLO_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    REACHABLE_FIELD_NUMBER: _builtins.int
+    address: _builtins.str
+    """Its address, as the gateway sees it."""
+    reachable: _builtins.bool
+    """Whether the gateway can tell it something, and so can broker and operators. The gateway that
+    said so last is the way.
+    """
+    @_builtins.property
+    def hello(self) -> Global___ClientHello:
+        """What it would say itself. Memberships are of the receiving model."""
+
+    def __init__(
+        self,
+        *,
+        hello: Global___ClientHello | None = ...,
+        address: _builtins.str = ...,
+        reachable: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["hello", b"hello"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "hello", b"hello", "reachable", b"reachable"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RelayedClient: _TypeAlias = RelayedClient  # noqa: Y015
 
 @_typing.final
 class ClientHello(_message.Message):
@@ -435,6 +519,9 @@ class AttachResponse(_message.Message):
     BROKER_DRAINING_FIELD_NUMBER: _builtins.int
     HEARTBEAT_ACCEPTED_FIELD_NUMBER: _builtins.int
     CONSUME_QUESTION_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    client_id: _builtins.str
+    """The relayed client that this is for; empty: the attached one itself."""
     @_builtins.property
     def accepted(self) -> Global___AttachAccepted:
         """First of all: the client is attached."""
@@ -478,10 +565,11 @@ class AttachResponse(_message.Message):
         broker_draining: Global___BrokerDraining | None = ...,
         heartbeat_accepted: Global___HeartbeatAccepted | None = ...,
         consume_question: _client_question_pb2.ConsumeQuestion | None = ...,
+        client_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "broker_draining", b"broker_draining", "consume_question", b"consume_question", "content", b"content", "heartbeat_accepted", b"heartbeat_accepted", "membership_changed", b"membership_changed", "offsets_reset", b"offsets_reset", "state_question", b"state_question", "transaction_check", b"transaction_check"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "broker_draining", b"broker_draining", "consume_question", b"consume_question", "content", b"content", "heartbeat_accepted", b"heartbeat_accepted", "membership_changed", b"membership_changed", "offsets_reset", b"offsets_reset", "state_question", b"state_question", "transaction_check", b"transaction_check"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "broker_draining", b"broker_draining", "client_id", b"client_id", "consume_question", b"consume_question", "content", b"content", "heartbeat_accepted", b"heartbeat_accepted", "membership_changed", b"membership_changed", "offsets_reset", b"offsets_reset", "state_question", b"state_question", "transaction_check", b"transaction_check"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_content: _TypeAlias = _typing.Literal["accepted", "membership_changed", "transaction_check", "offsets_reset", "state_question", "broker_draining", "heartbeat_accepted", "consume_question"]  # noqa: Y015
     _WhichOneofArgType_content: _TypeAlias = _typing.Literal["content", b"content"]  # noqa: Y015
@@ -865,6 +953,7 @@ class AttachedClient(_message.Message):
     ATTACH_TIME_FIELD_NUMBER: _builtins.int
     LAST_HEARD_TIME_FIELD_NUMBER: _builtins.int
     HOLDS_FIELD_NUMBER: _builtins.int
+    GATEWAYS_FIELD_NUMBER: _builtins.int
     address: _builtins.str
     """The address that the broker sees."""
     @_builtins.property
@@ -883,6 +972,10 @@ class AttachedClient(_message.Message):
     def holds(self) -> _containers.RepeatedCompositeFieldContainer[_client_question_pb2.QueueHold]:
         """What it hands out nothing of, by its last heartbeat."""
 
+    @_builtins.property
+    def gateways(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The gateways by way of which it is here, by client id; none for one that attached itself."""
+
     def __init__(
         self,
         *,
@@ -891,10 +984,11 @@ class AttachedClient(_message.Message):
         attach_time: _timestamp_pb2.Timestamp | None = ...,
         last_heard_time: _timestamp_pb2.Timestamp | None = ...,
         holds: _abc.Iterable[_client_question_pb2.QueueHold] | None = ...,
+        gateways: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["attach_time", b"attach_time", "hello", b"hello", "last_heard_time", b"last_heard_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "attach_time", b"attach_time", "hello", b"hello", "holds", b"holds", "last_heard_time", b"last_heard_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "attach_time", b"attach_time", "gateways", b"gateways", "hello", b"hello", "holds", b"holds", "last_heard_time", b"last_heard_time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

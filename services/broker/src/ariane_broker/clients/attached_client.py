@@ -26,6 +26,8 @@ class AttachedClient:
         last_heard_ms: When its last heartbeat arrived.
         last_heard: The same by the monotonic clock, in seconds.
         outbox: Notices for it.
+        is_relayed: Whether it is here by way of a gateway. What it says of its subscriptions may be
+            old, and only what it asks for counts.
         wanted: Filter of each topic in each of its groups, to compare pulls with.
         work: The messages that it has in work.
         said_goodbye: Whether it has detached by itself.
@@ -42,6 +44,7 @@ class AttachedClient:
     last_heard_ms: int
     last_heard: float
     outbox: Outbox = field(default_factory=Outbox)
+    is_relayed: bool = False
     wanted: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     work: ClientWork = field(default_factory=ClientWork)
     said_goodbye: bool = False

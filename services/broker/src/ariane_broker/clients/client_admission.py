@@ -9,6 +9,7 @@ from ariane_broker.clients.attached_client import AttachedClient, Hello
 from ariane_broker.clients.client_id import check_client_id
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.clients.membership import ConsumeModel, Membership
+from ariane_broker.clients.outbox import Outbox
 from ariane_broker.errors.public_errors import broker_draining
 from ariane_broker.filters.filter import check_filter
 from ariane_broker.groups.group_changes import GroupChanges
@@ -35,8 +36,10 @@ class ClientAdmission:
         self._make_topic = make_topic
         self.draining = False
 
-    async def attach(self, hello: Hello, address: str) -> AttachedClient:
-        """Admit a client.
+    async def attach(
+        self, hello: Hello, address: str, outbox: Outbox | None = None
+    ) -> AttachedClient:
+        """Admit a client; ``outbox`` takes the notices to one that is here by way of a gateway.
 
         Raises:
             ServiceError: FIELD_INVALID, SERVICE_DRAINING, CLIENT_NOT_ATTACHED,
@@ -50,7 +53,7 @@ class ClientAdmission:
         if len(hello.producer_groups) > GROUPS_MAX:
             raise field_invalid("hello.producer_groups", f"must be at most {GROUPS_MAX}")
         await self._check(hello.memberships)
-        return self._table.attach(hello, address)
+        return self._table.attach(hello, address, outbox)
 
     async def change_memberships(
         self, client: AttachedClient, memberships: tuple[Membership, ...]

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from ariane_broker.clients.attached_client import AttachedClient, Hello
 from ariane_broker.clients.membership import ConsumeModel, Membership
-from ariane_broker.clients.outbox import MembershipChanged, Notice
+from ariane_broker.clients.outbox import MembershipChanged, Notice, Outbox
 from ariane_broker.clients.subscription import Subscription
 from ariane_broker.clients.unattached_receivers import UnattachedReceivers
 from ariane_broker.errors.public_errors import client_id_taken, subscription_conflict
@@ -105,8 +105,8 @@ class ClientTable:
         members = self._members.get(consumer_group, {})
         return [members[client_id] for client_id in sorted(members)]
 
-    def attach(self, hello: Hello, address: str) -> AttachedClient:
-        """Add a client.
+    def attach(self, hello: Hello, address: str, outbox: Outbox | None = None) -> AttachedClient:
+        """Add a client; ``outbox`` takes the notices to one that is here by way of a gateway.
 
         Raises:
             ServiceError: CLIENT_NOT_ATTACHED if another live client has the id, or
@@ -126,6 +126,8 @@ class ClientTable:
             attach_time_ms=now_ms,
             last_heard_ms=now_ms,
             last_heard=self._clock.monotonic(),
+            outbox=outbox or Outbox(),
+            is_relayed=outbox is not None,
         )
         self._clients[client.client_id] = client
         self._join(client, hello.memberships)
@@ -146,7 +148,8 @@ class ClientTable:
         """
         if not self.is_attached(client):
             return
-        self._check_agreement(client.client_id, client.address, memberships)
+        if not client.is_relayed:
+            self._check_agreement(client.client_id, client.address, memberships)
         self._join(client, memberships)
 
     def is_attached(self, client: AttachedClient) -> bool:
@@ -216,10 +219,9 @@ class ClientTable:
         Raises:
             ServiceError: SUBSCRIPTION_CONFLICT.
         """
-        members = self._members.get(consumer_group)
-        if not members:
+        member = self._compared(consumer_group, client_id)
+        if member is None:
             return
-        member = members.get(client_id) or next(iter(members.values()))
         wanted = member.wanted[consumer_group]
         for topic in topics:
             expression = filters.get(topic, ALL_MESSAGES)
@@ -250,11 +252,20 @@ class ClientTable:
             ServiceError: SUBSCRIPTION_CONFLICT.
         """
         self.check_pull(consumer_group, client_id, filters, filters)
-        if client_id in self._members.get(consumer_group, ()):
+        member = self._members.get(consumer_group, {}).get(client_id)
+        if member is not None and not member.is_relayed:
             return
         own = _receiver(consumer_group, client_id, filters)
         self._check_receivers(own)
         self._receivers.note(consumer_group, client_id, filters, hold_seconds)
+
+    def _compared(self, consumer_group: str, client_id: str) -> AttachedClient | None:
+        """The member that says what a client may ask for; None if nobody does."""
+        members = self._members.get(consumer_group, {})
+        own = members.get(client_id)
+        if own is not None and not own.is_relayed:
+            return own
+        return next((each for each in members.values() if not each.is_relayed), None)
 
     def _check_receivers(self, newcomer: ConflictSide) -> None:
         group = newcomer.membership.consumer_group
@@ -270,7 +281,7 @@ class ClientTable:
         None for each other member. Between two of them, members may leave.
         """
         for group, members in list(self._members.items()):
-            attached = list(members.values())
+            attached = [each for each in members.values() if not each.is_relayed]
             for member in attached:
                 first = attached[0]
                 if group in first.memberships and group in member.memberships:
@@ -286,6 +297,8 @@ class ClientTable:
             if membership.model is ConsumeModel.RECEIVING:
                 self._check_receivers(newcomer)
             for member in self._members.get(membership.consumer_group, {}).values():
+                if member.is_relayed:
+                    continue
                 conflict = self._conflict(member, newcomer)
                 if conflict is not None and member.client_id != client_id:
                     self._tell_conflict(conflict)

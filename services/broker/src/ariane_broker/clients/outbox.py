@@ -65,12 +65,20 @@ class TransactionAsked:
     check_count: int
 
 
+@dataclass(frozen=True, slots=True)
+class ForRelayed:
+    """A question to a client that is reached by way of the one whose outbox this is in."""
+
+    client_id: str
+    notice: ClientStateAsked | ConsumptionAsked | TransactionAsked
+
+
 PlainNotice: TypeAlias = (
     MembershipChanged | OffsetsReset | BrokerDraining | HeartbeatHeard | ClientStateAsked
 )
 """Notices that are the same for every client."""
 
-Notice: TypeAlias = PlainNotice | TransactionAsked | ConsumptionAsked
+Notice: TypeAlias = PlainNotice | TransactionAsked | ConsumptionAsked | ForRelayed
 """Notices with a message have it in the form that the client reads."""
 
 

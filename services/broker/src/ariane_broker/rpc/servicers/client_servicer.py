@@ -23,12 +23,15 @@ from ariane_broker.clients.outbox import (
     BrokerDraining,
     ClientStateAsked,
     ConsumptionAsked,
+    ForRelayed,
     HeartbeatHeard,
     MembershipChanged,
+    Notice,
     OffsetsReset,
     PlainNotice,
     TransactionAsked,
 )
+from ariane_broker.clients.relayed_clients import Relayed, RelayedClients, RelayedOutbox
 from ariane_broker.clients.subscription_conflicts import SeenConflict, SubscriptionConflicts, key_of
 from ariane_broker.consuming.operator_questions import OperatorQuestions
 from ariane_broker.consuming.queue_locking import QueueLocking
@@ -52,6 +55,7 @@ from ariane_servicekit import PageRequest, field_invalid, first_request, in_turn
 from ariane_servicekit.errors import ServiceError
 
 _MEMBERS_DEFAULT: Final = 1000
+_RELAYED_MAX: Final = 4096
 
 
 class ClientServicer(ClientServiceServicer):
@@ -100,30 +104,17 @@ class ClientServicer(ClientServiceServicer):
         hello = hello_of(first.hello)
         client = await self._admission.attach(hello, peer_text(context.peer()))
         self._members.came_back(client)
-        listening = asyncio.create_task(self._listen(request_iterator, client))
+        relayed = RelayedClients(client, self._table, self._admission, self._questions)
+        listening = asyncio.create_task(self._listen(request_iterator, client, relayed))
         try:
             yield self._accepted
             while (notice := await client.outbox.take()) is not None:
-                if isinstance(notice, TransactionAsked):
-                    check = check_of(
-                        notice,
-                        broker_name=self._accepted.accepted.broker_name,
-                        reads_records=hello.reads_records,
-                    )
-                    yield client_pb.AttachResponse(transaction_check=check)
-                elif isinstance(notice, ConsumptionAsked):
-                    asked = consumption_of(
-                        notice,
-                        broker_name=self._accepted.accepted.broker_name,
-                        reads_records=hello.reads_records,
-                    )
-                    yield client_pb.AttachResponse(consume_question=asked)
-                else:
-                    yield _notice_message(notice)
+                yield self._response(notice, reads_records=hello.reads_records)
             if listening.done():
                 # The stream ends like the listening task: by an error, or by the client's goodbye.
                 await listening
         finally:
+            relayed.close()
             self._let_go(client, listening)
             listening.cancel()
             with suppress(asyncio.CancelledError, Exception):
@@ -223,6 +214,21 @@ class ClientServicer(ClientServiceServicer):
         count = await self._locking.unlock(request.consumer_group, request.client_id, dict(queues))
         return client_pb.UnlockQueuesResponse(queue_count=count)
 
+    def _response(self, notice: Notice, *, reads_records: bool) -> client_pb.AttachResponse:
+        """A notice, as the client reads it."""
+        broker_name = self._accepted.accepted.broker_name
+        if isinstance(notice, ForRelayed):
+            response = self._response(notice.notice, reads_records=reads_records)
+            response.client_id = notice.client_id
+            return response
+        if isinstance(notice, TransactionAsked):
+            check = check_of(notice, broker_name=broker_name, reads_records=reads_records)
+            return client_pb.AttachResponse(transaction_check=check)
+        if isinstance(notice, ConsumptionAsked):
+            asked = consumption_of(notice, broker_name=broker_name, reads_records=reads_records)
+            return client_pb.AttachResponse(consume_question=asked)
+        return _notice_message(notice)
+
     def _let_go(self, client: AttachedClient, listening: asyncio.Task[None]) -> None:
         """Detach a client whose stream ends; a broken stream may mean that the client is dead."""
         ended_here = self._admission.draining or not self._table.is_attached(client)
@@ -231,7 +237,10 @@ class ClientServicer(ClientServiceServicer):
         self._table.detach(client)
 
     async def _listen(
-        self, requests: AsyncIterator[client_pb.AttachRequest], client: AttachedClient
+        self,
+        requests: AsyncIterator[client_pb.AttachRequest],
+        client: AttachedClient,
+        relayed: RelayedClients,
     ) -> None:
         """Read a client's requests until its goodbye, or until an invalid request."""
         try:
@@ -244,24 +253,53 @@ class ClientServicer(ClientServiceServicer):
                         await self._admission.change_memberships(client, memberships)
                     client.holds = holds_of(request.heartbeat.holds)
                     client.outbox.put(HeartbeatHeard())
+                    await in_turns(relayed.beat())
+                elif content == "relayed_clients":
+                    await _take_relayed(request.relayed_clients, relayed)
                 elif content == "goodbye":
                     client.said_goodbye = True
                 elif content == "hello":
                     raise field_invalid("hello", "must come once")
-                elif content == "transaction_answer":
-                    said = request.transaction_answer
-                    answer = answer_of(said.outcome)
-                    self._checks.answered(client, said.transaction_id, answer, said.cause)
-                elif content == "state":
-                    self._questions.answered(client, request.state.question_id, request.state)
-                elif content == "consume_answer":
-                    consumed = request.consume_answer
-                    self._questions.answered(client, consumed.question_id, consumed)
+                else:
+                    speaker = relayed.find(request.client_id) if request.client_id else client
+                    if speaker is not None:
+                        self._take_answer(request, speaker)
         finally:
             client.outbox.close()
             # Here, since the end of `Attach` itself may be late: if a stream breaks while it
             # yields a notice, its generator ends only when it is garbage-collected.
             self._questions.left(client)
+
+    def _take_answer(self, request: client_pb.AttachRequest, speaker: AttachedClient) -> None:
+        """Deliver the answer of a client, attached or relayed."""
+        content = request.WhichOneof("content")
+        if content == "transaction_answer":
+            said = request.transaction_answer
+            answer = answer_of(said.outcome)
+            self._checks.answered(speaker, said.transaction_id, answer, said.cause)
+        elif content == "state":
+            self._questions.answered(speaker, request.state.question_id, request.state)
+        elif content == "consume_answer":
+            consumed = request.consume_answer
+            self._questions.answered(speaker, consumed.question_id, consumed)
+
+
+async def _take_relayed(said: client_pb.RelayedClients, relayed: RelayedClients) -> None:
+    """Note what a gateway tells of its clients."""
+    if len(said.present) > _RELAYED_MAX:
+        raise field_invalid("relayed_clients.present", f"must be at most {_RELAYED_MAX}")
+    for each in said.present:
+        await relayed.come(Relayed(hello_of(each.hello), each.address, each.reachable))
+    for client_id in said.left:
+        relayed.leave(client_id)
+    await in_turns(relayed.fall_silent(said.silent))
+
+
+def _gateways_of(client: AttachedClient) -> list[str]:
+    """The gateways by way of which a client is here."""
+    if not isinstance(client.outbox, RelayedOutbox):
+        return []
+    return [gateway.client_id for gateway in client.outbox.gateways]
 
 
 def _member(client: AttachedClient, group: str) -> client_pb.GroupMember | None:
@@ -326,6 +364,7 @@ def _client_message(client: AttachedClient) -> client_pb.AttachedClient:
         attach_time=time_of(client.attach_time_ms),
         last_heard_time=time_of(client.last_heard_ms),
         holds=map(hold_message, client.holds),
+        gateways=_gateways_of(client),
     )
 
 
