@@ -11,10 +11,12 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Collection, Sequence
 from typing import Final
 
 from apache.rocketmq.v2 import service_pb2, service_pb2_grpc
+from ariane_gateway.brokers.attachments import Attachments
 from ariane_gateway.brokers.cluster import Cluster
 from ariane_gateway.brokers.group_calls import GroupCalls
 from ariane_gateway.brokers.receive_calls import ReceiveCalls
@@ -23,6 +25,7 @@ from ariane_gateway.receiving.open_holds import OpenHolds
 from ariane_gateway.receiving.receiving import Receiving
 from ariane_gateway.receiving.settling import Settling
 from ariane_gateway.rpc.client_calls import ClientCalls
+from ariane_gateway.rpc.commands import Commands
 from ariane_gateway.rpc.messaging_servicer import MessagingServicer
 from ariane_gateway.rpc.receiving_calls import ReceivingCalls
 from ariane_gateway.rpc.sending_calls import SendingCalls
@@ -33,7 +36,7 @@ from ariane_sdk import ProducerSettings
 from ariane_servicekit import Address, ErrorRules, Loop, Machine, RpcService, StopRequest
 
 LOOK_S: Final = 5.0
-"""Seconds between searches for clients that are gone."""
+"""Seconds between searches for brokers that are new, and for clients that are gone."""
 
 
 class GatewayApp:
@@ -42,7 +45,8 @@ class GatewayApp:
     def __init__(
         self, settings: GatewaySettings, _stop: StopRequest, machine: Machine | None = None
     ) -> None:
-        clock = (machine or Machine()).clock
+        machine = machine or Machine()
+        clock = machine.clock
         self._address = settings.listen
         name_servers = [str(each) for each in settings.name_servers]
         self._cluster = Cluster(name_servers, timeout_s=settings.call_timeout_s)
@@ -60,8 +64,19 @@ class GatewayApp:
         self._holds = OpenHolds()
         groups = GroupCalls(self._cluster)
         receive_calls = ReceiveCalls(self._cluster)
-        self._telemetry = Telemetry(self.clients, groups, body_bytes_max=settings.body_bytes_max)
-        self._look = Loop("gateway-clients", self._forget, interval_s=LOOK_S, clock=clock)
+        self._commands = Commands(self.clients, machine.new_id)
+        self._attachments = Attachments(
+            self._cluster,
+            f"gateway@{socket.gethostname()[:100]}@{machine.process_id}@{machine.new_id()}",
+            everybody=self.clients.portraits,
+            ask=self._commands.ask,
+        )
+        self._commands.attachments = self.clients.audience = self._attachments
+        self._telemetry = Telemetry(
+            self.clients, groups, self._commands, body_bytes_max=settings.body_bytes_max
+        )
+        self._receiving = Receiving(receive_calls, self._holds)
+        self._look = Loop("gateway-clients", self._turn, interval_s=LOOK_S, clock=clock)
         servicer = MessagingServicer(
             ClientCalls(
                 self._cluster,
@@ -72,12 +87,14 @@ class GatewayApp:
             ),
             SendingCalls(
                 self._sending,
+                self._commands,
                 body_bytes_max=settings.body_bytes_max,
                 now_ms=self._cluster.clock.now_ms,
             ),
             ReceivingCalls(
-                Receiving(receive_calls, self._holds),
+                self._receiving,
                 Settling(receive_calls),
+                self.clients,
                 now_ms=self._cluster.clock.now_ms,
             ),
             self._telemetry,
@@ -99,20 +116,24 @@ class GatewayApp:
         await self._sending.open()
 
     async def serve_started(self, address: Address) -> None:
-        """Begin to forget clients that are gone."""
+        """Attach to brokers, and begin to forget clients that are gone."""
         self._address = address
-        self._look.start()
+        self._look.start(at_once=True)
 
     async def drain(self) -> None:
         """Answer held receives, and end the streams of clients."""
+        self._commands.say_goodbye()
         self._holds.close()
         self._telemetry.close()
 
     async def stop(self) -> None:
         """Wait for the outcome of sends, and disconnect."""
         await self._look.stop()
+        await self._receiving.close()
+        await self._attachments.close()
         await self._sending.close()
         await self._cluster.close()
 
-    async def _forget(self) -> None:
+    async def _turn(self) -> None:
+        await self._attachments.follow()
         self.clients.forget_silent()

@@ -229,6 +229,8 @@ class Attachment:
             if self._tried.is_set():
                 self._on_turn()
             self._tried.set()
+        elif response.client_id:
+            pass  # It is for a client that this one relays to.
         elif kind == "state_question":
             state = self._answers.state(response.state_question)
             self._outgoing.put_nowait(AttachRequest(state=state))

@@ -13,7 +13,7 @@ from ariane_sdk.net.connections import Connections
 from ariane_sdk.routing.route import PRIMARY_ID, Route
 from ariane_sdk.runtime.clock import Clock, SystemClock, new_random
 
-BROKERS_KEPT_S = 10.0
+BROKERS_KEPT_S = 5.0
 """How long an answer with all brokers is good."""
 
 
@@ -29,7 +29,7 @@ class Cluster:
         """Connect later: see ``open``."""
         self._name_servers = name_servers
         self._session: Session | None = None
-        self._primaries: list[str] = []
+        self._primaries: dict[str, str] = {}
         self._primaries_until_s = 0.0
         self.timeout_s = timeout_s
         self.clock: Clock = SystemClock()
@@ -85,24 +85,33 @@ class Cluster:
         """Look the route of a topic up again if a failed call is a reason to."""
         self._opened.failover.note(error, (topic,))
 
+    async def primaries(self) -> dict[str, str]:
+        """The addresses of all primaries, by the names of their brokers.
+
+        Raises:
+            Refused: No name server answered.
+        """
+        now_s = self.clock.monotonic_s()
+        if now_s >= self._primaries_until_s or not self._primaries:
+            with refusing():
+                brokers = await self._opened.name_servers.list_brokers()
+            self._primaries = {
+                each.identity.broker_name: each.identity.address
+                for each in brokers
+                if each.identity.broker_id == PRIMARY_ID
+            }
+            self._primaries_until_s = now_s + BROKERS_KEPT_S
+        return self._primaries
+
     async def any_primary(self) -> str:
         """The address of a broker's primary, for what all brokers know alike.
 
         Raises:
             Refused: There is no broker, or no name server answered.
         """
-        now_s = self.clock.monotonic_s()
-        if now_s >= self._primaries_until_s:
-            with refusing():
-                brokers = await self._opened.name_servers.list_brokers()
-            self._primaries = [
-                each.identity.address for each in brokers if each.identity.broker_id == PRIMARY_ID
-            ]
-            self._primaries_until_s = now_s + BROKERS_KEPT_S
-        if not self._primaries:
-            self._primaries_until_s = 0.0
-            raise Refused(Refusal.UNAVAILABLE, "no broker is registered")
-        return self._primaries[0]
+        for address in (await self.primaries()).values():
+            return address
+        raise Refused(Refusal.UNAVAILABLE, "no broker is registered")
 
     @property
     def _opened(self) -> Session:

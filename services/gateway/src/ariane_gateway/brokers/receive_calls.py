@@ -12,19 +12,16 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError
 
 from ariane.broker.v1.receive_service_pb2 import (
+    KeepInvisibleRequest,
     Nack,
     ReceiveOrder,
     ReceiveRecordsRequest,
     RecordSettlement,
     SettleRecordsRequest,
 )
-from ariane.common.v1.subscription_pb2 import (
-    FILTER_KIND_SQL92,
-    FILTER_KIND_TAG,
-    FilterExpression,
-    Subscription,
-)
 from ariane_gateway.brokers.cluster import Cluster
+from ariane_gateway.brokers.filters import subscription_of
+from ariane_gateway.brokers.portrait import Wanted
 from ariane_gateway.refusals import Refused, refused_by
 from ariane_record.errors import RecordCorrupted
 from ariane_sdk.client.broker_calls import answer_of
@@ -46,9 +43,7 @@ class Wish(NamedTuple):
 
     Attributes:
         group: Its group.
-        topic: The topic.
-        filter_text: A list of tags, or a condition; empty for all messages.
-        is_condition: Whether that is a SQL92 condition.
+        wanted: The topic, and which of its messages.
         client_id: The consumer.
         count_max: Most messages.
         invisible_s: How long nobody else gets them, in seconds.
@@ -56,9 +51,7 @@ class Wish(NamedTuple):
     """
 
     group: str
-    topic: str
-    filter_text: str
-    is_condition: bool
+    wanted: Wanted
     client_id: str
     count_max: int
     invisible_s: float
@@ -111,7 +104,7 @@ class ReceiveCalls:
         Raises:
             Refused: The broker refused, or did not answer.
         """
-        address = await self._cluster.primary(broker_name, wish.topic)
+        address = await self._cluster.primary(broker_name, wish.wanted.topic)
         request = ReceiveRecordsRequest(order=_order_of(wish, hold_s))
         call = self._cluster.connections.receive_records(address, request, hold_s + ANSWER_S)
         try:
@@ -119,10 +112,28 @@ class ReceiveCalls:
             queues = receive_answer(answer)
             return [one for queue in queues for one in _deliveries(queue, broker_name)]
         except CallError as error:
-            self._cluster.doubt(error, wish.topic)
+            self._cluster.doubt(error, wish.wanted.topic)
             raise refused_by(error) from error
         except (DecodeError, RecordCorrupted) as error:
             raise refused_by(RecordDamaged(f"broker {broker_name}: {error}")) from error
+
+    async def keep(
+        self, broker_name: str, topic: str, group: str, client_id: str, receipts: Sequence[bytes]
+    ) -> None:
+        """Have a broker keep messages invisible for as long as a client lives.
+
+        Raises:
+            Refused: The broker refused, or did not answer.
+        """
+        address = await self._cluster.primary(broker_name, topic)
+        request = KeepInvisibleRequest(consumer_group=group, client_id=client_id, receipts=receipts)
+        call = self._cluster.connections.receiving(address).KeepInvisible(
+            request, timeout=self._cluster.timeout_s
+        )
+        try:
+            await answer_of(call, f"broker {broker_name}")
+        except CallError as error:
+            raise refused_by(error) from error
 
     async def settle(
         self, broker_name: str, topic: str, group: str, settlements: Sequence[Settlement]
@@ -157,14 +168,10 @@ class ReceiveCalls:
 
 
 def _order_of(wish: Wish, hold_s: float) -> ReceiveOrder:
-    wanted = None
-    if wish.filter_text:
-        kind = FILTER_KIND_SQL92 if wish.is_condition else FILTER_KIND_TAG
-        wanted = FilterExpression(kind=kind, text=wish.filter_text)
     return ReceiveOrder(
         consumer_group=wish.group,
         client_id=wish.client_id,
-        subscriptions=[Subscription(topic=wish.topic, filter=wanted)],
+        subscriptions=[subscription_of(wish.wanted)],
         message_count_max=wish.count_max,
         invisible_duration=_duration(wish.invisible_s),
         hold_duration=_duration(hold_s),

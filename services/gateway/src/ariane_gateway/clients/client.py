@@ -6,28 +6,46 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ariane_gateway.brokers.portrait import Portrait, Wanted
+
 
 @dataclass(slots=True, eq=False)
 class GatewayClient:
     """A client that was heard of lately.
 
     Nothing that a client asks for needs any of this: it is for what the gateway must tell a client,
-    and for people.
+    for brokers, which keep its messages while it lives, and for people.
 
     Attributes:
         client_id: Its id, unique among living clients.
         language: What it is written in, as it says.
         version: The version of its library.
-        groups: Consumer groups that it is in.
-        topics: Topics that it produces to.
+        address: Where it calls from.
+        consumes: What it wants, by consumer group, as it last said over its stream.
+        produces: Topics that it produces to, likewise.
         last_heard_s: When it was last heard of, by the gateway's monotonic clock.
-        streams: Sends it something over each of its open streams.
+        streams: Sends it something over each of its open streams; the latest last.
     """
 
     client_id: str
     language: str = ""
     version: str = ""
-    groups: set[str] = field(default_factory=set)
-    topics: set[str] = field(default_factory=set)
+    address: str = ""
+    consumes: dict[str, tuple[Wanted, ...]] = field(default_factory=dict)
+    produces: tuple[str, ...] = ()
     last_heard_s: float = 0.0
     streams: list[Callable[[Any], None]] = field(default_factory=list)
+
+    @property
+    def portrait(self) -> Portrait:
+        """The client as brokers are told of it."""
+        reachable = bool(self.streams)
+        return Portrait(
+            self.client_id,
+            self.language,
+            self.version,
+            self.address,
+            reachable,
+            self.produces if reachable else (),
+            dict(self.consumes) if reachable else {},
+        )

@@ -2,54 +2,101 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Protocol
 
+from ariane_gateway.brokers.portrait import Portrait
 from ariane_gateway.clients.client import GatewayClient
 
 SILENCE_S_MAX: Final = 60.0
 """Clients call every 10 s; one that is silent for so long, and has no open stream, is gone."""
 
 
+class Audience(Protocol):
+    """Who is told of clients."""
+
+    def present(self, portraits: Sequence[Portrait], /) -> None:
+        """Clients are there, or do something else now."""
+        ...
+
+    def gone(self, *, left: Sequence[str] = (), silent: Sequence[str] = ()) -> None:
+        """Clients have left in peace, or were not heard of for too long."""
+        ...
+
+
 class ClientTable:
-    """Who was heard of lately, by call or by stream."""
+    """Who was heard of lately, by a call or over a stream: either is a sign of life.
+
+    Attributes:
+        audience: Is told of every change; None: nobody.
+    """
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._clients: dict[str, GatewayClient] = {}
+        self.audience: Audience | None = None
 
     def __len__(self) -> int:
         """How many clients there are."""
         return len(self._clients)
 
-    def __iter__(self) -> Iterator[GatewayClient]:
-        """The clients, in no particular order."""
-        return iter(tuple(self._clients.values()))
+    @property
+    def stream_count(self) -> int:
+        """How many streams are open."""
+        return sum(len(each.streams) for each in self._clients.values())
 
-    def get(self, client_id: str) -> GatewayClient | None:
+    def portraits(self) -> Iterator[Portrait]:
+        """All clients, as brokers are told of them."""
+        return (each.portrait for each in list(self._clients.values()))
+
+    def find(self, client_id: str) -> GatewayClient | None:
         """A client, if it lives."""
         return self._clients.get(client_id)
 
-    def heard(self, client_id: str) -> GatewayClient:
-        """Note that a client lives."""
+    def heard(self, client_id: str, language: str, version: str, address: str) -> GatewayClient:
+        """Note that a client lives, and who it is."""
         client = self._clients.get(client_id)
         if client is None:
-            client = self._clients[client_id] = GatewayClient(client_id)
+            client = GatewayClient(client_id, language, version, address)
+            self._clients[client_id] = client
+            self._tell(client)
         client.last_heard_s = self._monotonic()
         return client
 
+    def opens(self, client: GatewayClient, stream: Callable[[Any], None]) -> None:
+        """A client opens a stream; brokers hear of it once it says what it does."""
+        client.streams.append(stream)
+        self._clients.setdefault(client.client_id, client)
+
+    def changed(self, client: GatewayClient) -> None:
+        """A client does something else now."""
+        self._tell(client)
+
+    def closes(self, client: GatewayClient, stream: Callable[[Any], None]) -> None:
+        """A stream of a client ends; the client itself may live on."""
+        client.streams.remove(stream)
+        if not client.streams and client.client_id in self._clients:
+            self._tell(client)
+
     def leaves(self, client_id: str) -> None:
         """Forget a client that says goodbye."""
-        self._clients.pop(client_id, None)
+        client = self._clients.pop(client_id, None)
+        if client is not None and self.audience is not None:
+            self.audience.gone(left=[client_id])
 
-    def forget_silent(self) -> list[GatewayClient]:
-        """Forget the clients that are gone, and return them."""
+    def forget_silent(self) -> None:
+        """Forget the clients that are gone."""
         limit_s = self._monotonic() - SILENCE_S_MAX
         gone = [
-            each
-            for each in self._clients.values()
-            if not each.streams and each.last_heard_s < limit_s
+            client_id
+            for client_id, client in self._clients.items()
+            if not client.streams and client.last_heard_s < limit_s
         ]
-        for client in gone:
-            del self._clients[client.client_id]
-        return gone
+        for client_id in gone:
+            del self._clients[client_id]
+        if gone and self.audience is not None:
+            self.audience.gone(silent=gone)
+
+    def _tell(self, client: GatewayClient) -> None:
+        if self.audience is not None:
+            self.audience.present([client.portrait])

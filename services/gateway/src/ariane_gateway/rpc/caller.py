@@ -37,6 +37,11 @@ class Caller(NamedTuple):
     address: str
     time_s: float
 
+    @property
+    def identity(self) -> tuple[str, str, str, str]:
+        """What the client table knows it by: id, language, version, address."""
+        return self[:4]
+
 
 def caller_of(context: aio.ServicerContext[Any, Any]) -> Caller:
     """The client of a call.

@@ -71,10 +71,9 @@ class ClientCalls:
         Raises:
             Illegal: The group is missing.
         """
-        client = self._clients.heard(caller.client_id)
-        client.language, client.version = caller.language, caller.version
-        if request.HasField("group") and request.group.name:
-            client.groups.add(group_of(request.group))
+        if request.HasField("group"):
+            group_of(request.group)
+        self._clients.heard(*caller.identity)
         return pb.HeartbeatResponse(status=OK)
 
     async def termination(

@@ -31,7 +31,7 @@ _OF_SYSTEM: Final = (
 
 
 def handed_message(delivery: Delivery, wanted: Resource, now_ms: int) -> Message:
-    """A message for a client.
+    """A message that a client receives.
 
     Args:
         delivery: The message, as the broker handed it out.
@@ -41,7 +41,25 @@ def handed_message(delivery: Delivery, wanted: Resource, now_ms: int) -> Message
     Raises:
         BodyDamaged: Its stored body cannot be unpacked.
     """
-    message = delivery.message
+    handed = message_for(delivery.message, _topic_of(delivery, wanted))
+    said = handed.system_properties
+    place = delivery.message.message_queue.broker_name, delivery.message.queue_offset
+    said.receipt_handle = Handle(*place, delivery.receipt).encode()
+    said.delivery_attempt = delivery.attempt
+    said.invisible_duration.FromMilliseconds(max(0, delivery.invisible_until_ms - now_ms))
+    return handed
+
+
+def message_for(message: ReceivedMessage, topic: Resource) -> Message:
+    """A stored message, as clients read it; it cannot be settled.
+
+    Args:
+        message: The message.
+        topic: The topic that it was sent to.
+
+    Raises:
+        BodyDamaged: Its stored body cannot be unpacked.
+    """
     properties = message.properties
     body = bytes(message.body)
     said = SystemProperties(
@@ -52,16 +70,12 @@ def handed_message(delivery: Delivery, wanted: Resource, now_ms: int) -> Message
         message_type=_type_of(message),
         born_host=_host_text(message.born_host),
         store_host=_host_text(message.store_host),
-        receipt_handle=Handle(
-            message.message_queue.broker_name, message.queue_offset, delivery.receipt
-        ).encode(),
         queue_id=message.queue_id,
         queue_offset=message.queue_offset,
-        delivery_attempt=delivery.attempt,
+        delivery_attempt=1,
     )
     said.born_timestamp.FromMilliseconds(message.born_timestamp_ms)
     said.store_timestamp.FromMilliseconds(message.store_timestamp_ms)
-    said.invisible_duration.FromMilliseconds(max(0, delivery.invisible_until_ms - now_ms))
     if message.tag:
         said.tag = message.tag
     if message.message_group:
@@ -74,17 +88,11 @@ def handed_message(delivery: Delivery, wanted: Resource, now_ms: int) -> Message
     if TRACE_CONTEXT in properties:
         said.trace_context = properties[TRACE_CONTEXT]
     dead_topic = properties.get(PropertyName.DEAD_LETTER_TOPIC, "")
-    if dead_topic and delivery.topic.startswith(DEAD_LETTER_PREFIX):
+    if dead_topic and message.topic.startswith(DEAD_LETTER_PREFIX):
         dead_id = properties.get(PropertyName.DEAD_LETTER_MESSAGE_ID, "")
         said.dead_letter_queue.CopyFrom(DeadLetterQueue(topic=dead_topic, message_id=dead_id))
-    return Message(
-        topic=_topic_of(delivery, wanted),
-        user_properties={
-            name: value for name, value in properties.items() if name not in _OF_SYSTEM
-        },
-        system_properties=said,
-        body=body,
-    )
+    user = {name: value for name, value in properties.items() if name not in _OF_SYSTEM}
+    return Message(topic=topic, user_properties=user, system_properties=said, body=body)
 
 
 def _topic_of(delivery: Delivery, wanted: Resource) -> Resource:

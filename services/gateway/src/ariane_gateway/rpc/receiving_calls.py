@@ -8,12 +8,14 @@ from typing import Final
 from google.protobuf.duration_pb2 import Duration
 
 from apache.rocketmq.v2 import service_pb2 as pb
-from apache.rocketmq.v2.definition_pb2 import SQL, Code, Status
+from apache.rocketmq.v2.definition_pb2 import Code, Status
 from ariane_gateway.brokers.receive_calls import Delivery, Wish
+from ariane_gateway.clients.client_table import ClientTable
 from ariane_gateway.receiving.receiving import Receiving
 from ariane_gateway.receiving.settling import Settling
 from ariane_gateway.refusals import Refused
 from ariane_gateway.rpc.caller import Caller, group_of, topic_of
+from ariane_gateway.rpc.filter_wire import wanted_of
 from ariane_gateway.rpc.handed_message import handed_message
 from ariane_gateway.rpc.statuses import OK, Illegal, status_of, status_of_all
 from ariane_sdk.errors import BodyDamaged
@@ -29,16 +31,20 @@ HOLD_S_DEFAULT: Final = 20.0
 MARGIN_S: Final = 0.5
 """A receive ends so much before its caller stops waiting."""
 
-_ALL_TAGS: Final = ("", "*")
-
 
 class ReceivingCalls:
     """Answers consumers."""
 
     def __init__(
-        self, receiving: Receiving, settling: Settling, *, now_ms: Callable[[], int]
+        self,
+        receiving: Receiving,
+        settling: Settling,
+        clients: ClientTable,
+        *,
+        now_ms: Callable[[], int],
     ) -> None:
         self._receiving = receiving
+        self._clients = clients
         self._settling = settling
         self._now_ms = now_ms
 
@@ -46,12 +52,13 @@ class ReceivingCalls:
         self, request: pb.ReceiveMessageRequest, caller: Caller
     ) -> AsyncIterator[pb.ReceiveMessageResponse]:
         """Receive messages: a status, the messages, and when they were handed out."""
+        broker_name = request.message_queue.broker.name
+        if request.auto_renew:
+            # Its messages are kept while it lives: this is a sign of life, too.
+            self._clients.heard(*caller.identity)
         try:
-            deliveries = await self._receiving.receive(
-                request.message_queue.broker.name,
-                _wish_of(request, caller),
-                _hold_s(request, caller),
-            )
+            wish = _wish_of(request, caller)
+            deliveries = await self._receiving.receive(broker_name, wish, _hold_s(request, caller))
         except (Refused, Illegal) as error:
             yield pb.ReceiveMessageResponse(status=status_of(error))
             return
@@ -66,6 +73,9 @@ class ReceivingCalls:
         last = pb.ReceiveMessageResponse()
         last.delivery_timestamp.FromMilliseconds(now_ms)
         yield last
+        # Not before the client took the answer, as far as this end can know.
+        if request.auto_renew:
+            self._receiving.keep(broker_name, wish, deliveries)
 
     async def acknowledge(
         self, request: pb.AckMessageRequest, _caller: Caller
@@ -149,14 +159,9 @@ def _wish_of(request: pb.ReceiveMessageRequest, caller: Caller) -> Wish:
         invisible_s = _seconds(request.invisible_duration)
         if not INVISIBLE_S_MIN <= invisible_s <= INVISIBLE_S_MAX:
             raise Illegal(Code.ILLEGAL_INVISIBLE_TIME, "an invisible time is 1 s to 12 h")
-    wanted = request.filter_expression
-    is_condition = wanted.type == SQL
-    text = "" if not is_condition and wanted.expression.strip() in _ALL_TAGS else wanted.expression
     return Wish(
         group_of(request.group),
-        topic_of(request.message_queue.topic),
-        text,
-        is_condition,
+        wanted_of(request.message_queue.topic, request.filter_expression),
         caller.client_id,
         request.batch_size or COUNT_DEFAULT,
         invisible_s,

@@ -9,6 +9,7 @@ from apache.rocketmq.v2 import service_pb2 as pb
 from apache.rocketmq.v2.definition_pb2 import COMMIT, ROLLBACK, Code, Message, MessageType
 from ariane_gateway.refusals import Refused
 from ariane_gateway.rpc.caller import Caller, topic_of
+from ariane_gateway.rpc.commands import Commands
 from ariane_gateway.rpc.sent_message import relayed_message
 from ariane_gateway.rpc.statuses import OK, Illegal, status_of, status_of_all
 from ariane_gateway.sending.sending import Sending
@@ -27,8 +28,16 @@ _RESOLUTIONS = {COMMIT: True, ROLLBACK: False}
 class SendingCalls:
     """Answers producers."""
 
-    def __init__(self, sending: Sending, *, body_bytes_max: int, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        sending: Sending,
+        commands: Commands,
+        *,
+        body_bytes_max: int,
+        now_ms: Callable[[], int],
+    ) -> None:
         self._sending = sending
+        self._commands = commands
         self._body_bytes_max = body_bytes_max
         self._now_ms = now_ms
 
@@ -66,11 +75,10 @@ class SendingCalls:
         topic = topic_of(request.topic)
         if request.resolution not in _RESOLUTIONS:
             raise Illegal(Code.BAD_REQUEST, "a transaction is committed or rolled back")
-        await self._sending.end_transaction(
-            topic,
-            decode_transaction_handle(request.transaction_id),
-            commit=_RESOLUTIONS[request.resolution],
-        )
+        handle = decode_transaction_handle(request.transaction_id)
+        commit = _RESOLUTIONS[request.resolution]
+        await self._sending.end_transaction(topic, handle, commit=commit)
+        self._commands.ended(handle, commit=commit)
         return pb.EndTransactionResponse(status=OK)
 
     async def recall(

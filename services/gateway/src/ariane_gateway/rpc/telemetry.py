@@ -16,6 +16,8 @@ from ariane_gateway.clients.client import GatewayClient
 from ariane_gateway.clients.client_table import ClientTable
 from ariane_gateway.refusals import Refused
 from ariane_gateway.rpc.caller import Caller, caller_of, group_of, topic_of
+from ariane_gateway.rpc.commands import Commands
+from ariane_gateway.rpc.filter_wire import wanted_of
 from ariane_gateway.rpc.settings_wire import consumer_settings, producer_settings
 from ariane_gateway.rpc.statuses import OK, Illegal, status_of
 from ariane_servicekit import field_invalid, first_request
@@ -27,8 +29,16 @@ COMMANDS_WAITING_MAX: Final = 64
 class Telemetry:
     """Serves the streams of all clients."""
 
-    def __init__(self, clients: ClientTable, groups: GroupCalls, *, body_bytes_max: int) -> None:
+    def __init__(
+        self,
+        clients: ClientTable,
+        groups: GroupCalls,
+        commands: Commands,
+        *,
+        body_bytes_max: int,
+    ) -> None:
         self._clients = clients
+        self._commands = commands
         self._groups = groups
         self._body_bytes_max = body_bytes_max
         self._reading: set[asyncio.Task[None]] = set()
@@ -46,16 +56,16 @@ class Telemetry:
         first = await first_request(anext(commands, None))
         if first is None or self._closing.is_set():
             return
-        client = self._clients.heard(caller.client_id)
+        client = self._clients.heard(*caller.identity)
         outgoing: asyncio.Queue[TelemetryCommand | None] = asyncio.Queue(COMMANDS_WAITING_MAX)
         stream = _Stream(outgoing)
-        client.streams.append(stream)
+        self._clients.opens(client, stream)
         reading = asyncio.create_task(self._read(first, commands, client, caller, stream))
         self._reading.add(reading)
         try:
             await _write(outgoing, reading, context)
         finally:
-            client.streams.remove(stream)
+            self._clients.closes(client, stream)
             self._reading.discard(reading)
             reading.cancel()
             await asyncio.wait((reading,))
@@ -78,21 +88,23 @@ class Telemetry:
     ) -> None:
         await self._hear(first, client, caller, stream)
         async for command in commands:
-            self._clients.heard(caller.client_id)
+            self._clients.heard(*caller.identity)
             await self._hear(command, client, caller, stream)
 
     async def _hear(
         self, command: TelemetryCommand, client: GatewayClient, caller: Caller, stream: _Stream
     ) -> None:
         if command.WhichOneof("command") != "settings":
+            self._commands.answered(caller.client_id, command)
             return
-        client.language, client.version = caller.language, caller.version
         try:
             answer = TelemetryCommand(
                 status=OK, settings=await self._settings(command.settings, client)
             )
         except (Refused, Illegal) as error:
             answer = TelemetryCommand(status=status_of(error))
+        else:
+            self._clients.changed(client)
         stream(answer)
 
     async def _settings(self, said: Settings, client: GatewayClient) -> Settings:
@@ -105,11 +117,14 @@ class Telemetry:
         """
         kind = said.WhichOneof("pub_sub")
         if kind == "publishing":
-            client.topics = {topic_of(each) for each in said.publishing.topics}
+            client.produces = tuple(map(topic_of, said.publishing.topics))
             return producer_settings(said, body_bytes_max=self._body_bytes_max)
         if kind == "subscription":
             group = group_of(said.subscription.group)
-            client.groups = {group}
+            wanted = said.subscription.subscriptions
+            client.consumes = {
+                group: tuple(wanted_of(each.topic, each.expression) for each in wanted)
+            }
             return consumer_settings(said, await self._groups.rules(group))
         raise field_invalid("settings", "must have publishing or subscription")
 

@@ -1,0 +1,213 @@
+"""The gateway's streams to all brokers: they are told of its clients, and ask them questions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Final
+
+from ariane.broker.v1.client_question_pb2 import (
+    CONSUME_OUTCOME_CONSUMED,
+    CONSUME_OUTCOME_REFUSED,
+    CONSUME_OUTCOME_RETRY,
+    ClientStack,
+    ConsumeAnswer,
+)
+from ariane.broker.v1.client_service_pb2 import (
+    CONSUME_MODEL_RECEIVING,
+    TRANSACTION_OUTCOME_COMMIT,
+    TRANSACTION_OUTCOME_ROLLBACK,
+    AttachRequest,
+    AttachResponse,
+    ClientHello,
+    ClientState,
+    Membership,
+    RelayedClient,
+    RelayedClients,
+    TransactionAnswer,
+)
+from ariane_gateway.brokers.cluster import Cluster
+from ariane_gateway.brokers.filters import subscription_of
+from ariane_gateway.brokers.portrait import Portrait
+from ariane_gateway.brokers.questions import Question, question_of
+from ariane_gateway.refusals import Refused
+from ariane_sdk.client.attachment import Attachment
+from ariane_sdk.client.operator_answers import OperatorAnswers
+from ariane_sdk.errors import CallError
+from ariane_servicekit import get_logger
+
+TOLD_TOGETHER_MAX: Final = 512
+"""Clients that one request tells of; brokers take 4096."""
+
+LEAVE_S_MAX: Final = 1.0
+
+_log = get_logger(__name__)
+
+
+class Attachments:
+    """One stream to each broker, opened again whenever it ends."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        gateway_id: str,
+        *,
+        everybody: Callable[[], Iterable[Portrait]],
+        ask: Callable[[Question], None],
+    ) -> None:
+        """Attach to nobody yet: see ``follow``.
+
+        Args:
+            cluster: The brokers.
+            gateway_id: The id under which brokers know the gateway.
+            everybody: All clients, for a broker that knows none.
+            ask: Takes the questions of brokers.
+        """
+        self._cluster = cluster
+        self._gateway_id = gateway_id
+        self._everybody = everybody
+        self._ask = ask
+        self._answers = OperatorAnswers(
+            facts=lambda: {"gateway": gateway_id, "clients": str(sum(1 for _ in everybody()))}
+        )
+        self._attachments: dict[str, Attachment] = {}
+
+    async def follow(self) -> None:
+        """Attach to brokers that are new or have a new primary."""
+        try:
+            primaries = await self._cluster.primaries()
+        except Refused as refused:
+            _log.info("brokers_unknown", cause=refused.text)
+            return
+        for name, attachment in list(self._attachments.items()):
+            # A broker that is away for a moment is kept: it comes back to the same address.
+            if primaries.get(name, attachment.address) != attachment.address:
+                del self._attachments[name]
+                await attachment.close(0.0)
+        for name, address in primaries.items():
+            if name not in self._attachments:
+                self._attachments[name] = self._attach(name, address)
+
+    async def close(self) -> None:
+        """Leave all brokers."""
+        closing = (attachment.close(LEAVE_S_MAX) for attachment in self._attachments.values())
+        await asyncio.gather(*closing)
+        self._attachments.clear()
+
+    def present(self, portraits: Iterable[Portrait], /) -> None:
+        """Tell all brokers who is there, or does something else now."""
+        told = list(map(_relayed, portraits))
+        for attachment in self._attachments.values():
+            _tell(attachment, told)
+
+    def gone(self, *, left: Sequence[str] = (), silent: Sequence[str] = ()) -> None:
+        """Tell all brokers who has left, or was not heard of for too long."""
+        request = AttachRequest(relayed_clients=RelayedClients(left=left, silent=silent))
+        for attachment in self._attachments.values():
+            attachment.say(request)
+
+    def ended(self, broker_name: str, client_id: str, transaction_id: str, *, commit: bool) -> None:
+        """Answer a broker how a transaction ended."""
+        outcome = TRANSACTION_OUTCOME_COMMIT if commit else TRANSACTION_OUTCOME_ROLLBACK
+        answer = TransactionAnswer(
+            transaction_id=transaction_id, unique_id=transaction_id, outcome=outcome
+        )
+        self._say(broker_name, AttachRequest(transaction_answer=answer, client_id=client_id))
+
+    def state(
+        self,
+        broker_name: str,
+        client_id: str,
+        question_id: str,
+        facts: dict[str, str],
+        *,
+        stacks: str = "",
+        refusal: str = "",
+    ) -> None:
+        """Answer a broker what a client does.
+
+        Args:
+            broker_name: Who asked.
+            client_id: Who was asked.
+            question_id: From the question.
+            facts: Named facts.
+            stacks: What its threads are at, as it says itself.
+            refusal: Why there are none although they were asked for.
+        """
+        state = ClientState(question_id=question_id, facts=facts, stacks_refusal=refusal)
+        if stacks:
+            state.stacks.append(ClientStack(name="", is_thread=True, frames=stacks.splitlines()))
+        self._say(broker_name, AttachRequest(state=state, client_id=client_id))
+
+    def consumed(
+        self,
+        broker_name: str,
+        client_id: str,
+        question_id: str,
+        *,
+        consumed: bool | None,
+        cause: str = "",
+    ) -> None:
+        """Answer a broker what became of a message; None: the client did not get it."""
+        outcome = CONSUME_OUTCOME_REFUSED
+        if consumed is not None:
+            outcome = CONSUME_OUTCOME_CONSUMED if consumed else CONSUME_OUTCOME_RETRY
+        answer = ConsumeAnswer(question_id=question_id, outcome=outcome, cause=cause)
+        self._say(broker_name, AttachRequest(consume_answer=answer, client_id=client_id))
+
+    def _say(self, broker_name: str, request: AttachRequest) -> None:
+        attachment = self._attachments.get(broker_name)
+        if attachment is not None:
+            attachment.say(request)
+
+    def _attach(self, broker_name: str, address: str) -> Attachment:
+        return Attachment(
+            broker_name,
+            address,
+            self._cluster.connections,
+            client_id=self._gateway_id,
+            clock=self._cluster.clock,
+            on_notice=self._hear,
+            on_fatal=self._fail,
+            answers=self._answers,
+        )
+
+    def _hear(self, broker_name: str, response: AttachResponse) -> None:
+        if response.WhichOneof("content") == "accepted":
+            _tell(self._attachments[broker_name], list(map(_relayed, self._everybody())))
+            return
+        question = question_of(broker_name, response)
+        if question is not None:
+            self._ask(question)
+
+    @staticmethod
+    def _fail(error: CallError) -> None:
+        _log.error("broker_refuses_gateway", cause=str(error))
+
+
+def _tell(attachment: Attachment, told: Sequence[RelayedClient]) -> None:
+    left = iter(told)
+    while some := list(islice(left, TOLD_TOGETHER_MAX)):
+        attachment.say(AttachRequest(relayed_clients=RelayedClients(present=some)))
+
+
+def _relayed(portrait: Portrait) -> RelayedClient:
+    return RelayedClient(
+        hello=ClientHello(
+            client_id=portrait.client_id,
+            language=portrait.language,
+            sdk_version=portrait.version,
+            producer_groups=portrait.produces,
+            memberships=[
+                Membership(
+                    consumer_group=group,
+                    model=CONSUME_MODEL_RECEIVING,
+                    subscriptions=map(subscription_of, wanted),
+                )
+                for group, wanted in portrait.consumes.items()
+            ],
+        ),
+        address=portrait.address,
+        reachable=portrait.reachable,
+    )
