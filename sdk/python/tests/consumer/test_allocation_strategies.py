@@ -45,7 +45,9 @@ STRATEGIES = {
     "circular": CircularAveraging(),
     "consistent-hash-10": ConsistentHash(),
     "consistent-hash-3": ConsistentHash(3),
-    "machine-room": MachineRoom({"room1", "room2"}),
+    "machine-room": MachineRoom(
+        {"room1", "room2"}, broker_room=lambda queue: room_of(queue.broker_name)
+    ),
     "machine-room-nearby-averaging": nearby(Averaging()),
     "machine-room-nearby-circular": nearby(CircularAveraging()),
 }
@@ -174,6 +176,23 @@ def test_nonsense_is_refused():
         ConsistentHash(0)
     with pytest.raises(errors.IllegalArgument):
         MachineRoom([])
+    with pytest.raises(errors.IllegalArgument):
+        MachineRoom("room1")
+
+
+def test_rooms_are_zones_and_all_queues_are_taken_where_a_room_is_empty():
+    queues = [MessageQueue("orders", f"broker-{name}", 0) for name in "abc"]
+    zones = {"broker-a": "north", "broker-b": "south"}
+    facts = GroupFacts(queues=queues, client_ids=["one", "two"], broker_zones=zones)
+    shares = {
+        room: [list(MachineRoom([room]).allocate_among(each, facts)) for each in ("one", "two")]
+        for room in ("north", "south", "west")
+    }
+    assert shares == {
+        "north": [queues[:1], []],
+        "south": [queues[1:2], []],
+        "west": [[queues[0], queues[2]], [queues[1]]],
+    }
 
 
 def test_nearby_rooms_divide_stickily_where_that_is_asked_for():

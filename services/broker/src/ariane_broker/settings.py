@@ -135,7 +135,8 @@ class BrokerSettings(ServiceSettings):
     )
     zone: str = Field(
         "",
-        description="Machine room or zone, for consumers that prefer near brokers. May be empty.",
+        description="Machine room or zone: strategies of consumers share queues by it, and a deep "
+        "backlog is read from a replica in the reader's zone. May be empty.",
     )
 
     flush_mode: Literal["async", "sync"] = Field(

@@ -13,6 +13,7 @@ from ariane_broker.read.replica_hints import (
 )
 from ariane_broker.replication.copies import Copies
 from ariane_broker.replication.primary import Primary
+from ariane_broker.replication.replica_set import ReadableReplica, Wish
 from ariane_record import BlockEncoder
 from ariane_storage import Store, StoreConfig
 
@@ -39,7 +40,8 @@ def record_bytes(store):
 
 
 def hints(store, memory_bytes, *addresses):
-    return ReplicaHints(store, memory_bytes, lambda _: list(addresses))
+    replicas = [ReadableReplica(address, address[0]) for address in addresses]
+    return ReplicaHints(store, memory_bytes, lambda _: replicas)
 
 
 def test_what_lies_before_the_share_of_memory_is_read_elsewhere(store, record_bytes):
@@ -70,11 +72,18 @@ def test_queues_are_shared_among_replicas(store, record_bytes):
     assert record_bytes > 1
 
 
+def test_a_replica_in_the_zone_of_the_reader_goes_first(store, record_bytes):
+    found = hints(store, record_bytes, "n:1", "s:1", "s:2")
+    assert [found.of(QUEUE, 0, zone).address for zone in ("n", "s", "w", "")] == [
+        *("n:1", "s:1"),
+        *("n:1", "n:1"),
+    ]
+
+
 def test_replicas_that_are_away_behind_or_not_in_sync_are_not_named(store, record_bytes):
     copies = Copies({1, 2, 3}, 0.0, flushed=False, behind_s_max=5)
-    reign = SimpleNamespace(
-        replica_set=SimpleNamespace(addresses={one: f"r:{one}" for one in range(5)})
-    )
+    addresses, wishes = {one: f"r:{one}" for one in range(5)}, {2: Wish(zone="north")}
+    reign = SimpleNamespace(replica_set=SimpleNamespace(addresses=addresses, wishes=wishes))
     primary = Primary(
         reign,
         store,
@@ -88,8 +97,8 @@ def test_replicas_that_are_away_behind_or_not_in_sync_are_not_named(store, recor
     )
     for one, written in ((1, store.max_offset), (2, record_bytes), (4, store.max_offset)):
         copies.attached(one, f"r:{one}", 0.0).written = written
-    assert primary.readable_replicas(2 * record_bytes) == ["r:1"]
-    assert primary.readable_replicas(record_bytes) == ["r:1", "r:2"]
+    assert primary.readable_replicas(2 * record_bytes) == [("r:1", "")]
+    assert primary.readable_replicas(record_bytes) == [("r:1", ""), ("r:2", "north")]
     # A replica hands out what is confirmed, however much it has.
     store.copying.confirm_up_to(record_bytes)
     assert primary.readable_replicas(2 * record_bytes) == []

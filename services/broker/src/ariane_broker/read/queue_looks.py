@@ -146,6 +146,8 @@ class QueueLooks:
         remainder_bytes = order.size_bytes_max // REMAINDER_SHARE
         receives = bool(self.receiving.of_group(order.consumer_group))
         hints = None if receives else self.replica_hints
+        member = hints and self.clients.membership(order.consumer_group, order.client_id)
+        zone = member.zone if member else ""
         read_from: Callable[[Position, int, int, Filter | None], QueueRead] = (
             partial(self._read_free, order.consumer_group) if receives else self._read
         )
@@ -182,7 +184,7 @@ class QueueLooks:
                 log_epoch=self.epochs.told,
                 replica=None
                 if hints is None or not read.count
-                else _replica(hints, order, position, read),
+                else _replica(hints, order, position, read, zone),
                 lost_offsets=read.lost_offsets,
             )
             self.statistics.lost_message_count += len(read.lost_offsets)
@@ -279,7 +281,7 @@ def _failed(position: Position, error: ServiceError, log_epoch: int) -> PulledQu
 
 
 def _replica(
-    hints: ReplicaHints, order: PullOrder, position: Position, read: QueueRead
+    hints: ReplicaHints, order: PullOrder, position: Position, read: QueueRead, zone: str
 ) -> ReplicaHint | None:
     """Tell which replica should continue a read of a deep backlog; None: this broker.
 
@@ -291,4 +293,4 @@ def _replica(
         or order.uploaded_filters_follow
     ):
         return None
-    return hints.of(position.queue, read.next_queue_offset)
+    return hints.of(position.queue, read.next_queue_offset, zone)

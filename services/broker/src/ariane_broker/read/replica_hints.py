@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from ariane_broker.queue_key import QueueKey
+from ariane_broker.replication.replica_set import ReadableReplica
 from ariane_storage.disk.disk import Disk
 from ariane_storage.store import Store
 
@@ -53,10 +54,13 @@ class ReplicaHints:
 
     store: Store
     memory_bytes: int
-    replicas: Callable[[int], Sequence[str]]
+    replicas: Callable[[int], Sequence[ReadableReplica]]
 
-    def of(self, queue: QueueKey, next_queue_offset: int) -> ReplicaHint | None:
-        """The replica from which to read on at a queue offset; None: this broker."""
+    def of(self, queue: QueueKey, next_queue_offset: int, zone: str = "") -> ReplicaHint | None:
+        """The replica from which to read on at a queue offset; None: this broker.
+
+        One in the zone of the reader, if there is one.
+        """
         boundary = self.store.max_offset - self.memory_bytes
         if boundary <= self.store.min_offset:
             return None
@@ -66,7 +70,8 @@ class ReplicaHints:
         end = self.store.queue_offset_behind(*queue, boundary)
         if next_queue_offset >= end:
             return None
-        return ReplicaHint(replicas[queue.queue_id % len(replicas)], end)
+        near = [replica for replica in replicas if zone and replica.zone == zone] or replicas
+        return ReplicaHint(near[queue.queue_id % len(near)].address, end)
 
 
 def memory_bytes_of(disk: Disk, machine_bytes: int) -> int:

@@ -19,6 +19,7 @@ from ariane_broker.replication.copies import Copies, Copy, Progress, lacks_more
 from ariane_broker.replication.log_feed import LogFeed
 from ariane_broker.replication.log_taker import other_set
 from ariane_broker.replication.reign import Reign
+from ariane_broker.replication.replica_set import NO_WISH, ReadableReplica
 from ariane_broker.replication.shared_row import RowUnreachable
 from ariane_servicekit import get_logger
 from ariane_storage.copying.log_copy import LogRange
@@ -136,14 +137,15 @@ class Primary:
         """How many brokers are in sync, this one included."""
         return len(self.reign.replica_set.in_sync)
 
-    def readable_replicas(self, end: int) -> list[str]:
-        """Addresses of replicas in sync whose logs can be read up to a commit-log offset."""
-        addresses, members = self.reign.replica_set.addresses, self.copies.members
+    def readable_replicas(self, end: int) -> list[ReadableReplica]:
+        """The replicas in sync whose logs can be read up to a commit-log offset."""
+        replica_set, members = self.reign.replica_set, self.copies.members
+        addresses, wishes = replica_set.addresses, replica_set.wishes
         # Records can be read at a replica once the primary reports them as confirmed.
         if end > self._store.confirmed_offset:
             return []
         return [
-            addresses[one]
+            ReadableReplica(addresses[one], wishes.get(one, NO_WISH).zone)
             for one in sorted(self.copies.waited_for)
             if one in addresses and members[one].attached and self.copies.safe(members[one]) >= end
         ]

@@ -37,6 +37,18 @@ class Wish(NamedTuple):
     zone: str = ""
 
 
+class ReadableReplica(NamedTuple):
+    """A replica that can be read.
+
+    Attributes:
+        address: Its address.
+        zone: Its machine room; empty if it is not known.
+    """
+
+    address: str
+    zone: str = ""
+
+
 NO_WISH: Final = Wish()
 
 

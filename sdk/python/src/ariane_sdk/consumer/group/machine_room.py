@@ -15,48 +15,62 @@ from ariane_sdk.consumer.group.allocation import (
 from ariane_sdk.errors import IllegalArgument
 from ariane_sdk.message_queue import MessageQueue
 
-ROOM_SEPARATOR = "@"
-
 
 class MachineRoom:
     """Only queues of brokers in given rooms are consumed, by all members alike.
 
-    A broker's room is part of its name, "room@broker". The queues of other rooms have no owner.
-    RocketMQ: ``AllocateMessageQueueByMachineRoom``.
+    A broker's room is its configured zone, unless a function returns it. The queues of other rooms
+    have no owner while there are any in these rooms; if there are none, all queues are consumed.
+    RocketMQ: ``AllocateMessageQueueByMachineRoom``, which takes the room from the broker's name,
+    and consumes nothing of other rooms.
 
     Attributes:
         name: Includes the rooms, since members with different rooms would not fit.
     """
 
-    def __init__(self, rooms: Collection[str]) -> None:
-        """Take the rooms.
+    def __init__(
+        self,
+        rooms: Collection[str],
+        *,
+        broker_room: Callable[[MessageQueue], str] | None = None,
+    ) -> None:
+        """Set the rooms, and how those of brokers are found.
+
+        Args:
+            rooms: The rooms; at least one.
+            broker_room: The room of a queue's broker; its zone if not given.
 
         Raises:
-            IllegalArgument: There are none.
+            IllegalArgument: There are none, or a text is given.
         """
-        if not rooms:
-            raise IllegalArgument("at least one room is needed")
+        if not rooms or isinstance(rooms, str):
+            raise IllegalArgument(f"rooms {rooms!r:.100}: at least one room is needed")
         self._rooms = frozenset(rooms)
+        self._broker_room = broker_room
         self.name = f"machine-room-{'+'.join(sorted(self._rooms))}"
 
     def allocate(
         self, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
     ) -> Sequence[MessageQueue]:
+        """The queues of one member, if a function returns the rooms."""
+        return self.allocate_among(client_id, GroupFacts(queues=queues, client_ids=client_ids))
+
+    def allocate_among(self, client_id: str, facts: GroupFacts) -> Sequence[MessageQueue]:
         """The queues of one member; none if it is not among the members."""
+        client_ids = facts.client_ids
         if client_id not in client_ids:
             return ()
-        near = [queue for queue in queues if self._is_near(queue.broker_name)]
+        broker_room = self._broker_room or (
+            lambda queue: facts.broker_zones.get(queue.broker_name, "")
+        )
+        near = [queue for queue in facts.queues if broker_room(queue) in self._rooms]
+        near = near or list(facts.queues)
         position = client_ids.index(client_id)
         share, remainder = divmod(len(near), len(client_ids))
         own = near[position * share : (position + 1) * share]
         if position < remainder:
             own.append(near[position + share * len(client_ids)])
         return own
-
-    def _is_near(self, broker_name: str) -> bool:
-        parts = broker_name.split(ROOM_SEPARATOR)
-        # "room@name", as in RocketMQ: a name of another form has no room.
-        return len(parts) == 2 and parts[0] in self._rooms
 
 
 class MachineRoomNearby:
