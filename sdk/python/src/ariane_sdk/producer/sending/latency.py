@@ -9,8 +9,8 @@ s. Two rows of equal length, the ones of RocketMQ, give the time that the broker
     then no messages for     0      0     2      5      6     10    30   seconds
 
 A later call never shortens that time. Afterwards the broker counts like any other, until its next
-call. If all brokers are avoided, the one with the least latency gets the messages: late is better
-than refused.
+call. If all brokers are avoided, the faster half of them gets the messages in turn, as in RocketMQ:
+late is better than refused, and all messages at one broker would make that one slow, too.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class BrokerLatencies:
 
 
 class LeastLatency(StickyRoundRobin):
-    """Sticky round robin among brokers that are not avoided; the fastest if all are."""
+    """Sticky round robin among brokers that are not avoided; the faster half if all are."""
 
     __slots__ = ("_latencies",)
 
@@ -129,17 +129,21 @@ class LeastLatency(StickyRoundRobin):
         """Go to the next queue of the best broker.
 
         The best brokers are welcome and available; then come welcome ones, then available ones.
-        Among brokers that are not available, the fastest comes first.
+        Of brokers that are not available, the faster half has its turns.
         """
         brokers = {queue.broker_name for queue in self.queues}
         welcome = {name for name in brokers if is_welcome(name)}
         available = {name for name in brokers if self._latencies.is_available(name)}
         chosen = welcome & available
         if not chosen:
-            chosen = {self._fastest(welcome)} if welcome else available
+            chosen = self._faster_half(welcome) if welcome else available
         if not chosen:
-            chosen = {self._fastest(brokers)}
+            chosen = self._faster_half(brokers)
         return super().move_on(chosen.__contains__)
 
-    def _fastest(self, broker_names: set[str]) -> str:
-        return min(sorted(broker_names), key=self._latencies.average_s)
+    def _faster_half(self, broker_names: set[str]) -> set[str]:
+        """The faster half of some brokers; of an odd number, the one in the middle, too."""
+        fastest_first = sorted(
+            broker_names, key=lambda name: (self._latencies.average_s(name), name)
+        )
+        return set(fastest_first[: (len(fastest_first) + 1) // 2])
