@@ -26,11 +26,11 @@ def seconds(number):
 class Client:
     """What every official client does, by the raw stub."""
 
-    def __init__(self, address, client_id=None):
+    def __init__(self, address, client_id=None, channel=None):
         self.client_id = client_id or f"client-{next(_numbers)}"
         self.address = Address.parse(address)
         self.metadata = [("x-mq-client-id", self.client_id), ("x-mq-language", "PYTHON")]
-        self.channel = aio.insecure_channel(address)
+        self.channel = channel or aio.insecure_channel(address)
         self.stub = MessagingServiceStub(self.channel)
         self.endpoints = dp.Endpoints(
             scheme=dp.IPv4,
@@ -143,8 +143,8 @@ async def connect():
     """Make clients of a gateway."""
     made = []
 
-    def make(address, client_id=None):
-        made.append(Client(address, client_id))
+    def make(address, client_id=None, channel=None):
+        made.append(Client(address, client_id, channel))
         return made[-1]
 
     yield make

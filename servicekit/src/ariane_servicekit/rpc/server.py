@@ -30,7 +30,7 @@ from ariane_servicekit.rpc.interceptor import CallInterceptor
 from ariane_servicekit.rpc.refusals import Refusals
 from ariane_servicekit.security.caller import Identify, anonymous
 from ariane_servicekit.security.service_tls import ServiceTls
-from ariane_wire import BindRefused, ServerOptions
+from ariane_wire import BindRefused, ServerOptions, TlsContext
 
 _STREAMS_BESIDE: Final = 100
 
@@ -107,7 +107,14 @@ def server_options(settings: ServiceSettings) -> ServerOptions:
     )
 
 
-def bind(server: Any, address: Address, tls: ServiceTls | None, *, insecure: bool) -> Address:
+def bind(
+    server: Any,
+    address: Address,
+    tls: ServiceTls | None,
+    *,
+    insecure: bool,
+    front: Callable[[], TlsContext] | None = None,
+) -> Address:
     """Bind the port and return the address with the bound port.
 
     Args:
@@ -115,12 +122,15 @@ def bind(server: Any, address: Address, tls: ServiceTls | None, *, insecure: boo
         address: Where.
         tls: What the process shows; None for plain text.
         insecure: Whether plain text is taken beside TLS.
+        front: What it shows instead, beside plain text; None for ``tls``.
 
     Raises:
         StartRefused: The port is in use or the host is not of this machine.
     """
     try:
-        if tls is None:
+        if front is not None:
+            port = server.add_mixed_port(str(address), front)
+        elif tls is None:
             port = server.add_insecure_port(str(address))
         elif insecure:
             port = server.add_mixed_port(str(address), tls.server_context)

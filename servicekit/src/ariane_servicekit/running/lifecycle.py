@@ -27,7 +27,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ariane_servicekit.addresses import Address
 from ariane_servicekit.configuration.live_settings import LiveSettings
@@ -49,6 +49,7 @@ from ariane_servicekit.running.background import Loop
 from ariane_servicekit.running.service import (
     Compose,
     ExitStatus,
+    Fronted,
     Measured,
     Service,
     SettingsT,
@@ -59,7 +60,7 @@ from ariane_servicekit.running.stop_signals import stop_signals
 from ariane_servicekit.security.caller import anonymous
 from ariane_servicekit.security.identify import Identifier
 from ariane_servicekit.security.service_tls import LOOK_S, MEMBER_TLS, ServiceTls
-from ariane_wire import new_event_loop
+from ariane_wire import TlsContext, new_event_loop
 
 _log = get_logger(__name__)
 
@@ -244,8 +245,14 @@ class _Life:
     async def live(self, announce: Callable[[Address], None]) -> None:
         settings = self._settings
         self._exports.open(self._tls)
+        service = self._service
+        front = service.front_context if isinstance(service, Fronted) else None
         address = self.address = bind(
-            self._server, settings.listen, self._tls, insecure=settings.insecure
+            self._server,
+            settings.listen,
+            self._tls,
+            insecure=settings.insecure,
+            front=cast("Callable[[], TlsContext]", front) if front and front() else None,
         )
         self._process.listens_on(str(address))
         await self._server.start()

@@ -13,6 +13,7 @@ from ariane_servicekit.observability.measures import Measures
 from ariane_servicekit.observability.tracing import WorkTracer
 from ariane_servicekit.rpc.error_status import ErrorRules
 from ariane_servicekit.rpc.server import RpcService
+from ariane_wire import TlsContext
 
 
 class ExitStatus(IntEnum):
@@ -89,6 +90,19 @@ class Traced(Protocol):
 
     def trace(self, tracer: WorkTracer, /) -> None:
         """Make spans from now on. Called once, after recovery, and only if they are exported."""
+        ...
+
+
+@runtime_checkable
+class Fronted(Protocol):
+    """A service whose callers are no processes of the cluster, and see a certificate of its own."""
+
+    def front_context(self) -> TlsContext | None:
+        """The context of the next connection that comes; None for that of the process, if any.
+
+        The port takes plain text besides. Asked once before the port is bound, to know whether
+        there is one, and then for each connection.
+        """
         ...
 
 

@@ -21,6 +21,7 @@ from ariane_gateway.brokers.cluster import Cluster
 from ariane_gateway.brokers.group_calls import GroupCalls
 from ariane_gateway.brokers.receive_calls import ReceiveCalls
 from ariane_gateway.clients.client_table import ClientTable
+from ariane_gateway.front_tls import FrontTls
 from ariane_gateway.receiving.open_holds import OpenHolds
 from ariane_gateway.receiving.receiving import Receiving
 from ariane_gateway.receiving.settling import Settling
@@ -34,6 +35,7 @@ from ariane_gateway.sending.sending import Sending
 from ariane_gateway.settings import GatewaySettings
 from ariane_sdk import ProducerSettings
 from ariane_servicekit import Address, ErrorRules, Loop, Machine, RpcService, StopRequest
+from ariane_wire import TlsContext
 
 LOOK_S: Final = 5.0
 """Seconds between searches for brokers that are new, and for clients that are gone."""
@@ -99,6 +101,7 @@ class GatewayApp:
             ),
             self._telemetry,
         )
+        self._front = FrontTls(settings, _hosts_of(settings))
         self.error_rules: ErrorRules = {}
         self.open_while_draining: Collection[str] = ()
         self.rpc_services: Sequence[RpcService] = (
@@ -109,6 +112,10 @@ class GatewayApp:
                 foreign=True,
             ),
         )
+
+    def front_context(self) -> TlsContext | None:
+        """What clients are shown."""
+        return self._front.context()
 
     async def recover(self, _address: Address) -> None:
         """Get ready to ask name servers, which may start later."""
@@ -137,3 +144,10 @@ class GatewayApp:
     async def _turn(self) -> None:
         await self._attachments.follow()
         self.clients.forget_silent()
+
+
+def _hosts_of(settings: GatewaySettings) -> list[str]:
+    """Names and addresses by which clients may call."""
+    named = [settings.listen, *filter(None, (settings.advertised_address,))]
+    hosts = (each.host for each in named if not each.is_wildcard)
+    return list(dict.fromkeys(("localhost", "127.0.0.1", *hosts)))

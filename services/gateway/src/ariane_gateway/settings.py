@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from pathlib import Path
+from typing import ClassVar, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ariane_servicekit import CHANGEABLE, Address, AddressList, ListenAddress, ServiceSettings
 
@@ -30,6 +31,19 @@ class GatewaySettings(ServiceSettings):
         description="Address that clients are told to use for all further calls, host:port. "
         "Unset: the one by which each client came, as it says itself, which is right behind a "
         "balancer and a port mapping, too.",
+    )
+    front_certificate: Path | None = Field(
+        None,
+        description="Certificate that clients are shown, PEM, with those between it and its "
+        "authority. Plain text is taken at the same port. Unset: tls_certificate, and without "
+        "that a pair of its own.",
+    )
+    front_key: Path | None = Field(None, description="Private key of front_certificate, PEM.")
+    self_signed: bool = Field(
+        default=True,
+        description="Whether to make a pair at the start where no certificate is given, and to "
+        "take TLS beside plain text. The clients of Java, Go, C++ and C# speak TLS unless told "
+        "otherwise, and look at no certificate. It keeps out nobody.",
     )
     receive_bytes_max: int = Field(
         5 << 20,
@@ -75,3 +89,9 @@ class GatewaySettings(ServiceSettings):
         ge=1 << 20,
         description="Bytes of messages that wait for brokers; beyond that, senders wait.",
     )
+
+    @model_validator(mode="after")
+    def _front_is_whole(self) -> Self:
+        if (self.front_certificate is None) != (self.front_key is None):
+            raise ValueError("front_certificate: it needs front_key, and front_key needs it")
+        return self
