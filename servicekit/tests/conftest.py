@@ -14,7 +14,7 @@ from grpc_status import rpc_status
 
 from ariane.broker.v1 import client_service_pb2, client_service_pb2_grpc
 from ariane.namesrv.v1 import route_service_pb2, route_service_pb2_grpc
-from ariane_servicekit import Address, RpcService, ServiceSettings, serving
+from ariane_servicekit import Address, Machine, RpcService, ServiceSettings, serving
 
 DETAIL_TYPES = (ErrorInfo, RetryInfo, BadRequest, RequestInfo)
 
@@ -97,9 +97,11 @@ def probe_app() -> ProbeApp:
 @pytest.fixture
 def serve():
     @asynccontextmanager
-    async def serve(app: ProbeApp, **settings: Any) -> AsyncIterator[Probe]:
+    async def serve(
+        app: ProbeApp, machine: Machine | None = None, **settings: Any
+    ) -> AsyncIterator[Probe]:
         async with (
-            serving(ProbeSettings(**settings), lambda _settings, _stop: app) as address,
+            serving(ProbeSettings(**settings), lambda _settings, _stop: app, machine) as address,
             grpc.aio.insecure_channel(str(address)) as channel,
         ):
             yield Probe(address, channel)

@@ -59,7 +59,7 @@ async def test_settings_tell_where_they_come_from():
     settings = load_settings(
         ServiceSettings, ["--grace-s", "1"], {"ARIANE__DRAIN_S_MAX": "2", "OTHER": "3"}
     )
-    live = LiveSettings(settings, {"concurrent_calls_max": lambda _: None})
+    live = LiveSettings(settings, dict.fromkeys(("access", "concurrent_calls_max"), lambda _: None))
     sources = {setting.row.name: (setting.value, setting.source) for setting in live.all()}
     assert sources["grace_s"] == ("1", "flag")
     assert sources["drain_s_max"] == ("2", "environment")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from random import Random, SystemRandom
 
 from ariane_servicekit.clock import Clock, SystemClock
+from ariane_servicekit.security.caller import Identify, anonymous
 from ariane_wire.transport.ports import Ports
 
 
@@ -19,12 +20,14 @@ class Machine:
         chance: Draws ids: those of two processes never agree.
         process_id: The number of the process.
         ports: Where it listens; None for the real ones.
+        identify: Finds who calls its services.
     """
 
     clock: Clock = field(default_factory=SystemClock)
     chance: Random = field(default_factory=SystemRandom)
     process_id: int = field(default_factory=os.getpid)
     ports: Ports | None = None
+    identify: Identify = anonymous
 
     def new_id(self) -> str:
         """An id that nobody else has: 16 hexadecimal digits."""

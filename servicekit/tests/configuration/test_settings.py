@@ -249,5 +249,5 @@ def test_lists_of_addresses_are_shown_as_they_are_written():
 
     settings = load_settings(Settings, ["--peers", "a:1,b:2"], {})
     assert settings.shown()["peers"] == ["a:1", "b:2"]
-    live = LiveSettings(settings, {"concurrent_calls_max": print})
+    live = LiveSettings(settings, {"access": print, "concurrent_calls_max": print})
     assert live.get("peers").value == "a:1,b:2"

@@ -32,6 +32,7 @@ from pydantic import (
 from ariane_servicekit.addresses import Address
 from ariane_servicekit.configuration.tls_settings import TlsSettings
 from ariane_servicekit.observability.logs import LogFormat, LogLevel
+from ariane_servicekit.security.access_mode import AccessMode
 from ariane_wire import LoopName
 
 CHANGEABLE: Final[dict[str, Any]] = {"changeable": True}
@@ -95,6 +96,29 @@ class ServiceSettings(TlsSettings):
         "port may then do everything. For networks that are closed by other means. With "
         "tls_certificate: also take plain text, while clients go over to TLS.",
     )
+    access: AccessMode = Field(
+        AccessMode.OPEN,
+        description="Who may call. open: everybody, everything, without rights; learn: the same, "
+        "and what would be refused is counted and logged; closed: users within their rights, and "
+        "members of the cluster.",
+        json_schema_extra=CHANGEABLE,
+    )
+    super_users: CommaSeparated = Field(
+        (),
+        description="Users that may do everything here, whatever the rules of the admin service "
+        "say: the first one of a new cluster, and the one for the day when admin is gone.",
+    )
+    access_rules_file: Path | None = Field(
+        None,
+        description="File that keeps the rules that the admin service told. Unset: after a restart "
+        "a closed service knows super users and members only, until admin has called.",
+    )
+    access_rules_s_max: float = Field(
+        86_400,
+        gt=0,
+        description="Seconds that rules hold after the last word of the admin service. After that "
+        "a closed service serves super users and members only.",
+    )
     log_format: LogFormat = Field(
         "json", description="json: one object a line, for machines; text: for a terminal."
     )
@@ -125,7 +149,8 @@ class ServiceSettings(TlsSettings):
     reflection: bool | None = Field(
         None,
         description="Whether to answer server reflection, which lets tools list the methods. "
-        "Unset: only on a loopback address, since it tells strangers what to try.",
+        "Unset: only on a loopback address, and not while access is closed, since it tells "
+        "strangers what to try.",
     )
     receive_bytes_max: int = Field(
         5 << 20,
@@ -197,9 +222,16 @@ class ServiceSettings(TlsSettings):
         return self
 
     @property
+    def member_name(self) -> str:
+        """The name of the process among members of its kind; empty for one without."""
+        return ""
+
+    @property
     def reflection_on(self) -> bool:
         """Whether reflection is served."""
-        return self.listen.is_loopback if self.reflection is None else self.reflection
+        if self.reflection is not None:
+            return self.reflection
+        return self.listen.is_loopback and self.access is not AccessMode.CLOSED
 
     def shown(self) -> Mapping[str, Any]:
         """Return all values as plain JSON, secrets masked, for logs and administration."""

@@ -14,6 +14,7 @@ from typing import Any, Final
 import grpc
 from grpc import aio
 
+from ariane_servicekit.errors import ServiceError
 from ariane_servicekit.security.caller import Caller, Identify, anonymous
 
 REQUEST_ID_KEY: Final = "x-request-id"
@@ -31,9 +32,25 @@ class Call:
         method: Full name: ``/ariane.namesrv.v1.RouteService/GetRoute``.
         context: The transport's end of it.
         code: Its status; set when it has failed.
+        is_judged: Whether its requests need rights: its caller is known, and the process not open.
+        ended: Why the process has ended it; None as long as it has not.
+        gate: Judges its requests; None for a method outside of the contract.
+        long: Its place among the calls that last; None for a short call.
     """
 
-    __slots__ = ("_caller", "_draw", "_identify", "_request_id", "code", "context", "method")
+    __slots__ = (
+        "_caller",
+        "_draw",
+        "_identify",
+        "_request_id",
+        "code",
+        "context",
+        "ended",
+        "gate",
+        "is_judged",
+        "long",
+        "method",
+    )
 
     def __init__(
         self,
@@ -47,6 +64,10 @@ class Call:
         self.method = method
         self.context = context
         self.code = grpc.StatusCode.OK
+        self.is_judged = False
+        self.ended: ServiceError | None = None
+        self.long: Any = None
+        self.gate: Any = None
         self._request_id = request_id
         self._draw = draw
         self._identify = identify

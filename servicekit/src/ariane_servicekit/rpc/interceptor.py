@@ -2,9 +2,9 @@
 
 ::
 
-    request -> log context -> [authentication, access] -> admission -> servicer
-                                                                          |
-    answer  <--- metrics <--- status <------------------------------- exception
+    request -> log context -> admission -> caller -> rights -> servicer
+                                                                  |
+    answer  <--- metrics <--- status <----------------------- exception
 
 It wraps each method once, and treats unary calls and streams alike. All of it is one coroutine: a
 chain of stages would make as many for each call.
@@ -31,6 +31,7 @@ from ariane_servicekit.rpc.cancellations import Cancellations
 from ariane_servicekit.rpc.error_status import status_of
 from ariane_servicekit.rpc.refusals import Refusals
 from ariane_servicekit.security.caller import Identify, anonymous
+from ariane_servicekit.security.door import OPEN_DOOR, Door
 
 Behavior: TypeAlias = Callable[[Any, aio.ServicerContext[Any, Any]], Any]
 """A servicer's method."""
@@ -48,14 +49,19 @@ class CallInterceptor(aio.ServerInterceptor):
         decoders: Mapping[str, Callable[[bytes], Any]] = MappingProxyType({}),
         *,
         identify: Identify = anonymous,
+        doors: Mapping[str, Door] = MappingProxyType({}),
     ) -> None:
-        """``new_id``: draws ids of requests that come without. ``identify``: finds who calls."""
+        """``new_id``: draws ids of requests that come without. ``identify``: finds who calls.
+
+        ``doors``: let callers in, by method. A method without one is open to all.
+        """
         self._admission = admission
         self._refusals = refusals
         self._metrics = metrics
         self._cancellations = Cancellations()
         self._new_id = new_id
         self._identify = identify
+        self._doors = doors
         self._decoders = decoders
         self._handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
 
@@ -82,15 +88,12 @@ class CallInterceptor(aio.ServerInterceptor):
         self, method: str, handler: grpc.RpcMethodHandler[Any, Any]
     ) -> grpc.RpcMethodHandler[Any, Any]:
         behavior, make_handler = _shape(handler)
-        decoder = self._decoders.get(method, handler.request_deserializer)
-        if handler.request_streaming:
-            decode = None
-            deserializer = decoder
-        else:
-            # A single request is decoded inside of that, so that a malformed one is an error
-            # like any other. A stream is decoded while the servicer reads it, also inside.
-            decode = decoder
-            deserializer = None
+        door = self._doors.get(method, OPEN_DOOR)
+        decode, deserializer = _decoders(
+            self._decoders.get(method, handler.request_deserializer),
+            door,
+            streaming=handler.request_streaming,
+        )
         write_all = handler.response_streaming
         admission, metrics, new_id = self._admission, self._metrics, self._new_id
         identify = self._identify
@@ -102,24 +105,26 @@ class CallInterceptor(aio.ServerInterceptor):
             begin = metrics.begin()
             peer = None
             try:
-                # Authentication and access rules come here.
                 if not always_open:
                     peer = admission.enter(call)
-                response = behavior(request if decode is None else decode(request), context)
+                door.enter(call)
+                if decode is not None:
+                    request = decode(request)
+                    door.take(call, request)
+                response = behavior(request, context)
                 # A servicer may answer at once, or be a coroutine.
                 if isawaitable(response):
-                    return await response
-                if write_all:
-                    await _write_all(response, context)
-                    return None
+                    response = await response
+                elif write_all:
+                    return await _write_all(response, context)
+                return door.show(call, response)
             except BaseException as error:
                 await self._fail(call, error)
                 raise
-            else:
-                return response
             finally:
                 if peer is not None:
                     admission.leave(peer)
+                door.leave(call)
                 metrics.end(begin, method, call.code)
 
         wrapped: grpc.RpcMethodHandler[Any, Any] = make_handler(
@@ -134,11 +139,11 @@ class CallInterceptor(aio.ServerInterceptor):
         if isinstance(error, aio.AbortError):
             # Aborted inside by foreign code: the health service for an unknown name.
             call.code = call.context.code()
-        elif isinstance(error, asyncio.CancelledError):
+        elif isinstance(error, asyncio.CancelledError) and call.ended is None:
             call.code = grpc.StatusCode.CANCELLED
             self._cancellations.add(call.peer, call.method)
-        elif isinstance(error, Exception):
-            public = self._refusals.refuse(call, error)
+        elif call.ended is not None or isinstance(error, Exception):
+            public = self._refusals.refuse(call, call.ended or cast("Exception", error))
             call.code = public.row.code
             await call.context.abort_with_status(rpc_status.to_status(status_of(public)))
 
@@ -147,6 +152,27 @@ class CallInterceptor(aio.ServerInterceptor):
             raise feature_not_available(method)
 
         return self._wrap(method, grpc.stream_stream_rpc_method_handler(cast("Any", refuse)))
+
+
+def _decoders(
+    decode: Callable[[bytes], Any] | None, door: Door, *, streaming: bool
+) -> tuple[Callable[[Any], Any] | None, Callable[[bytes], Any] | None]:
+    """Return what decodes a single request inside of a call, and what decodes those of a stream.
+
+    Inside, so that a malformed request is an error like any other. The requests of a stream are
+    decoded, and let in, while the servicer reads them: also inside.
+    """
+    if not streaming:
+        return decode or _as_it_is, None
+
+    def guarded(raw: bytes) -> Any:
+        return door.take_row(raw if decode is None else decode(raw))
+
+    return None, guarded
+
+
+def _as_it_is(request: Any) -> Any:
+    return request
 
 
 def _encoder(encode: Callable[[Any], bytes] | None) -> Callable[[Any], bytes] | None:

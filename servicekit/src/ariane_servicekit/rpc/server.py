@@ -21,7 +21,6 @@ from ariane_servicekit.configuration.settings import ServiceSettings
 from ariane_servicekit.errors import StartRefused
 from ariane_servicekit.machine import Machine
 from ariane_servicekit.observability.telemetry import CallMetrics
-from ariane_servicekit.rpc.access import access_rules
 from ariane_servicekit.rpc.admission import Admission, connection_share
 from ariane_servicekit.rpc.error_status import ErrorTranslator
 from ariane_servicekit.rpc.health import SERVICE_NAME as HEALTH_NAME
@@ -29,6 +28,11 @@ from ariane_servicekit.rpc.health import HealthServicer
 from ariane_servicekit.rpc.interceptor import CallInterceptor
 from ariane_servicekit.rpc.refusals import Refusals
 from ariane_servicekit.security.caller import Identify, anonymous
+from ariane_servicekit.security.door import Door, GuardedDoor
+from ariane_servicekit.security.field_names import Names
+from ariane_servicekit.security.gate import Gate
+from ariane_servicekit.security.long_calls import LongCalls
+from ariane_servicekit.security.method_rules import method_rules
 from ariane_servicekit.security.service_tls import ServiceTls
 from ariane_wire import BindRefused, ServerOptions, TlsContext
 
@@ -51,6 +55,21 @@ class RpcService:
     foreign: bool = False
     """Whether it is of another system's protocol, whose methods state no access rules: its servicer
     checks rights itself."""
+    extractors: Mapping[str, Mapping[str, Names]] = field(default_factory=dict)
+    """For such methods: what finds the names in decoded requests, by the path in the rule."""
+
+    asked: frozenset[str] = frozenset()
+    """Methods whose servicer asks for the rights on what handles touch; its ``asked_methods``."""
+
+    def __post_init__(self) -> None:
+        """Ask the servicer, unless it is one that stands in front of it."""
+        asked = getattr(self.servicer, "asked_methods", None)
+        if isinstance(asked, frozenset) and not self.asked:
+            object.__setattr__(self, "asked", asked)
+
+    def method(self, name: str) -> str:
+        """Return a method's name in calls."""
+        return f"/{self.descriptor.full_name}/{name}"
 
 
 def build_server(
@@ -62,22 +81,27 @@ def build_server(
     translator: ErrorTranslator,
     metrics: CallMetrics,
     machine: Machine,
+    gate: Gate,
     identify: Identify = anonymous,
 ) -> aio.Server:
     """Return a server with all services, neither bound nor started.
 
     Raises:
-        AccessRuleMissing: A method of a service of ours states no access rule.
+        AccessRuleMissing: A method of a service states no access rule, or none that can be judged.
     """
-    access_rules(service.descriptor for service in services if not service.foreign)
     decoders = {
-        f"/{service.descriptor.full_name}/{method}": decode
+        service.method(method): decode
         for service in services
         for method, decode in service.decoders.items()
     }
-    refusals = Refusals(translator)
     interceptor = CallInterceptor(
-        admission, refusals, metrics, machine.new_id, decoders, identify=identify
+        admission,
+        Refusals(translator),
+        metrics,
+        machine.new_id,
+        decoders,
+        identify=identify,
+        doors=_doors(services, gate),
     )
     server = ariane_wire.server(
         interceptors=[interceptor], options=server_options(settings), ports=machine.ports
@@ -90,6 +114,25 @@ def build_server(
         names += [HEALTH_NAME, reflection.SERVICE_NAME]
         reflection.enable_server_reflection(names, server)
     return server
+
+
+def _doors(services: Sequence[RpcService], gate: Gate) -> dict[str, Door]:
+    """The doors of all methods.
+
+    Raises:
+        AccessRuleMissing: A method states no access rule, or none that can be judged.
+    """
+    rules = method_rules(
+        (service.descriptor for service in services if not service.foreign),
+        asked={service.method(name) for service in services for name in service.asked},
+        extractors={
+            service.method(name): names
+            for service in services
+            for name, names in service.extractors.items()
+        },
+    )
+    long_calls = LongCalls(gate)
+    return {method: GuardedDoor(gate, rule, long_calls) for method, rule in rules.items()}
 
 
 def server_options(settings: ServiceSettings) -> ServerOptions:

@@ -57,7 +57,7 @@ from ariane_servicekit.running.service import (
     Traced,
 )
 from ariane_servicekit.running.stop_signals import stop_signals
-from ariane_servicekit.security.caller import anonymous
+from ariane_servicekit.security.access_guard import AccessGuard
 from ariane_servicekit.security.identify import Identifier
 from ariane_servicekit.security.service_tls import LOOK_S, MEMBER_TLS, ServiceTls
 from ariane_wire import TlsContext, new_event_loop
@@ -219,13 +219,22 @@ class _Life:
             concurrent_calls_max=settings.concurrent_calls_max,
             open_while_draining=service.open_while_draining,
         )
+        self._access = AccessGuard(settings, machine)
         live_settings = LiveSettings(
-            settings, {"concurrent_calls_max": self._admission.change_call_count_max}
+            settings,
+            {
+                "concurrent_calls_max": self._admission.change_call_count_max,
+                "access": self._access.gate.change_mode,
+            },
         )
         self._process = ProcessServicer(
             settings.service_name, live_settings, machine, lambda: self._admission.phase
         )
-        rpc_services = (*service.rpc_services, process_rpc_service(self._process))
+        rpc_services = (
+            *service.rpc_services,
+            process_rpc_service(self._process),
+            self._access.rpc_service,
+        )
         self._health = HealthServicer(rpc.descriptor.full_name for rpc in rpc_services)
         self._exports = Exports(settings)
         self._telemetry = Telemetry(
@@ -239,7 +248,8 @@ class _Life:
             translator=ErrorTranslator(service.error_rules),
             metrics=CallMetrics(self._telemetry.meter("ariane_servicekit")),
             machine=machine,
-            identify=anonymous if tls is None else Identifier(tls),
+            gate=self._access.gate,
+            identify=machine.identify if tls is None else Identifier(tls),
         )
 
     async def live(self, announce: Callable[[Address], None]) -> None:
@@ -262,6 +272,7 @@ class _Life:
             self._certificates.start()
         refused = False
         try:
+            await self._access.start()
             await self._until_stop(self._come_up(address, announce))
             await self._stop.wait()
             _log.info("service_stopping", reason=self._stop.reason)
@@ -275,6 +286,7 @@ class _Life:
             await self._server.stop(None)
             await self._warning.stop()
             await self._certificates.stop()
+            await self._access.stop()
             await self._stop_service(refused=refused)
             await asyncio.to_thread(self._telemetry.close)
             self._exports.close()

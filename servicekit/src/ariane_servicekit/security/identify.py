@@ -40,10 +40,19 @@ class Identifier:
         caller: Caller | None = identity.notes.get(_CALLER)
         if caller is None:
             caller = identity.notes[_CALLER] = self._tls.caller(identity)
-        for key, value in context.invocation_metadata() or ():
-            if key == ACTING_KEY:
-                return _acting(caller, str(value))
-        return caller
+        return acted_for(caller, context)
+
+
+def acted_for(caller: Caller, context: aio.ServicerContext[Any, Any]) -> Caller:
+    """Return the user for whom a caller acts in this call, or the caller itself.
+
+    Raises:
+        ServiceError: CREDENTIALS_INVALID.
+    """
+    for key, value in context.invocation_metadata() or ():
+        if key == ACTING_KEY:
+            return _acting(caller, str(value))
+    return caller
 
 
 def _acting(member: Caller, user: str) -> Caller:

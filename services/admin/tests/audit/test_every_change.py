@@ -12,12 +12,12 @@ from grpc.aio import AioRpcError
 
 import ariane.admin.v1
 from ariane.admin.v1 import audit_service_pb2 as audit_pb
-from ariane_admin.audit.auditing import CHANGING, Auditing
+from ariane_admin.audit.auditing import Auditing
 from ariane_admin.audit.trail import AuditTrail, Selection
 from ariane_admin.servicers.public_errors import ADMIN_ERROR_RULES
 from ariane_sdk.errors import CallError
 from ariane_servicekit import ErrorTranslator, RpcService
-from ariane_servicekit.rpc.access import access_rule
+from ariane_servicekit.security.method_rules import changes
 
 on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
@@ -29,7 +29,7 @@ def changing_methods():
             found = importlib.import_module(f"ariane.admin.v1.{module.name}").DESCRIPTOR
             for service in found.services_by_name.values():
                 for method in service.methods:
-                    if access_rule(method).action in CHANGING and not NOT_SERVED & {service.name}:
+                    if changes(method) and not NOT_SERVED & {service.name}:
                         yield service, method
 
 

@@ -20,11 +20,10 @@ from ariane.admin.v1.group_service_pb2_grpc import GroupServiceStub
 from ariane.admin.v1.topic_service_pb2_grpc import TopicServiceStub
 from ariane.broker.v1.group_service_pb2 import ConsumerGroup
 from ariane.broker.v1.topic_service_pb2 import Topic
-from ariane_admin.audit.auditing import CHANGING
 from ariane_admin.console.api import CALL_S_MAX
 from ariane_sdk import Message, MessageQueue, Producer, PushConsumer
-from ariane_servicekit.rpc.access import access_rule
 from ariane_servicekit.running.processes import LocalCluster
+from ariane_servicekit.security.method_rules import changes
 from ariane_testkit.small_store import SMALL_STORE
 
 NOT_SERVED = {"AccessPolicyService", "UserService"}
@@ -121,7 +120,7 @@ def reading_methods():
             found = importlib.import_module(f"ariane.admin.v1.{module.name}").DESCRIPTOR
             for service in found.services_by_name.values():
                 for method in service.methods:
-                    if access_rule(method).action in CHANGING or service.name in NOT_SERVED:
+                    if changes(method) or service.name in NOT_SERVED:
                         continue
                     yield f"{service.name}/{method.name}", method
 

@@ -14,7 +14,7 @@ from ariane.admin.v1.topic_service_pb2_grpc import TopicServiceStub
 from ariane.broker.v1.topic_service_pb2 import Topic
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_FIFO
 
-METADATA = (("x-ariane-user", "ann"),)
+METADATA = (("x-ariane-claimed-user", "ann"),)
 
 
 @pytest.fixture

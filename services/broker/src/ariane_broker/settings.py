@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import ClassVar, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
+from typing_extensions import override
 
 from ariane_broker.delay.level_table import level_waits_ms
 from ariane_broker.topics.topic_table import QUEUE_COUNT_MAX
@@ -415,6 +416,12 @@ class BrokerSettings(ServiceSettings):
             disk_refuse_ratio=self.disk_refuse_ratio,
             delay_levels_ms=self.delay_levels_ms,
         )
+
+    @property
+    @override
+    def member_name(self) -> str:
+        """The broker's name."""
+        return self.broker_name
 
     @property
     def delay_levels_ms(self) -> tuple[int, ...]:

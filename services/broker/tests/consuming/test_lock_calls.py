@@ -8,6 +8,7 @@ from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import group_service_pb2 as group_pb
 from ariane.broker.v1 import offset_service_pb2 as offset_pb
 from ariane.broker.v1 import pull_service_pb2 as pull_pb
+from ariane.broker.v1 import queue_lock_pb2 as lock_pb
 from ariane.broker.v1 import topic_service_pb2 as topic_pb
 from ariane.common.v1 import subscription_pb2 as subscription_pb
 
@@ -29,7 +30,7 @@ async def attach(broker, client_id, *memberships):
 
 
 async def lock(broker, client_id, *queue_ids):
-    request = client_pb.LockQueuesRequest(
+    request = lock_pb.LockQueuesRequest(
         consumer_group="group",
         client_id=client_id,
         queues=[{"topic": "orders", "queue_id": queue_id} for queue_id in queue_ids],
@@ -39,7 +40,7 @@ async def lock(broker, client_id, *queue_ids):
 
 
 async def unlock(broker, client_id, queue_id):
-    request = client_pb.UnlockQueuesRequest(
+    request = lock_pb.UnlockQueuesRequest(
         consumer_group="group",
         client_id=client_id,
         queues=[{"topic": "orders", "queue_id": queue_id}],
@@ -87,7 +88,7 @@ async def test_only_ordered_members_own_queues(brisk, refused):
 async def test_queues_that_are_not_there_cost_no_other_its_lock(brisk):
     await brisk.create_topic("gone", 2)
     call = await attach(brisk, "a", membership(ordered=True))
-    request = client_pb.LockQueuesRequest(
+    request = lock_pb.LockQueuesRequest(
         consumer_group="group",
         client_id="a",
         queues=[{"topic": topic, "queue_id": 0} for topic in ("gone", "orders")],

@@ -23,9 +23,10 @@ _sym_db = _symbol_database.Default()
 
 
 from ariane.common.v1 import access_pb2 as ariane_dot_common_dot_v1_dot_access__pb2
+from ariane.common.v1 import access_rules_pb2 as ariane_dot_common_dot_v1_dot_access__rules__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+ariane/admin/v1/access_policy_service.proto\x12\x0f\x61riane.admin.v1\x1a\x1d\x61riane/common/v1/access.proto\"b\n\x0c\x41\x63\x63\x65ssPolicy\x12\x0c\n\x04user\x18\x01 \x01(\t\x12\x33\n\x07\x65ntries\x18\x02 \x03(\x0b\x32\".ariane.admin.v1.AccessPolicyEntry\x12\x0f\n\x07version\x18\x03 \x01(\x03\"\xf5\x01\n\x11\x41\x63\x63\x65ssPolicyEntry\x12\x31\n\x08\x64\x65\x63ision\x18\x01 \x01(\x0e\x32\x1f.ariane.admin.v1.AccessDecision\x12,\n\x08resource\x18\x02 \x01(\x0e\x32\x1a.ariane.common.v1.Resource\x12-\n\x07pattern\x18\x03 \x01(\x0e\x32\x1c.ariane.admin.v1.NamePattern\x12\x0c\n\x04name\x18\x04 \x01(\t\x12)\n\x07\x61\x63tions\x18\x05 \x03(\x0e\x32\x18.ariane.common.v1.Action\x12\x17\n\x0fsource_networks\x18\x06 \x03(\t\"&\n\x16GetAccessPolicyRequest\x12\x0c\n\x04user\x18\x01 \x01(\t\"H\n\x17GetAccessPolicyResponse\x12-\n\x06policy\x18\x01 \x01(\x0b\x32\x1d.ariane.admin.v1.AccessPolicy\"~\n\x19ListAccessPoliciesRequest\x12,\n\x08resource\x18\x01 \x01(\x0e\x32\x1a.ariane.common.v1.Resource\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"f\n\x1aListAccessPoliciesResponse\x12/\n\x08policies\x18\x01 \x03(\x0b\x32\x1d.ariane.admin.v1.AccessPolicy\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"a\n\x19UpdateAccessPolicyRequest\x12-\n\x06policy\x18\x01 \x01(\x0b\x32\x1d.ariane.admin.v1.AccessPolicy\x12\x15\n\rknown_version\x18\x02 \x01(\x03\"K\n\x1aUpdateAccessPolicyResponse\x12-\n\x06policy\x18\x01 \x01(\x0b\x32\x1d.ariane.admin.v1.AccessPolicy\"\xa0\x01\n\x12\x43heckAccessRequest\x12\x0c\n\x04user\x18\x01 \x01(\t\x12(\n\x06\x61\x63tion\x18\x02 \x01(\x0e\x32\x18.ariane.common.v1.Action\x12,\n\x08resource\x18\x03 \x01(\x0e\x32\x1a.ariane.common.v1.Resource\x12\x0c\n\x04name\x18\x04 \x01(\t\x12\x16\n\x0esource_address\x18\x05 \x01(\t\"{\n\x13\x43heckAccessResponse\x12\x31\n\x08\x64\x65\x63ision\x18\x01 \x01(\x0e\x32\x1f.ariane.admin.v1.AccessDecision\x12\x31\n\x05\x65ntry\x18\x02 \x01(\x0b\x32\".ariane.admin.v1.AccessPolicyEntry*f\n\x0e\x41\x63\x63\x65ssDecision\x12\x1f\n\x1b\x41\x43\x43\x45SS_DECISION_UNSPECIFIED\x10\x00\x12\x19\n\x15\x41\x43\x43\x45SS_DECISION_ALLOW\x10\x01\x12\x18\n\x14\x41\x43\x43\x45SS_DECISION_DENY\x10\x02*t\n\x0bNamePattern\x12\x1c\n\x18NAME_PATTERN_UNSPECIFIED\x10\x00\x12\x14\n\x10NAME_PATTERN_ANY\x10\x01\x12\x18\n\x14NAME_PATTERN_LITERAL\x10\x02\x12\x17\n\x13NAME_PATTERN_PREFIX\x10\x03\x32\xdb\x03\n\x13\x41\x63\x63\x65ssPolicyService\x12n\n\x0fGetAccessPolicy\x12\'.ariane.admin.v1.GetAccessPolicyRequest\x1a(.ariane.admin.v1.GetAccessPolicyResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x07\x12w\n\x12ListAccessPolicies\x12*.ariane.admin.v1.ListAccessPoliciesRequest\x1a+.ariane.admin.v1.ListAccessPoliciesResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x07\x12w\n\x12UpdateAccessPolicy\x12*.ariane.admin.v1.UpdateAccessPolicyRequest\x1a+.ariane.admin.v1.UpdateAccessPolicyResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x07\x12\x62\n\x0b\x43heckAccess\x12#.ariane.admin.v1.CheckAccessRequest\x1a$.ariane.admin.v1.CheckAccessResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x07\x42>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+ariane/admin/v1/access_policy_service.proto\x12\x0f\x61riane.admin.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a#ariane/common/v1/access_rules.proto\"]\n\x0c\x41\x63\x63\x65ssPolicy\x12\x0c\n\x04user\x18\x01 \x01(\t\x12.\n\x07\x65ntries\x18\x02 \x03(\x0b\x32\x1d.ariane.common.v1.AccessEntry\x12\x0f\n\x07version\x18\x03 \x01(\x03\"&\n\x16GetAccessPolicyRequest\x12\x0c\n\x04user\x18\x01 \x01(\t\"H\n\x17GetAccessPolicyResponse\x12-\n\x06policy\x18\x01 \x01(\x0b\x32\x1d.ariane.admin.v1.AccessPolicy\"~\n\x19ListAccessPoliciesRequest\x12,\n\x08resource\x18\x01 \x01(\x0e\x32\x1a.ariane.common.v1.Resource\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"f\n\x1aListAccessPoliciesResponse\x12/\n\x08policies\x18\x01 \x03(\x0b\x32\x1d.ariane.admin.v1.AccessPolicy\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"a\n\x19UpdateAccessPolicyRequest\x12-\n\x06policy\x18\x01 \x01(\x0b\x32\x1d.ariane.admin.v1.AccessPolicy\x12\x15\n\rknown_version\x18\x02 \x01(\x03\"K\n\x1aUpdateAccessPolicyResponse\x12-\n\x06policy\x18\x01 \x01(\x0b\x32\x1d.ariane.admin.v1.AccessPolicy\"\xa0\x01\n\x12\x43heckAccessRequest\x12\x0c\n\x04user\x18\x01 \x01(\t\x12(\n\x06\x61\x63tion\x18\x02 \x01(\x0e\x32\x18.ariane.common.v1.Action\x12,\n\x08resource\x18\x03 \x01(\x0e\x32\x1a.ariane.common.v1.Resource\x12\x0c\n\x04name\x18\x04 \x01(\t\x12\x16\n\x0esource_address\x18\x05 \x01(\t\"w\n\x13\x43heckAccessResponse\x12\x32\n\x08\x64\x65\x63ision\x18\x01 \x01(\x0e\x32 .ariane.common.v1.AccessDecision\x12,\n\x05\x65ntry\x18\x02 \x01(\x0b\x32\x1d.ariane.common.v1.AccessEntry2\x8f\x04\n\x13\x41\x63\x63\x65ssPolicyService\x12v\n\x0fGetAccessPolicy\x12\'.ariane.admin.v1.GetAccessPolicyRequest\x1a(.ariane.admin.v1.GetAccessPolicyResponse\"\x10\xca\xf3\x18\x0c\n\n\x08\x07\x10\x05\x1a\x04user\x12\x8a\x01\n\x12ListAccessPolicies\x12*.ariane.admin.v1.ListAccessPoliciesRequest\x1a+.ariane.admin.v1.ListAccessPoliciesResponse\"\x1b\xca\xf3\x18\x17\n\x15\x08\x07\x10\x05\x1a\rpolicies.user \x04\x12\x86\x01\n\x12UpdateAccessPolicy\x12*.ariane.admin.v1.UpdateAccessPolicyRequest\x1a+.ariane.admin.v1.UpdateAccessPolicyResponse\"\x17\xca\xf3\x18\x13\n\x11\x08\x05\x10\x05\x1a\x0bpolicy.user\x12j\n\x0b\x43heckAccess\x12#.ariane.admin.v1.CheckAccessRequest\x1a$.ariane.admin.v1.CheckAccessResponse\"\x10\xca\xf3\x18\x0c\n\n\x08\x07\x10\x05\x1a\x04userB>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,37 +35,31 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\022mq.ariane.admin.v1P\001Z&ariane.mq/go/arianepb/admin/v1;adminv1'
   _globals['_ACCESSPOLICYSERVICE'].methods_by_name['GetAccessPolicy']._loaded_options = None
-  _globals['_ACCESSPOLICYSERVICE'].methods_by_name['GetAccessPolicy']._serialized_options = b'\312\363\030\004\010\007\020\007'
+  _globals['_ACCESSPOLICYSERVICE'].methods_by_name['GetAccessPolicy']._serialized_options = b'\312\363\030\014\n\n\010\007\020\005\032\004user'
   _globals['_ACCESSPOLICYSERVICE'].methods_by_name['ListAccessPolicies']._loaded_options = None
-  _globals['_ACCESSPOLICYSERVICE'].methods_by_name['ListAccessPolicies']._serialized_options = b'\312\363\030\004\010\010\020\007'
+  _globals['_ACCESSPOLICYSERVICE'].methods_by_name['ListAccessPolicies']._serialized_options = b'\312\363\030\027\n\025\010\007\020\005\032\rpolicies.user \004'
   _globals['_ACCESSPOLICYSERVICE'].methods_by_name['UpdateAccessPolicy']._loaded_options = None
-  _globals['_ACCESSPOLICYSERVICE'].methods_by_name['UpdateAccessPolicy']._serialized_options = b'\312\363\030\004\010\005\020\007'
+  _globals['_ACCESSPOLICYSERVICE'].methods_by_name['UpdateAccessPolicy']._serialized_options = b'\312\363\030\023\n\021\010\005\020\005\032\013policy.user'
   _globals['_ACCESSPOLICYSERVICE'].methods_by_name['CheckAccess']._loaded_options = None
-  _globals['_ACCESSPOLICYSERVICE'].methods_by_name['CheckAccess']._serialized_options = b'\312\363\030\004\010\007\020\007'
-  _globals['_ACCESSDECISION']._serialized_start=1253
-  _globals['_ACCESSDECISION']._serialized_end=1355
-  _globals['_NAMEPATTERN']._serialized_start=1357
-  _globals['_NAMEPATTERN']._serialized_end=1473
-  _globals['_ACCESSPOLICY']._serialized_start=95
-  _globals['_ACCESSPOLICY']._serialized_end=193
-  _globals['_ACCESSPOLICYENTRY']._serialized_start=196
-  _globals['_ACCESSPOLICYENTRY']._serialized_end=441
-  _globals['_GETACCESSPOLICYREQUEST']._serialized_start=443
-  _globals['_GETACCESSPOLICYREQUEST']._serialized_end=481
-  _globals['_GETACCESSPOLICYRESPONSE']._serialized_start=483
-  _globals['_GETACCESSPOLICYRESPONSE']._serialized_end=555
-  _globals['_LISTACCESSPOLICIESREQUEST']._serialized_start=557
-  _globals['_LISTACCESSPOLICIESREQUEST']._serialized_end=683
-  _globals['_LISTACCESSPOLICIESRESPONSE']._serialized_start=685
-  _globals['_LISTACCESSPOLICIESRESPONSE']._serialized_end=787
-  _globals['_UPDATEACCESSPOLICYREQUEST']._serialized_start=789
-  _globals['_UPDATEACCESSPOLICYREQUEST']._serialized_end=886
-  _globals['_UPDATEACCESSPOLICYRESPONSE']._serialized_start=888
-  _globals['_UPDATEACCESSPOLICYRESPONSE']._serialized_end=963
-  _globals['_CHECKACCESSREQUEST']._serialized_start=966
-  _globals['_CHECKACCESSREQUEST']._serialized_end=1126
-  _globals['_CHECKACCESSRESPONSE']._serialized_start=1128
-  _globals['_CHECKACCESSRESPONSE']._serialized_end=1251
-  _globals['_ACCESSPOLICYSERVICE']._serialized_start=1476
-  _globals['_ACCESSPOLICYSERVICE']._serialized_end=1951
+  _globals['_ACCESSPOLICYSERVICE'].methods_by_name['CheckAccess']._serialized_options = b'\312\363\030\014\n\n\010\007\020\005\032\004user'
+  _globals['_ACCESSPOLICY']._serialized_start=132
+  _globals['_ACCESSPOLICY']._serialized_end=225
+  _globals['_GETACCESSPOLICYREQUEST']._serialized_start=227
+  _globals['_GETACCESSPOLICYREQUEST']._serialized_end=265
+  _globals['_GETACCESSPOLICYRESPONSE']._serialized_start=267
+  _globals['_GETACCESSPOLICYRESPONSE']._serialized_end=339
+  _globals['_LISTACCESSPOLICIESREQUEST']._serialized_start=341
+  _globals['_LISTACCESSPOLICIESREQUEST']._serialized_end=467
+  _globals['_LISTACCESSPOLICIESRESPONSE']._serialized_start=469
+  _globals['_LISTACCESSPOLICIESRESPONSE']._serialized_end=571
+  _globals['_UPDATEACCESSPOLICYREQUEST']._serialized_start=573
+  _globals['_UPDATEACCESSPOLICYREQUEST']._serialized_end=670
+  _globals['_UPDATEACCESSPOLICYRESPONSE']._serialized_start=672
+  _globals['_UPDATEACCESSPOLICYRESPONSE']._serialized_end=747
+  _globals['_CHECKACCESSREQUEST']._serialized_start=750
+  _globals['_CHECKACCESSREQUEST']._serialized_end=910
+  _globals['_CHECKACCESSRESPONSE']._serialized_start=912
+  _globals['_CHECKACCESSRESPONSE']._serialized_end=1031
+  _globals['_ACCESSPOLICYSERVICE']._serialized_start=1034
+  _globals['_ACCESSPOLICYSERVICE']._serialized_end=1561
 # @@protoc_insertion_point(module_scope)

@@ -4,11 +4,11 @@ isort:skip_file
 """
 
 from ariane.common.v1 import access_pb2 as _access_pb2
+from ariane.common.v1 import access_rules_pb2 as _access_rules_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
-from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -20,61 +20,9 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
-class _AccessDecision:
-    ValueType = _typing.NewType("ValueType", _builtins.int)
-    V: _TypeAlias = ValueType  # noqa: Y015
-
-class _AccessDecisionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AccessDecision.ValueType], _builtins.type):
-    DESCRIPTOR: _descriptor.EnumDescriptor
-    ACCESS_DECISION_UNSPECIFIED: _AccessDecision.ValueType  # 0
-    """Never valid on write."""
-    ACCESS_DECISION_ALLOW: _AccessDecision.ValueType  # 1
-    """The actions are allowed."""
-    ACCESS_DECISION_DENY: _AccessDecision.ValueType  # 2
-    """The actions are denied, whatever else allows them."""
-
-class AccessDecision(_AccessDecision, metaclass=_AccessDecisionEnumTypeWrapper):
-    """What an entry says."""
-
-ACCESS_DECISION_UNSPECIFIED: AccessDecision.ValueType  # 0
-"""Never valid on write."""
-ACCESS_DECISION_ALLOW: AccessDecision.ValueType  # 1
-"""The actions are allowed."""
-ACCESS_DECISION_DENY: AccessDecision.ValueType  # 2
-"""The actions are denied, whatever else allows them."""
-Global___AccessDecision: _TypeAlias = AccessDecision  # noqa: Y015
-
-class _NamePattern:
-    ValueType = _typing.NewType("ValueType", _builtins.int)
-    V: _TypeAlias = ValueType  # noqa: Y015
-
-class _NamePatternEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_NamePattern.ValueType], _builtins.type):
-    DESCRIPTOR: _descriptor.EnumDescriptor
-    NAME_PATTERN_UNSPECIFIED: _NamePattern.ValueType  # 0
-    """Never valid on write."""
-    NAME_PATTERN_ANY: _NamePattern.ValueType  # 1
-    """Every name fits."""
-    NAME_PATTERN_LITERAL: _NamePattern.ValueType  # 2
-    """The name fits as a whole."""
-    NAME_PATTERN_PREFIX: _NamePattern.ValueType  # 3
-    """Names fit that begin so."""
-
-class NamePattern(_NamePattern, metaclass=_NamePatternEnumTypeWrapper):
-    """How a name is compared."""
-
-NAME_PATTERN_UNSPECIFIED: NamePattern.ValueType  # 0
-"""Never valid on write."""
-NAME_PATTERN_ANY: NamePattern.ValueType  # 1
-"""Every name fits."""
-NAME_PATTERN_LITERAL: NamePattern.ValueType  # 2
-"""The name fits as a whole."""
-NAME_PATTERN_PREFIX: NamePattern.ValueType  # 3
-"""Names fit that begin so."""
-Global___NamePattern: _TypeAlias = NamePattern  # noqa: Y015
-
 @_typing.final
 class AccessPolicy(_message.Message):
-    """What one user may do."""
+    """What one user may do, or all who have a role."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -82,18 +30,21 @@ class AccessPolicy(_message.Message):
     ENTRIES_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     user: _builtins.str
-    """The user's name."""
+    """The user's name, or that of the role behind "role:", such as "role:billing". Users have roles,
+    and members of an OpenID group have the role of the same name. A role exists while its policy
+    is not empty.
+    """
     version: _builtins.int
     """Grows with each change. Output only."""
     @_builtins.property
-    def entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___AccessPolicyEntry]:
+    def entries(self) -> _containers.RepeatedCompositeFieldContainer[_access_rules_pb2.AccessEntry]:
         """The entries, at most 1000; their order means nothing."""
 
     def __init__(
         self,
         *,
         user: _builtins.str = ...,
-        entries: _abc.Iterable[Global___AccessPolicyEntry] | None = ...,
+        entries: _abc.Iterable[_access_rules_pb2.AccessEntry] | None = ...,
         version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
@@ -103,52 +54,6 @@ class AccessPolicy(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AccessPolicy: _TypeAlias = AccessPolicy  # noqa: Y015
-
-@_typing.final
-class AccessPolicyEntry(_message.Message):
-    """Allows or denies some actions on some resources."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    DECISION_FIELD_NUMBER: _builtins.int
-    RESOURCE_FIELD_NUMBER: _builtins.int
-    PATTERN_FIELD_NUMBER: _builtins.int
-    NAME_FIELD_NUMBER: _builtins.int
-    ACTIONS_FIELD_NUMBER: _builtins.int
-    SOURCE_NETWORKS_FIELD_NUMBER: _builtins.int
-    decision: Global___AccessDecision.ValueType
-    """What the entry says."""
-    resource: _access_pb2.Resource.ValueType
-    """The kind of thing."""
-    pattern: Global___NamePattern.ValueType
-    """How `name` is compared."""
-    name: _builtins.str
-    """The name, or what names begin with. Empty with NAME_PATTERN_ANY."""
-    @_builtins.property
-    def actions(self) -> _containers.RepeatedScalarFieldContainer[_access_pb2.Action.ValueType]:
-        """The actions, at least one."""
-
-    @_builtins.property
-    def source_networks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Only for callers from these networks, such as "10.1.0.0/16" or "::1/128". Empty: from anywhere."""
-
-    def __init__(
-        self,
-        *,
-        decision: Global___AccessDecision.ValueType = ...,
-        resource: _access_pb2.Resource.ValueType = ...,
-        pattern: Global___NamePattern.ValueType = ...,
-        name: _builtins.str = ...,
-        actions: _abc.Iterable[_access_pb2.Action.ValueType] | None = ...,
-        source_networks: _abc.Iterable[_builtins.str] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["actions", b"actions", "decision", b"decision", "name", b"name", "pattern", b"pattern", "resource", b"resource", "source_networks", b"source_networks"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___AccessPolicyEntry: _TypeAlias = AccessPolicyEntry  # noqa: Y015
 
 @_typing.final
 class GetAccessPolicyRequest(_message.Message):
@@ -356,17 +261,17 @@ class CheckAccessResponse(_message.Message):
 
     DECISION_FIELD_NUMBER: _builtins.int
     ENTRY_FIELD_NUMBER: _builtins.int
-    decision: Global___AccessDecision.ValueType
+    decision: _access_rules_pb2.AccessDecision.ValueType
     """What would be decided."""
     @_builtins.property
-    def entry(self) -> Global___AccessPolicyEntry:
+    def entry(self) -> _access_rules_pb2.AccessEntry:
         """The entry that decides. Absent: none fits, or the user is a super user or disabled."""
 
     def __init__(
         self,
         *,
-        decision: Global___AccessDecision.ValueType = ...,
-        entry: Global___AccessPolicyEntry | None = ...,
+        decision: _access_rules_pb2.AccessDecision.ValueType = ...,
+        entry: _access_rules_pb2.AccessEntry | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["entry", b"entry"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...

@@ -26,9 +26,9 @@ if _version_not_supported:
 
 
 class AccessPolicyServiceStub(object):
-    """What users may do. A call is allowed when its user's policy allows the method's action on the
-    method's resource, and no entry that fits denies it: denial wins, whatever the order and however
-    narrow. What no entry fits is denied. Retry topics and dead-letter queues follow their group.
+    """What users may do. A call is allowed when entries of its user's policy and of the policies of its
+    roles allow all that the method needs, and no entry that fits denies any of it: denial wins,
+    whatever the order and however narrow. What no entry fits is denied.
     """
 
     def __init__(self, channel):
@@ -60,9 +60,9 @@ class AccessPolicyServiceStub(object):
 
 
 class AccessPolicyServiceServicer(object):
-    """What users may do. A call is allowed when its user's policy allows the method's action on the
-    method's resource, and no entry that fits denies it: denial wins, whatever the order and however
-    narrow. What no entry fits is denied. Retry topics and dead-letter queues follow their group.
+    """What users may do. A call is allowed when entries of its user's policy and of the policies of its
+    roles allow all that the method needs, and no entry that fits denies any of it: denial wins,
+    whatever the order and however narrow. What no entry fits is denied.
     """
 
     def GetAccessPolicy(self, request, context):
@@ -129,9 +129,9 @@ def add_AccessPolicyServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AccessPolicyService(object):
-    """What users may do. A call is allowed when its user's policy allows the method's action on the
-    method's resource, and no entry that fits denies it: denial wins, whatever the order and however
-    narrow. What no entry fits is denied. Retry topics and dead-letter queues follow their group.
+    """What users may do. A call is allowed when entries of its user's policy and of the policies of its
+    roles allow all that the method needs, and no entry that fits denies any of it: denial wins,
+    whatever the order and however narrow. What no entry fits is denied.
     """
 
     @staticmethod

@@ -27,9 +27,9 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class AccessPolicyServiceStub:
-    """What users may do. A call is allowed when its user's policy allows the method's action on the
-    method's resource, and no entry that fits denies it: denial wins, whatever the order and however
-    narrow. What no entry fits is denied. Retry topics and dead-letter queues follow their group.
+    """What users may do. A call is allowed when entries of its user's policy and of the policies of its
+    roles allow all that the method needs, and no entry that fits denies any of it: denial wins,
+    whatever the order and however narrow. What no entry fits is denied.
     """
 
     @_typing.overload
@@ -55,9 +55,9 @@ class AccessPolicyServiceStub:
 
 @_typing.type_check_only
 class AccessPolicyServiceAsyncStub(AccessPolicyServiceStub):
-    """What users may do. A call is allowed when its user's policy allows the method's action on the
-    method's resource, and no entry that fits denies it: denial wins, whatever the order and however
-    narrow. What no entry fits is denied. Retry topics and dead-letter queues follow their group.
+    """What users may do. A call is allowed when entries of its user's policy and of the policies of its
+    roles allow all that the method needs, and no entry that fits denies any of it: denial wins,
+    whatever the order and however narrow. What no entry fits is denied.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -79,9 +79,9 @@ class AccessPolicyServiceAsyncStub(AccessPolicyServiceStub):
     """
 
 class AccessPolicyServiceServicer(metaclass=_abc_1.ABCMeta):
-    """What users may do. A call is allowed when its user's policy allows the method's action on the
-    method's resource, and no entry that fits denies it: denial wins, whatever the order and however
-    narrow. What no entry fits is denied. Retry topics and dead-letter queues follow their group.
+    """What users may do. A call is allowed when entries of its user's policy and of the policies of its
+    roles allow all that the method needs, and no entry that fits denies any of it: denial wins,
+    whatever the order and however narrow. What no entry fits is denied.
     """
 
     @_abc_1.abstractmethod

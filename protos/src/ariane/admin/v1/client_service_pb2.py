@@ -27,7 +27,7 @@ from ariane.broker.v1 import client_service_pb2 as ariane_dot_broker_dot_v1_dot_
 from ariane.common.v1 import access_pb2 as ariane_dot_common_dot_v1_dot_access__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$ariane/admin/v1/client_service.proto\x12\x0f\x61riane.admin.v1\x1a#ariane/admin/v1/silent_broker.proto\x1a%ariane/broker/v1/client_service.proto\x1a\x1d\x61riane/common/v1/access.proto\"W\n\rClusterClient\x12\x30\n\x06\x63lient\x18\x01 \x01(\x0b\x32 .ariane.broker.v1.AttachedClient\x12\x14\n\x0c\x62roker_names\x18\x02 \x03(\t\"k\n\x12ListClientsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x16\n\x0eproducer_group\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"\x96\x01\n\x13ListClientsResponse\x12/\n\x07\x63lients\x18\x01 \x03(\x0b\x32\x1e.ariane.admin.v1.ClusterClient\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"?\n\x15GetClientStateRequest\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\x13\n\x0bwith_stacks\x18\x02 \x01(\x08\"\xad\x01\n\x16GetClientStateResponse\x12.\n\x06\x63lient\x18\x01 \x01(\x0b\x32\x1e.ariane.admin.v1.ClusterClient\x12,\n\x05state\x18\x02 \x01(\x0b\x32\x1d.ariane.broker.v1.ClientState\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker2\xe0\x01\n\rClientService\x12\x62\n\x0bListClients\x12#.ariane.admin.v1.ListClientsRequest\x1a$.ariane.admin.v1.ListClientsResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x01\x12k\n\x0eGetClientState\x12&.ariane.admin.v1.GetClientStateRequest\x1a\'.ariane.admin.v1.GetClientStateResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x01\x42>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$ariane/admin/v1/client_service.proto\x12\x0f\x61riane.admin.v1\x1a#ariane/admin/v1/silent_broker.proto\x1a%ariane/broker/v1/client_service.proto\x1a\x1d\x61riane/common/v1/access.proto\"W\n\rClusterClient\x12\x30\n\x06\x63lient\x18\x01 \x01(\x0b\x32 .ariane.broker.v1.AttachedClient\x12\x14\n\x0c\x62roker_names\x18\x02 \x03(\t\"k\n\x12ListClientsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x16\n\x0eproducer_group\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"\x96\x01\n\x13ListClientsResponse\x12/\n\x07\x63lients\x18\x01 \x03(\x0b\x32\x1e.ariane.admin.v1.ClusterClient\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"?\n\x15GetClientStateRequest\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\x13\n\x0bwith_stacks\x18\x02 \x01(\x08\"\xad\x01\n\x16GetClientStateResponse\x12.\n\x06\x63lient\x18\x01 \x01(\x0b\x32\x1e.ariane.admin.v1.ClusterClient\x12,\n\x05state\x18\x02 \x01(\x0b\x32\x1d.ariane.broker.v1.ClientState\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker2\xb0\x02\n\rClientService\x12\xaf\x01\n\x0bListClients\x12#.ariane.admin.v1.ListClientsRequest\x1a$.ariane.admin.v1.ListClientsResponse\"U\xca\xf3\x18Q\n\x16\x08\x07\x10\x03\x1a\x0e\x63onsumer_group(\x01\n7\x08\x07\x10\x03\x1a/clients.client.hello.memberships.consumer_group \x04\x12m\n\x0eGetClientState\x12&.ariane.admin.v1.GetClientStateRequest\x1a\'.ariane.admin.v1.GetClientStateResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x07\x10\x01\x42>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,9 +36,9 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\022mq.ariane.admin.v1P\001Z&ariane.mq/go/arianepb/admin/v1;adminv1'
   _globals['_CLIENTSERVICE'].methods_by_name['ListClients']._loaded_options = None
-  _globals['_CLIENTSERVICE'].methods_by_name['ListClients']._serialized_options = b'\312\363\030\004\010\010\020\001'
+  _globals['_CLIENTSERVICE'].methods_by_name['ListClients']._serialized_options = b'\312\363\030Q\n\026\010\007\020\003\032\016consumer_group(\001\n7\010\007\020\003\032/clients.client.hello.memberships.consumer_group \004'
   _globals['_CLIENTSERVICE'].methods_by_name['GetClientState']._loaded_options = None
-  _globals['_CLIENTSERVICE'].methods_by_name['GetClientState']._serialized_options = b'\312\363\030\004\010\007\020\001'
+  _globals['_CLIENTSERVICE'].methods_by_name['GetClientState']._serialized_options = b'\312\363\030\006\n\004\010\007\020\001'
   _globals['_CLUSTERCLIENT']._serialized_start=164
   _globals['_CLUSTERCLIENT']._serialized_end=251
   _globals['_LISTCLIENTSREQUEST']._serialized_start=253
@@ -50,5 +50,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETCLIENTSTATERESPONSE']._serialized_start=581
   _globals['_GETCLIENTSTATERESPONSE']._serialized_end=754
   _globals['_CLIENTSERVICE']._serialized_start=757
-  _globals['_CLIENTSERVICE']._serialized_end=981
+  _globals['_CLIENTSERVICE']._serialized_end=1061
 # @@protoc_insertion_point(module_scope)

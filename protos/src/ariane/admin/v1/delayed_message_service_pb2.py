@@ -27,7 +27,7 @@ from ariane.broker.v1 import broker_service_pb2 as ariane_dot_broker_dot_v1_dot_
 from ariane.common.v1 import access_pb2 as ariane_dot_common_dot_v1_dot_access__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n-ariane/admin/v1/delayed_message_service.proto\x12\x0f\x61riane.admin.v1\x1a#ariane/admin/v1/silent_broker.proto\x1a%ariane/broker/v1/broker_service.proto\x1a\x1d\x61riane/common/v1/access.proto\"C\n\x1aListDelayedMessagesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"\xa6\x01\n\x1bListDelayedMessagesResponse\x12\x37\n\x07\x62rokers\x18\x01 \x03(\x0b\x32&.ariane.admin.v1.BrokerDelayedMessages\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"\x7f\n\x15\x42rokerDelayedMessages\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12;\n\x10\x64\x65layed_messages\x18\x03 \x01(\x0b\x32!.ariane.broker.v1.DelayedMessages\"<\n\x14RecallMessageRequest\x12\x15\n\rrecall_handle\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\")\n\x15RecallMessageResponse\x12\x10\n\x08recalled\x18\x01 \x01(\x08\x32\xfd\x01\n\x15\x44\x65layedMessageService\x12z\n\x13ListDelayedMessages\x12+.ariane.admin.v1.ListDelayedMessagesRequest\x1a,.ariane.admin.v1.ListDelayedMessagesResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x01\x12h\n\rRecallMessage\x12%.ariane.admin.v1.RecallMessageRequest\x1a&.ariane.admin.v1.RecallMessageResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x02\x42>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n-ariane/admin/v1/delayed_message_service.proto\x12\x0f\x61riane.admin.v1\x1a#ariane/admin/v1/silent_broker.proto\x1a%ariane/broker/v1/broker_service.proto\x1a\x1d\x61riane/common/v1/access.proto\"C\n\x1aListDelayedMessagesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"\xa6\x01\n\x1bListDelayedMessagesResponse\x12\x37\n\x07\x62rokers\x18\x01 \x03(\x0b\x32&.ariane.admin.v1.BrokerDelayedMessages\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"\x7f\n\x15\x42rokerDelayedMessages\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12;\n\x10\x64\x65layed_messages\x18\x03 \x01(\x0b\x32!.ariane.broker.v1.DelayedMessages\"<\n\x14RecallMessageRequest\x12\x15\n\rrecall_handle\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\")\n\x15RecallMessageResponse\x12\x10\n\x08recalled\x18\x01 \x01(\x08\x32\x88\x02\n\x15\x44\x65layedMessageService\x12|\n\x13ListDelayedMessages\x12+.ariane.admin.v1.ListDelayedMessagesRequest\x1a,.ariane.admin.v1.ListDelayedMessagesResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x07\x10\x01\x12q\n\rRecallMessage\x12%.ariane.admin.v1.RecallMessageRequest\x1a&.ariane.admin.v1.RecallMessageResponse\"\x11\xca\xf3\x18\r\n\x0b\x08\x02\x10\x02\x1a\x05topicB>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,9 +36,9 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\022mq.ariane.admin.v1P\001Z&ariane.mq/go/arianepb/admin/v1;adminv1'
   _globals['_DELAYEDMESSAGESERVICE'].methods_by_name['ListDelayedMessages']._loaded_options = None
-  _globals['_DELAYEDMESSAGESERVICE'].methods_by_name['ListDelayedMessages']._serialized_options = b'\312\363\030\004\010\010\020\001'
+  _globals['_DELAYEDMESSAGESERVICE'].methods_by_name['ListDelayedMessages']._serialized_options = b'\312\363\030\006\n\004\010\007\020\001'
   _globals['_DELAYEDMESSAGESERVICE'].methods_by_name['RecallMessage']._loaded_options = None
-  _globals['_DELAYEDMESSAGESERVICE'].methods_by_name['RecallMessage']._serialized_options = b'\312\363\030\004\010\005\020\002'
+  _globals['_DELAYEDMESSAGESERVICE'].methods_by_name['RecallMessage']._serialized_options = b'\312\363\030\r\n\013\010\002\020\002\032\005topic'
   _globals['_LISTDELAYEDMESSAGESREQUEST']._serialized_start=173
   _globals['_LISTDELAYEDMESSAGESREQUEST']._serialized_end=240
   _globals['_LISTDELAYEDMESSAGESRESPONSE']._serialized_start=243
@@ -50,5 +50,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RECALLMESSAGERESPONSE']._serialized_start=602
   _globals['_RECALLMESSAGERESPONSE']._serialized_end=643
   _globals['_DELAYEDMESSAGESERVICE']._serialized_start=646
-  _globals['_DELAYEDMESSAGESERVICE']._serialized_end=899
+  _globals['_DELAYEDMESSAGESERVICE']._serialized_end=910
 # @@protoc_insertion_point(module_scope)

@@ -3,6 +3,7 @@
 isort:skip_file
 """
 
+from ariane.common.v1 import access_rules_pb2 as _access_rules_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -19,34 +20,6 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
-
-class _UserKind:
-    ValueType = _typing.NewType("ValueType", _builtins.int)
-    V: _TypeAlias = ValueType  # noqa: Y015
-
-class _UserKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_UserKind.ValueType], _builtins.type):
-    DESCRIPTOR: _descriptor.EnumDescriptor
-    USER_KIND_UNSPECIFIED: _UserKind.ValueType  # 0
-    """Taken as normal."""
-    USER_KIND_NORMAL: _UserKind.ValueType  # 1
-    """Nothing is allowed but what its access policy allows."""
-    USER_KIND_SUPER: _UserKind.ValueType  # 2
-    """Everything is allowed, whatever its access policy says."""
-    USER_KIND_MEMBER: _UserKind.ValueType  # 3
-    """A process of the cluster: may do what ACTION_MEMBER names, and nothing else."""
-
-class UserKind(_UserKind, metaclass=_UserKindEnumTypeWrapper):
-    """What a user's rights begin with."""
-
-USER_KIND_UNSPECIFIED: UserKind.ValueType  # 0
-"""Taken as normal."""
-USER_KIND_NORMAL: UserKind.ValueType  # 1
-"""Nothing is allowed but what its access policy allows."""
-USER_KIND_SUPER: UserKind.ValueType  # 2
-"""Everything is allowed, whatever its access policy says."""
-USER_KIND_MEMBER: UserKind.ValueType  # 3
-"""A process of the cluster: may do what ACTION_MEMBER names, and nothing else."""
-Global___UserKind: _TypeAlias = UserKind  # noqa: Y015
 
 class _CredentialKind:
     ValueType = _typing.NewType("ValueType", _builtins.int)
@@ -85,9 +58,10 @@ class User(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     LAST_SEEN_TIME_FIELD_NUMBER: _builtins.int
+    ROLES_FIELD_NUMBER: _builtins.int
     user: _builtins.str
     """The name. 1 to 120 characters of A-Z a-z 0-9 _ and -."""
-    kind: Global___UserKind.ValueType
+    kind: _access_rules_pb2.UserKind.ValueType
     """What rights begin with."""
     enabled: _builtins.bool
     """Whether it may come in at all."""
@@ -103,20 +77,25 @@ class User(_message.Message):
     def last_seen_time(self) -> _timestamp_pb2.Timestamp:
         """When it last proved who it is, to the minute. Output only, absent when never."""
 
+    @_builtins.property
+    def roles(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The roles that it has, whose policies add to its own."""
+
     def __init__(
         self,
         *,
         user: _builtins.str = ...,
-        kind: Global___UserKind.ValueType = ...,
+        kind: _access_rules_pb2.UserKind.ValueType = ...,
         enabled: _builtins.bool = ...,
         description: _builtins.str = ...,
         version: _builtins.int = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
         last_seen_time: _timestamp_pb2.Timestamp | None = ...,
+        roles: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "last_seen_time", b"last_seen_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "description", b"description", "enabled", b"enabled", "kind", b"kind", "last_seen_time", b"last_seen_time", "user", b"user", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "description", b"description", "enabled", b"enabled", "kind", b"kind", "last_seen_time", b"last_seen_time", "roles", b"roles", "user", b"user", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -329,9 +308,10 @@ class UpdateUserRequest(_message.Message):
     ENABLED_FIELD_NUMBER: _builtins.int
     DESCRIPTION_FIELD_NUMBER: _builtins.int
     KNOWN_VERSION_FIELD_NUMBER: _builtins.int
+    ROLES_FIELD_NUMBER: _builtins.int
     user: _builtins.str
     """The user's name."""
-    kind: Global___UserKind.ValueType
+    kind: _access_rules_pb2.UserKind.ValueType
     """New kind. Unspecified: unchanged."""
     enabled: _builtins.bool
     """Whether it may come in. Absent: unchanged."""
@@ -339,18 +319,23 @@ class UpdateUserRequest(_message.Message):
     """New description. Absent: unchanged."""
     known_version: _builtins.int
     """The version that the caller saw; another one is refused. 0: whatever it is."""
+    @_builtins.property
+    def roles(self) -> Global___RoleList:
+        """New roles. Absent: unchanged."""
+
     def __init__(
         self,
         *,
         user: _builtins.str = ...,
-        kind: Global___UserKind.ValueType = ...,
+        kind: _access_rules_pb2.UserKind.ValueType = ...,
         enabled: _builtins.bool | None = ...,
         description: _builtins.str | None = ...,
         known_version: _builtins.int = ...,
+        roles: Global___RoleList | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_description", b"_description", "_enabled", b"_enabled", "description", b"description", "enabled", b"enabled"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_description", b"_description", "_enabled", b"_enabled", "description", b"description", "enabled", b"enabled", "roles", b"roles"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_description", b"_description", "_enabled", b"_enabled", "description", b"description", "enabled", b"enabled", "kind", b"kind", "known_version", b"known_version", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_description", b"_description", "_enabled", b"_enabled", "description", b"description", "enabled", b"enabled", "kind", b"kind", "known_version", b"known_version", "roles", b"roles", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__description: _TypeAlias = _typing.Literal["description"]  # noqa: Y015
     _WhichOneofArgType__description: _TypeAlias = _typing.Literal["_description", b"_description"]  # noqa: Y015
@@ -362,6 +347,30 @@ class UpdateUserRequest(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__enabled) -> _WhichOneofReturnType__enabled | None: ...
 
 Global___UpdateUserRequest: _TypeAlias = UpdateUserRequest  # noqa: Y015
+
+@_typing.final
+class RoleList(_message.Message):
+    """Roles."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ROLES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def roles(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Their names."""
+
+    def __init__(
+        self,
+        *,
+        roles: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["roles", b"roles"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RoleList: _TypeAlias = RoleList  # noqa: Y015
 
 @_typing.final
 class UpdateUserResponse(_message.Message):

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class UserServiceStub(object):
-    """Who may come in: people, applications and members of the cluster, with what they prove it by.
+    """Who may come in: people and applications, with what they prove it by.
     """
 
     def __init__(self, channel):
@@ -78,7 +78,7 @@ class UserServiceStub(object):
 
 
 class UserServiceServicer(object):
-    """Who may come in: people, applications and members of the cluster, with what they prove it by.
+    """Who may come in: people and applications, with what they prove it by.
     """
 
     def CreateUser(self, request, context):
@@ -199,7 +199,7 @@ def add_UserServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class UserService(object):
-    """Who may come in: people, applications and members of the cluster, with what they prove it by.
+    """Who may come in: people and applications, with what they prove it by.
     """
 
     @staticmethod

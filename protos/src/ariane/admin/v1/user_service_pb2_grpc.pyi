@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class UserServiceStub:
-    """Who may come in: people, applications and members of the cluster, with what they prove it by."""
+    """Who may come in: people and applications, with what they prove it by."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -70,7 +70,7 @@ class UserServiceStub:
 
 @_typing.type_check_only
 class UserServiceAsyncStub(UserServiceStub):
-    """Who may come in: people, applications and members of the cluster, with what they prove it by."""
+    """Who may come in: people and applications, with what they prove it by."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateUser: _aio.UnaryUnaryMultiCallable[_user_service_pb2.CreateUserRequest, _user_service_pb2.CreateUserResponse]  # type: ignore[assignment]
@@ -109,7 +109,7 @@ class UserServiceAsyncStub(UserServiceStub):
     """
 
 class UserServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Who may come in: people, applications and members of the cluster, with what they prove it by."""
+    """Who may come in: people and applications, with what they prove it by."""
 
     @_abc_1.abstractmethod
     def CreateUser(

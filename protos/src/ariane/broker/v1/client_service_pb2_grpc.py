@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from ariane.broker.v1 import client_service_pb2 as ariane_dot_broker_dot_v1_dot_client__service__pb2
+from ariane.broker.v1 import queue_lock_pb2 as ariane_dot_broker_dot_v1_dot_queue__lock__pb2
 
 GRPC_GENERATED_VERSION = '1.80.0'
 GRPC_VERSION = grpc.__version__
@@ -67,13 +68,13 @@ class ClientServiceStub(object):
                 _registered_method=True)
         self.LockQueues = channel.unary_unary(
                 '/ariane.broker.v1.ClientService/LockQueues',
-                request_serializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.LockQueuesRequest.SerializeToString,
-                response_deserializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.LockQueuesResponse.FromString,
+                request_serializer=ariane_dot_broker_dot_v1_dot_queue__lock__pb2.LockQueuesRequest.SerializeToString,
+                response_deserializer=ariane_dot_broker_dot_v1_dot_queue__lock__pb2.LockQueuesResponse.FromString,
                 _registered_method=True)
         self.UnlockQueues = channel.unary_unary(
                 '/ariane.broker.v1.ClientService/UnlockQueues',
-                request_serializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.UnlockQueuesRequest.SerializeToString,
-                response_deserializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.UnlockQueuesResponse.FromString,
+                request_serializer=ariane_dot_broker_dot_v1_dot_queue__lock__pb2.UnlockQueuesRequest.SerializeToString,
+                response_deserializer=ariane_dot_broker_dot_v1_dot_queue__lock__pb2.UnlockQueuesResponse.FromString,
                 _registered_method=True)
 
 
@@ -192,13 +193,13 @@ def add_ClientServiceServicer_to_server(servicer, server):
             ),
             'LockQueues': grpc.unary_unary_rpc_method_handler(
                     servicer.LockQueues,
-                    request_deserializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.LockQueuesRequest.FromString,
-                    response_serializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.LockQueuesResponse.SerializeToString,
+                    request_deserializer=ariane_dot_broker_dot_v1_dot_queue__lock__pb2.LockQueuesRequest.FromString,
+                    response_serializer=ariane_dot_broker_dot_v1_dot_queue__lock__pb2.LockQueuesResponse.SerializeToString,
             ),
             'UnlockQueues': grpc.unary_unary_rpc_method_handler(
                     servicer.UnlockQueues,
-                    request_deserializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.UnlockQueuesRequest.FromString,
-                    response_serializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.UnlockQueuesResponse.SerializeToString,
+                    request_deserializer=ariane_dot_broker_dot_v1_dot_queue__lock__pb2.UnlockQueuesRequest.FromString,
+                    response_serializer=ariane_dot_broker_dot_v1_dot_queue__lock__pb2.UnlockQueuesResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -389,8 +390,8 @@ class ClientService(object):
             request,
             target,
             '/ariane.broker.v1.ClientService/LockQueues',
-            ariane_dot_broker_dot_v1_dot_client__service__pb2.LockQueuesRequest.SerializeToString,
-            ariane_dot_broker_dot_v1_dot_client__service__pb2.LockQueuesResponse.FromString,
+            ariane_dot_broker_dot_v1_dot_queue__lock__pb2.LockQueuesRequest.SerializeToString,
+            ariane_dot_broker_dot_v1_dot_queue__lock__pb2.LockQueuesResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -416,8 +417,8 @@ class ClientService(object):
             request,
             target,
             '/ariane.broker.v1.ClientService/UnlockQueues',
-            ariane_dot_broker_dot_v1_dot_client__service__pb2.UnlockQueuesRequest.SerializeToString,
-            ariane_dot_broker_dot_v1_dot_client__service__pb2.UnlockQueuesResponse.FromString,
+            ariane_dot_broker_dot_v1_dot_queue__lock__pb2.UnlockQueuesRequest.SerializeToString,
+            ariane_dot_broker_dot_v1_dot_queue__lock__pb2.UnlockQueuesResponse.FromString,
             options,
             channel_credentials,
             insecure,

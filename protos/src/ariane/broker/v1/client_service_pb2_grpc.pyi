@@ -4,6 +4,7 @@ isort:skip_file
 """
 
 from ariane.broker.v1 import client_service_pb2 as _client_service_pb2
+from ariane.broker.v1 import queue_lock_pb2 as _queue_lock_pb2
 from collections import abc as _abc
 from grpc import aio as _aio
 import abc as _abc_1
@@ -69,12 +70,12 @@ class ClientServiceStub:
     that were refused lately. By group and client ids.
     Errors: PAGE_TOKEN_INVALID.
     """
-    LockQueues: _grpc.UnaryUnaryMultiCallable[_client_service_pb2.LockQueuesRequest, _client_service_pb2.LockQueuesResponse]
+    LockQueues: _grpc.UnaryUnaryMultiCallable[_queue_lock_pb2.LockQueuesRequest, _queue_lock_pb2.LockQueuesResponse]
     """Locks queues for one member of a group that consumes in order. Repeating renews. A lock that is
     not renewed is dead after its lease, and what its owner stores then is refused.
     Errors: CLIENT_NOT_ATTACHED, FIELD_INVALID.
     """
-    UnlockQueues: _grpc.UnaryUnaryMultiCallable[_client_service_pb2.UnlockQueuesRequest, _client_service_pb2.UnlockQueuesResponse]
+    UnlockQueues: _grpc.UnaryUnaryMultiCallable[_queue_lock_pb2.UnlockQueuesRequest, _queue_lock_pb2.UnlockQueuesResponse]
     """Gives locks back. Repeating is harmless."""
 
 @_typing.type_check_only
@@ -118,12 +119,12 @@ class ClientServiceAsyncStub(ClientServiceStub):
     that were refused lately. By group and client ids.
     Errors: PAGE_TOKEN_INVALID.
     """
-    LockQueues: _aio.UnaryUnaryMultiCallable[_client_service_pb2.LockQueuesRequest, _client_service_pb2.LockQueuesResponse]  # type: ignore[assignment]
+    LockQueues: _aio.UnaryUnaryMultiCallable[_queue_lock_pb2.LockQueuesRequest, _queue_lock_pb2.LockQueuesResponse]  # type: ignore[assignment]
     """Locks queues for one member of a group that consumes in order. Repeating renews. A lock that is
     not renewed is dead after its lease, and what its owner stores then is refused.
     Errors: CLIENT_NOT_ATTACHED, FIELD_INVALID.
     """
-    UnlockQueues: _aio.UnaryUnaryMultiCallable[_client_service_pb2.UnlockQueuesRequest, _client_service_pb2.UnlockQueuesResponse]  # type: ignore[assignment]
+    UnlockQueues: _aio.UnaryUnaryMultiCallable[_queue_lock_pb2.UnlockQueuesRequest, _queue_lock_pb2.UnlockQueuesResponse]  # type: ignore[assignment]
     """Gives locks back. Repeating is harmless."""
 
 class ClientServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -204,9 +205,9 @@ class ClientServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
     def LockQueues(
         self,
-        request: _client_service_pb2.LockQueuesRequest,
+        request: _queue_lock_pb2.LockQueuesRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_client_service_pb2.LockQueuesResponse, _abc.Awaitable[_client_service_pb2.LockQueuesResponse]]:
+    ) -> _typing.Union[_queue_lock_pb2.LockQueuesResponse, _abc.Awaitable[_queue_lock_pb2.LockQueuesResponse]]:
         """Locks queues for one member of a group that consumes in order. Repeating renews. A lock that is
         not renewed is dead after its lease, and what its owner stores then is refused.
         Errors: CLIENT_NOT_ATTACHED, FIELD_INVALID.
@@ -215,9 +216,9 @@ class ClientServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
     def UnlockQueues(
         self,
-        request: _client_service_pb2.UnlockQueuesRequest,
+        request: _queue_lock_pb2.UnlockQueuesRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_client_service_pb2.UnlockQueuesResponse, _abc.Awaitable[_client_service_pb2.UnlockQueuesResponse]]:
+    ) -> _typing.Union[_queue_lock_pb2.UnlockQueuesResponse, _abc.Awaitable[_queue_lock_pb2.UnlockQueuesResponse]]:
         """Gives locks back. Repeating is harmless."""
 
 def add_ClientServiceServicer_to_server(servicer: ClientServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -3,9 +3,11 @@
 isort:skip_file
 """
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pb2 as _descriptor_pb2
 from google.protobuf import message as _message
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf.internal import extension_dict as _extension_dict
 import builtins as _builtins
@@ -19,6 +21,50 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _AccessMatch:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _AccessMatchEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AccessMatch.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ACCESS_MATCH_UNSPECIFIED: _AccessMatch.ValueType  # 0
+    """Taken as all."""
+    ACCESS_MATCH_ALL: _AccessMatch.ValueType  # 1
+    """The right is needed on every name that the request has."""
+    ACCESS_MATCH_ANY: _AccessMatch.ValueType  # 2
+    """The right is needed on one of the names."""
+    ACCESS_MATCH_TOUCHED: _AccessMatch.ValueType  # 3
+    """The request has handles; the service asks for the right on what they touch."""
+    ACCESS_MATCH_SHOWN: _AccessMatch.ValueType  # 4
+    """The path is that of a list in the answer: an entry is left out unless the caller has the right
+    on all its names. Pages may be shorter for that. Who may GET the cluster sees all.
+    """
+    ACCESS_MATCH_OWN: _AccessMatch.ValueType  # 5
+    """The name must be the member's own. Without a path: the member's name must be that of the
+    process that serves.
+    """
+
+class AccessMatch(_AccessMatch, metaclass=_AccessMatchEnumTypeWrapper):
+    """How the names of a requirement are found and compared."""
+
+ACCESS_MATCH_UNSPECIFIED: AccessMatch.ValueType  # 0
+"""Taken as all."""
+ACCESS_MATCH_ALL: AccessMatch.ValueType  # 1
+"""The right is needed on every name that the request has."""
+ACCESS_MATCH_ANY: AccessMatch.ValueType  # 2
+"""The right is needed on one of the names."""
+ACCESS_MATCH_TOUCHED: AccessMatch.ValueType  # 3
+"""The request has handles; the service asks for the right on what they touch."""
+ACCESS_MATCH_SHOWN: AccessMatch.ValueType  # 4
+"""The path is that of a list in the answer: an entry is left out unless the caller has the right
+on all its names. Pages may be shorter for that. Who may GET the cluster sees all.
+"""
+ACCESS_MATCH_OWN: AccessMatch.ValueType  # 5
+"""The name must be the member's own. Without a path: the member's name must be that of the
+process that serves.
+"""
+Global___AccessMatch: _TypeAlias = AccessMatch  # noqa: Y015
+
 class _Action:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -26,13 +72,13 @@ class _Action:
 class _ActionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Action.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     ACTION_UNSPECIFIED: _Action.ValueType  # 0
-    """Never valid: every method names its action."""
+    """Never valid: every requirement names its action."""
     ACTION_NONE: _Action.ValueType  # 1
     """Needs no right: health and the questions that precede authentication."""
     ACTION_PUBLISH: _Action.ValueType  # 2
-    """Sends messages."""
+    """Sends messages. Implies GET on the same name."""
     ACTION_SUBSCRIBE: _Action.ValueType  # 3
-    """Reads messages and stores consumer offsets."""
+    """Reads messages and stores consumer offsets. Implies GET on the same name."""
     ACTION_CREATE: _Action.ValueType  # 4
     """Creates a resource."""
     ACTION_UPDATE: _Action.ValueType  # 5
@@ -40,9 +86,9 @@ class _ActionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Action.ValueTy
     ACTION_DELETE: _Action.ValueType  # 6
     """Deletes a resource."""
     ACTION_GET: _Action.ValueType  # 7
-    """Reads one resource."""
-    ACTION_LIST: _Action.ValueType  # 8
-    """Lists resources."""
+    """Reads one resource, and sees it in lists. Not what messages contain."""
+    ACTION_KNOWN: _Action.ValueType  # 8
+    """Needs no right but to be known: every user and every member has it."""
     ACTION_MEMBER: _Action.ValueType  # 9
     """Speaks as a member of the cluster: broker to name server, replica to primary."""
 
@@ -50,13 +96,13 @@ class Action(_Action, metaclass=_ActionEnumTypeWrapper):
     """A right that can be granted."""
 
 ACTION_UNSPECIFIED: Action.ValueType  # 0
-"""Never valid: every method names its action."""
+"""Never valid: every requirement names its action."""
 ACTION_NONE: Action.ValueType  # 1
 """Needs no right: health and the questions that precede authentication."""
 ACTION_PUBLISH: Action.ValueType  # 2
-"""Sends messages."""
+"""Sends messages. Implies GET on the same name."""
 ACTION_SUBSCRIBE: Action.ValueType  # 3
-"""Reads messages and stores consumer offsets."""
+"""Reads messages and stores consumer offsets. Implies GET on the same name."""
 ACTION_CREATE: Action.ValueType  # 4
 """Creates a resource."""
 ACTION_UPDATE: Action.ValueType  # 5
@@ -64,9 +110,9 @@ ACTION_UPDATE: Action.ValueType  # 5
 ACTION_DELETE: Action.ValueType  # 6
 """Deletes a resource."""
 ACTION_GET: Action.ValueType  # 7
-"""Reads one resource."""
-ACTION_LIST: Action.ValueType  # 8
-"""Lists resources."""
+"""Reads one resource, and sees it in lists. Not what messages contain."""
+ACTION_KNOWN: Action.ValueType  # 8
+"""Needs no right but to be known: every user and every member has it."""
 ACTION_MEMBER: Action.ValueType  # 9
 """Speaks as a member of the cluster: broker to name server, replica to primary."""
 Global___Action: _TypeAlias = Action  # noqa: Y015
@@ -78,72 +124,156 @@ class _Resource:
 class _ResourceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Resource.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     RESOURCE_UNSPECIFIED: _Resource.ValueType  # 0
-    """Never valid: every method names its resource."""
+    """Never valid: every requirement names its resource."""
     RESOURCE_CLUSTER: _Resource.ValueType  # 1
-    """The whole cluster."""
+    """The cluster with all its processes. Has no name."""
     RESOURCE_TOPIC: _Resource.ValueType  # 2
-    """One topic, named by the request's `topic`, there or in its batches, positions or resource;
-    each of several must be allowed.
-    """
+    """A topic."""
     RESOURCE_GROUP: _Resource.ValueType  # 3
-    """One consumer group, named by the request's `consumer_group`, there or in its resource."""
-    RESOURCE_BROKER: _Resource.ValueType  # 4
-    """One broker."""
-    RESOURCE_FILTER: _Resource.ValueType  # 5
-    """One uploaded filter, named by the request's `filter`."""
-    RESOURCE_TRANSACTION: _Resource.ValueType  # 6
-    """Transactions under check."""
-    RESOURCE_USER: _Resource.ValueType  # 7
-    """Users, their access policies, and the trail of what they changed."""
+    """A consumer group."""
+    RESOURCE_FILTER: _Resource.ValueType  # 4
+    """An uploaded filter."""
+    RESOURCE_USER: _Resource.ValueType  # 5
+    """A user or role: with what it may do, and the trail of what was changed."""
+    RESOURCE_SINK: _Resource.ValueType  # 6
+    """A Spark sink. Whoever noted it first may do everything with it."""
 
 class Resource(_Resource, metaclass=_ResourceEnumTypeWrapper):
     """A kind of thing that rights are granted on."""
 
 RESOURCE_UNSPECIFIED: Resource.ValueType  # 0
-"""Never valid: every method names its resource."""
+"""Never valid: every requirement names its resource."""
 RESOURCE_CLUSTER: Resource.ValueType  # 1
-"""The whole cluster."""
+"""The cluster with all its processes. Has no name."""
 RESOURCE_TOPIC: Resource.ValueType  # 2
-"""One topic, named by the request's `topic`, there or in its batches, positions or resource;
-each of several must be allowed.
-"""
+"""A topic."""
 RESOURCE_GROUP: Resource.ValueType  # 3
-"""One consumer group, named by the request's `consumer_group`, there or in its resource."""
-RESOURCE_BROKER: Resource.ValueType  # 4
-"""One broker."""
-RESOURCE_FILTER: Resource.ValueType  # 5
-"""One uploaded filter, named by the request's `filter`."""
-RESOURCE_TRANSACTION: Resource.ValueType  # 6
-"""Transactions under check."""
-RESOURCE_USER: Resource.ValueType  # 7
-"""Users, their access policies, and the trail of what they changed."""
+"""A consumer group."""
+RESOURCE_FILTER: Resource.ValueType  # 4
+"""An uploaded filter."""
+RESOURCE_USER: Resource.ValueType  # 5
+"""A user or role: with what it may do, and the trail of what was changed."""
+RESOURCE_SINK: Resource.ValueType  # 6
+"""A Spark sink. Whoever noted it first may do everything with it."""
 Global___Resource: _TypeAlias = Resource  # noqa: Y015
+
+class _MemberKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _MemberKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_MemberKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    MEMBER_KIND_UNSPECIFIED: _MemberKind.ValueType  # 0
+    """Never valid."""
+    MEMBER_KIND_BROKER: _MemberKind.ValueType  # 1
+    """A broker."""
+    MEMBER_KIND_REPLICA: _MemberKind.ValueType  # 2
+    """A replica of a broker."""
+    MEMBER_KIND_NAME_SERVER: _MemberKind.ValueType  # 3
+    """A name server."""
+    MEMBER_KIND_CHECKER: _MemberKind.ValueType  # 4
+    """A transaction checker."""
+    MEMBER_KIND_FILTER: _MemberKind.ValueType  # 5
+    """A FilterServer."""
+    MEMBER_KIND_GATEWAY: _MemberKind.ValueType  # 6
+    """A gateway."""
+    MEMBER_KIND_ADMIN: _MemberKind.ValueType  # 7
+    """An admin service."""
+
+class MemberKind(_MemberKind, metaclass=_MemberKindEnumTypeWrapper):
+    """A kind of process of a cluster."""
+
+MEMBER_KIND_UNSPECIFIED: MemberKind.ValueType  # 0
+"""Never valid."""
+MEMBER_KIND_BROKER: MemberKind.ValueType  # 1
+"""A broker."""
+MEMBER_KIND_REPLICA: MemberKind.ValueType  # 2
+"""A replica of a broker."""
+MEMBER_KIND_NAME_SERVER: MemberKind.ValueType  # 3
+"""A name server."""
+MEMBER_KIND_CHECKER: MemberKind.ValueType  # 4
+"""A transaction checker."""
+MEMBER_KIND_FILTER: MemberKind.ValueType  # 5
+"""A FilterServer."""
+MEMBER_KIND_GATEWAY: MemberKind.ValueType  # 6
+"""A gateway."""
+MEMBER_KIND_ADMIN: MemberKind.ValueType  # 7
+"""An admin service."""
+Global___MemberKind: _TypeAlias = MemberKind  # noqa: Y015
 
 @_typing.final
 class AccessRule(_message.Message):
-    """What a caller must be allowed to do, and to what, before a method runs."""
+    """What a caller must be allowed to do, and to what, before a method runs. All requirements must
+    hold. A caller that is not known is refused unless the rule asks for ACTION_NONE.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUIREMENTS_FIELD_NUMBER: _builtins.int
+    MEMBERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def requirements(self) -> _containers.RepeatedCompositeFieldContainer[Global___AccessRequirement]:
+        """What is needed, at least one."""
+
+    @_builtins.property
+    def members(self) -> _containers.RepeatedScalarFieldContainer[Global___MemberKind.ValueType]:
+        """Members of the cluster that may call the method in their own name, without any right."""
+
+    def __init__(
+        self,
+        *,
+        requirements: _abc.Iterable[Global___AccessRequirement] | None = ...,
+        members: _abc.Iterable[Global___MemberKind.ValueType] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["members", b"members", "requirements", b"requirements"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AccessRule: _TypeAlias = AccessRule  # noqa: Y015
+
+@_typing.final
+class AccessRequirement(_message.Message):
+    """One need: an action on what fields of the request name."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     ACTION_FIELD_NUMBER: _builtins.int
     RESOURCE_FIELD_NUMBER: _builtins.int
+    FIELDS_FIELD_NUMBER: _builtins.int
+    MATCH_FIELD_NUMBER: _builtins.int
+    OPTIONAL_FIELD_NUMBER: _builtins.int
     action: Global___Action.ValueType
     """The right that the caller needs."""
     resource: Global___Resource.ValueType
     """The kind of thing that the right is needed on."""
+    match: Global___AccessMatch.ValueType
+    """How the names are found and compared."""
+    optional: _builtins.bool
+    """Whether an empty name asks for nothing. Otherwise it is a name that only ANY fits."""
+    @_builtins.property
+    def fields(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The paths of the fields with the names, such as "order.subscriptions.topic". Through repeated
+        fields they lead to many. None for what has no name: the cluster.
+        """
+
     def __init__(
         self,
         *,
         action: Global___Action.ValueType = ...,
         resource: Global___Resource.ValueType = ...,
+        fields: _abc.Iterable[_builtins.str] | None = ...,
+        match: Global___AccessMatch.ValueType = ...,
+        optional: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "resource", b"resource"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["action", b"action", "fields", b"fields", "match", b"match", "optional", b"optional", "resource", b"resource"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___AccessRule: _TypeAlias = AccessRule  # noqa: Y015
+Global___AccessRequirement: _TypeAlias = AccessRequirement  # noqa: Y015
 
 ACCESS_FIELD_NUMBER: _builtins.int
 access: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.MethodOptions, Global___AccessRule]

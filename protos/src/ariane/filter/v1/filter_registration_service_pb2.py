@@ -26,7 +26,7 @@ from ariane.common.v1 import access_pb2 as ariane_dot_common_dot_v1_dot_access__
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n2ariane/filter/v1/filter_registration_service.proto\x12\x10\x61riane.filter.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1egoogle/protobuf/duration.proto\"C\n\x1bRegisterFilterServerRequest\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\"\x9a\x01\n\x1cRegisterFilterServerResponse\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\x12\x35\n\x12heartbeat_interval\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12.\n\x0bsilence_max\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"E\n\x1dUnregisterFilterServerRequest\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\"/\n\x1eUnregisterFilterServerResponse\x12\r\n\x05known\x18\x01 \x01(\x08\"\x19\n\x17GetFilterServersRequest\"-\n\x18GetFilterServersResponse\x12\x11\n\taddresses\x18\x01 \x03(\t2\x99\x03\n\x19\x46ilterRegistrationService\x12\x7f\n\x14RegisterFilterServer\x12-.ariane.filter.v1.RegisterFilterServerRequest\x1a..ariane.filter.v1.RegisterFilterServerResponse\"\x08\xca\xf3\x18\x04\x08\t\x10\x04\x12\x85\x01\n\x16UnregisterFilterServer\x12/.ariane.filter.v1.UnregisterFilterServerRequest\x1a\x30.ariane.filter.v1.UnregisterFilterServerResponse\"\x08\xca\xf3\x18\x04\x08\t\x10\x04\x12s\n\x10GetFilterServers\x12).ariane.filter.v1.GetFilterServersRequest\x1a*.ariane.filter.v1.GetFilterServersResponse\"\x08\xca\xf3\x18\x04\x08\t\x10\x04\x42\x41\n\x13mq.ariane.filter.v1P\x01Z(ariane.mq/go/arianepb/filter/v1;filterv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n2ariane/filter/v1/filter_registration_service.proto\x12\x10\x61riane.filter.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1egoogle/protobuf/duration.proto\"C\n\x1bRegisterFilterServerRequest\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\"\x9a\x01\n\x1cRegisterFilterServerResponse\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\x12\x35\n\x12heartbeat_interval\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12.\n\x0bsilence_max\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"E\n\x1dUnregisterFilterServerRequest\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\t\"/\n\x1eUnregisterFilterServerResponse\x12\r\n\x05known\x18\x01 \x01(\x08\"\x19\n\x17GetFilterServersRequest\"-\n\x18GetFilterServersResponse\x12\x11\n\taddresses\x18\x01 \x03(\t2\xaf\x03\n\x19\x46ilterRegistrationService\x12\x84\x01\n\x14RegisterFilterServer\x12-.ariane.filter.v1.RegisterFilterServerRequest\x1a..ariane.filter.v1.RegisterFilterServerResponse\"\r\xca\xf3\x18\t\n\x04\x08\t\x10\x01\x12\x01\x05\x12\x8a\x01\n\x16UnregisterFilterServer\x12/.ariane.filter.v1.UnregisterFilterServerRequest\x1a\x30.ariane.filter.v1.UnregisterFilterServerResponse\"\r\xca\xf3\x18\t\n\x04\x08\t\x10\x01\x12\x01\x05\x12~\n\x10GetFilterServers\x12).ariane.filter.v1.GetFilterServersRequest\x1a*.ariane.filter.v1.GetFilterServersResponse\"\x13\xca\xf3\x18\x0f\n\x04\x08\x08\x10\x01\x12\x07\x01\x02\x03\x04\x05\x06\x07\x42\x41\n\x13mq.ariane.filter.v1P\x01Z(ariane.mq/go/arianepb/filter/v1;filterv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,11 +35,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\023mq.ariane.filter.v1P\001Z(ariane.mq/go/arianepb/filter/v1;filterv1'
   _globals['_FILTERREGISTRATIONSERVICE'].methods_by_name['RegisterFilterServer']._loaded_options = None
-  _globals['_FILTERREGISTRATIONSERVICE'].methods_by_name['RegisterFilterServer']._serialized_options = b'\312\363\030\004\010\t\020\004'
+  _globals['_FILTERREGISTRATIONSERVICE'].methods_by_name['RegisterFilterServer']._serialized_options = b'\312\363\030\t\n\004\010\t\020\001\022\001\005'
   _globals['_FILTERREGISTRATIONSERVICE'].methods_by_name['UnregisterFilterServer']._loaded_options = None
-  _globals['_FILTERREGISTRATIONSERVICE'].methods_by_name['UnregisterFilterServer']._serialized_options = b'\312\363\030\004\010\t\020\004'
+  _globals['_FILTERREGISTRATIONSERVICE'].methods_by_name['UnregisterFilterServer']._serialized_options = b'\312\363\030\t\n\004\010\t\020\001\022\001\005'
   _globals['_FILTERREGISTRATIONSERVICE'].methods_by_name['GetFilterServers']._loaded_options = None
-  _globals['_FILTERREGISTRATIONSERVICE'].methods_by_name['GetFilterServers']._serialized_options = b'\312\363\030\004\010\t\020\004'
+  _globals['_FILTERREGISTRATIONSERVICE'].methods_by_name['GetFilterServers']._serialized_options = b'\312\363\030\017\n\004\010\010\020\001\022\007\001\002\003\004\005\006\007'
   _globals['_REGISTERFILTERSERVERREQUEST']._serialized_start=135
   _globals['_REGISTERFILTERSERVERREQUEST']._serialized_end=202
   _globals['_REGISTERFILTERSERVERRESPONSE']._serialized_start=205
@@ -53,5 +53,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETFILTERSERVERSRESPONSE']._serialized_start=508
   _globals['_GETFILTERSERVERSRESPONSE']._serialized_end=553
   _globals['_FILTERREGISTRATIONSERVICE']._serialized_start=556
-  _globals['_FILTERREGISTRATIONSERVICE']._serialized_end=965
+  _globals['_FILTERREGISTRATIONSERVICE']._serialized_end=987
 # @@protoc_insertion_point(module_scope)

@@ -27,7 +27,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,ariane/filter/v1/filter_server_service.proto\x12\x10\x61riane.filter.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x1d\n\x1bGetFilterServerStateRequest\"\xc5\x01\n\x1cGetFilterServerStateResponse\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12/\n\x07workers\x18\x03 \x03(\x0b\x32\x1e.ariane.filter.v1.FilterWorker\x12\x1d\n\x15\x65xamined_record_count\x18\x04 \x01(\x03\x12\x1e\n\x16\x64\x65livered_record_count\x18\x05 \x01(\x03\x12\x0f\n\x07uploads\x18\x06 \x01(\t\"\xa5\x02\n\x0c\x46ilterWorker\x12\x16\n\x0e\x66ilter_version\x18\x01 \x01(\t\x12\x17\n\x0f\x63onsumer_groups\x18\x02 \x03(\t\x12.\n\nstart_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1d\n\x15\x65xamined_record_count\x18\x04 \x01(\x03\x12\x1e\n\x16\x64\x65livered_record_count\x18\x05 \x01(\x03\x12\x35\n\x12processor_duration\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nprocess_id\x18\x07 \x01(\x03\x12\x14\n\x0cstrike_count\x18\x08 \x01(\x05\x12\x14\n\x0clast_failure\x18\t \x01(\t2\x96\x01\n\x13\x46ilterServerService\x12\x7f\n\x14GetFilterServerState\x12-.ariane.filter.v1.GetFilterServerStateRequest\x1a..ariane.filter.v1.GetFilterServerStateResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x01\x42\x41\n\x13mq.ariane.filter.v1P\x01Z(ariane.mq/go/arianepb/filter/v1;filterv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n,ariane/filter/v1/filter_server_service.proto\x12\x10\x61riane.filter.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x1d\n\x1bGetFilterServerStateRequest\"\xc5\x01\n\x1cGetFilterServerStateResponse\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12/\n\x07workers\x18\x03 \x03(\x0b\x32\x1e.ariane.filter.v1.FilterWorker\x12\x1d\n\x15\x65xamined_record_count\x18\x04 \x01(\x03\x12\x1e\n\x16\x64\x65livered_record_count\x18\x05 \x01(\x03\x12\x0f\n\x07uploads\x18\x06 \x01(\t\"\xa5\x02\n\x0c\x46ilterWorker\x12\x16\n\x0e\x66ilter_version\x18\x01 \x01(\t\x12\x17\n\x0f\x63onsumer_groups\x18\x02 \x03(\t\x12.\n\nstart_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1d\n\x15\x65xamined_record_count\x18\x04 \x01(\x03\x12\x1e\n\x16\x64\x65livered_record_count\x18\x05 \x01(\x03\x12\x35\n\x12processor_duration\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x12\n\nprocess_id\x18\x07 \x01(\x03\x12\x14\n\x0cstrike_count\x18\x08 \x01(\x05\x12\x14\n\x0clast_failure\x18\t \x01(\t2\x9d\x01\n\x13\x46ilterServerService\x12\x85\x01\n\x14GetFilterServerState\x12-.ariane.filter.v1.GetFilterServerStateRequest\x1a..ariane.filter.v1.GetFilterServerStateResponse\"\x0e\xca\xf3\x18\n\n\x04\x08\x07\x10\x01\x12\x02\x07\x01\x42\x41\n\x13mq.ariane.filter.v1P\x01Z(ariane.mq/go/arianepb/filter/v1;filterv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,7 +36,7 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\023mq.ariane.filter.v1P\001Z(ariane.mq/go/arianepb/filter/v1;filterv1'
   _globals['_FILTERSERVERSERVICE'].methods_by_name['GetFilterServerState']._loaded_options = None
-  _globals['_FILTERSERVERSERVICE'].methods_by_name['GetFilterServerState']._serialized_options = b'\312\363\030\004\010\007\020\001'
+  _globals['_FILTERSERVERSERVICE'].methods_by_name['GetFilterServerState']._serialized_options = b'\312\363\030\n\n\004\010\007\020\001\022\002\007\001'
   _globals['_GETFILTERSERVERSTATEREQUEST']._serialized_start=162
   _globals['_GETFILTERSERVERSTATEREQUEST']._serialized_end=191
   _globals['_GETFILTERSERVERSTATERESPONSE']._serialized_start=194
@@ -44,5 +44,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FILTERWORKER']._serialized_start=394
   _globals['_FILTERWORKER']._serialized_end=687
   _globals['_FILTERSERVERSERVICE']._serialized_start=690
-  _globals['_FILTERSERVERSERVICE']._serialized_end=840
+  _globals['_FILTERSERVERSERVICE']._serialized_end=847
 # @@protoc_insertion_point(module_scope)

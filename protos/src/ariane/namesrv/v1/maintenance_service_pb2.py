@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from ariane.common.v1 import access_pb2 as ariane_dot_common_dot_v1_dot_access__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+ariane/namesrv/v1/maintenance_service.proto\x12\x11\x61riane.namesrv.v1\x1a\x1d\x61riane/common/v1/access.proto\"1\n\x1aWipeWritePermissionRequest\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\"2\n\x1bWipeWritePermissionResponse\x12\x13\n\x0btopic_count\x18\x01 \x01(\x05\"4\n\x1dRestoreWritePermissionRequest\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\"5\n\x1eRestoreWritePermissionResponse\x12\x13\n\x0btopic_count\x18\x01 \x01(\x05\"C\n\x12PutKeyValueRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\r\n\x05value\x18\x03 \x01(\t\"\x15\n\x13PutKeyValueResponse\"7\n\x15\x44\x65leteKeyValueRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\"\'\n\x16\x44\x65leteKeyValueResponse\x12\r\n\x05known\x18\x01 \x01(\x08\"P\n\x14ListKeyValuesRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"a\n\x15ListKeyValuesResponse\x12/\n\nkey_values\x18\x01 \x03(\x0b\x32\x1b.ariane.namesrv.v1.KeyValue\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"&\n\x08KeyValue\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t2\xe5\x04\n\x12MaintenanceService\x12~\n\x13WipeWritePermission\x12-.ariane.namesrv.v1.WipeWritePermissionRequest\x1a..ariane.namesrv.v1.WipeWritePermissionResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x04\x12\x87\x01\n\x16RestoreWritePermission\x12\x30.ariane.namesrv.v1.RestoreWritePermissionRequest\x1a\x31.ariane.namesrv.v1.RestoreWritePermissionResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x04\x12\x66\n\x0bPutKeyValue\x12%.ariane.namesrv.v1.PutKeyValueRequest\x1a&.ariane.namesrv.v1.PutKeyValueResponse\"\x08\xca\xf3\x18\x04\x08\x05\x10\x01\x12o\n\x0e\x44\x65leteKeyValue\x12(.ariane.namesrv.v1.DeleteKeyValueRequest\x1a).ariane.namesrv.v1.DeleteKeyValueResponse\"\x08\xca\xf3\x18\x04\x08\x06\x10\x01\x12l\n\rListKeyValues\x12\'.ariane.namesrv.v1.ListKeyValuesRequest\x1a(.ariane.namesrv.v1.ListKeyValuesResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x01\x42\x44\n\x14mq.ariane.namesrv.v1P\x01Z*ariane.mq/go/arianepb/namesrv/v1;namesrvv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+ariane/namesrv/v1/maintenance_service.proto\x12\x11\x61riane.namesrv.v1\x1a\x1d\x61riane/common/v1/access.proto\"1\n\x1aWipeWritePermissionRequest\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\"2\n\x1bWipeWritePermissionResponse\x12\x13\n\x0btopic_count\x18\x01 \x01(\x05\"4\n\x1dRestoreWritePermissionRequest\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\"5\n\x1eRestoreWritePermissionResponse\x12\x13\n\x0btopic_count\x18\x01 \x01(\x05\"C\n\x12PutKeyValueRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\r\n\x05value\x18\x03 \x01(\t\"\x15\n\x13PutKeyValueResponse\"7\n\x15\x44\x65leteKeyValueRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\"\'\n\x16\x44\x65leteKeyValueResponse\x12\r\n\x05known\x18\x01 \x01(\x08\"P\n\x14ListKeyValuesRequest\x12\x11\n\tnamespace\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"a\n\x15ListKeyValuesResponse\x12/\n\nkey_values\x18\x01 \x03(\x0b\x32\x1b.ariane.namesrv.v1.KeyValue\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"&\n\x08KeyValue\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t2\xf3\x04\n\x12MaintenanceService\x12\x80\x01\n\x13WipeWritePermission\x12-.ariane.namesrv.v1.WipeWritePermissionRequest\x1a..ariane.namesrv.v1.WipeWritePermissionResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x05\x10\x01\x12\x89\x01\n\x16RestoreWritePermission\x12\x30.ariane.namesrv.v1.RestoreWritePermissionRequest\x1a\x31.ariane.namesrv.v1.RestoreWritePermissionResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x05\x10\x01\x12h\n\x0bPutKeyValue\x12%.ariane.namesrv.v1.PutKeyValueRequest\x1a&.ariane.namesrv.v1.PutKeyValueResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x05\x10\x01\x12q\n\x0e\x44\x65leteKeyValue\x12(.ariane.namesrv.v1.DeleteKeyValueRequest\x1a).ariane.namesrv.v1.DeleteKeyValueResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x06\x10\x01\x12q\n\rListKeyValues\x12\'.ariane.namesrv.v1.ListKeyValuesRequest\x1a(.ariane.namesrv.v1.ListKeyValuesResponse\"\r\xca\xf3\x18\t\n\x04\x08\x07\x10\x01\x12\x01\x07\x42\x44\n\x14mq.ariane.namesrv.v1P\x01Z*ariane.mq/go/arianepb/namesrv/v1;namesrvv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,15 +34,15 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\024mq.ariane.namesrv.v1P\001Z*ariane.mq/go/arianepb/namesrv/v1;namesrvv1'
   _globals['_MAINTENANCESERVICE'].methods_by_name['WipeWritePermission']._loaded_options = None
-  _globals['_MAINTENANCESERVICE'].methods_by_name['WipeWritePermission']._serialized_options = b'\312\363\030\004\010\005\020\004'
+  _globals['_MAINTENANCESERVICE'].methods_by_name['WipeWritePermission']._serialized_options = b'\312\363\030\006\n\004\010\005\020\001'
   _globals['_MAINTENANCESERVICE'].methods_by_name['RestoreWritePermission']._loaded_options = None
-  _globals['_MAINTENANCESERVICE'].methods_by_name['RestoreWritePermission']._serialized_options = b'\312\363\030\004\010\005\020\004'
+  _globals['_MAINTENANCESERVICE'].methods_by_name['RestoreWritePermission']._serialized_options = b'\312\363\030\006\n\004\010\005\020\001'
   _globals['_MAINTENANCESERVICE'].methods_by_name['PutKeyValue']._loaded_options = None
-  _globals['_MAINTENANCESERVICE'].methods_by_name['PutKeyValue']._serialized_options = b'\312\363\030\004\010\005\020\001'
+  _globals['_MAINTENANCESERVICE'].methods_by_name['PutKeyValue']._serialized_options = b'\312\363\030\006\n\004\010\005\020\001'
   _globals['_MAINTENANCESERVICE'].methods_by_name['DeleteKeyValue']._loaded_options = None
-  _globals['_MAINTENANCESERVICE'].methods_by_name['DeleteKeyValue']._serialized_options = b'\312\363\030\004\010\006\020\001'
+  _globals['_MAINTENANCESERVICE'].methods_by_name['DeleteKeyValue']._serialized_options = b'\312\363\030\006\n\004\010\006\020\001'
   _globals['_MAINTENANCESERVICE'].methods_by_name['ListKeyValues']._loaded_options = None
-  _globals['_MAINTENANCESERVICE'].methods_by_name['ListKeyValues']._serialized_options = b'\312\363\030\004\010\010\020\001'
+  _globals['_MAINTENANCESERVICE'].methods_by_name['ListKeyValues']._serialized_options = b'\312\363\030\t\n\004\010\007\020\001\022\001\007'
   _globals['_WIPEWRITEPERMISSIONREQUEST']._serialized_start=97
   _globals['_WIPEWRITEPERMISSIONREQUEST']._serialized_end=146
   _globals['_WIPEWRITEPERMISSIONRESPONSE']._serialized_start=148
@@ -66,5 +66,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_KEYVALUE']._serialized_start=680
   _globals['_KEYVALUE']._serialized_end=718
   _globals['_MAINTENANCESERVICE']._serialized_start=721
-  _globals['_MAINTENANCESERVICE']._serialized_end=1334
+  _globals['_MAINTENANCESERVICE']._serialized_end=1348
 # @@protoc_insertion_point(module_scope)

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from ariane.common.v1 import access_pb2 as ariane_dot_common_dot_v1_dot_access__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)ariane/replication/v1/state_service.proto\x12\x15\x61riane.replication.v1\x1a\x1d\x61riane/common/v1/access.proto\"P\n\x10PullStateRequest\x12<\n\x0bknown_files\x18\x01 \x03(\x0b\x32\'.ariane.replication.v1.StateFileVersion\"7\n\x10StateFileVersion\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x15\n\rcontent_crc32\x18\x02 \x01(\x07\"\x88\x01\n\x11PullStateResponse\x12\x30\n\x04head\x18\x01 \x01(\x0b\x32 .ariane.replication.v1.StateHeadH\x00\x12\x36\n\x05piece\x18\x02 \x01(\x0b\x32%.ariane.replication.v1.StateFilePieceH\x00\x42\t\n\x07\x63ontent\"\xdd\x01\n\tStateHead\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x1d\n\x15max_commit_log_offset\x18\x02 \x01(\x03\x12R\n\x12\x64\x65leted_topic_ends\x18\x03 \x03(\x0b\x32\x36.ariane.replication.v1.StateHead.DeletedTopicEndsEntry\x12\x15\n\rstate_version\x18\x04 \x01(\x03\x1a\x37\n\x15\x44\x65letedTopicEndsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"@\n\x0eStateFilePiece\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\x0c\x12\x0f\n\x07is_last\x18\x03 \x01(\x08\x32z\n\x0cStateService\x12j\n\tPullState\x12\'.ariane.replication.v1.PullStateRequest\x1a(.ariane.replication.v1.PullStateResponse\"\x08\xca\xf3\x18\x04\x08\t\x10\x04\x30\x01\x42P\n\x18mq.ariane.replication.v1P\x01Z2ariane.mq/go/arianepb/replication/v1;replicationv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n)ariane/replication/v1/state_service.proto\x12\x15\x61riane.replication.v1\x1a\x1d\x61riane/common/v1/access.proto\"P\n\x10PullStateRequest\x12<\n\x0bknown_files\x18\x01 \x03(\x0b\x32\'.ariane.replication.v1.StateFileVersion\"7\n\x10StateFileVersion\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x15\n\rcontent_crc32\x18\x02 \x01(\x07\"\x88\x01\n\x11PullStateResponse\x12\x30\n\x04head\x18\x01 \x01(\x0b\x32 .ariane.replication.v1.StateHeadH\x00\x12\x36\n\x05piece\x18\x02 \x01(\x0b\x32%.ariane.replication.v1.StateFilePieceH\x00\x42\t\n\x07\x63ontent\"\xdd\x01\n\tStateHead\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x1d\n\x15max_commit_log_offset\x18\x02 \x01(\x03\x12R\n\x12\x64\x65leted_topic_ends\x18\x03 \x03(\x0b\x32\x36.ariane.replication.v1.StateHead.DeletedTopicEndsEntry\x12\x15\n\rstate_version\x18\x04 \x01(\x03\x1a\x37\n\x15\x44\x65letedTopicEndsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"@\n\x0eStateFilePiece\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\x0c\x12\x0f\n\x07is_last\x18\x03 \x01(\x08\x32\x82\x01\n\x0cStateService\x12r\n\tPullState\x12\'.ariane.replication.v1.PullStateRequest\x1a(.ariane.replication.v1.PullStateResponse\"\x10\xca\xf3\x18\x0c\n\x06\x08\t\x10\x01 \x05\x12\x02\x01\x02\x30\x01\x42P\n\x18mq.ariane.replication.v1P\x01Z2ariane.mq/go/arianepb/replication/v1;replicationv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,7 +36,7 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STATEHEAD_DELETEDTOPICENDSENTRY']._loaded_options = None
   _globals['_STATEHEAD_DELETEDTOPICENDSENTRY']._serialized_options = b'8\001'
   _globals['_STATESERVICE'].methods_by_name['PullState']._loaded_options = None
-  _globals['_STATESERVICE'].methods_by_name['PullState']._serialized_options = b'\312\363\030\004\010\t\020\004'
+  _globals['_STATESERVICE'].methods_by_name['PullState']._serialized_options = b'\312\363\030\014\n\006\010\t\020\001 \005\022\002\001\002'
   _globals['_PULLSTATEREQUEST']._serialized_start=99
   _globals['_PULLSTATEREQUEST']._serialized_end=179
   _globals['_STATEFILEVERSION']._serialized_start=181
@@ -49,6 +49,6 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STATEHEAD_DELETEDTOPICENDSENTRY']._serialized_end=599
   _globals['_STATEFILEPIECE']._serialized_start=601
   _globals['_STATEFILEPIECE']._serialized_end=665
-  _globals['_STATESERVICE']._serialized_start=667
-  _globals['_STATESERVICE']._serialized_end=789
+  _globals['_STATESERVICE']._serialized_start=668
+  _globals['_STATESERVICE']._serialized_end=798
 # @@protoc_insertion_point(module_scope)

@@ -26,7 +26,7 @@ from ariane.common.v1 import access_pb2 as ariane_dot_common_dot_v1_dot_access__
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+ariane/transaction/v1/checker_service.proto\x12\x15\x61riane.transaction.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x18\n\x16GetCheckerStateRequest\"\x81\x02\n\x17GetCheckerStateResponse\x12\x12\n\nchecker_id\x18\x01 \x01(\t\x12!\n\x19\x63hecked_transaction_count\x18\x02 \x01(\x03\x12 \n\x18parked_transaction_count\x18\x03 \x01(\x03\x12\x35\n\x11oldest_store_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0b\x63heck_count\x18\x05 \x01(\x03\x12\x1e\n\x16unanswered_check_count\x18\x06 \x01(\x03\x12!\n\x19\x64\x65\x63ided_transaction_count\x18\x07 \x01(\x03\"A\n\x18ListCheckerLeasesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"i\n\x19ListCheckerLeasesResponse\x12\x33\n\x06leases\x18\x01 \x03(\x0b\x32#.ariane.transaction.v1.CheckerLease\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xc9\x01\n\x0c\x43heckerLease\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x12\n\nchecker_id\x18\x03 \x01(\t\x12\x15\n\rfencing_token\x18\x04 \x01(\x03\x12/\n\x0b\x65xpire_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x19\n\x11half_queue_offset\x18\x06 \x01(\x03\x12\x17\n\x0fop_queue_offset\x18\x07 \x01(\x03\x32\x8f\x02\n\x0e\x43heckerService\x12z\n\x0fGetCheckerState\x12-.ariane.transaction.v1.GetCheckerStateRequest\x1a..ariane.transaction.v1.GetCheckerStateResponse\"\x08\xca\xf3\x18\x04\x08\x07\x10\x06\x12\x80\x01\n\x11ListCheckerLeases\x12/.ariane.transaction.v1.ListCheckerLeasesRequest\x1a\x30.ariane.transaction.v1.ListCheckerLeasesResponse\"\x08\xca\xf3\x18\x04\x08\x08\x10\x06\x42P\n\x18mq.ariane.transaction.v1P\x01Z2ariane.mq/go/arianepb/transaction/v1;transactionv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+ariane/transaction/v1/checker_service.proto\x12\x15\x61riane.transaction.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x18\n\x16GetCheckerStateRequest\"\x81\x02\n\x17GetCheckerStateResponse\x12\x12\n\nchecker_id\x18\x01 \x01(\t\x12!\n\x19\x63hecked_transaction_count\x18\x02 \x01(\x03\x12 \n\x18parked_transaction_count\x18\x03 \x01(\x03\x12\x35\n\x11oldest_store_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0b\x63heck_count\x18\x05 \x01(\x03\x12\x1e\n\x16unanswered_check_count\x18\x06 \x01(\x03\x12!\n\x19\x64\x65\x63ided_transaction_count\x18\x07 \x01(\x03\"A\n\x18ListCheckerLeasesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"i\n\x19ListCheckerLeasesResponse\x12\x33\n\x06leases\x18\x01 \x03(\x0b\x32#.ariane.transaction.v1.CheckerLease\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xc9\x01\n\x0c\x43heckerLease\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x12\n\nchecker_id\x18\x03 \x01(\t\x12\x15\n\rfencing_token\x18\x04 \x01(\x03\x12/\n\x0b\x65xpire_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x19\n\x11half_queue_offset\x18\x06 \x01(\x03\x12\x17\n\x0fop_queue_offset\x18\x07 \x01(\x03\x32\x99\x02\n\x0e\x43heckerService\x12\x7f\n\x0fGetCheckerState\x12-.ariane.transaction.v1.GetCheckerStateRequest\x1a..ariane.transaction.v1.GetCheckerStateResponse\"\r\xca\xf3\x18\t\n\x04\x08\x07\x10\x01\x12\x01\x07\x12\x85\x01\n\x11ListCheckerLeases\x12/.ariane.transaction.v1.ListCheckerLeasesRequest\x1a\x30.ariane.transaction.v1.ListCheckerLeasesResponse\"\r\xca\xf3\x18\t\n\x04\x08\x07\x10\x01\x12\x01\x07\x42P\n\x18mq.ariane.transaction.v1P\x01Z2ariane.mq/go/arianepb/transaction/v1;transactionv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,9 +35,9 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\030mq.ariane.transaction.v1P\001Z2ariane.mq/go/arianepb/transaction/v1;transactionv1'
   _globals['_CHECKERSERVICE'].methods_by_name['GetCheckerState']._loaded_options = None
-  _globals['_CHECKERSERVICE'].methods_by_name['GetCheckerState']._serialized_options = b'\312\363\030\004\010\007\020\006'
+  _globals['_CHECKERSERVICE'].methods_by_name['GetCheckerState']._serialized_options = b'\312\363\030\t\n\004\010\007\020\001\022\001\007'
   _globals['_CHECKERSERVICE'].methods_by_name['ListCheckerLeases']._loaded_options = None
-  _globals['_CHECKERSERVICE'].methods_by_name['ListCheckerLeases']._serialized_options = b'\312\363\030\004\010\010\020\006'
+  _globals['_CHECKERSERVICE'].methods_by_name['ListCheckerLeases']._serialized_options = b'\312\363\030\t\n\004\010\007\020\001\022\001\007'
   _globals['_GETCHECKERSTATEREQUEST']._serialized_start=134
   _globals['_GETCHECKERSTATEREQUEST']._serialized_end=158
   _globals['_GETCHECKERSTATERESPONSE']._serialized_start=161
@@ -49,5 +49,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CHECKERLEASE']._serialized_start=595
   _globals['_CHECKERLEASE']._serialized_end=796
   _globals['_CHECKERSERVICE']._serialized_start=799
-  _globals['_CHECKERSERVICE']._serialized_end=1070
+  _globals['_CHECKERSERVICE']._serialized_end=1080
 # @@protoc_insertion_point(module_scope)

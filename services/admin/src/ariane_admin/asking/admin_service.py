@@ -16,7 +16,7 @@ from ariane_sdk import ClusterClient
 if TYPE_CHECKING:
     from grpc.aio import Channel
 
-USER_KEY: Final = "x-ariane-user"
+USER_KEY: Final = "x-ariane-claimed-user"
 """Metadata key: the caller's own claim of its name, which the audit trail records."""
 
 ADMIN_SECONDS_MAX: Final = 30.0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from secrets import token_hex
 from typing import Any, Final, Protocol, runtime_checkable
 
@@ -23,24 +24,13 @@ from ariane.admin.v1.audit_service_pb2 import (
 )
 from ariane.admin.v1.message_service_pb2 import ConsumeMessageResponse
 from ariane.broker.v1.client_question_pb2 import CONSUME_OUTCOME_CONSUMED, ConsumeOutcome
-from ariane.common.v1 import access_pb2
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_admin.audit.caller import caller_of
 from ariane_admin.audit.trail import AuditedRequest, AuditTrail, Ended, Written
 from ariane_admin.audit.trail_json import resource_name, trail_json
 from ariane_servicekit import ErrorTranslator, RpcService, ServiceError, current_call, get_logger
 from ariane_servicekit.database import Database
-from ariane_servicekit.rpc.access import access_rule
-
-CHANGING: Final = frozenset(
-    {
-        access_pb2.ACTION_CREATE,
-        access_pb2.ACTION_UPDATE,
-        access_pb2.ACTION_DELETE,
-        access_pb2.ACTION_PUBLISH,
-    }
-)
-"""Actions that leave an entry."""
+from ariane_servicekit.security.method_rules import changes
 
 _SHORTFALLS: Final = ("not_told", "failures", "silent_brokers")
 """Fields of answers with the processes that did not do their part."""
@@ -98,14 +88,14 @@ class Auditing:
         changing = {
             method.name: method.full_name
             for method in service.descriptor.methods
-            if access_rule(method).action in CHANGING
+            if changes(method)
         }
         behaviors = {
             name: self._around(service.servicer, name, _slashed(full_name))
             for name, full_name in changing.items()
         }
         servicer = _Audited(service.servicer, behaviors)
-        return RpcService(service.descriptor, service.add, servicer, service.decoders)
+        return replace(service, servicer=servicer)
 
     def _around(self, servicer: object, name: str, method: str) -> _Behavior:
         behavior: _Behavior = getattr(servicer, name)

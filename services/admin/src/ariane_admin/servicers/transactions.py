@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from grpc import aio
 
@@ -35,6 +35,9 @@ class TransactionServicer(TransactionServiceServicer):
         cluster: Has channels to every process.
         checkers: Addresses of checkers, "host:port"; checkers of one database give equal answers.
     """
+
+    asked_methods: Final = frozenset({"GetTransaction", "DecideTransaction", "ResumeTransaction"})
+    """Methods that ask for the rights on what their handles touch."""
 
     def __init__(self, cluster: ClusterAccess, checkers: Sequence[str]) -> None:
         self._doors = cluster.doors

@@ -43,6 +43,7 @@ from ariane.replication.v1 import (
     state_service_pb2,
     state_service_pb2_grpc,
 )
+from ariane_broker.rpc.access.append_names import APPEND_NAMES
 from ariane_broker.rpc.translation.append_wire import append_request
 from ariane_servicekit import RpcService
 
@@ -127,6 +128,10 @@ _DECODERS: Final[dict[str, dict[str, Callable[[bytes], Any]]]] = {
 """Decoders for requests of which generated code would copy the blocks."""
 
 
+_EXTRACTORS: Final = {"SendService": {"AppendRecords": APPEND_NAMES}}
+"""What finds the names in requests that these have decoded."""
+
+
 def rpc_service(name: str, servicer: object) -> RpcService:
     """A service of the contract with the servicer that answers for it.
 
@@ -135,4 +140,10 @@ def rpc_service(name: str, servicer: object) -> RpcService:
         servicer: What answers.
     """
     file, add = CLIENTS.get(name) or REPLICATION[name]
-    return RpcService(file.services_by_name[name], add, servicer, _DECODERS.get(name, {}))
+    return RpcService(
+        file.services_by_name[name],
+        add,
+        servicer,
+        _DECODERS.get(name, {}),
+        extractors=_EXTRACTORS.get(name, {}),
+    )

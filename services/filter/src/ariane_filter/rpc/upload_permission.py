@@ -9,22 +9,18 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from google.protobuf.message import Message
 from grpc import aio
 
-from ariane.common.v1 import access_pb2
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_servicekit import RpcService, ServiceError, get_logger
-from ariane_servicekit.rpc.access import access_rule
+from ariane_servicekit.security.method_rules import changes
 
 AUTHORIZATION_KEY: Final = "authorization"
 """Metadata key, as in HTTP."""
-
-CHANGING: Final = frozenset(
-    {access_pb2.ACTION_CREATE, access_pb2.ACTION_UPDATE, access_pb2.ACTION_DELETE}
-)
 
 _SCHEME: Final = "bearer"
 
@@ -48,11 +44,9 @@ class UploadPermission:
         behaviors = {
             method.name: self._guarded(method.full_name, getattr(service.servicer, method.name))
             for method in service.descriptor.methods
-            if access_rule(method).action in CHANGING
+            if changes(method)
         }
-        return RpcService(
-            service.descriptor, service.add, _GuardedServicer(service.servicer, behaviors)
-        )
+        return replace(service, servicer=_GuardedServicer(service.servicer, behaviors))
 
     def _guarded(self, method: str, behavior: _Behavior) -> _Behavior:
         async def run(request: Any, context: _Context) -> Message:

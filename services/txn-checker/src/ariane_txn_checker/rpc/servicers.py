@@ -41,6 +41,16 @@ _POSITION_KINDS: Final = (int, str, str, str)
 class CheckedTransactionServicer(CheckedTransactionServiceServicer):
     """Transactions of all brokers, from the database that the checkers share."""
 
+    asked_methods: Final = frozenset(
+        {
+            "GetCheckedTransaction",
+            "ListTransactionChecks",
+            "DecideTransaction",
+            "ResumeTransactionChecks",
+        }
+    )
+    """Methods that ask for the rights on what their handles touch."""
+
     def __init__(
         self, database: Database, decisions: OperatorDecisions, *, check_count_max: int
     ) -> None:

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ariane.broker.v1.client_service_pb2 import (
-    LockedQueue,
-    LockQueuesRequest,
-    UnlockQueuesRequest,
-)
+from ariane.broker.v1.queue_lock_pb2 import LockedQueue, LockQueuesRequest, UnlockQueuesRequest
 from ariane_sdk.client.broker_calls import answer_of, peer_name, read_address
 from ariane_sdk.client.session import Session
 from ariane_sdk.consumer.group.consumer_plan import ConsumerPlan

@@ -47,6 +47,9 @@ _GROUP_EXISTS: Final = "GROUP_EXISTS"
 class GroupServicer(GroupServiceServicer):
     """Calls every broker that a group concerns."""
 
+    asked_methods: Final = frozenset({"UpdateGroup"})
+    """Methods that ask for the rights on what their handles touch."""
+
     def __init__(self, cluster: ClusterAccess) -> None:
         self._cluster = cluster
         self._doors = cluster.doors

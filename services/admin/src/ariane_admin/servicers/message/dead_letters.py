@@ -60,6 +60,9 @@ class _Enough(Exception):
 class DeadLetterServicer(DeadLetterServiceServicer):
     """Reads dead letters page by page, and lets brokers send them back."""
 
+    asked_methods: Final = frozenset({"RedriveDeadLetters"})
+    """Methods that ask for the rights on what their handles touch."""
+
     def __init__(self, cluster: ClusterAccess) -> None:
         self._cluster = cluster
         self._doors = cluster.doors

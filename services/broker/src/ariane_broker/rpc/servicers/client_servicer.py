@@ -13,6 +13,7 @@ from grpc import aio
 
 from ariane.broker.v1 import client_question_pb2 as question_pb
 from ariane.broker.v1 import client_service_pb2 as client_pb
+from ariane.broker.v1 import queue_lock_pb2 as lock_pb
 from ariane.broker.v1.client_service_pb2_grpc import ClientServiceServicer
 from ariane_broker.clients.attached_client import AttachedClient
 from ariane_broker.clients.client_admission import ClientAdmission
@@ -194,25 +195,25 @@ class ClientServicer(ClientServiceServicer):
         )
 
     async def LockQueues(
-        self, request: client_pb.LockQueuesRequest, context: aio.ServicerContext[Any, Any]
-    ) -> client_pb.LockQueuesResponse:
+        self, request: lock_pb.LockQueuesRequest, context: aio.ServicerContext[Any, Any]
+    ) -> lock_pb.LockQueuesResponse:
         """Lock queues, or renew their locks."""
         queues = await in_turns(QueueKey(queue.topic, queue.queue_id) for queue in request.queues)
         owned = await self._locking.lock(request.consumer_group, request.client_id, queues)
-        return client_pb.LockQueuesResponse(
+        return lock_pb.LockQueuesResponse(
             queues=await in_turns(starmap(_locked_queue, owned.items())),
             lease=span_of(self._locking.relied_seconds),
         )
 
     async def UnlockQueues(
-        self, request: client_pb.UnlockQueuesRequest, context: aio.ServicerContext[Any, Any]
-    ) -> client_pb.UnlockQueuesResponse:
+        self, request: lock_pb.UnlockQueuesRequest, context: aio.ServicerContext[Any, Any]
+    ) -> lock_pb.UnlockQueuesResponse:
         """Release locks."""
         queues = await in_turns(
             (QueueKey(queue.topic, queue.queue_id), queue.lock_epoch) for queue in request.queues
         )
         count = await self._locking.unlock(request.consumer_group, request.client_id, dict(queues))
-        return client_pb.UnlockQueuesResponse(queue_count=count)
+        return lock_pb.UnlockQueuesResponse(queue_count=count)
 
     def _response(self, notice: Notice, *, reads_records: bool) -> client_pb.AttachResponse:
         """A notice, as the client reads it."""
@@ -314,8 +315,8 @@ def _member(client: AttachedClient, group: str) -> client_pb.GroupMember | None:
     )
 
 
-def _locked_queue(queue: QueueKey, epoch: int) -> client_pb.LockedQueue:
-    return client_pb.LockedQueue(topic=queue.topic, queue_id=queue.queue_id, lock_epoch=epoch)
+def _locked_queue(queue: QueueKey, epoch: int) -> lock_pb.LockedQueue:
+    return lock_pb.LockedQueue(topic=queue.topic, queue_id=queue.queue_id, lock_epoch=epoch)
 
 
 def _by_id(client: AttachedClient) -> tuple[str]:

@@ -38,6 +38,9 @@ _POLICY_VALUES: Final = {
 class GroupServicer(GroupServiceServicer):
     """Translates queries and changes of groups."""
 
+    asked_methods: Final = frozenset({"UpdateConsumerGroup"})
+    """Methods that ask for the rights on what their handles touch."""
+
     def __init__(
         self, groups: ConsumerGroups, changes: GroupChanges, deletion: GroupDeletion
     ) -> None:

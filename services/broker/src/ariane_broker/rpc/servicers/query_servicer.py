@@ -26,6 +26,9 @@ PAGE_BYTES: Final = 8 << 20
 class QueryServicer(QueryServiceServicer):
     """Translates queries."""
 
+    asked_methods: Final = frozenset({"GetMessage"})
+    """Methods that ask for the rights on what their handles touch."""
+
     def __init__(self, query: MessageQuery, *, answers: AnswerBudget, broker_name: str) -> None:
         """``answers`` is the memory budget of answers."""
         self._query = query

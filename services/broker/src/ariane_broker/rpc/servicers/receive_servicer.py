@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from google.protobuf.timestamp_pb2 import Timestamp
 from grpc import aio
@@ -41,6 +41,11 @@ from ariane_servicekit.errors import ServiceError
 
 class ReceiveServicer(ReceiveServiceServicer):
     """Translates receiving."""
+
+    asked_methods: Final = frozenset(
+        {"AckMessages", "ChangeInvisibleDuration", "KeepInvisible", "NackMessages", "SettleRecords"}
+    )
+    """Methods that ask for the rights on what their handles touch."""
 
     def __init__(self, room: ReceiveRoom, *, answers: AnswerBudget, broker_name: str) -> None:
         """``answers`` is the memory budget of answers."""

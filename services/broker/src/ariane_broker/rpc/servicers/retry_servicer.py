@@ -33,6 +33,9 @@ _REASONS: Final = {
 class RetryServicer(RetryServiceServicer):
     """Translates returns."""
 
+    asked_methods: Final = frozenset({"RedriveDeadLetters"})
+    """Methods that ask for the rights on what their handles touch."""
+
     def __init__(self, returns: MessageReturns, redrive: DeadLetterRedrive) -> None:
         self._returns = returns
         self._redrive = redrive

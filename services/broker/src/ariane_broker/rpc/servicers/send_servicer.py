@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from grpc import aio
 
@@ -33,6 +33,9 @@ from ariane_record.single.recall_handle import RecallHandle
 
 class SendServicer(SendServiceServicer):
     """Translates sends."""
+
+    asked_methods: Final = frozenset({"AppendRecords", "SendMessages"})
+    """Methods that ask for the rights on what their handles touch."""
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from grpc import aio
 
@@ -18,6 +18,9 @@ from ariane_servicekit import in_turns
 
 class SinkServicer(SinkServiceServicer):
     """Translates requests about sinks."""
+
+    asked_methods: Final = frozenset({"GetSinkHome", "NoteSinkHome", "DeleteSink"})
+    """Methods that ask for the rights on what their handles touch."""
 
     def __init__(self, sinks: Sinks) -> None:
         self._sinks = sinks

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Any
+from typing import Any, Final
 
 from grpc import aio
 
@@ -28,6 +28,11 @@ from ariane_servicekit import in_turns
 
 class TransactionServicer(TransactionServiceServicer):
     """Translates requests about transactions."""
+
+    asked_methods: Final = frozenset(
+        {"UpdateTransactions", "StageBatchRecords", "CommitBatch", "AbortBatch", "GetBatchProgress"}
+    )
+    """Methods that ask for the rights on what their handles touch."""
 
     def __init__(
         self,

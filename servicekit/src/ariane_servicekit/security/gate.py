@@ -1,0 +1,369 @@
+"""The gate: whether a call may run, and what of its answer may be seen.
+
+::
+
+    access = open      every call runs; nobody is asked who he is
+    access = learn     every call runs; what would be refused is counted and logged
+    access = closed    calls that the rules do not allow are refused
+
+It stands in the interceptor, and servicers ask it for the right on what handles touch. Calls that
+last are judged again when the rules or the mode change, and end if they would be refused now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from ariane.common.v1 import access_pb2 as access
+from ariane.common.v1.error_reason_pb2 import ErrorReason
+from ariane_servicekit.errors import ServiceError
+from ariane_servicekit.observability.logs import LineBudget, get_logger
+from ariane_servicekit.rpc.calls import Call
+from ariane_servicekit.security.access_mode import AccessMode
+from ariane_servicekit.security.caller import Caller, CallerKind, MemberKind
+from ariane_servicekit.security.explained import decide
+from ariane_servicekit.security.method_rules import MethodRule, Need
+from ariane_servicekit.security.rights import Judge
+from ariane_servicekit.security.rule_book import RuleBook
+from ariane_servicekit.security.use_ledger import Refusal, Use, UseLedger
+
+REFUSALS_LOGGED_PER_S: Final = 20
+"""The most refusals that are logged in one second; the next line says how many were left out."""
+
+_log = get_logger(__name__)
+
+
+class Gate:
+    """Judges the calls of one process.
+
+    Attributes:
+        mode: How it treats calls without rights. Change it by ``change_mode``.
+        ledger: What was used and refused.
+        own_name: The name of this process among members of its kind, such as ``broker-a``.
+    """
+
+    def __init__(
+        self,
+        mode: AccessMode,
+        now_ms: Callable[[], int],
+        *,
+        own_name: str = "",
+        super_users: frozenset[str] = frozenset(),
+    ) -> None:
+        """Judge by the rules that ``change_rules`` will bring."""
+        self.mode = mode
+        self.ledger = UseLedger()
+        self.own_name = own_name
+        self._now_ms = now_ms
+        self._super_users = super_users
+        self._book = RuleBook(super_users=super_users)
+        self._holds = True
+        self._budget = LineBudget(REFUSALS_LOGGED_PER_S)
+        self._watchers: list[Callable[[], None]] = []
+
+    @property
+    def version(self) -> int:
+        """The version of the rules; 0 without any."""
+        return self._book.version
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Have a function called after each change of rules or mode."""
+        self._watchers.append(changed)
+
+    def change_mode(self, mode: AccessMode) -> None:
+        """Treat calls otherwise from now on."""
+        self.mode = mode
+        _log.warning("access_changed", access=mode.value)
+        self._tell()
+
+    def change_rules(self, stated: Any) -> None:
+        """Judge by other rules from now on.
+
+        Args:
+            stated: ``AccessRules``, which must not change any more.
+        """
+        self._book = RuleBook(stated, self._super_users)
+        self._holds = True
+        _log.info("access_rules_changed", version=self._book.version)
+        self._tell()
+
+    def change_holding(self, *, holds: bool) -> None:
+        """Say whether the rules still hold.
+
+        While they do not, only members are served, and super users of the settings.
+        """
+        if holds != self._holds:
+            self._holds = holds
+            _log.warning("access_rules_hold" if holds else "access_rules_expired")
+            self._tell()
+
+    def admit(self, call: Call, rule: MethodRule) -> None:
+        """Let a call's caller come in, before its request is read.
+
+        Raises:
+            ServiceError: CREDENTIALS_INVALID or ACCESS_DENIED.
+        """
+        if self.mode is AccessMode.OPEN or rule.is_open:
+            return
+        caller = self._caller_of(call)
+        if caller is None:
+            return
+        if caller.kind is CallerKind.MEMBER:
+            if caller.member_kind not in rule.members:
+                self._refuse(call, None, f"{caller} does not call this method in its own name")
+            elif rule.own_process and caller.name != self.own_name:
+                self._refuse(call, None, f"{caller} is not of this process, {self.own_name}")
+            else:
+                call.is_judged = True
+        elif rule.is_for_members:
+            self._refuse(call, None, "the method is for members of the cluster")
+        elif self._judge_of(caller) is None:
+            self._refuse_unknown(call, f"{caller} is not known, or disabled, or the rules are old")
+        else:
+            call.is_judged = True
+
+    def judge(self, call: Call, rule: MethodRule, request: Any) -> None:
+        """Let one request of a call come in that was admitted.
+
+        Raises:
+            ServiceError: ACCESS_DENIED.
+        """
+        if not call.is_judged:
+            return
+        caller = call.caller
+        if caller.kind is CallerKind.MEMBER:
+            for names in rule.own_names:
+                for name in names(request):
+                    if name and name != caller.name:
+                        self._refuse(call, None, f"{caller} may not speak for {name}")
+            return
+        rights = self._judge_of(caller)
+        if rights is not None:
+            for need in rule.needs:
+                self._ask(call, caller, rights, need, request)
+
+    def require(self, call: Call, action: int, resource: int, name: str) -> None:
+        """Ask for a right on what a handle of an admitted call touches.
+
+        Raises:
+            ServiceError: ACCESS_DENIED.
+        """
+        if not call.is_judged:
+            return
+        caller = call.caller
+        if caller.kind is CallerKind.MEMBER:
+            return
+        rights = self._judge_of(caller)
+        if rights is not None:
+            self._ask_one(call, caller, rights, Use(caller.name, action, resource, name))
+
+    def allows(self, caller: Caller | None, action: int, resource: int, name: str) -> bool:
+        """Whether a caller may do something now; nothing is counted. True unless closed."""
+        if self.mode is not AccessMode.CLOSED or caller is None:
+            return True
+        if caller.kind is CallerKind.MEMBER:
+            return True
+        if caller.kind is CallerKind.ANONYMOUS:
+            return False
+        rights = self._judge_of(caller)
+        return rights is not None and rights.allows(action, resource, name)
+
+    def show(self, call: Call, rule: MethodRule, answer: Any) -> Any:
+        """Cut a list in an answer to what the caller may see; return the answer."""
+        shown = rule.shown
+        if shown is None or self.mode is not AccessMode.CLOSED:
+            return answer
+        caller = call.caller
+        if caller.kind is CallerKind.MEMBER:
+            return answer
+        rights = self._judge_of(caller)
+        if rights is None or rights.allows(access.ACTION_GET, access.RESOURCE_CLUSTER, ""):
+            return answer
+        entries = getattr(answer, shown.field)
+        kept = [
+            entry
+            for entry in entries
+            if _all_allowed(rights, shown.action, shown.resource, shown.names(entry))
+        ]
+        if len(kept) < len(entries):
+            # A message of the list belongs to the answer: copies outlive the deletion.
+            copies = [_copy(entry) for entry in kept]
+            del entries[:]
+            entries.extend(copies)
+        return answer
+
+    def still_allows(self, call: Call, rule: MethodRule, uses: Iterable[Use]) -> str:
+        """Return why a call that lasts would be refused now; empty if it would not."""
+        if self.mode is not AccessMode.CLOSED or rule.is_open:
+            return ""
+        try:
+            return self._cause_now(call.caller, rule, uses)
+        except ServiceError as error:
+            return error.message
+
+    def uses_of(self, rule: MethodRule, request: Any) -> Iterable[Use]:
+        """Yield what a request uses, for ``still_allows``."""
+        for need in rule.needs:
+            for name in _names_of(need, request):
+                yield Use("", need.action, need.resource, name)
+
+    def _cause_now(self, caller: Caller, rule: MethodRule, uses: Iterable[Use]) -> str:
+        if caller.kind is CallerKind.MEMBER:
+            return "" if caller.member_kind in rule.members else "the method is not for this member"
+        if caller.kind is CallerKind.ANONYMOUS:
+            return "the caller has no credentials, and this service is closed now"
+        rights = self._judge_of(caller)
+        if rights is None:
+            return f"{caller} is not known any more"
+        lost = (u for u in uses if not rights.allows(u.action, u.resource, u.name))
+        first = next(lost, None)
+        return "" if first is None else f"{caller} may not {words_of(first)} any more"
+
+    def _tell(self) -> None:
+        for changed in self._watchers:
+            changed()
+
+    def _caller_of(self, call: Call) -> Caller | None:
+        """The caller; None if it is refused and let through all the same."""
+        try:
+            caller: Caller = call.caller
+        except ServiceError as error:
+            self._note(call, None, error.message, None)
+            if self.mode is AccessMode.CLOSED:
+                raise
+            return None
+        if caller.kind is CallerKind.ANONYMOUS:
+            self._refuse_unknown(call, "the caller has shown no credentials")
+            return None
+        by = caller.acting
+        is_proxy = by is not None and by.member_kind is not MemberKind.ADMIN
+        if is_proxy and self._book.is_super(caller.name):
+            self._refuse(call, None, f"{by} may not act for a super user")
+            return None
+        return caller
+
+    def _judge_of(self, caller: Caller) -> Judge | None:
+        # Without a word of admin for too long, none but the super users of the settings are left.
+        if not self._holds and caller.name not in self._super_users:
+            return None
+        return self._book.rights_of(caller)
+
+    def _ask(self, call: Call, caller: Caller, rights: Judge, need: Need, request: Any) -> None:
+        names = _names_of(need, request)
+        if need.any_of:
+            for name in names:
+                if rights.allows(need.action, need.resource, name):
+                    return
+        for name in names:
+            if self.mode is AccessMode.CLOSED and rights.allows(need.action, need.resource, name):
+                continue
+            self._ask_one(call, caller, rights, Use(caller.name, need.action, need.resource, name))
+
+    def _ask_one(self, call: Call, caller: Caller, rights: Judge, use: Use) -> None:
+        allowed = rights.allows(use.action, use.resource, use.name)
+        if not allowed or self.mode is AccessMode.LEARN:
+            self.ledger.used(use, refused=not allowed)
+        if not allowed:
+            self._refuse(call, use, f"{caller} may not {words_of(use)}")
+
+    def _refuse(self, call: Call, use: Use | None, cause: str) -> None:
+        entry = None
+        if use is not None:
+            entries = self._book.entries_of(call.caller)
+            entry = decide(entries, use.action, use.resource, use.name).entry
+        self._note(call, use, cause, entry)
+        if self.mode is not AccessMode.CLOSED:
+            return
+        told: dict[str, object] = {} if use is None else _told(use)
+        raise ServiceError(ErrorReason.ERROR_REASON_ACCESS_DENIED, cause, told)
+
+    def _refuse_unknown(self, call: Call, cause: str) -> None:
+        self._note(call, None, cause, None)
+        if self.mode is AccessMode.CLOSED:
+            # One text for all of them: a stranger does not learn who exists.
+            raise ServiceError(
+                ErrorReason.ERROR_REASON_CREDENTIALS_INVALID,
+                "no credentials that hold here came with the call",
+            )
+
+    def _note(self, call: Call, use: Use | None, cause: str, entry: Any) -> None:
+        """Remember a refusal, and log it: so many lines in a second, and how many were left out."""
+        mode = self.mode
+        try:
+            caller: Caller | None = call.caller
+        except ServiceError:
+            caller = None
+        refusal = Refusal(
+            request_id=call.request_id,
+            time_ms=self._now_ms(),
+            method=call.method,
+            caller=str(caller) if caller is not None else "nobody known",
+            source_address=caller.address if caller is not None else call.peer,
+            use=use,
+            cause=cause,
+            entry=entry,
+            let_through=mode is not AccessMode.CLOSED,
+        )
+        self.ledger.refused(refusal)
+        left_out = self._budget.spend()
+        if left_out is None:
+            return
+        _log.warning(
+            "access_refused",
+            access=mode.value,
+            caller=refusal.caller,
+            address=refusal.source_address,
+            cause=cause,
+            **({"suppressed_before": left_out} if left_out else {}),
+        )
+
+
+def _names_of(need: Need, request: Any) -> Iterable[str]:
+    if need.names is None:
+        return ("",)
+    names = need.names(request)
+    return [name for name in names if name] if need.optional else names
+
+
+def _all_allowed(rights: Judge, action: int, resource: int, names: Iterable[str]) -> bool:
+    """Whether a caller has a right on all names; on no names nobody has one."""
+    seen = False
+    for name in names:
+        if not rights.allows(action, resource, name):
+            return False
+        seen = True
+    return seen
+
+
+def _copy(entry: Any) -> Any:
+    if isinstance(entry, str):
+        return entry
+    copy = type(entry)()
+    copy.CopyFrom(entry)
+    return copy
+
+
+def words_of(use: Use) -> str:
+    """What a use is, for people: such as ``PUBLISH topic orders``."""
+    return f"{action_word(use.action)} {resource_word(use.resource)} {use.name}".rstrip()
+
+
+def action_word(action: int) -> str:
+    """An action, such as ``PUBLISH``."""
+    found: str = access.Action.DESCRIPTOR.values_by_number[action].name
+    return found.removeprefix("ACTION_")
+
+
+def resource_word(resource: int) -> str:
+    """A kind of thing, such as ``topic``."""
+    found: str = access.Resource.DESCRIPTOR.values_by_number[resource].name
+    return found.removeprefix("RESOURCE_").lower()
+
+
+def _told(use: Use) -> dict[str, object]:
+    return {
+        "action": action_word(use.action),
+        "resource": resource_word(use.resource),
+        "name": use.name,
+    }

@@ -1,0 +1,51 @@
+"""Identities for tests: a caller says who it is in its metadata, and is believed."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from grpc import aio
+
+from ariane.common.v1.error_reason_pb2 import ErrorReason
+from ariane_servicekit.errors import ServiceError
+from ariane_servicekit.security.caller import Caller, CallerKind, MemberKind
+from ariane_servicekit.security.identify import acted_for
+
+IDENTITY_KEY: Final = "x-test-identity"
+"""Metadata key: ``user:NAME``, ``member:KIND:NAME``, or anything else for a wrong proof."""
+
+
+def told_identity(context: aio.ServicerContext[Any, Any]) -> Caller:
+    """Find who makes a call: an ``Identify`` that believes.
+
+    Raises:
+        ServiceError: CREDENTIALS_INVALID.
+    """
+    told = dict(context.invocation_metadata() or ()).get(IDENTITY_KEY, "")
+    return acted_for(_caller(str(told), context.peer()), context)
+
+
+def _caller(told: str, peer: str) -> Caller:
+    match told.split(":"):
+        case [""]:
+            return Caller(CallerKind.ANONYMOUS, peer)
+        case ["user", name]:
+            return Caller(CallerKind.USER, peer, name)
+        case ["member", kind, name]:
+            return Caller(
+                CallerKind.MEMBER, peer, name, member_kind=MemberKind(kind), cluster="test"
+            )
+    raise ServiceError(
+        ErrorReason.ERROR_REASON_CREDENTIALS_INVALID,
+        "no credentials that hold here came with the call",
+    )
+
+
+def as_user(name: str) -> tuple[tuple[str, str]]:
+    """Metadata of a user."""
+    return ((IDENTITY_KEY, f"user:{name}"),)
+
+
+def as_member(kind: MemberKind, name: str = "m") -> tuple[tuple[str, str]]:
+    """Metadata of a member."""
+    return ((IDENTITY_KEY, f"member:{kind.value}:{name}"),)

@@ -1,0 +1,1 @@
+"""What requests name, where the kit cannot find it by itself."""
