@@ -14,6 +14,7 @@ from ariane_wire.server.identity import Identity
 from ariane_wire.transport.certificates import Certificate
 from ariane_wire.transport.statistics import Statistics
 from ariane_wire.transport.tls import Credentials, TlsContext, client_tls, server_tls
+from ariane_wire.transport.tls_files import ClientTlsFiles
 
 __all__ = [
     "BindRefused",
@@ -22,6 +23,7 @@ __all__ = [
     "Channel",
     "ChannelOptions",
     "CheckServer",
+    "ClientTlsFiles",
     "Credentials",
     "Identity",
     "LoopName",

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from ariane_sdk.routing.name_servers import NameServerAddresses
     from ariane_sdk.routing.route import BrokerRoute, Route
     from ariane_sdk.runtime.clock import Clock
+    from ariane_sdk.security import Tls, TlsGiven
     from ariane_sdk.settings import (
         Breaker,
         ConsumerSettings,
@@ -128,6 +129,8 @@ __all__ = [
     "Sticky",
     "SubscriptionConflict",
     "TimeBoundary",
+    "Tls",
+    "TlsGiven",
     "Transaction",
     "TransactionCheck",
     "TransactionChecker",

@@ -18,7 +18,6 @@ import os
 import signal
 import string
 import sys
-import threading
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
@@ -26,6 +25,9 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 
 from ariane_servicekit.addresses import Address
 from ariane_servicekit.errors import ProcessFailed
+from ariane_servicekit.running.local_certificates import LocalCertificates
+from ariane_servicekit.running.loop_thread import LoopThread
+from ariane_servicekit.security.caller import MemberKind
 
 READY_S_MAX: Final = 60.0
 """Seconds that a child may take to become ready: recovery of a large store takes longest, and
@@ -240,6 +242,10 @@ class LocalCluster:
         flush_mode: Of the brokers: ``async`` or ``sync``.
         extra_broker_args: Further flags for each broker.
         broker_module: The broker's module: tests may use one with parts of their own.
+        tls: Whether all speak TLS, each with a certificate of its own.
+
+    Attributes:
+        certificates: Where they come from; None without TLS.
     """
 
     def __init__(
@@ -260,13 +266,18 @@ class LocalCluster:
         flush_mode: str = "async",
         extra_broker_args: Sequence[str] = (),
         broker_module: str = "ariane_broker",
+        tls: bool = False,
     ) -> None:
         self.data_path = data_path
+        self.certificates: LocalCertificates | None = None
+        if tls:
+            self.certificates = LocalCertificates(data_path / "certificates", CLUSTER_NAME)
         self.name_server_processes = [
             self._process(
                 f"namesrv-{number}",
                 "ariane_namesrv",
                 "--data-path",
+                *self._shown(MemberKind.NAME_SERVER, f"namesrv-{number}"),
                 port=name_server_port + number if name_server_port else 0,
             )
             for number in range(name_servers)
@@ -287,7 +298,7 @@ class LocalCluster:
         self._broker_names = [f"broker-{letter}" for letter in string.ascii_lowercase[:brokers]]
         self._broker_module = broker_module
         self._broker_flags = ("--flush-mode", flush_mode, *extra_broker_args)
-        self._thread: _LoopThread | None = None
+        self._thread: LoopThread | None = None
 
     @property
     def name_servers(self) -> str:
@@ -360,7 +371,7 @@ class LocalCluster:
 
     def start_blocking(self) -> None:
         """Start all from a program without a loop; a thread of the cluster's own runs one."""
-        self._thread = _LoopThread()
+        self._thread = LoopThread()
         try:
             self._thread.call(self.start)
         except BaseException:
@@ -405,6 +416,7 @@ class LocalCluster:
             *("--broker-name", name, "--cluster-name", CLUSTER_NAME),
             *(in_set if self._replica_count else ()),
             *self._broker_flags,
+            *self._shown(MemberKind.BROKER, name),
         )
 
     def _checker(self, number: int, port: int) -> ServiceProcess:
@@ -413,6 +425,7 @@ class LocalCluster:
         arguments = (
             *("--name-servers", self.name_servers),
             *("--data-path", str(self.data_path / "txn-checker")),
+            *self._shown(MemberKind.CHECKER, name),
         )
         return ServiceProcess(
             name, "ariane_txn_checker", arguments, log_path, Address("127.0.0.1", port)
@@ -427,6 +440,7 @@ class LocalCluster:
             *("--name-servers", self.name_servers),
             *(("--checkers", checkers) if checkers else ()),
             *self._admin_flags,
+            *self._shown(MemberKind.ADMIN, "admin"),
             port=port,
         )
 
@@ -443,6 +457,7 @@ class LocalCluster:
             *("--broker", broker.address),
             *("--data-path", str(self.data_path / "filters" / broker.name)),
             *("--uploads", "any"),
+            *self._shown(MemberKind.FILTER, name),
         )
         first = self._filter_server_port
         port = first + place * self._filter_servers + number if first else 0
@@ -450,6 +465,10 @@ class LocalCluster:
         return ServiceProcess(
             name, "ariane_filter", arguments, log_path, Address("127.0.0.1", port)
         )
+
+    def _shown(self, kind: MemberKind, name: str) -> tuple[str, ...]:
+        """Flags for the certificate of a process; none without TLS."""
+        return () if self.certificates is None else self.certificates.flags(kind, name)
 
     def _process(
         self, name: str, module: str, path_flag: str, *flags: str, port: int = 0
@@ -462,31 +481,6 @@ class LocalCluster:
         if self._thread is not None:
             self._thread.close()
             self._thread = None
-
-
-class _LoopThread:
-    """A loop in a thread that lives as long as the children it starts."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="local-cluster", daemon=True
-        )
-        self._thread.start()
-
-    def call(self, step: Callable[[], Coroutine[Any, Any, _ResultT]]) -> _ResultT:
-        future = asyncio.run_coroutine_threadsafe(step(), self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            # Ctrl-C in the waiting thread: the step ends before its caller goes on.
-            future.cancel()
-            raise
-
-    def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
 
 
 async def _all(steps: Iterable[Awaitable[object]]) -> None:

@@ -13,7 +13,7 @@ from ariane_servicekit.security.caller import Caller, CallerKind, MemberKind
 from ariane_servicekit.security.member_names import USER_WORD
 from ariane_servicekit.security.service_tls import ServiceTls
 
-ACTING_KEY: Final = "x-ariane-user"
+ACTING_KEY: Final = "x-ariane-acting-for"
 """Metadata key: the user for whom a member makes this call."""
 
 ACTING_KINDS: Final = frozenset({MemberKind.FILTER, MemberKind.GATEWAY, MemberKind.ADMIN})

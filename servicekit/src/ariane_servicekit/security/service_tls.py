@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
 from cryptography import x509
 
@@ -50,10 +50,21 @@ class _Held:
     """When the first certificate ends that others need here: the own one or an authority."""
 
 
+class TlsFiles(NamedTuple):
+    """Where the files of a process are."""
+
+    certificate: Path
+    key: Path
+    members: Path
+    users: Path | None
+    oldest: Literal["1.3", "1.2"]
+
+
 class ServiceTls:
     """Of one process.
 
     Attributes:
+        files: Where its files are.
         own: The name of this process.
         readings: How often the files were read.
     """
@@ -64,7 +75,13 @@ class ServiceTls:
         Raises:
             StartRefused: A file cannot be read, or does not fit the others.
         """
-        self._settings = settings
+        self.files = TlsFiles(
+            _given(settings.tls_certificate),
+            _given(settings.tls_key),
+            _given(settings.tls_members),
+            settings.tls_users,
+            settings.tls_oldest,
+        )
         self._state: tuple[tuple[int, int, int], ...] = ()
         self._trouble = ""
         self.readings = 1
@@ -164,44 +181,30 @@ class ServiceTls:
 
     # The files.
 
-    def _files(self) -> list[Path]:
-        settings = self._settings
-        files = (
-            settings.tls_certificate,
-            settings.tls_key,
-            settings.tls_members,
-            settings.tls_users,
-        )
-        return [file for file in files if file is not None]
-
     def _look_at_files(self) -> tuple[tuple[int, int, int], ...]:
-        seen = [file.stat() for file in self._files()]
+        seen = [file.stat() for file in self.files[:4] if isinstance(file, Path)]
         return tuple((each.st_mtime_ns, each.st_size, each.st_ino) for each in seen)
 
     def _server_context(self) -> TlsContext:
-        certificate, key, members, *users = self._files()
-        context = server_tls(
-            certificate, key, client_authorities=members, oldest=self._settings.tls_oldest
-        )
-        for more in users:
-            context.load_verify_locations(more)
+        certificate, key, members, users, oldest = self.files
+        context = server_tls(certificate, key, client_authorities=members, oldest=oldest)
+        if users is not None:
+            context.load_verify_locations(users)
         return context
 
     def _read(self) -> _Held:
-        certificate, key, members, *users = self._files()
+        certificate, key, members, users, oldest = self.files
         leaf = x509.load_pem_x509_certificates(certificate.read_bytes())[0]
         authorities = tuple(x509.load_pem_x509_certificates(members.read_bytes()))
         trusted = list(authorities)
-        for more in users:
-            trusted += x509.load_pem_x509_certificates(more.read_bytes())
+        if users is not None:
+            trusted += x509.load_pem_x509_certificates(users.read_bytes())
         own = _name_of(leaf, certificate)
         if not is_issued_by(leaf, authorities):
             raise ValueError(f"{certificate} is not signed by an authority of {members}")
         return _Held(
             server=self._server_context(),
-            client=client_tls(
-                members, certificate=certificate, key=key, oldest=self._settings.tls_oldest
-            ),
+            client=client_tls(members, certificate=certificate, key=key, oldest=oldest),
             own=own,
             authorities=authorities,
             trusted=tuple(trusted),
@@ -219,6 +222,12 @@ def _name_of(leaf: x509.Certificate, file: Path) -> MemberName:
     if len(uris) != 1 or not names:
         raise ValueError(f"{file} must name one process: ariane://CLUSTER/KIND/NAME")
     return names[0]
+
+
+def _given(file: Path | None) -> Path:
+    if file is None:
+        raise StartRefused("tls: certificate, key and members belong together")
+    return file
 
 
 def _in_words(error: Exception) -> str:

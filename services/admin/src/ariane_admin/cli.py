@@ -83,17 +83,28 @@ class _Root(LazyGroup):
     metavar="NAME",
     help="Use the cluster that ariane context add saved under this name.",
 )
+@click.option("--tls-ca", metavar="FILE", help="Authority of the cluster's processes, PEM.")
+@click.option("--tls-certificate", metavar="FILE", help="Certificate of the user, PEM.")
+@click.option("--tls-key", metavar="FILE", help="Private key of the user's certificate, PEM.")
 @click.pass_context
-def root(context: click.Context, /, *, trace: bool, context_name: str | None) -> None:
+def root(
+    context: click.Context,
+    /,
+    *,
+    trace: bool,
+    context_name: str | None,
+    **files: str | None,
+) -> None:
     """ArianeMQ from the command line.
 
     Commands find the name servers by --name-servers, then ARIANE_NAME_SERVERS, then the current
-    context (ariane context use). Commands that cannot be undone ask for confirmation; --yes
+    context (ariane context use); files of TLS in the same way, by --tls-ca, ARIANE_TLS_CA and so
+    on. Commands that cannot be undone ask for confirmation; --yes
     skips the question.
     """
     # `main` looks at --trace before there is a context.
     del trace
-    enter_context(context, context_name)
+    enter_context(context, context_name, files)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

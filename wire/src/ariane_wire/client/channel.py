@@ -346,10 +346,14 @@ class Channel(aio.Channel):
         try:
             await self._connecting.close()
         finally:
+            leaving = [link.farewell() for link in self._links.values()]
             for connection in list(self._links):
                 connection.end("the channel is closed")
             if self._deadlines is not None:
                 self._deadlines.close()
+            for gone in leaving:
+                if gone is not None:
+                    await asyncio.shield(gone)
 
     async def __aenter__(self) -> Self:
         """The channel; it is closed at the end of the block."""

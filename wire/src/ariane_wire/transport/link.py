@@ -73,6 +73,7 @@ class Link(asyncio.BufferedProtocol):
         self._is_vectored = False
         self._is_held = False
         self._flushed: asyncio.Future[None] | None = None
+        self._gone: asyncio.Future[None] | None = None
         self._abort: asyncio.TimerHandle | None = None
         connection.carrier = self
 
@@ -116,6 +117,8 @@ class Link(asyncio.BufferedProtocol):
             self._abort.cancel()
         self.connection.lose(text)
         self._left()
+        if self._gone is not None and not self._gone.done():
+            self._gone.set_result(None)
         for stop in self.on_lost:
             stop()
         if self._lost is not None:
@@ -167,6 +170,18 @@ class Link(asyncio.BufferedProtocol):
         if future is None:
             future = self._flushed = self.loop.create_future()
         return future
+
+    def farewell(self) -> asyncio.Future[None] | None:
+        """Done once the connection is gone, where that takes turns of the loop: over TLS.
+
+        Whoever closes the loop before leaves a socket behind.
+        """
+        transport = self.transport
+        if transport is None or transport.get_extra_info("ssl_object") is None:
+            return None
+        if self._gone is None:
+            self._gone = self.loop.create_future()
+        return self._gone
 
     def flush(self) -> None:
         """Send what there is."""

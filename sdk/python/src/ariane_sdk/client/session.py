@@ -11,6 +11,7 @@ from ariane_sdk.routing.failover import Failover
 from ariane_sdk.routing.name_servers import NameServers
 from ariane_sdk.routing.routes import Routes
 from ariane_sdk.runtime.clock import Clock
+from ariane_sdk.security import PLAIN, Access
 
 
 class Session:
@@ -25,9 +26,15 @@ class Session:
     """
 
     def __init__(
-        self, addresses: Sequence[str], *, timeout_s: float, clock: Clock, random: Random
+        self,
+        addresses: Sequence[str],
+        *,
+        timeout_s: float,
+        clock: Clock,
+        random: Random,
+        access: Access = PLAIN,
     ) -> None:
-        self.connections = Connections(random)
+        self.connections = Connections(random, access)
         self.name_servers = NameServers(
             addresses, self.connections, random=random, timeout_s=timeout_s
         )

@@ -12,6 +12,7 @@ from ariane_sdk.routing.name_servers import NameServerAddresses, parse_addresses
 from ariane_sdk.runtime.clock import Clock, SystemClock, new_random
 from ariane_sdk.runtime.home import HomeGuard
 from ariane_sdk.runtime.unclosed import warn_unclosed
+from ariane_sdk.security import TlsGiven, access_of
 
 CALL_TIMEOUT_S = 3.0
 
@@ -25,6 +26,7 @@ class StatelessClient:
         *,
         call_timeout_s: float = CALL_TIMEOUT_S,
         patience_s: float = PATIENCE_S,
+        tls: TlsGiven = None,
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
@@ -36,6 +38,8 @@ class StatelessClient:
                 its broker may send nothing before a call checks whether it lives.
             patience_s: For how long a call that changes nothing, or may be made twice, is made
                 again while its broker has no primary or does not answer; 0: one try.
+            tls: Files for TLS, or that of the authority alone; False: plain text; None: what
+                ARIANE_TLS_CA, ARIANE_TLS_CERTIFICATE and ARIANE_TLS_KEY say.
             clock: For tests.
             random: For tests.
 
@@ -43,6 +47,7 @@ class StatelessClient:
             IllegalArgument: An address is not one.
         """
         self._addresses = parse_addresses(name_servers)
+        self._access = access_of(tls)
         self._call_timeout_s = call_timeout_s
         self._patience_s = patience_s
         self._clock = clock or SystemClock()
@@ -66,6 +71,7 @@ class StatelessClient:
                 timeout_s=self._call_timeout_s,
                 clock=self._clock,
                 random=self._random,
+                access=self._access,
             )
 
     async def close(self) -> None:

@@ -134,6 +134,7 @@ class ConsumerLife:
             timeout_s=plan.settings.call_timeout_s,
             clock=plan.clock,
             random=plan.random,
+            access=plan.access,
         )
         keeping_file = self._open_offset_file()
         self._started = True

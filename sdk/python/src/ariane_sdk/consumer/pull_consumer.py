@@ -41,7 +41,7 @@ from ariane_sdk.consumer.group.consumer_plan import (
     filters_of,
 )
 from ariane_sdk.consumer.offsets.start_position import StartPosition, checked_start, position_of
-from ariane_sdk.consumer.polling.polled_columns import PolledColumns
+from ariane_sdk.consumer.polling.polled_columns import polled_queue
 from ariane_sdk.consumer.polling.polled_line import PolledLine
 from ariane_sdk.consumer.polling.polled_queue import PolledQueue
 from ariane_sdk.errors import ArianeError, ClientNotRunning, IllegalArgument
@@ -52,6 +52,7 @@ from ariane_sdk.routing.name_servers import NameServerAddresses, parse_addresses
 from ariane_sdk.runtime.clock import Clock, SystemClock, new_random
 from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import start_task
+from ariane_sdk.security import TlsGiven, access_of
 from ariane_sdk.settings import PullSettings, checked_settings
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ class PullConsumer:
         strategy: AllocationStrategy | None = None,
         column_names: Sequence[str] | None = None,
         settings: PullSettings | None = None,
+        tls: TlsGiven = None,
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
@@ -112,6 +114,8 @@ class PullConsumer:
             column_names: Fetch record batches of these columns by ``columns``, instead of messages;
                 the columns of ``QueueReader.pull_columns``.
             settings: The consumer's behaviour.
+            tls: Files for TLS, or that of the authority alone; False: plain text; None: what
+                ARIANE_TLS_CA, ARIANE_TLS_CERTIFICATE and ARIANE_TLS_KEY say.
             clock: For tests.
             random: For tests.
 
@@ -126,6 +130,7 @@ class PullConsumer:
         random = random or new_random()
         self._plan = ConsumerPlan(
             addresses=parse_addresses(name_servers),
+            access=access_of(tls),
             client_id=new_client_id(random),
             group=checked_group(group),
             filters=filters_of(subscriptions or {}),
@@ -451,21 +456,9 @@ class PullConsumer:
     def _make_owned(
         self, queue: MessageQueue, begin_offset: int, on_room: Callable[[], None]
     ) -> PolledQueue:
-        if self._column_names is not None:
-            return PolledColumns(
-                queue,
-                begin_offset,
-                names=self._column_names,
-                settings=self._plan.settings,
-                on_room=on_room,
-                on_arrival=self._line.join,
-            )
-        return PolledQueue(
-            queue,
-            begin_offset,
-            settings=self._plan.settings,
-            on_room=on_room,
-            on_arrival=self._line.join,
+        names, settings = self._column_names, self._plan.settings
+        return polled_queue(
+            queue, begin_offset, names, settings, on_room=on_room, on_arrival=self._line.join
         )
 
     def _count_last_as_done(self) -> None:

@@ -46,6 +46,7 @@ from ariane_sdk.routing.route import BrokerRoute
 from ariane_sdk.runtime.clock import Clock, SystemClock, new_random
 from ariane_sdk.runtime.stop_signals import stop_signals
 from ariane_sdk.runtime.tasks import start_task
+from ariane_sdk.security import TlsGiven, access_of
 from ariane_sdk.settings import PushSettings, checked_settings
 
 
@@ -93,6 +94,7 @@ class PushConsumer:
         ordered: bool = False,
         strategy: AllocationStrategy | None = None,
         settings: PushSettings | None = None,
+        tls: TlsGiven = None,
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
@@ -115,6 +117,8 @@ class PushConsumer:
                 anything behind it. All members must have the same value.
             strategy: How members share queues; averaging if not given.
             settings: The consumer's behaviour.
+            tls: Files for TLS, or that of the authority alone; False: plain text; None: what
+                ARIANE_TLS_CA, ARIANE_TLS_CERTIFICATE and ARIANE_TLS_KEY say.
             clock: For tests.
             random: For tests.
 
@@ -139,6 +143,7 @@ class PushConsumer:
         random = random or new_random()
         self._plan = ConsumerPlan(
             addresses=parse_addresses(name_servers),
+            access=access_of(tls),
             client_id=new_client_id(random),
             group=checked_group(group),
             filters=filters,
@@ -301,7 +306,11 @@ class PushConsumer:
         plan = self._plan
         timeout_s = self._settings.call_timeout_s
         session = self._trace_session = Session(
-            plan.addresses, timeout_s=timeout_s, clock=plan.clock, random=plan.random
+            plan.addresses,
+            timeout_s=timeout_s,
+            clock=plan.clock,
+            random=plan.random,
+            access=plan.access,
         )
         session.routes.start()
         self._trace = MessageTrace(

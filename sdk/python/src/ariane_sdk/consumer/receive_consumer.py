@@ -36,6 +36,7 @@ from ariane_sdk.routing.failover import PATIENCE_S
 from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
+from ariane_sdk.security import TlsGiven
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -84,6 +85,7 @@ class ReceiveConsumer(StatelessClient):
         otlp_endpoint: str = "",
         message_trace: bool = False,
         stacks_on_request: bool = True,
+        tls: TlsGiven = None,
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
@@ -111,13 +113,17 @@ class ReceiveConsumer(StatelessClient):
                 trace topic, as in ``PushSettings``.
             stacks_on_request: Whether operators may ask where the threads and tasks of this process
                 are.
+            tls: Files for TLS, or that of the authority alone; False: plain text; None: what
+                ARIANE_TLS_CA, ARIANE_TLS_CERTIFICATE and ARIANE_TLS_KEY say.
             clock: For tests.
             random: For tests.
 
         Raises:
             IllegalArgument: An address, a name, an expression or a duration is invalid.
         """
-        super().__init__(name_servers, call_timeout_s=call_timeout_s, clock=clock, random=random)
+        super().__init__(
+            name_servers, call_timeout_s=call_timeout_s, tls=tls, clock=clock, random=random
+        )
         check_span("invisible_s", invisible_s, least_s=1.0)
         self._group = checked_group(group)
         filters = filters_of(subscriptions)

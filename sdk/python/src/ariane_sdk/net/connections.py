@@ -41,7 +41,16 @@ from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
 from ariane_sdk.errors import ClientNotRunning
 from ariane_sdk.net.answers import Call
 from ariane_sdk.runtime.fork import PROCESS, ForkGuard
-from ariane_wire import Channel, ChannelOptions, Statistics, insecure_channel
+from ariane_sdk.runtime.tasks import start_task
+from ariane_sdk.security import PLAIN, Access, Expected, ServerName, server_name
+from ariane_wire import (
+    Certificate,
+    Channel,
+    ChannelOptions,
+    Statistics,
+    insecure_channel,
+    secure_channel,
+)
 
 if TYPE_CHECKING:
     from ariane.broker.v1.client_service_pb2_grpc import ClientServiceAsyncStub
@@ -98,6 +107,9 @@ _RECEIVE_RECORDS: Final = _Method(
     None,
 )
 
+_ANYBODY: Final = Expected()
+_NAME_SERVER: Final = Expected(("namesrv",))
+
 _Stub = TypeVar("_Stub")
 
 
@@ -106,18 +118,29 @@ class Connections:
 
     __slots__ = (
         "__weakref__",
+        "_access",
         "_born",
         "_chance",
         "_channels",
         "_closed",
+        "_expected",
         "_fork_guard",
         "_methods",
+        "_shown",
         "_stubs",
     )
 
-    def __init__(self, chance: Random) -> None:
-        """Start without channels; ``chance`` spreads attempts to connect."""
+    def __init__(self, chance: Random, access: Access = PLAIN) -> None:
+        """Start without channels.
+
+        Args:
+            chance: Spreads attempts to connect.
+            access: How connections are made.
+        """
         self._chance = chance
+        self._access = access
+        self._expected: dict[str, Expected] = {}
+        self._shown: dict[str, ServerName] = {}
         self._channels: dict[str, Channel] = {}
         self._stubs: dict[tuple[Callable[[Channel], Any], str], Any] = {}
         self._methods: dict[tuple[str, _Method], Callable[..., Any]] = {}
@@ -146,12 +169,54 @@ class Connections:
         if channel is None:
             if self._closed:
                 raise ClientNotRunning("the client is closed")
-            channel = insecure_channel(address, options=CHANNEL_OPTIONS, chance=self._chance)
-            self._channels[address] = channel
+            channel = self._channels[address] = self._open(address)
         return channel
+
+    def _open(self, address: str) -> Channel:
+        tls = self._access.tls
+        if tls is None:
+            return insecure_channel(address, options=CHANNEL_OPTIONS, chance=self._chance)
+
+        def check(certificate: Certificate) -> None:
+            shown = server_name(certificate)
+            self._expected.get(address, _ANYBODY).check(shown)
+            self._shown[address] = shown
+
+        return secure_channel(
+            address, tls, CHANNEL_OPTIONS, chance=self._chance, check_server=check
+        )
+
+    def expect(self, address: str, expected: Expected) -> None:
+        """Take only a certain process at an address: routes may lie, certificates do not.
+
+        A connection to another one ends.
+        """
+        if self._access.tls is None or self._expected.get(address) == expected:
+            return
+        self._expected[address] = expected
+        shown = self._shown.get(address)
+        if shown is None:
+            return
+        try:
+            expected.check(shown)
+        except ConnectionError:
+            del self._shown[address]
+            self._forget(address)
+
+    def _forget(self, address: str) -> None:
+        """Close the channel to an address; the next call opens another."""
+        channel = self._channels.pop(address, None)
+        for stub in [key for key in self._stubs if key[1] == address]:
+            del self._stubs[stub]
+        for method in [key for key in self._methods if key[0] == address]:
+            del self._methods[method]
+        if channel is not None:
+            _add(_ENDED, address, channel.statistics().when_ended())
+            start_task(channel.close(), "close-channel")
 
     def routes(self, address: str) -> RouteServiceAsyncStub:
         """The route service of a name server."""
+        self.expect(address, _NAME_SERVER)
         return self._stub(RouteServiceStub, address)
 
     def send(self, address: str) -> SendServiceAsyncStub:

@@ -33,6 +33,7 @@ from ariane_sdk.runtime.fork import process_id
 from ariane_sdk.runtime.home import HomeGuard
 from ariane_sdk.runtime.own_address import own_ip
 from ariane_sdk.runtime.unclosed import warn_unclosed
+from ariane_sdk.security import TlsGiven, access_of
 from ariane_sdk.settings import ProducerSettings, checked_settings
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class ProducerLife(TransactionalSends):
         group: str = "",
         transaction_checker: TransactionChecker | None = None,
         settings: ProducerSettings | None = None,
+        tls: TlsGiven = None,
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
@@ -61,6 +63,8 @@ class ProducerLife(TransactionalSends):
                 process began it. With it, the producer attaches to all brokers, which can then ask
                 it.
             settings: The producer's behaviour.
+            tls: Files for TLS, or that of the authority alone; False: plain text; None: what
+                ARIANE_TLS_CA, ARIANE_TLS_CERTIFICATE and ARIANE_TLS_KEY say.
             clock: For tests.
             random: For tests.
 
@@ -71,6 +75,7 @@ class ProducerLife(TransactionalSends):
         if transaction_checker is not None and not group:
             raise IllegalArgument("a transaction checker needs a producer with a group")
         self._addresses = parse_addresses(name_servers)
+        self._access = access_of(tls)
         self._group = checked_group(group) if group else ""
         super().__init__(transaction_checker)
         self._settings = checked_settings(settings, ProducerSettings)
@@ -119,6 +124,7 @@ class ProducerLife(TransactionalSends):
             timeout_s=self._settings.call_timeout_s,
             clock=self._clock,
             random=self._random,
+            access=self._access,
         )
         self._session = session
         client_id = self._put_together(session, ip)

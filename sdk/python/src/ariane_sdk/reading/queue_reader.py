@@ -55,6 +55,7 @@ from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.routing.route import BrokerRoute, Route
 from ariane_sdk.routing.routes import find_broker
 from ariane_sdk.runtime.clock import Clock
+from ariane_sdk.security import TlsGiven
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -93,6 +94,7 @@ class QueueReader(StatelessClient):
         fail_on_lost_messages: bool = False,
         call_timeout_s: float = CALL_TIMEOUT_S,
         patience_s: float = PATIENCE_S,
+        tls: TlsGiven = None,
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
@@ -109,6 +111,8 @@ class QueueReader(StatelessClient):
             call_timeout_s: As for other stateless clients.
             patience_s: For how long a call is made again while its broker has no primary or does
                 not answer, and a range is read on without progress; 0: one try.
+            tls: Files for TLS, or that of the authority alone; False: plain text; None: what
+                ARIANE_TLS_CA, ARIANE_TLS_CERTIFICATE and ARIANE_TLS_KEY say.
             clock: For tests.
             random: For tests.
 
@@ -119,6 +123,7 @@ class QueueReader(StatelessClient):
             name_servers,
             call_timeout_s=call_timeout_s,
             patience_s=patience_s,
+            tls=tls,
             clock=clock,
             random=random,
         )

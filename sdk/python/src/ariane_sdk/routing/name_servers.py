@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import reduce
@@ -32,9 +32,10 @@ from ariane_sdk.errors import (
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.pages import PAGE_SIZE_MAX, collect_pages
 from ariane_sdk.net.status import error_from_rpc
-from ariane_sdk.routing.route import Route
+from ariane_sdk.routing.route import BrokerRoute, Route
 from ariane_sdk.routing.route_wire import route_from_wire
 from ariane_sdk.runtime.environment import NAME_SERVERS, name_servers_of_environment
+from ariane_sdk.security import BROKER_KINDS, Expected
 
 if TYPE_CHECKING:
     from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceAsyncStub
@@ -141,6 +142,8 @@ class NameServers:
             route_from_wire(answer.route, complete=not answer.warming_up) for answer in answers
         ]
         for route in routes:
+            self._expect(route.brokers)
+        for route in routes:
             if route.complete:
                 orders = (each.queue_order for each in routes if each.queue_order)
                 return replace(route, queue_order=next(orders, ""))
@@ -179,9 +182,21 @@ class NameServers:
             page, *_ = await self._ask(
                 lambda stub: stub.ListBrokers(request, timeout=self._timeout_s)
             )
+            for broker in page.brokers:
+                identity = broker.identity
+                expected = Expected(BROKER_KINDS, identity.broker_name)
+                self._connections.expect(identity.address, expected)
             return page.brokers, page.next_page_token
 
         return await collect_pages(fetch)
+
+    def _expect(self, brokers: Iterable[BrokerRoute]) -> None:
+        """Take only the brokers that a route names at the addresses that it names."""
+        for broker in brokers:
+            for address in broker.addresses.values():
+                self._connections.expect(address, Expected(BROKER_KINDS, broker.broker_name))
+            for address in broker.filter_servers:
+                self._connections.expect(address, Expected(("filter",)))
 
     async def _ask(
         self,

@@ -51,6 +51,7 @@ from ariane_sdk.routing.live_broker import LiveBroker
 from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.routing.route import BrokerRoute, Route
 from ariane_sdk.runtime.clock import Clock
+from ariane_sdk.security import Tls, TlsGiven
 from ariane_sdk.settings import (
     Breaker,
     ConsumerSettings,
@@ -126,6 +127,8 @@ __all__ = [
     "Sticky",
     "SubscriptionConflict",
     "TimeBoundary",
+    "Tls",
+    "TlsGiven",
     "Transaction",
     "TransactionCheck",
     "TransactionChecker",

@@ -18,6 +18,7 @@ from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.runtime.blocking import BlockingClient, blocking
+from ariane_sdk.security import TlsGiven
 from ariane_sdk.settings import PullSettings
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class PullConsumer(BlockingClient[_pull_consumer.PullConsumer]):
         strategy: AllocationStrategy | None = None,
         column_names: Sequence[str] | None = None,
         settings: PullSettings | None = None,
+        tls: TlsGiven = None,
     ) -> None:
         """Set up; see ``ariane_sdk.PullConsumer``."""
         super().__init__(
@@ -52,6 +54,7 @@ class PullConsumer(BlockingClient[_pull_consumer.PullConsumer]):
                 strategy=strategy,
                 column_names=column_names,
                 settings=settings,
+                tls=tls,
             )
         )
 

@@ -17,6 +17,7 @@ from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.runtime.blocking import BlockingClient, blocking
 from ariane_sdk.runtime.stop_signals import stop_signals
+from ariane_sdk.security import TlsGiven
 from ariane_sdk.settings import PushSettings
 
 
@@ -39,6 +40,7 @@ class PushConsumer(BlockingClient[_push_consumer.PushConsumer]):
         ordered: bool = False,
         strategy: AllocationStrategy | None = None,
         settings: PushSettings | None = None,
+        tls: TlsGiven = None,
     ) -> None:
         """Set up; see ``ariane_sdk.PushConsumer``."""
         super().__init__(
@@ -53,6 +55,7 @@ class PushConsumer(BlockingClient[_push_consumer.PushConsumer]):
                 ordered=ordered,
                 strategy=strategy,
                 settings=settings,
+                tls=tls,
             )
         )
 

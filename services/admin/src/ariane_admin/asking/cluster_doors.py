@@ -23,6 +23,7 @@ from ariane.filter.v1.filter_service_pb2_grpc import FilterServiceStub
 from ariane.namesrv.v1.maintenance_service_pb2_grpc import MaintenanceServiceStub
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
 from ariane.replication.v1.replica_set_service_pb2_grpc import ReplicaSetServiceStub
+from ariane_admin.asking.own_tls import own_tls
 from ariane_sdk import ClusterClient, LiveBroker
 from ariane_sdk.errors import CallError, ServiceUnavailable
 from ariane_sdk.translation import error_from_rpc
@@ -58,7 +59,7 @@ class ClusterDoors:
     """Stubs to the processes of one cluster, for the length of a block."""
 
     def __init__(self, name_servers: str) -> None:
-        self.client = ClusterClient(name_servers, patience_s=PATIENCE_S)
+        self.client = ClusterClient(name_servers, patience_s=PATIENCE_S, tls=own_tls())
         self.name_servers: Sequence[str] = tuple(
             part.strip() for part in name_servers.replace(";", ",").split(",") if part.strip()
         )

@@ -1,11 +1,14 @@
-"""Contexts: addresses of clusters by name, saved by ``ariane context``.
+"""Contexts: addresses and certificates of clusters by name, saved by ``ariane context``.
 
 One JSON file, ``$XDG_CONFIG_HOME/ariane/contexts.json`` (``~/.config`` by default)::
 
     {"current": "prod",
      "contexts": {"prod": {"name_servers": "10.0.0.1:9876,10.0.0.2:9876",
                            "checker": "10.0.0.1:9880",
-                           "admin": "10.0.0.1:9881"}}}
+                           "admin": "10.0.0.1:9881",
+                           "tls_ca": "/etc/ariane/members.pem",
+                           "tls_certificate": "/etc/ariane/user-anna.pem",
+                           "tls_key": "/etc/ariane/user-anna.key"}}}
 
 A flag overrides the environment, the environment a context, and a context the default. The context
 is that of ``ariane --context NAME``, or of ``ARIANE_CONTEXT``, or the current one.
@@ -33,14 +36,24 @@ CONTEXT_VARIABLE: Final = "ARIANE_CONTEXT"
 NAME_SERVERS: Final = "name_servers"
 CHECKER: Final = "checker"
 ADMIN: Final = "admin"
+TLS_CA: Final = "tls_ca"
+TLS_CERTIFICATE: Final = "tls_certificate"
+TLS_KEY: Final = "tls_key"
+FILES: Final = (TLS_CA, TLS_CERTIFICATE, TLS_KEY)
 VARIABLES: Final = MappingProxyType(
     {
         NAME_SERVERS: "ARIANE_NAME_SERVERS",
         CHECKER: "ARIANE_TXN_CHECKER",
         ADMIN: "ARIANE_ADMIN",
+        TLS_CA: "ARIANE_TLS_CA",
+        TLS_CERTIFICATE: "ARIANE_TLS_CERTIFICATE",
+        TLS_KEY: "ARIANE_TLS_KEY",
     }
 )
 """The keys of a context, and the variable with the same meaning."""
+
+
+NO_FILES: Final[Mapping[str, str | None]] = MappingProxyType({})
 
 
 class ContextInUse(NamedTuple):
@@ -145,8 +158,10 @@ def save_contexts(contexts: Contexts) -> None:
         raise CommandFailed(f"{path} cannot be written: {error.strerror}") from error
 
 
-def enter_context(context: click.Context, name: str | None) -> None:
-    """Let the options of a command line use the addresses of a context.
+def enter_context(
+    context: click.Context, name: str | None, files: Mapping[str, str | None] = NO_FILES
+) -> None:
+    """Let the options of a command line use the addresses and files of a context.
 
     The options, also those of plugins, read them from the environment, which is restored when the
     command ends.
@@ -154,10 +169,14 @@ def enter_context(context: click.Context, name: str | None) -> None:
     Args:
         context: Context of the command line's root.
         name: The context that was named; None for the current one.
+        files: Files of TLS that the command line gives, by key; they go before all others.
 
     Raises:
         CommandFailed: The named context does not exist, or the file cannot be read.
     """
+    for key, file in files.items():
+        if file is not None:
+            _set(context, VARIABLES[key], file)
     contexts = load_contexts()
     name = name or contexts.current
     if not name:
@@ -166,9 +185,14 @@ def enter_context(context: click.Context, name: str | None) -> None:
     context.obj = ContextInUse(name, places)
     on_line = context.get_parameter_source("context_name") is ParameterSource.COMMANDLINE
     for place, variable in VARIABLES.items():
-        if place in places and (on_line or not os.environ.get(variable)):
-            context.call_on_close(partial(_put_back, variable, os.environ.get(variable)))
-            os.environ[variable] = places[place]
+        given = files.get(place) is not None
+        if place in places and not given and (on_line or not os.environ.get(variable)):
+            _set(context, variable, places[place])
+
+
+def _set(context: click.Context, variable: str, value: str) -> None:
+    context.call_on_close(partial(_put_back, variable, os.environ.get(variable)))
+    os.environ[variable] = value
 
 
 def _put_back(variable: str, value: str | None) -> None:

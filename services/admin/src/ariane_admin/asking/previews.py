@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ariane_admin.asking.cluster_doors import PATIENCE_S, ClusterDoors
+from ariane_admin.asking.own_tls import own_tls
 from ariane_admin.asking.roll_call import RollCall, known_groups
 from ariane_record.names import dead_letter_topic, retry_topic
 from ariane_sdk import QueueReader
@@ -24,7 +25,7 @@ async def topic_content(
     gone = {"topic": topic, "brokers": 0, "messages": 0, "groups": 0}
     async with (
         ClusterDoors(name_servers) as doors,
-        QueueReader(name_servers, patience_s=PATIENCE_S) as reader,
+        QueueReader(name_servers, patience_s=PATIENCE_S, tls=own_tls()) as reader,
     ):
         try:
             bounds = await reader.bounds(topic, broker_names=broker_names)
@@ -65,7 +66,7 @@ async def group_content(name_servers: str, group: str) -> dict[str, Any]:
 
 async def message_count(name_servers: str, topic: str) -> int:
     """The number of messages of a topic; 0 without such a topic."""
-    async with QueueReader(name_servers, patience_s=PATIENCE_S) as reader:
+    async with QueueReader(name_servers, patience_s=PATIENCE_S, tls=own_tls()) as reader:
         try:
             bounds = await reader.bounds(topic)
         except RouteNotFound:

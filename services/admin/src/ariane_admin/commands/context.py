@@ -18,6 +18,7 @@ from ariane_admin.asking.contexts import (
 from ariane_admin.terminal.output import Output, output_option
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_FILE = click.Path(exists=True, dir_okay=False, resolve_path=True)
 _COLUMNS = ("current", "context", "name_servers", "checker", "admin")
 
 
@@ -57,9 +58,18 @@ def _one(_context: click.Context, _parameter: click.Parameter, value: str | None
     callback=_one,
     help="Address of the cluster's admin; changes go through it.",
 )
+@click.option("--tls-ca", type=_FILE, help="Authority of the cluster's processes, PEM.")
+@click.option("--tls-certificate", type=_FILE, help="Certificate of the user, PEM.")
+@click.option("--tls-key", type=_FILE, help="Private key of the user's certificate, PEM.")
 @output_option
 def add(
-    *, name: str, name_servers: str, checker: str | None, admin: str | None, output: Output
+    *,
+    name: str,
+    name_servers: str,
+    checker: str | None,
+    admin: str | None,
+    output: Output,
+    **files: str | None,
 ) -> None:
     """Save or change the addresses of a cluster as context NAME.
 
@@ -67,8 +77,9 @@ def add(
     Examples:
       ariane context add prod --name-servers 10.0.0.1:9876,10.0.0.2:9876
       ariane context add prod --name-servers 10.0.0.1:9876 --admin 10.0.0.1:9881
+      ariane context add prod --name-servers 10.0.0.1:9876 --tls-ca members.pem
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-    given = {NAME_SERVERS: name_servers, CHECKER: checker, ADMIN: admin}
+    given = {NAME_SERVERS: name_servers, CHECKER: checker, ADMIN: admin, **files}
     places = {place: address for place, address in given.items() if address is not None}
     contexts = load_contexts().with_context(name, places)
     save_contexts(contexts)

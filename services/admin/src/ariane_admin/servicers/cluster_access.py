@@ -11,6 +11,7 @@ from ariane.admin.v1.silent_broker_pb2 import SilentBroker
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_admin.asking.answers import Answers
 from ariane_admin.asking.cluster_doors import PATIENCE_S, ClusterDoors
+from ariane_admin.asking.own_tls import own_tls
 from ariane_sdk import DeadLetters, LiveBroker, Producer
 from ariane_sdk.errors import ArianeError, RouteNotFound
 from ariane_servicekit import ErrorTranslator, ServiceError
@@ -30,7 +31,7 @@ class ClusterAccess:
 
     def __init__(self, name_servers: str, translator: ErrorTranslator) -> None:
         self.doors = ClusterDoors(name_servers)
-        self.reader = DeadLetters(name_servers, patience_s=PATIENCE_S)
+        self.reader = DeadLetters(name_servers, patience_s=PATIENCE_S, tls=own_tls())
         self.translator = translator
         self._name_servers = name_servers
         self._producer: Producer | None = None
@@ -52,7 +53,7 @@ class ClusterAccess:
         """The producer for messages of operators; made at the first use."""
         async with self._producer_turn:
             if self._producer is None:
-                producer = Producer(self._name_servers)
+                producer = Producer(self._name_servers, tls=own_tls())
                 await producer.start()
                 self._producer = producer
             return self._producer

@@ -17,6 +17,7 @@ from ariane_sdk.consumer.group.pause_notice import PauseNotice
 from ariane_sdk.consumer.offsets.start_position import StartPosition
 from ariane_sdk.errors import IllegalArgument
 from ariane_sdk.runtime.clock import Clock
+from ariane_sdk.security import PLAIN, Access
 from ariane_sdk.settings import ConsumerSettings
 
 MessageModel: TypeAlias = Literal["clustering", "broadcasting"]
@@ -74,6 +75,7 @@ class ConsumerPlan:
 
     Attributes:
         addresses: "host:port" of each name server.
+        access: How connections are made.
         client_id: The id under which brokers know the consumer.
         group: The consumer group.
         filters: The filter of each topic; a consumer whose queues are assigned by hand adds
@@ -99,4 +101,5 @@ class ConsumerPlan:
     clock: Clock
     random: Random
     ordered: bool = False
+    access: Access = PLAIN
     pause: PauseNotice = field(default_factory=PauseNotice)

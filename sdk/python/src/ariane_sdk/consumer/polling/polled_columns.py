@@ -47,3 +47,22 @@ class PolledColumns(PolledQueue):
 
     def _window_at(self, queue_offset: int) -> ColumnWindow:
         return ColumnWindow(self.queue, queue_offset, self._names)
+
+
+def polled_queue(
+    queue: MessageQueue,
+    begin_offset: int,
+    names: Sequence[str] | None,
+    settings: ConsumerSettings,
+    *,
+    on_room: Callable[[], None],
+    on_arrival: Callable[[PolledQueue], None],
+) -> PolledQueue:
+    """A queue that is polled: for columns of these names, or for messages where there are none."""
+    if names is None:
+        return PolledQueue(
+            queue, begin_offset, settings=settings, on_room=on_room, on_arrival=on_arrival
+        )
+    return PolledColumns(
+        queue, begin_offset, names=names, settings=settings, on_room=on_room, on_arrival=on_arrival
+    )

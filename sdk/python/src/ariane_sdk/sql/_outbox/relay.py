@@ -19,6 +19,7 @@ from ariane_sdk.routing.name_servers import NameServerAddresses, parse_addresses
 from ariane_sdk.runtime.clock import Clock, SystemClock, new_random, utc_now
 from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import start_task
+from ariane_sdk.security import TlsGiven, access_of
 from ariane_sdk.sql._outbox.outbox import Outbox
 from ariane_sdk.sql._outbox.parked import ATTEMPTS_MAX
 from ariane_sdk.sql._outbox.pulse import RelayPulse, Standstill
@@ -65,6 +66,7 @@ class OutboxRelay:
         batch_bytes_max: int = 1 << 20,
         repeat_delay_s_max: float = 10.0,
         attempts_max: int | None = ATTEMPTS_MAX,
+        tls: TlsGiven = None,
         clock: Clock | None = None,
         random: Random | None = None,
         now: Callable[[], datetime] | None = None,
@@ -85,6 +87,8 @@ class OutboxRelay:
             attempts_max: How often a message may be refused (no such topic, no permission) before
                 it is parked; None: for ever. A message that every broker would refuse is parked at
                 once; an unreachable broker does not count as a refusal.
+            tls: Files for TLS, or that of the authority alone; False: plain text; None: what
+                ARIANE_TLS_CA, ARIANE_TLS_CERTIFICATE and ARIANE_TLS_KEY say.
             clock: For tests.
             random: For tests.
             now: Returns the time in UTC; for tests.
@@ -102,6 +106,7 @@ class OutboxRelay:
         self._outbox = outbox
         self._sessions = sessions
         self._addresses = parse_addresses(name_servers)
+        self._access = access_of(tls)
         self._lease_s = lease_s
         self._call_timeout_s = call_timeout_s
         self._clock = clock or SystemClock()
@@ -139,7 +144,11 @@ class OutboxRelay:
         await self._transact(lambda session: self._rows.make_partitions(session, producer_ids))
         self._check_startable()
         self._session = _session.Session(
-            self._addresses, timeout_s=self._call_timeout_s, clock=self._clock, random=self._random
+            self._addresses,
+            timeout_s=self._call_timeout_s,
+            clock=self._clock,
+            random=self._random,
+            access=self._access,
         )
         self._session.routes.start()
         self._sends = OutboxSends(

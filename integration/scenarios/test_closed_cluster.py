@@ -1,0 +1,58 @@
+"""A cluster whose processes speak TLS, each under its own name."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from ariane_admin.cli import main
+from ariane_sdk import ClusterClient, Message, Producer, PullConsumer, Tls
+from ariane_sdk.errors import NameServersUnreachable
+
+
+@pytest.mark.slow
+async def test_messages_commands_and_replicas_over_tls(local_cluster, monkeypatch, capfd, until):
+    monkeypatch.delenv("ARIANE_TLS_CA", raising=False)
+    async with local_cluster(replicas=1, checkers=1, admin=True, tls=True) as cluster:
+        files = cluster.certificates.user("anna")
+        tls = Tls(**files)
+        async with ClusterClient(cluster.name_servers, tls=tls) as client:
+            await until(client.list_brokers)
+            await client.create_topic("orders", queue_count=1)
+        async with Producer(cluster.name_servers, tls=tls) as producer:
+            sent = await producer.send(Message("orders", b"one"))
+            # Every certificate is replaced, and every open connection goes on.
+            cluster.certificates.folder.renew(days=30, within=None)
+            await producer.send(Message("orders", b"two"))
+        consumer = PullConsumer(
+            cluster.name_servers,
+            group="billing",
+            subscriptions={"orders": "*"},
+            start="earliest",
+            tls=tls,
+        )
+        bodies = []
+        async with consumer:
+            while len(bodies) < 2:
+                bodies += [each.body for each in await consumer.poll(timeout_s=5)]
+        assert bodies == [b"one", b"two"]
+        assert sent.message_queue.broker_name == "broker-a"
+
+        for variable, key in (
+            ("ARIANE_TLS_CA", "ca"),
+            ("ARIANE_TLS_CERTIFICATE", "certificate"),
+            ("ARIANE_TLS_KEY", "key"),
+        ):
+            monkeypatch.setenv(variable, str(files[key]))
+        admin = cluster.admins[0].address
+        words = ["topic", "list", "--name-servers", cluster.name_servers, "-o", "json"]
+        capfd.readouterr()
+        assert await asyncio.to_thread(main, words) == 0
+        assert "orders" in {row["topic"] for row in json.loads(capfd.readouterr().out)}
+        words = ["alert", "list", "--admin", admin, "-o", "json"]
+        assert await asyncio.to_thread(main, words) == 0
+        with pytest.raises(NameServersUnreachable):
+            async with ClusterClient(cluster.name_servers, tls=False) as plain:
+                await plain.list_brokers()
