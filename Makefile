@@ -69,6 +69,10 @@ protos: $(STAMP) ## Generate the stubs from the protos and move the baseline for
 docs: $(STAMP) ## Write the pages of docs/ that are made from the code
 	@$(BIN)/python -m tools.reference generate
 
+.PHONY: site
+site: $(STAMP) ## The documents and the Python API as a site with a search box, in out/site
+	@$(BIN)/python -m tools.site
+
 .PHONY: bench
 bench: $(STAMP) ## Measure ourselves, as ratios to what the machine can do
 	@$(BIN)/python bench/run.py
