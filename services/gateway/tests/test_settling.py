@@ -1,0 +1,215 @@
+"""What becomes of messages: more time, again, dead letters; and no repeat without an end."""
+
+import asyncio
+
+import pytest
+from grpc import aio
+
+from apache.rocketmq.v2 import definition_pb2 as dp
+from apache.rocketmq.v2 import service_pb2 as pb
+from ariane.broker.v1.group_service_pb2 import ConsumerGroup, CreateConsumerGroupRequest
+from ariane.broker.v1.group_service_pb2_grpc import GroupServiceStub
+
+
+@pytest.fixture
+def make_group(ariane_cluster, group):
+    """Make the test's group, with settings."""
+
+    async def make(**settings):
+        async with aio.insecure_channel(ariane_cluster.broker_address) as channel:
+            wanted = ConsumerGroup(
+                consumer_group=group, consume_enabled=True, broadcast_enabled=True, **settings
+            )
+            await GroupServiceStub(channel).CreateConsumerGroup(
+                CreateConsumerGroupRequest(group=wanted)
+            )
+        return group
+
+    return make
+
+
+def settling(make, topic, group, message, **fields):
+    return make(
+        group=dp.Resource(name=group),
+        topic=dp.Resource(name=topic),
+        receipt_handle=message.system_properties.receipt_handle,
+        message_id=message.system_properties.message_id,
+        **fields,
+    )
+
+
+async def change(client, topic, group, message, seconds):
+    request = settling(pb.ChangeInvisibleDurationRequest, topic, group, message)
+    request.invisible_duration.FromSeconds(seconds)
+    return await client.call("ChangeInvisibleDuration", request)
+
+
+async def forward(client, topic, group, message):
+    request = settling(pb.ForwardMessageToDeadLetterQueueRequest, topic, group, message)
+    return await client.call("ForwardMessageToDeadLetterQueue", request)
+
+
+async def test_a_message_that_failed_comes_again_after_the_time_its_consumer_says(
+    client, ariane_topic, ariane_clock, group
+):
+    await client.send(ariane_topic, b"again")
+    _, (first,) = await client.receive(ariane_topic, group)
+    changed = await change(client, ariane_topic, group, first, 600)
+    assert changed.status.code == dp.OK
+    assert changed.receipt_handle
+    ariane_clock.advance(500)
+    assert (await client.receive(ariane_topic, group))[1] == []
+    ariane_clock.advance(101)
+    _, (second,) = await client.receive(ariane_topic, group, hold_s=10)
+    assert second.system_properties.delivery_attempt == 2
+    # The handle of the first attempt is worth nothing now, and says so once and for all.
+    late = await client.ack(ariane_topic, group, first)
+    assert late.entries[0].status.code == dp.INVALID_RECEIPT_HANDLE
+    assert (await change(client, ariane_topic, group, first, 10)).status.code == (
+        dp.INVALID_RECEIPT_HANDLE
+    )
+    assert (await forward(client, ariane_topic, group, first)).status.code == dp.OK
+    assert (await client.ack(ariane_topic, group, second)).status.code == dp.OK
+    # Acknowledged before: that is as good.
+    assert (await client.ack(ariane_topic, group, second)).status.code == dp.OK
+
+
+async def test_what_is_given_up_becomes_a_dead_letter_and_can_be_received(
+    client, ariane_topic, ariane_clock, group
+):
+    await client.send(ariane_topic, b"poison", properties={"colour": "blue"})
+    _, (message,) = await client.receive(ariane_topic, group)
+    assert (await forward(client, ariane_topic, group, message)).status.code == dp.OK
+    ariane_clock.advance(120)
+    assert (await client.receive(ariane_topic, group))[1] == []
+    dead_letters = f"%DLQ%{group}"
+    _, (dead,) = await client.receive(dead_letters, f"{group}-dead", hold_s=5)
+    assert (dead.body, dead.topic.name) == (b"poison", dead_letters)
+    assert dict(dead.user_properties) == {"colour": "blue"}
+    letter = dead.system_properties.dead_letter_queue
+    assert letter.topic == ariane_topic
+    assert letter.message_id
+
+
+async def test_after_the_last_attempt_a_message_is_a_dead_letter(
+    client, ariane_topic, ariane_clock, make_group
+):
+    group = await make_group(attempts_max=1)
+    await client.send(ariane_topic, b"poison")
+    for attempt in (1, 2):
+        _, (message,) = await client.receive(ariane_topic, group, hold_s=10)
+        assert message.system_properties.delivery_attempt == attempt
+        await change(client, ariane_topic, group, message, 1)
+        ariane_clock.advance(2)
+    async with asyncio.timeout(30):
+        # Until the first letter makes the topic.
+        while (await client.queues(f"%DLQ%{group}")).status.code != dp.OK:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    _, (dead,) = await client.receive(f"%DLQ%{group}", f"{group}-dead", hold_s=10)
+    assert dead.body == b"poison"
+
+
+@pytest.mark.parametrize("handle", ["", "nonsense", "AQAAAAAAAAAAAWJ4", "a" * 5000])
+async def test_a_handle_that_nobody_gave_is_invalid_for_good(client, ariane_topic, group, handle):
+    await client.receive(ariane_topic, group)
+    message = dp.Message(
+        system_properties=dp.SystemProperties(message_id="1", receipt_handle=handle)
+    )
+    acked = await client.ack(ariane_topic, group, message)
+    assert acked.status.code == dp.INVALID_RECEIPT_HANDLE
+    changed = await change(client, ariane_topic, group, message, 1)
+    assert changed.status.code == dp.INVALID_RECEIPT_HANDLE
+    assert (await forward(client, ariane_topic, group, message)).status.code == dp.OK
+
+
+async def test_the_handle_of_another_group_or_of_a_topic_that_is_gone_is_invalid(
+    client, ariane_topic, group
+):
+    await client.send(ariane_topic)
+    _, (message,) = await client.receive(ariane_topic, group)
+    await client.receive(ariane_topic, f"{group}-other", count=1)
+    for topic, of_group in ((ariane_topic, f"{group}-other"), ("nobody-knows-it", group)):
+        acked = await client.ack(topic, of_group, message)
+        assert acked.entries[0].status.code == dp.INVALID_RECEIPT_HANDLE
+    assert (await client.ack(ariane_topic, group, message)).status.code == dp.OK
+
+
+async def test_some_of_several_handles_are_invalid(client, ariane_topic, group):
+    await client.send(ariane_topic)
+    _, (message,) = await client.receive(ariane_topic, group)
+    wrong = dp.Message()
+    wrong.CopyFrom(message)
+    wrong.system_properties.receipt_handle = "nonsense"
+    acked = await client.ack(ariane_topic, group, message, wrong)
+    assert acked.status.code == dp.MULTIPLE_RESULTS
+    codes = [each.status.code for each in acked.entries]
+    assert codes == [dp.OK, dp.INVALID_RECEIPT_HANDLE]
+
+
+async def test_a_group_in_order_gets_the_next_message_when_the_one_before_is_settled(
+    client, make_ariane_topic, make_group
+):
+    topic = make_ariane_topic(queue_count=2, fifo=True)
+    group = await make_group(receive_in_order=True, attempts_max=3)
+    assignment = await client.call(
+        "QueryAssignment",
+        pb.QueryAssignmentRequest(topic=dp.Resource(name=topic), group=dp.Resource(name=group)),
+    )
+    assert [each.message_queue.id for each in assignment.assignments] == [0, 1]
+    for number in range(3):
+        await client.send(topic, b"%d" % number, dp.FIFO, message_group="order-7")
+    await client.send(topic, b"other", dp.FIFO, message_group="order-8")
+    received = []
+    _, messages = await client.receive(topic, group)
+    while messages:
+        received.append(sorted(each.body for each in messages))
+        await client.ack(topic, group, *messages)
+        _, messages = await client.receive(topic, group)
+    assert received == [[b"0", b"other"], [b"1"], [b"2"]]
+
+
+FILTERS = [
+    (dp.TAG, "red || blue", {b"red", b"blue"}),
+    (dp.TAG, "*", {b"red", b"blue", b"green"}),
+    (dp.SQL, "price > 1 AND TAGS <> 'green'", {b"blue"}),
+    (dp.SQL, "name IS NULL", {b"red", b"blue", b"green"}),
+]
+
+
+@pytest.mark.parametrize(("kind", "expression", "expected"), FILTERS)
+async def test_a_consumer_gets_what_its_filter_lets_through(
+    client, ariane_topic, group, kind, expression, expected
+):
+    for price, tag in enumerate(("red", "green", "blue")):
+        await client.send(ariane_topic, tag.encode(), tag=tag, properties={"price": str(price)})
+    wanted = dp.FilterExpression(type=kind, expression=expression)
+    _, messages = await client.receive(ariane_topic, group, filter_expression=wanted)
+    assert {each.body for each in messages} == expected
+
+
+async def test_a_filter_that_is_none_is_refused(client, ariane_topic, group):
+    wanted = dp.FilterExpression(type=dp.SQL, expression="price >")
+    status, _ = await client.receive(ariane_topic, group, filter_expression=wanted)
+    assert status.code == dp.ILLEGAL_FILTER_EXPRESSION
+
+
+async def test_a_receive_is_held_until_a_message_comes(client, ariane_topic, group):
+    receiving = asyncio.ensure_future(client.receive(ariane_topic, group, hold_s=20))
+    await asyncio.sleep(0.05)
+    await client.send(ariane_topic, b"late")
+    _, (message,) = await receiving
+    assert message.body == b"late"
+
+
+async def test_names_and_times_that_cannot_be_are_refused(client, ariane_topic, group):
+    status, _ = await client.receive(ariane_topic, group, invisible_s=0.5)
+    assert status.code == dp.ILLEGAL_INVISIBLE_TIME
+    assert (await client.receive(ariane_topic, "", broker="broker-a"))[0].code == (
+        dp.ILLEGAL_CONSUMER_GROUP
+    )
+    assert (await client.receive(ariane_topic, "a%b"))[0].code == dp.ILLEGAL_CONSUMER_GROUP
+    assert (await client.receive("nobody-knows-it", group, broker="broker-a"))[0].code == (
+        dp.TOPIC_NOT_FOUND
+    )
+    status, _ = await client.receive(ariane_topic, group, broker="nobody")
+    assert status.code == dp.TOPIC_NOT_FOUND
