@@ -38,6 +38,7 @@ class ReceiveOrder(_message.Message):
     INVISIBLE_DURATION_FIELD_NUMBER: _builtins.int
     HOLD_DURATION_FIELD_NUMBER: _builtins.int
     BY_PRIORITY_FIELD_NUMBER: _builtins.int
+    ATTEMPT_ID_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
     """The group; it is made if the broker makes groups by itself."""
     client_id: _builtins.str
@@ -50,6 +51,12 @@ class ReceiveOrder(_message.Message):
     """Whether messages of a higher priority come first. Of each queue those are compared that are
     among the oldest 1024 that nobody has had, so that a message of the lowest priority is passed
     by 1023 others at most. Of messages that came back, and of message groups in order, too.
+    """
+    attempt_id: _builtins.str
+    """Names this attempt to receive, at most 255 characters; drawn by the client, and repeated when
+    it has no answer: what the lost answer had, and nobody settled since, is handed out again at
+    once, instead of when its time is over. A group in order would wait for it. Optional; brokers
+    remember the latest some ten thousand.
     """
     @_builtins.property
     def subscriptions(self) -> _containers.RepeatedCompositeFieldContainer[_subscription_pb2.Subscription]:
@@ -77,10 +84,11 @@ class ReceiveOrder(_message.Message):
         invisible_duration: _duration_pb2.Duration | None = ...,
         hold_duration: _duration_pb2.Duration | None = ...,
         by_priority: _builtins.bool = ...,
+        attempt_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["hold_duration", b"hold_duration", "invisible_duration", b"invisible_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["by_priority", b"by_priority", "client_id", b"client_id", "consumer_group", b"consumer_group", "hold_duration", b"hold_duration", "invisible_duration", b"invisible_duration", "message_count_max", b"message_count_max", "size_bytes_max", b"size_bytes_max", "subscriptions", b"subscriptions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_id", b"attempt_id", "by_priority", b"by_priority", "client_id", b"client_id", "consumer_group", b"consumer_group", "hold_duration", b"hold_duration", "invisible_duration", b"invisible_duration", "message_count_max", b"message_count_max", "size_bytes_max", b"size_bytes_max", "subscriptions", b"subscriptions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -13,6 +13,7 @@ from ariane_broker.log.held_requests import HeldRequests
 from ariane_broker.log.room import LogRoom
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.dead_letters import DeadLetters
+from ariane_broker.receive.handing_out.attempts import Attempts
 from ariane_broker.receive.handing_out.hand_outs import HandOuts
 from ariane_broker.receive.handing_out.receiving import Receiving
 from ariane_broker.receive.handing_out.waiting_line import WaitingLines
@@ -85,7 +86,9 @@ def receive_room(
             receive_log,
             group_changes=clients.group_changes,
             clients=clients.table,
+            attempts=Attempts(receive_log),
             monotonic=clock.monotonic,
+            now_ms=now_ms,
         ),
         settling=Settling(
             receive_log,

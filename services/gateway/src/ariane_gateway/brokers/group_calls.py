@@ -15,6 +15,8 @@ KEPT_S: Final = 10.0
 
 GROUPS_KEPT_MAX: Final = 10_000
 
+_INT32_MAX: Final = (1 << 31) - 1
+
 _DELAYS_S: Final = (
     10,
     30,
@@ -71,7 +73,9 @@ class GroupCalls:
 
 
 def _rules_of(group: ConsumerGroup) -> GroupRules:
-    attempts_max = group.attempts_max + 1
+    tries = group.ordered_attempts_max if group.receive_in_order else group.attempts_max
+    # That counts the tries behind the first one; the largest number means no limit.
+    attempts_max = min(tries + 1, _INT32_MAX)
     policy = group.retry_policy
     delays_s: tuple[float, ...] = _DELAYS_S
     if policy.WhichOneof("kind") == "table":

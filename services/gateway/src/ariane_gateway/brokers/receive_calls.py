@@ -48,6 +48,7 @@ class Wish(NamedTuple):
         count_max: Most messages.
         invisible_s: How long nobody else gets them, in seconds.
         by_priority: Whether messages of a higher priority come first.
+        attempt_id: Names this attempt; repeated, it gets what the answer had that was lost.
     """
 
     group: str
@@ -56,6 +57,7 @@ class Wish(NamedTuple):
     count_max: int
     invisible_s: float
     by_priority: bool = False
+    attempt_id: str = ""
 
 
 class Delivery(NamedTuple):
@@ -176,6 +178,7 @@ def _order_of(wish: Wish, hold_s: float) -> ReceiveOrder:
         invisible_duration=_duration(wish.invisible_s),
         hold_duration=_duration(hold_s),
         by_priority=wish.by_priority,
+        attempt_id=wish.attempt_id,
     )
 
 

@@ -166,6 +166,7 @@ def _wish_of(request: pb.ReceiveMessageRequest, caller: Caller) -> Wish:
         request.batch_size or COUNT_DEFAULT,
         invisible_s,
         by_priority=True,
+        attempt_id=request.attempt_id,
     )
 
 

@@ -43,6 +43,7 @@ class ReceiveOrder:
         hold_seconds: How long to hold the call while there are no messages.
         hold_seconds_max: The hold time that the call's deadline allows; None: no limit.
         by_priority: Whether messages of higher priority are handed out first.
+        attempt_id: Names this attempt; may be empty.
     """
 
     group: str
@@ -54,6 +55,7 @@ class ReceiveOrder:
     hold_seconds: float = 0.0
     hold_seconds_max: float | None = None
     by_priority: bool = False
+    attempt_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ def checked_order(order: ReceiveOrder, count_max: int = COUNT_MAX) -> ReceiveOrd
         ServiceError: FIELD_INVALID.
     """
     check_client_id(order.client_id, "order.client_id")
+    check_client_id(order.attempt_id, "order.attempt_id")
     if not 1 <= len(order.filters) <= TOPICS_MAX:
         rule = f"must be 1 to {TOPICS_MAX} different topics"
         raise field_invalid("order.subscriptions", rule, len(order.filters))

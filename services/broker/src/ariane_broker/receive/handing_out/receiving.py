@@ -11,6 +11,7 @@ from ariane_broker.clients.membership import ConsumeModel
 from ariane_broker.errors.receiving import group_owns_queues
 from ariane_broker.filters.filter import filter_for
 from ariane_broker.groups.group_changes import GroupChanges
+from ariane_broker.receive.handing_out.attempts import Attempts
 from ariane_broker.receive.handing_out.hand_outs import HandOuts
 from ariane_broker.receive.handing_out.receive_order import HandedOut, ReceiveOrder
 from ariane_broker.receive.handing_out.waiting_line import WaitingLines
@@ -29,7 +30,9 @@ class Receiving:
     _: KW_ONLY
     group_changes: GroupChanges
     clients: ClientTable
+    attempts: Attempts
     monotonic: Callable[[], float]
+    now_ms: Callable[[], int]
 
     async def receive(self, order: ReceiveOrder, lease: AnswerLease) -> list[HandedOut]:
         """Hand out the messages that are ready, or wait for some.
@@ -54,6 +57,15 @@ class Receiving:
         self.clients.check_receive(order.group, order.client_id, order.filters, order.hold_seconds)
         self._check_nobody_owns(order.group)
         await self.log.secured()
+        self.attempts.repeat(order.group, order.attempt_id, self.now_ms())
+        handed = await self._receive(order, filters, lease)
+        self.attempts.note(order.group, order.attempt_id, handed)
+        return handed
+
+    async def _receive(
+        self, order: ReceiveOrder, filters: Mapping[str, Filter | None], lease: AnswerLease
+    ) -> list[HandedOut]:
+        """Hand out the messages that are ready, or wait for some."""
         deadline = self.monotonic() + order.hold_seconds
         line = self.lines.line(order.group)
         line.serve()  # Calls that wait already are served first.

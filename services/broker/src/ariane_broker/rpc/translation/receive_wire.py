@@ -90,6 +90,7 @@ def receive_order(
         hold_seconds=seconds_of(order.hold_duration, "order.hold_duration"),
         hold_seconds_max=hold_seconds_max,
         by_priority=order.by_priority,
+        attempt_id=order.attempt_id,
     )
 
 
