@@ -65,6 +65,7 @@ if TYPE_CHECKING:
         ProducerSettings,
         PullSettings,
         PushSettings,
+        QueueNotice,
     )
 else:
     from ariane_sdk.public_names import found as __getattr__  # noqa: F401 - Python looks for it.
@@ -111,6 +112,7 @@ __all__ = [
     "PushSettings",
     "QueueHold",
     "QueueLag",
+    "QueueNotice",
     "QueueReader",
     "QueueSelector",
     "Receipt",

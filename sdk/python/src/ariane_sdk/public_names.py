@@ -77,6 +77,7 @@ _HOMES: Final = {
         "ProducerSettings",
         "PullSettings",
         "PushSettings",
+        "QueueNotice",
     ),
 }
 _NAMES: Final = LateNames("ariane_sdk", _HOMES)

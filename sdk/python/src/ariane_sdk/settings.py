@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import Field, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 from ariane_record.single.compression import Compression
 from ariane_sdk.checks.limits import BODY_BYTES_MAX
 from ariane_sdk.errors import IllegalArgument
+from ariane_sdk.message_queue import MessageQueue
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -19,6 +20,16 @@ else:
     # Names for who reads the annotations, as pydantic does: OpenTelemetry may not be installed.
     MeterProvider = TracerProvider = object
 
+
+QueueNotice: TypeAlias = (
+    Callable[[Sequence[MessageQueue]], Awaitable[None]] | Callable[[Sequence[MessageQueue]], None]
+)
+"""Called with the queues that a consumer gains or loses, sorted."""
+
+ABSENCE_S_MAX: Final = 3600.0
+"""The longest time for which brokers keep the place of a member."""
+
+MEMBER_NAME_MAX: Final = 120
 
 HOLD_S_MAX: Final = 30.0
 """Brokers never hold a pull longer."""
@@ -180,6 +191,14 @@ class ConsumerSettings:
         fail_on_lost_messages: Whether the consumer ends with ``MessagesLost`` at messages that a
             broker has lost; otherwise, it logs an error and goes on behind them.
         zone: The machine room of this consumer, which the group's strategy may use; may be empty.
+        member_name: A name of this consumer in its group that stays over restarts, and that no
+            other has at the same time, such as the host's: its queues are kept for it, and a
+            rolling deployment moves none. Empty: none.
+        member_absence_s: How long they are kept, at most 3600; afterwards the others share them.
+        on_gained: Called with queues that this consumer gains, and awaited before their first
+            messages; a coroutine function on the loop, another one in a thread.
+        on_lost: The same with queues that it loses, after the application has finished their
+            messages, and before the offset is stored for the next owner.
         instance_name: Distinguishes broadcasting consumers of one host and group.
         local_offsets_path: Folder for the offsets of broadcasting consumers; default:
             ``~/.ariane_offsets``.
@@ -207,6 +226,10 @@ class ConsumerSettings:
     filter_servers_wait_s: float = 30.0
     fail_on_lost_messages: bool = False
     zone: str = ""
+    member_name: str = ""
+    member_absence_s: float = 60.0
+    on_gained: QueueNotice | None = None
+    on_lost: QueueNotice | None = None
     instance_name: str = "default"
     local_offsets_path: Path | None = None
     stacks_on_request: bool = True
@@ -224,6 +247,14 @@ class ConsumerSettings:
         if self.hold_s > HOLD_S_MAX:
             raise IllegalArgument(
                 f"hold_s {self.hold_s}: brokers hold for {HOLD_S_MAX:g} s at most"
+            )
+        if self.member_absence_s > ABSENCE_S_MAX:
+            raise IllegalArgument(
+                f"member_absence_s {self.member_absence_s}: {ABSENCE_S_MAX:g} at most"
+            )
+        if len(self.member_name) > MEMBER_NAME_MAX or not self.member_name.isprintable():
+            raise IllegalArgument(
+                f"member_name {self.member_name!r:.100}: {MEMBER_NAME_MAX} printable characters"
             )
 
 

@@ -59,6 +59,32 @@ def test_only_groups_that_changed_are_told(table):
     assert [member.client_id for member in table.members("g")] == ["w"]
 
 
+def named(table, client_id, keep_seconds=30.0, strategy="sticky"):
+    membership = Membership(consumer_group="g", strategy=strategy, keep_seconds=keep_seconds)
+    return table.attach(Hello(client_id=client_id, memberships=(membership,)), "127.0.0.1:1")
+
+
+def test_a_named_member_that_is_away_for_a_moment_is_no_change(table, clock):
+    first, second = named(table, "a"), named(table, "b", 10.0)
+    first.outbox._notices.clear()
+    table.detach(second)
+    assert [each.client_id for each in table.absent("g")] == ["b"]
+    clock.advance(9)
+    expire(table)
+    second = named(table, "b", 10.0)
+    assert (waiting(first), table.absent("g")) == ([], [])
+    # Away for too long, or back with other wishes, it is one.
+    table.detach(second)
+    clock.advance(10)
+    expire(table)
+    assert (waiting(first), table.absent("g")) == ([MembershipChanged("g")], [])
+    first.outbox._notices.clear()
+    table.detach(named(table, "b", 10.0))
+    first.outbox._notices.clear()
+    named(table, "b", 20.0)
+    assert (waiting(first), table.absent("g")) == ([MembershipChanged("g")], [])
+
+
 def test_a_conflict_changes_nothing(table):
     first = attach(table, "a", "g")
     with pytest.raises(ServiceError, match="sticky"):

@@ -75,7 +75,7 @@ async def until(ask):
     return answer
 
 
-async def join(broker, client_id="a", *, topics=(TOPIC,), **fields):
+async def join(broker, client_id="a", *, topics=(TOPIC,), incarnation="", **fields):
     subscriptions = [
         subscription_pb.Subscription(
             topic=topic,
@@ -85,7 +85,9 @@ async def join(broker, client_id="a", *, topics=(TOPIC,), **fields):
     ]
     membership = client_pb.Membership(consumer_group=GROUP, subscriptions=subscriptions, **fields)
     call = broker.clients.Attach()
-    content = client_pb.ClientHello(client_id=client_id, memberships=[membership])
+    content = client_pb.ClientHello(
+        client_id=client_id, memberships=[membership], incarnation=incarnation
+    )
     await call.write(client_pb.AttachRequest(hello=content))
     assert (await call.read()).HasField("accepted")
     return Member(broker, client_id, call)
@@ -208,6 +210,17 @@ async def test_a_member_without_network_for_a_moment_did_not_die(prepared):
         # It still has the message, as it said before.
         await member.die()
         assert (await place_of(broker)).in_doubt
+
+
+async def test_another_process_under_the_same_name_does_not_make_the_first_one_live(prepared):
+    async with prepared(consumer_grace_s=3600, consumer_deaths_max=1) as broker:
+        async with one_that_dies_alone(broker, incarnation="one"):
+            pass
+        second = await join(broker, incarnation="two")
+        assert (await settled(broker)).queue_offset == 2
+        await second.leave()
+        (letter,) = await letters_in(broker, dead_letter_topic(GROUP))
+        assert letter.properties["DLQ_REASON"] == "CONSUMER_DIED"
 
 
 async def test_what_was_suspected_of_a_member_that_comes_back_is_forgotten(prepared):

@@ -232,6 +232,7 @@ class ClientHello(_message.Message):
     PRODUCER_GROUPS_FIELD_NUMBER: _builtins.int
     MEMBERSHIPS_FIELD_NUMBER: _builtins.int
     READS_RECORDS_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
     client_id: _builtins.str
     """Unique among living clients. The SDK makes it from host, process and a random part."""
     language: _builtins.str
@@ -241,6 +242,10 @@ class ClientHello(_message.Message):
     reads_records: _builtins.bool
     """Whether it reads half messages as records: transaction checks carry `record` then, and
     otherwise `message`.
+    """
+    incarnation: _builtins.str
+    """Made anew at each start of the client; tells a client that comes back from one that has been
+    started again under the same id. At most 64 characters.
     """
     @_builtins.property
     def producer_groups(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -259,10 +264,11 @@ class ClientHello(_message.Message):
         producer_groups: _abc.Iterable[_builtins.str] | None = ...,
         memberships: _abc.Iterable[Global___Membership] | None = ...,
         reads_records: _builtins.bool = ...,
+        incarnation: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "language", b"language", "memberships", b"memberships", "producer_groups", b"producer_groups", "reads_records", b"reads_records", "sdk_version", b"sdk_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "incarnation", b"incarnation", "language", b"language", "memberships", b"memberships", "producer_groups", b"producer_groups", "reads_records", b"reads_records", "sdk_version", b"sdk_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -281,6 +287,7 @@ class Membership(_message.Message):
     STRATEGY_FIELD_NUMBER: _builtins.int
     ZONE_FIELD_NUMBER: _builtins.int
     OWNED_QUEUES_FIELD_NUMBER: _builtins.int
+    KEEP_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
     """The group."""
     model: Global___ConsumeModel.ValueType
@@ -299,6 +306,12 @@ class Membership(_message.Message):
     def owned_queues(self) -> _containers.RepeatedCompositeFieldContainer[Global___OwnedQueues]:
         """The queues that the member has now, for strategies that spare moves; others leave it empty."""
 
+    @_builtins.property
+    def keep(self) -> _duration_pb2.Duration:
+        """How long the member's place is kept when it goes: the others do not share its queues before,
+        because it is expected back under its client id. Absent: not at all; at most 1 h.
+        """
+
     def __init__(
         self,
         *,
@@ -309,10 +322,11 @@ class Membership(_message.Message):
         strategy: _builtins.str = ...,
         zone: _builtins.str = ...,
         owned_queues: _abc.Iterable[Global___OwnedQueues] | None = ...,
+        keep: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["keep", b"keep"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "model", b"model", "ordered", b"ordered", "owned_queues", b"owned_queues", "strategy", b"strategy", "subscriptions", b"subscriptions", "zone", b"zone"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "keep", b"keep", "model", b"model", "ordered", b"ordered", "owned_queues", b"owned_queues", "strategy", b"strategy", "subscriptions", b"subscriptions", "zone", b"zone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -860,10 +874,13 @@ class GroupMember(_message.Message):
     MEMBERSHIP_FIELD_NUMBER: _builtins.int
     ADDRESS_FIELD_NUMBER: _builtins.int
     HOLDS_FIELD_NUMBER: _builtins.int
+    AWAY_FIELD_NUMBER: _builtins.int
     client_id: _builtins.str
     """The client."""
     address: _builtins.str
     """The address that the broker sees."""
+    away: _builtins.bool
+    """Whether it is away, and its place is kept."""
     @_builtins.property
     def membership(self) -> Global___Membership:
         """Its part in the group."""
@@ -879,10 +896,11 @@ class GroupMember(_message.Message):
         membership: Global___Membership | None = ...,
         address: _builtins.str = ...,
         holds: _abc.Iterable[_client_question_pb2.QueueHold] | None = ...,
+        away: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["membership", b"membership"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "client_id", b"client_id", "holds", b"holds", "membership", b"membership"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "away", b"away", "client_id", b"client_id", "holds", b"holds", "membership", b"membership"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

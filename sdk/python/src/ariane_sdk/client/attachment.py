@@ -22,6 +22,7 @@ from ariane.broker.v1.client_service_pb2 import (
     ClientHello,
     Membership,
 )
+from ariane_sdk.client.client_id import INCARNATION
 from ariane_sdk.client.hold import keys_of
 from ariane_sdk.client.operator_answers import OperatorAnswers
 from ariane_sdk.errors import CallError
@@ -203,6 +204,7 @@ class Attachment:
             producer_groups=self._producer_groups,
             memberships=self._memberships,
             reads_records=True,
+            incarnation=INCARNATION,
         )
         yield AttachRequest(hello=hello)
         while True:

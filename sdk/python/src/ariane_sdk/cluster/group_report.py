@@ -48,6 +48,7 @@ class GroupMember:
         model: How it consumes: "clustering" owns queues, "broadcasting" has all of them,
             "receiving" owns none.
         holds: The queues of which it hands out nothing, as it said within the last 30 s.
+        away: Whether it has left for a moment, and its queues are kept for it.
     """
 
     client_id: str
@@ -55,6 +56,7 @@ class GroupMember:
     subscriptions: Mapping[str, str]
     model: str = "clustering"
     holds: tuple[QueueHold, ...] = ()
+    away: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,7 @@ def group_member_of(member: client_service_pb2.GroupMember) -> GroupMember:
         subscriptions_of(member),
         _MODELS.get(member.membership.model, "clustering"),
         tuple(map(queue_hold_of, member.holds)),
+        member.away,
     )
 
 

@@ -37,6 +37,7 @@ from ariane_sdk.consumer.delivery.owned_queue import MakeOwned, OwnedQueue, stat
 from ariane_sdk.consumer.delivery.standstill import StandstillWatch
 from ariane_sdk.consumer.group.consumer_plan import ConsumerPlan
 from ariane_sdk.consumer.group.queue_locks import QueueLocks
+from ariane_sdk.consumer.group.queue_notices import QueueNotices
 from ariane_sdk.consumer.offsets.group_start import GroupStart
 from ariane_sdk.consumer.offsets.offset_keeping import OffsetKeeping
 from ariane_sdk.consumer.pulling.pull_loop import LOST_REASONS
@@ -95,6 +96,7 @@ class OwnedQueues:
         self._make_owned = make_owned
         self._on_lost = on_lost
         self._settings = plan.settings
+        self._notices = QueueNotices(plan.settings)
         self._clock = plan.clock
         self._wanted: set[MessageQueue] = set()
         self._acquiring: set[MessageQueue] = set()
@@ -324,6 +326,7 @@ class OwnedQueues:
         await asyncio.gather(*self._acquisitions, return_exceptions=True)
         timeout_s = self._settings.release_timeout_s
         await asyncio.gather(*(owned.release(timeout_s) for owned in self._owned.values()))
+        await self._notices.lost(list(self._owned))
         await self._pull_loops.close()
         await asyncio.gather(*self._releases.values(), return_exceptions=True)
         try:
@@ -413,13 +416,20 @@ class OwnedQueues:
         offsets, unknown = await self._starts.begin(broker, queues)
         if forgotten != self._forget_count:
             return ()  # These offsets may be those from before a reset.
-        for queue, begin in offsets.items():
-            if self._keeping.caution_of(queue).in_doubt:
-                continue  # Its next message may have killed a member: the broker decides soon.
-                # Its lock may have been lost meanwhile; then it is requested again.
+        ready = {
+            queue: begin
+            for queue, begin in offsets.items()
+            # In doubt: its next message may have killed a member; the broker decides soon.
+            if not self._keeping.caution_of(queue).in_doubt and queue not in self._owned
+        }
+        await self._notices.gained(list(ready))
+        begun = forgotten == self._forget_count
+        for queue, begin in ready.items():
+            # Its lock may have been lost meanwhile; then it is requested again.
             locked = self._locks is None or self._locks.holds(queue)
-            if locked and queue in self._wanted and queue not in self._owned:
+            if begun and locked and queue in self._wanted and queue not in self._owned:
                 self._own(queue, begin)
+        await self._notices.lost([queue for queue in ready if queue not in self._owned])
         return unknown
 
     def _own(self, queue: MessageQueue, begin: QueuePosition) -> None:
@@ -444,6 +454,7 @@ class OwnedQueues:
     async def _release(self, owned: OwnedQueue, *, store: bool, timeout_s: float) -> None:
         consumer_offset = await owned.release(timeout_s)
         queue = owned.queue
+        await self._notices.lost([queue])
         try:
             if store and consumer_offset != owned.stored_offset:
                 broker = self.broker_of(queue)

@@ -28,7 +28,7 @@ from ariane_sdk.checks.queue_arguments import (
 from ariane_sdk.checks.sql_filter import Sql
 from ariane_sdk.checks.tag_filter import TagFilter
 from ariane_sdk.checks.uploaded_filter import Uploaded
-from ariane_sdk.client.client_id import new_client_id
+from ariane_sdk.client.client_id import member_client_id
 from ariane_sdk.client.queue_position import QueuePosition
 from ariane_sdk.client.telemetry import Telemetry
 from ariane_sdk.consumer.consumer_life import ConsumerLife
@@ -131,7 +131,7 @@ class PullConsumer:
         self._plan = ConsumerPlan(
             addresses=parse_addresses(name_servers),
             access=access_of(tls),
-            client_id=new_client_id(random),
+            client_id=member_client_id(random, group, settings.member_name),
             group=checked_group(group),
             filters=filters_of(subscriptions or {}),
             start=checked_start(start),

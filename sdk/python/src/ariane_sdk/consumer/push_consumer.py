@@ -14,7 +14,7 @@ from ariane_sdk.checks.local_filter import Local
 from ariane_sdk.checks.sql_filter import Sql
 from ariane_sdk.checks.tag_filter import TagFilter
 from ariane_sdk.checks.uploaded_filter import Uploaded
-from ariane_sdk.client.client_id import new_client_id
+from ariane_sdk.client.client_id import member_client_id
 from ariane_sdk.client.hold import BREAKER_OPEN, PAUSED
 from ariane_sdk.client.listener import Listener, ListenerCalls
 from ariane_sdk.client.message_trace import MessageTrace
@@ -144,7 +144,7 @@ class PushConsumer:
         self._plan = ConsumerPlan(
             addresses=parse_addresses(name_servers),
             access=access_of(tls),
-            client_id=new_client_id(random),
+            client_id=member_client_id(random, group, settings.member_name),
             group=checked_group(group),
             filters=filters,
             start=checked_start(start),

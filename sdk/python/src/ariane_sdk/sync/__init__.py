@@ -58,6 +58,7 @@ from ariane_sdk.settings import (
     ProducerSettings,
     PullSettings,
     PushSettings,
+    QueueNotice,
 )
 from ariane_sdk.sync._cluster_client import ClusterClient
 from ariane_sdk.sync._dead_letters import DeadLetters
@@ -109,6 +110,7 @@ __all__ = [
     "PushSettings",
     "QueueHold",
     "QueueLag",
+    "QueueNotice",
     "QueueReader",
     "QueueSelector",
     "Receipt",

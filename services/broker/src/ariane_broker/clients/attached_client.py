@@ -31,6 +31,7 @@ class AttachedClient:
         wanted: Filter of each topic in each of its groups, to compare pulls with.
         work: The messages that it has in work.
         said_goodbye: Whether it has detached by itself.
+        incarnation: Made anew at each start of the client; perhaps empty.
         holds: What it hands out nothing of, by its last heartbeat.
     """
 
@@ -48,6 +49,7 @@ class AttachedClient:
     wanted: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     work: ClientWork = field(default_factory=ClientWork)
     said_goodbye: bool = False
+    incarnation: str = ""
     holds: tuple[QueueHold, ...] = ()
 
 
@@ -62,6 +64,7 @@ class Hello:
         producer_groups: Groups it produces in.
         memberships: Groups it consumes in.
         reads_records: Whether questions about half messages have their records.
+        incarnation: Made anew at each start of the client; perhaps empty.
     """
 
     client_id: str
@@ -70,3 +73,4 @@ class Hello:
     producer_groups: tuple[str, ...] = ()
     memberships: tuple[Membership, ...] = ()
     reads_records: bool = False
+    incarnation: str = ""

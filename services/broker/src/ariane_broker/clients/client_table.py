@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from ariane_broker.clients.absent_members import AbsentMember, AbsentMembers
 from ariane_broker.clients.attached_client import AttachedClient, Hello
 from ariane_broker.clients.membership import ConsumeModel, Membership
 from ariane_broker.clients.outbox import MembershipChanged, Notice, Outbox
@@ -75,6 +76,7 @@ class ClientTable:
         self._on_conflict = on_conflict
         self._clients: dict[str, AttachedClient] = {}
         self._members: dict[str, dict[str, AttachedClient]] = {}
+        self._absent = AbsentMembers(clock.monotonic)
         self._receivers = UnattachedReceivers(
             monotonic=clock.monotonic, silence_seconds=receiver_silence_seconds
         )
@@ -90,6 +92,10 @@ class ClientTable:
         """All clients as they are now, or the members of a group; in any order."""
         members = self._members.get(consumer_group, {}) if consumer_group else self._clients
         return iter(list(members.values()))
+
+    def absent(self, consumer_group: str) -> list[AbsentMember]:
+        """The members of a group that are away for a moment."""
+        return self._absent.of_group(consumer_group)
 
     def find(self, client_id: str) -> AttachedClient | None:
         """The client, or None when it is not attached here."""
@@ -128,6 +134,7 @@ class ClientTable:
             last_heard=self._clock.monotonic(),
             outbox=outbox or Outbox(),
             is_relayed=outbox is not None,
+            incarnation=hello.incarnation,
         )
         self._clients[client.client_id] = client
         self._join(client, hello.memberships)
@@ -165,6 +172,8 @@ class ClientTable:
     def expire(self, silence_seconds_max: float) -> Iterator[AttachedClient | None]:
         """Detach clients that have been silent for longer, in turns; yields them.
 
+        Members that have been away for too long are forgotten, too.
+
         None for each other thing that is examined. However many members a group loses, those that
         it keeps are notified once, in the end.
         """
@@ -176,6 +185,10 @@ class ClientTable:
                 yield client
             else:
                 yield None
+        for ended in self._absent.end_due():
+            if ended is not None:
+                left[ended] = None
+            yield None
         for group in left:
             for member in list(self._members.get(group, {}).values()):
                 member.outbox.put(MembershipChanged(group))
@@ -326,11 +339,23 @@ class ClientTable:
         del self._clients[client.client_id]
         self._receivers.forget(client.client_id)
         client.outbox.close()
-        return self._change(client, ())
+        kept = {
+            group
+            for group, membership in client.memberships.items()
+            if self._absent.keep(client.client_id, client.address, membership)
+        }
+        return [group for group in self._change(client, ()) if group not in kept]
 
     def _join(self, client: AttachedClient, memberships: tuple[Membership, ...]) -> None:
-        for group in self._change(client, memberships):
-            self.tell_others(group, client.client_id)
+        changed = self._change(client, memberships)
+        back = {
+            membership.consumer_group
+            for membership in memberships
+            if self._absent.take_back(client.client_id, membership)
+        }
+        for group in changed:
+            if group not in back:
+                self.tell_others(group, client.client_id)
 
     def _change(self, client: AttachedClient, memberships: tuple[Membership, ...]) -> list[str]:
         """Give a client these memberships; returns the groups in which they differ."""

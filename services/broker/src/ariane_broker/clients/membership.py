@@ -28,6 +28,7 @@ class Membership:
         ordered: Whether the member consumes queues in order under the broker's lock.
         strategy: How the members share queues; empty for the client's default.
         zone: The member's machine room; may be empty.
+        keep_seconds: How long its place is kept when it goes.
         owned: Queues that it owns now, as topic, broker name and queue ids; other members get them.
     """
 
@@ -38,6 +39,7 @@ class Membership:
     strategy: str = ""
     zone: str = ""
     owned: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
+    keep_seconds: float = 0.0
 
     def difference(self, other: Membership) -> str:
         """The first difference in settings on which members must agree; empty if there is none."""

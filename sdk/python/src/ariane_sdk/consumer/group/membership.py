@@ -18,6 +18,7 @@ from ariane_sdk.consumer.group.allocation import GroupFacts, InformedStrategy
 from ariane_sdk.consumer.group.consumer_plan import ConsumerPlan
 from ariane_sdk.errors import ArianeError, CallError
 from ariane_sdk.message_queue import MessageQueue
+from ariane_sdk.net.timestamps import duration_from
 from ariane_sdk.routing.route import BrokerRoute, Route
 
 BROKERS_ASKED_MAX: Final = 3
@@ -47,13 +48,15 @@ def membership_of(plan: ConsumerPlan, owned: Collection[MessageQueue] = ()) -> M
     by_broker: dict[tuple[str, str], list[int]] = defaultdict(list)
     for queue in sorted(owned):
         by_broker[queue.topic, queue.broker_name].append(queue.queue_id)
+    settings = plan.settings
     return Membership(
         consumer_group=plan.group,
         model=CONSUME_MODEL_BROADCASTING if broadcasting else CONSUME_MODEL_CLUSTERING,
         subscriptions=[filters[topic].to_wire(topic) for topic in sorted(filters)],
         ordered=plan.ordered,
         strategy=plan.strategy.name,
-        zone=plan.settings.zone,
+        zone=settings.zone,
+        keep=duration_from(settings.member_absence_s) if settings.member_name else None,
         owned_queues=[
             OwnedQueues(topic=topic, broker_name=broker_name, queue_ids=queue_ids)
             for (topic, broker_name), queue_ids in by_broker.items()

@@ -139,6 +139,7 @@ def show(*, name: str, name_servers: str, output: Output) -> int:
                         "client_id": member.client_id,
                         "address": member.address,
                         "model": member.model,
+                        "away": member.away,
                         "subscriptions": dict(member.subscriptions),
                     }
                     for member in members
@@ -157,7 +158,7 @@ def show(*, name: str, name_servers: str, output: Output) -> int:
                 _LAG_COLUMNS,
                 queues,
             ),
-            "member_list": (("client_id", "address", "model", "subscriptions"), members),
+            "member_list": (("client_id", "address", "model", "away", "subscriptions"), members),
             "conflicts": (("member", "newcomer", "difference", "refused", "count"), conflicts),
             "holds": (_HOLD_COLUMNS, holds),
         },

@@ -60,12 +60,14 @@ class _Vanished:
         deadline: When the member counts as dead, in seconds of the monotonic clock.
         death: The message that the member had alone, if it had one alone.
         raised: The suspicions that its end changed: before and after, by group and queue.
+        incarnation: That of the client.
     """
 
     work: ClientWork
     deadline: float
     death: SingleMessageDeath | None
     raised: Mapping[GroupQueue, tuple[Suspicion, Suspicion]]
+    incarnation: str
 
 
 class VanishedMembers:
@@ -97,6 +99,7 @@ class VanishedMembers:
         self._grace_seconds = grace_seconds
         self._deaths_max = deaths_max
         self._vanished: dict[str, _Vanished] = {}
+        self._certain: list[_Vanished] = []
         self._doubts: dict[GroupQueue, int] = {}
 
     def handed_out(self, place: GroupQueue, client_id: str, end: int) -> None:
@@ -171,7 +174,10 @@ class VanishedMembers:
             raised = self._raise_suspicions(client.work)
         self._statistics.vanished_member_count += 1
         deadline = self._monotonic() + self._grace_seconds
-        self._vanished[client.client_id] = _Vanished(client.work, deadline, death, raised)
+        self._end_grace(client.client_id)
+        self._vanished[client.client_id] = _Vanished(
+            client.work, deadline, death, raised, client.incarnation
+        )
         _log.warning(
             "member_vanished",
             client_id=client.client_id,
@@ -183,9 +189,14 @@ class VanishedMembers:
 
     def came_back(self, client: AttachedClient) -> None:
         """Handle a client that attached; a vanished member gets its work back."""
-        gone = self._vanished.pop(client.client_id, None)
+        gone = self._vanished.get(client.client_id)
         if gone is None:
             return
+        if gone.incarnation != client.incarnation:
+            # Another process under the same name: the one that vanished is dead.
+            self._end_grace(client.client_id)
+            return
+        del self._vanished[client.client_id]
         client.work = gone.work
         self._settle_doubt(gone.death)
         for place, (before, after) in gone.raised.items():
@@ -200,12 +211,19 @@ class VanishedMembers:
         """
         now = self._monotonic()
         due = [name for name, gone in self._vanished.items() if gone.deadline <= now]
-        gone = [self._vanished.pop(name) for name in due]
+        gone = [self._vanished.pop(name) for name in due] + self._certain
+        self._certain = []
         return [each.death for each in gone if each.death is not None]
 
     def judged(self, death: SingleMessageDeath) -> None:
         """Let a queue be consumed again, after the message of a death was dealt with."""
         self._settle_doubt(death)
+
+    def _end_grace(self, client_id: str) -> None:
+        """Take a vanished member, if there is one of this id, for dead."""
+        gone = self._vanished.pop(client_id, None)
+        if gone is not None:
+            self._certain.append(gone)
 
     def _raise_suspicions(
         self, work: ClientWork

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from itertools import starmap
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from grpc import aio
 
@@ -15,6 +15,7 @@ from ariane.broker.v1 import client_question_pb2 as question_pb
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import queue_lock_pb2 as lock_pb
 from ariane.broker.v1.client_service_pb2_grpc import ClientServiceServicer
+from ariane_broker.clients.absent_members import AbsentMember
 from ariane_broker.clients.attached_client import AttachedClient
 from ariane_broker.clients.client_admission import ClientAdmission
 from ariane_broker.clients.client_questions import ClientQuestions
@@ -54,6 +55,7 @@ from ariane_broker.rpc.translation.wire_time import seconds_of, span_of, time_of
 from ariane_broker.transactions.checking import TransactionChecks
 from ariane_servicekit import PageRequest, field_invalid, first_request, in_turns
 from ariane_servicekit.errors import ServiceError
+from ariane_servicekit.rpc.pages import Page
 
 _MEMBERS_DEFAULT: Final = 1000
 _RELAYED_MAX: Final = 4096
@@ -132,9 +134,12 @@ class ClientServicer(ClientServiceServicer):
             scope=f"members:{group}",
             kinds=(str,),
         )
-        page = await wanted.page_in_turns(self._table.walk(group), _by_id)
+        living = {client.client_id for client in self._table.walk(group)}
+        away = [each for each in self._table.absent(group) if each.client_id not in living]
+        members: list[_Member] = [*self._table.walk(group), *away]
+        page: Page[_Member] = await wanted.page_in_turns(members, _by_id)
         return client_pb.ListGroupMembersResponse(
-            members=await in_turns(_member(client, group) for client in page.entries),
+            members=await in_turns(_member(member, group) for member in page.entries),
             next_page_token=page.next_page_token,
         )
 
@@ -303,7 +308,17 @@ def _gateways_of(client: AttachedClient) -> list[str]:
     return [gateway.client_id for gateway in client.outbox.gateways]
 
 
-def _member(client: AttachedClient, group: str) -> client_pb.GroupMember | None:
+_Member: TypeAlias = AttachedClient | AbsentMember
+
+
+def _member(client: _Member, group: str) -> client_pb.GroupMember | None:
+    if isinstance(client, AbsentMember):
+        return client_pb.GroupMember(
+            client_id=client.client_id,
+            membership=membership_message(client.membership),
+            address=client.address,
+            away=True,
+        )
     membership = client.memberships.get(group)
     if membership is None:
         return None  # It has left meanwhile.
@@ -319,7 +334,7 @@ def _locked_queue(queue: QueueKey, epoch: int) -> lock_pb.LockedQueue:
     return lock_pb.LockedQueue(topic=queue.topic, queue_id=queue.queue_id, lock_epoch=epoch)
 
 
-def _by_id(client: AttachedClient) -> tuple[str]:
+def _by_id(client: _Member) -> tuple[str]:
     return (client.client_id,)
 
 

@@ -11,7 +11,11 @@ from ariane_broker.clients.attached_client import Hello
 from ariane_broker.clients.membership import ConsumeModel, Membership
 from ariane_broker.clients.subscription import Subscription
 from ariane_broker.filters.expression import ALL_MESSAGES, FilterExpression, FilterLanguage
+from ariane_broker.rpc.translation.wire_time import seconds_of, span_of
 from ariane_servicekit.errors import field_invalid
+
+KEEP_SECONDS_MAX: Final = 3600.0
+"""The longest time for which a member's place is kept."""
 
 _LANGUAGES: Final = {
     subscription_pb.FILTER_KIND_TAG: FilterLanguage.TAG,
@@ -73,6 +77,7 @@ def hello_of(hello: client_pb.ClientHello) -> Hello:
         producer_groups=tuple(hello.producer_groups),
         memberships=memberships_of(hello.memberships),
         reads_records=hello.reads_records,
+        incarnation=hello.incarnation,
     )
 
 
@@ -103,7 +108,15 @@ def _membership_of(membership: client_pb.Membership) -> Membership:
             (owned.topic, owned.broker_name, tuple(owned.queue_ids))
             for owned in membership.owned_queues
         ),
+        keep_seconds=_keep_seconds(membership),
     )
+
+
+def _keep_seconds(membership: client_pb.Membership) -> float:
+    seconds = seconds_of(membership.keep, "memberships.keep")
+    if seconds > KEEP_SECONDS_MAX:
+        raise field_invalid("memberships.keep", f"must be at most {KEEP_SECONDS_MAX:g} s", seconds)
+    return seconds
 
 
 def membership_message(membership: Membership) -> client_pb.Membership:
@@ -129,4 +142,5 @@ def membership_message(membership: Membership) -> client_pb.Membership:
             client_pb.OwnedQueues(topic=topic, broker_name=broker_name, queue_ids=queue_ids)
             for topic, broker_name, queue_ids in membership.owned
         ],
+        keep=span_of(membership.keep_seconds) if membership.keep_seconds else None,
     )

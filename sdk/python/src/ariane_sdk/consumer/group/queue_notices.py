@@ -1,0 +1,50 @@
+"""Telling the application which queues its consumer gains and loses, before they move."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from ariane_record.names import RETRY_PREFIX
+from ariane_sdk.client.listener import is_coroutine_function
+from ariane_sdk.message_queue import MessageQueue
+from ariane_sdk.runtime.log import logger
+from ariane_sdk.settings import ConsumerSettings, QueueNotice
+
+
+class QueueNotices:
+    """Calls the functions of a consumer's settings, and waits for them."""
+
+    def __init__(self, settings: ConsumerSettings) -> None:
+        """Call ``on_gained`` and ``on_lost`` of these settings."""
+        self._on_gained = settings.on_gained
+        self._on_lost = settings.on_lost
+        self._timeout_s = settings.release_timeout_s
+
+    async def gained(self, queues: Sequence[MessageQueue]) -> None:
+        """Tell of queues whose first messages have not been pulled yet."""
+        await self._tell(self._on_gained, "on_gained", queues)
+
+    async def lost(self, queues: Sequence[MessageQueue]) -> None:
+        """Tell of queues whose messages in work are finished, and that are not given up yet."""
+        await self._tell(self._on_lost, "on_lost", queues)
+
+    async def _tell(
+        self, notice: QueueNotice | None, name: str, queues: Sequence[MessageQueue]
+    ) -> None:
+        # The application does not know the group's retry topic.
+        told = sorted(queue for queue in queues if not queue.topic.startswith(RETRY_PREFIX))
+        if notice is None or not told:
+            return
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                if is_coroutine_function(notice):
+                    answer = notice(told)
+                else:
+                    answer = await asyncio.to_thread(notice, told)
+                if answer is not None:
+                    await answer
+        except TimeoutError:
+            logger.warning("%s took longer than %g s; not waiting", name, self._timeout_s)
+        except Exception:  # noqa: BLE001 - queues move, whatever the application does.
+            logger.exception("%s failed with %s", name, ", ".join(map(str, told)))

@@ -1,0 +1,75 @@
+"""Named members that are away for a moment, as in a deployment: their queues are kept for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from ariane_broker.clients.membership import Membership
+
+
+@dataclass(frozen=True, slots=True)
+class AbsentMember:
+    """A member that is expected back under its client id.
+
+    Attributes:
+        client_id: The member.
+        address: The address that it had.
+        membership: Its membership.
+        until: When it counts as gone, in seconds of the monotonic clock.
+    """
+
+    client_id: str
+    address: str
+    membership: Membership
+    until: float
+
+
+class AbsentMembers:
+    """The absent members of all groups."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        """Start without any."""
+        self._monotonic = monotonic
+        self._groups: dict[str, dict[str, AbsentMember]] = {}
+
+    def keep(self, client_id: str, address: str, membership: Membership) -> bool:
+        """Keep the place of a member that has left; returns whether it wants that."""
+        if not membership.keep_seconds:
+            return False
+        until = self._monotonic() + membership.keep_seconds
+        absent = AbsentMember(client_id, address, membership, until)
+        self._groups.setdefault(membership.consumer_group, {})[client_id] = absent
+        return True
+
+    def take_back(self, client_id: str, membership: Membership) -> bool:
+        """End the absence of a member; returns whether it is back as it was."""
+        absent = self._pop(membership.consumer_group, client_id)
+        return absent is not None and _same(absent.membership, membership)
+
+    def of_group(self, consumer_group: str) -> list[AbsentMember]:
+        """The absent members of a group."""
+        return list(self._groups.get(consumer_group, {}).values())
+
+    def end_due(self) -> Iterator[str | None]:
+        """Forget members that have been away for too long.
+
+        Yields the group of each; None for each other one.
+        """
+        now = self._monotonic()
+        for group in list(self._groups):
+            for absent in self.of_group(group):
+                due = absent.until <= now and self._pop(group, absent.client_id) is not None
+                yield group if due else None
+
+    def _pop(self, consumer_group: str, client_id: str) -> AbsentMember | None:
+        members = self._groups.get(consumer_group, {})
+        absent = members.pop(client_id, None)
+        if absent is not None and not members:
+            del self._groups[consumer_group]
+        return absent
+
+
+def _same(one: Membership, other: Membership) -> bool:
+    """Whether two memberships are equal but for the queues that are owned now."""
+    return replace(one, owned=()) == replace(other, owned=())
