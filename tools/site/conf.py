@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 project = "ArianeMQ"
 html_title = "ArianeMQ"
 html_theme = "furo"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False

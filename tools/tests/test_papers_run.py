@@ -29,6 +29,7 @@ OPERATIONS = [
     for name in ("running", "maintenance", "does-not-start", "closed-stores")
 ]
 """The pages for the night that show commands, in the order in which these are typed."""
+BEGINNING = Paper(ROOT, "docs/getting-started.md")
 DEPLOYMENT = Paper(ROOT, "docs/deployment.md")
 
 SMALL_FILES = "--segment-bytes 8388608 --index-slots 1000 --index-items 4000"
@@ -73,6 +74,17 @@ def test_second_program_reads_what_the_first_has_sent(cluster):
     first, second = README.blocks("python")
     run_python(first, cluster.name_servers)
     assert re.search(r"\|\s*bar\|\s*1\|", run_python(second, cluster.name_servers))
+
+
+@pytest.mark.slow
+def test_programs_for_beginners_run_as_they_stand(cluster, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    said = [run_python(code, cluster.name_servers) for code in BEGINNING.blocks("python")]
+    assert said == [
+        "stored, as safe as memory\nbooked 42 euros card\n",
+        "booked a teapot\n",
+        "visible\n",
+    ]
 
 
 def free_ports() -> dict[int, int]:
