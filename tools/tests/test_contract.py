@@ -19,9 +19,6 @@ from tools import protos
 from tools.tidy.sources import Sources, is_test
 from tools.workspace import ROOT
 
-UNSERVED_REASONS = {"RESOURCE_CHANGED", "USER_EXISTS", "USER_NOT_FOUND"}
-"""Reasons of users and their rights, whose services are described but not served yet."""
-
 RAISING = ("services/", "servicekit/", "sdk/python/src/ariane_sdk/errors/")
 """Who raises reasons: services, and the SDK for the one that admin hands on."""
 
@@ -118,7 +115,7 @@ def test_every_reason_is_raised_somewhere():
         "UNSPECIFIED"
     }
     left = {reason for reason in known if not raised & {reason, f"ERROR_REASON_{reason}"}}
-    assert left == UNSERVED_REASONS
+    assert left == set()
 
 
 def test_paged_methods_cite_the_error_of_a_bad_page_token(files):

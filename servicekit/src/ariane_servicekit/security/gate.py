@@ -169,6 +169,10 @@ class Gate:
         rights = self._judge_of(caller)
         return rights is not None and rights.allows(action, resource, name)
 
+    def is_super(self, caller: Caller) -> bool:
+        """Whether a caller is a super user."""
+        return caller.kind is CallerKind.USER and self._book.is_super(caller.name)
+
     def show(self, call: Call, rule: MethodRule, answer: Any) -> Any:
         """Cut a list in an answer to what the caller may see; return the answer."""
         shown = rule.shown

@@ -84,7 +84,9 @@ class AuditEntry(_message.Message):
     begin_sequence: _builtins.int
     """Place of the begin in the chain, from 1."""
     user: _builtins.str
-    """Who asked, as checked by admin; empty without authentication."""
+    """Who asked, as admin has checked it: a user, or "USER by KIND NAME" if a member of the cluster
+    acted for it; empty if the caller has proved nothing.
+    """
     claimed_user: _builtins.str
     """Who asked by own account; nobody has checked it."""
     source_address: _builtins.str

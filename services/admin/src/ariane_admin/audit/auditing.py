@@ -125,7 +125,7 @@ class Auditing:
                 _log.info("audit_before_unknown", method=method, error=str(error))
         asked = AuditedRequest(
             entry_id=token_hex(16),
-            user="",  # There is no authentication yet.
+            user=caller.user,
             claimed_user=caller.claimed_user,
             source_address=caller.source_address,
             method=method,

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from ariane_admin.asking.admin_service import USER_KEY
-from ariane_servicekit import Call
+from ariane_servicekit import Call, ServiceError
+from ariane_servicekit.security.caller import CallerKind
 
 ORIGIN_KEY: Final = "x-ariane-origin"
 """Metadata key: the browser's address as seen by the console. Used only with the console's pass."""
@@ -21,10 +22,12 @@ class Caller:
     """The caller of a method.
 
     Attributes:
+        user: Who it has proved to be, and who acts for it; empty if it has proved nothing.
         claimed_user: The user as the caller claims.
         source_address: The address of the caller.
     """
 
+    user: str
     claimed_user: str
     source_address: str
 
@@ -37,7 +40,7 @@ def caller_of(call: Call | None, console_pass: str) -> Caller:
         console_pass: The secret with which the console's word on the address counts.
     """
     if call is None:
-        return Caller("", "")
+        return Caller("", "", "")
     said = {
         key: value if isinstance(value, str) else value.decode("utf-8", "replace")
         for key, value in call.context.invocation_metadata() or ()
@@ -46,7 +49,18 @@ def caller_of(call: Call | None, console_pass: str) -> Caller:
     address = _plain(call.peer)
     if hmac.compare_digest(said.get(PROOF_KEY, "").encode(), console_pass.encode()):
         address = said.get(ORIGIN_KEY, address)
-    return Caller(said.get(USER_KEY, ""), address)
+    return Caller(_proved(call), said.get(USER_KEY, ""), address)
+
+
+def _proved(call: Call) -> str:
+    try:
+        caller = call.caller
+    except ServiceError:
+        return ""  # Only an open process gets here: others have refused the call.
+    if caller.kind is CallerKind.ANONYMOUS:
+        return ""
+    own = caller.name if caller.kind is CallerKind.USER else str(caller)
+    return own if caller.acting is None else f"{own} by {caller.acting}"
 
 
 def _plain(peer: str) -> str:

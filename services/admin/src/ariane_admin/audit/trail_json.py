@@ -11,8 +11,8 @@ from google.protobuf.message import Message
 from ariane_admin.audit.trail import JSON_BYTES_MAX
 from ariane_servicekit.observability.passwords import without_passwords
 
-_LEFT_OUT: Final = frozenset({"body", "module"})
-"""Fields that the trail leaves out: the data of applications, and their code."""
+_LEFT_OUT: Final = frozenset({"body", "module", "secret"})
+"""Fields that the trail leaves out: the data of applications, their code, and secrets."""
 
 _NAMES: Final = (
     *(
@@ -23,7 +23,7 @@ _NAMES: Final = (
         "broker_name",
         "transaction_id",
     ),
-    *("recall_handle", "filter", "name", "cluster_name"),
+    *("recall_handle", "filter", "name", "cluster_name", "user", "policy"),
 )
 """Fields that name the resource of a request, in order of preference."""
 

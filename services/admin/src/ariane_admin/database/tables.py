@@ -6,6 +6,9 @@
     audit_head     one row: the last place in the chain, and its hash; locked to add a record
     sample         one row for each sample of a series
     alert          one row for each time that a figure was out of bounds; a present one has no end
+    access_user    one row for each user
+    access_policy  one row for each user or role with entries: a serialized ``AccessPolicy``
+    access_version one row: grows with each change of these two; locked to change them
 
 Changes need a revision below ``versions/``; a test holds both together.
 """
@@ -115,4 +118,31 @@ ALERT: Final = Table(
         sqlite_where=text("ended_ms IS NULL"),
         postgresql_where=text("ended_ms IS NULL"),
     ),
+)
+
+ACCESS_USER: Final = Table(
+    "access_user",
+    METADATA,
+    Column("name", String(NAME_LENGTH_MAX), primary_key=True),
+    Column("kind", SmallInteger, nullable=False),
+    Column("enabled", Boolean, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("roles", Text, nullable=False),
+    Column("version", BigInteger, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+)
+
+ACCESS_POLICY: Final = Table(
+    "access_policy",
+    METADATA,
+    Column("subject", String(NAME_LENGTH_MAX), primary_key=True),
+    Column("policy", LargeBinary, nullable=False),
+    Column("version", BigInteger, nullable=False),
+)
+
+ACCESS_VERSION: Final = Table(
+    "access_version",
+    METADATA,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("version", BigInteger, nullable=False),
 )

@@ -77,6 +77,7 @@ from ariane_admin.servicers.settings import SettingServicer
 from ariane_admin.servicers.sinks import SinkServicer
 from ariane_admin.servicers.topics import TopicServicer
 from ariane_admin.servicers.transactions import TransactionServicer
+from ariane_admin.users.room import UserRoom
 from ariane_servicekit import (
     Address,
     ErrorTranslator,
@@ -124,12 +125,15 @@ class AdminApp:
         checkers = tuple(map(str, settings.checkers))
         self._settings_servicer = SettingServicer(self._cluster, checkers)
         audit = AuditServicer(trail, self._database)
-        interval_ms = round(settings.sample_interval_s * 1000)
-        history = HistoryServicer(samples, self._database, clock, interval_ms=interval_ms)
+        history = self._history_servicer(samples, clock)
+        self._users = UserRoom(self._database, self._settings_servicer.addresses, clock)
         auditing = Auditing(trail, self._database, translator, self._console_pass)
         alert_servicer = self._alert_servicer(alerts)
         one = self._cluster
         self.rpc_services: Sequence[RpcService] = [
+            auditing.audited(_service(file, add, servicer))
+            for file, add, servicer in self._users.services
+        ] + [
             auditing.audited(_service(module.DESCRIPTOR, add, servicer))
             for module, add, servicer in (
                 (alert_pb, add_AlertServiceServicer_to_server, alert_servicer),
@@ -189,6 +193,7 @@ class AdminApp:
     async def serve_started(self, address: Address) -> None:
         """Start sampling, and the console."""
         self._sampling.start(at_once=True)
+        self._users.teller.start()
         self._watching.start(at_once=True)
         self._alerting.start()
         if self._console_address is None:
@@ -210,11 +215,16 @@ class AdminApp:
         await self._console_server.stop()
         if self._channel is not None:
             await self._channel.close()
+        await self._users.teller.stop()
         await self._sampling.stop()
         await self._watching.stop()
         await self._alerting.stop()
         await self._cluster.close()
         self._database.close()
+
+    def _history_servicer(self, samples: SampleStore, clock: SystemClock) -> HistoryServicer:
+        interval_ms = round(self._settings.sample_interval_s * 1000)
+        return HistoryServicer(samples, self._database, clock, interval_ms=interval_ms)
 
     def _alert_servicer(self, alerts: AlertStore) -> AlertServicer:
         return AlertServicer(

@@ -45,6 +45,14 @@ class SettingServicer(SettingServiceServicer):
         """
         self._own_address = address
 
+    async def addresses(self) -> set[str]:
+        """The addresses of all processes of the cluster that are known.
+
+        Raises:
+            NameServersUnreachable: No name server answers.
+        """
+        return {process.address for process in await self._processes("")}
+
     async def before(
         self, method: str, request: setting_pb.UpdateSettingRequest
     ) -> setting_pb.ListSettingsResponse:

@@ -1,0 +1,275 @@
+"""``UserService`` and ``AccessPolicyService``: users, and what they may do."""
+# ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from grpc import aio
+
+from ariane.admin.v1 import access_policy_service_pb2 as policy_pb
+from ariane.admin.v1 import user_service_pb2 as user_pb
+from ariane.admin.v1.access_policy_service_pb2_grpc import AccessPolicyServiceServicer
+from ariane.admin.v1.user_service_pb2_grpc import UserServiceServicer
+from ariane.common.v1 import access_rules_pb2 as rules
+from ariane.common.v1.error_reason_pb2 import ErrorReason
+from ariane_admin.users.policy_check import (
+    GRANTED_ACTIONS,
+    check_description,
+    check_entries,
+    check_roles,
+    check_subject,
+    check_user_name,
+)
+from ariane_admin.users.store import UserStore
+from ariane_servicekit import PageRequest, ServiceError, feature_not_available, field_invalid
+from ariane_servicekit.database import Database
+from ariane_servicekit.rpc.calls import current_call
+from ariane_servicekit.security.caller import Caller, CallerKind
+from ariane_servicekit.security.explained import decide
+from ariane_servicekit.security.rule_book import RuleBook
+
+_Context = aio.ServicerContext[Any, Any]
+
+_KINDS = frozenset({rules.USER_KIND_NORMAL, rules.USER_KIND_SUPER})
+
+
+class UserServicer(UserServiceServicer):
+    """Translates questions about users, and their changes.
+
+    Args:
+        store: The users.
+        database: The database, whose threads read and write.
+        changed: Called after each change, so that processes are told at once.
+    """
+
+    def __init__(self, store: UserStore, database: Database, changed: Callable[[], None]) -> None:
+        self._store = store
+        self._database = database
+        self._changed = changed
+
+    async def before(self, method: str, request: Any) -> user_pb.User | None:
+        """The user before a change."""
+        if not isinstance(request.user, str):
+            return None
+        return await self._database.call(self._store.user, request.user)
+
+    async def CreateUser(
+        self, request: user_pb.CreateUserRequest, context: _Context
+    ) -> user_pb.CreateUserResponse:
+        """Create a user."""
+        wanted = request.user
+        kind = wanted.kind or rules.USER_KIND_NORMAL
+        _check_kind(kind)
+        _check_may_make_super(kind)
+        user = user_pb.User(
+            user=check_user_name(wanted.user, "user.user"),
+            kind=kind,
+            enabled=wanted.enabled,
+            description=check_description(wanted.description),
+            roles=check_roles(wanted.roles),
+        )
+        created = await self._database.call(self._store.create_user, user)
+        self._changed()
+        return user_pb.CreateUserResponse(user=created)
+
+    async def GetUser(
+        self, request: user_pb.GetUserRequest, context: _Context
+    ) -> user_pb.GetUserResponse:
+        """Read a user."""
+        user = await self._database.call(self._store.user, request.user)
+        return user_pb.GetUserResponse(user=user)
+
+    async def ListUsers(
+        self, request: user_pb.ListUsersRequest, context: _Context
+    ) -> user_pb.ListUsersResponse:
+        """List users by name."""
+        page = PageRequest.of(
+            page_size=request.page_size,
+            page_token=request.page_token,
+            scope="users",
+            kinds=(str,),
+        )
+        after = "" if page.last is None else str(page.last[0])
+        found = await self._database.call(self._store.users, after=after, limit=page.limit + 1)
+        taken = page.page_of(found, lambda user: (user.user,))
+        return user_pb.ListUsersResponse(users=taken.entries, next_page_token=taken.next_page_token)
+
+    async def UpdateUser(
+        self, request: user_pb.UpdateUserRequest, context: _Context
+    ) -> user_pb.UpdateUserResponse:
+        """Change a user."""
+        present = await self._database.call(self._store.user, request.user)
+        _check_may_make_super(present.kind)
+        values: dict[str, Any] = {}
+        if request.kind:
+            _check_kind(request.kind)
+            _check_may_make_super(request.kind)
+            values["kind"] = int(request.kind)
+        if request.HasField("enabled"):
+            values["enabled"] = request.enabled
+        if request.HasField("description"):
+            values["description"] = check_description(request.description)
+        if request.HasField("roles"):
+            values["roles"] = json.dumps(check_roles(request.roles.roles))
+        user = await self._database.call(
+            self._store.update_user, request.user, request.known_version, values
+        )
+        self._changed()
+        return user_pb.UpdateUserResponse(user=user)
+
+    async def DeleteUser(
+        self, request: user_pb.DeleteUserRequest, context: _Context
+    ) -> user_pb.DeleteUserResponse:
+        """Delete a user."""
+        present = await self._database.call(self._store.user, request.user)
+        _check_may_make_super(present.kind)
+        await self._database.call(self._store.delete_user, request.user)
+        self._changed()
+        return user_pb.DeleteUserResponse()
+
+    async def CreateCredential(
+        self, request: user_pb.CreateCredentialRequest, context: _Context
+    ) -> user_pb.CreateCredentialResponse:
+        """Create a credential."""
+        raise feature_not_available("CreateCredential")
+
+    async def ListCredentials(
+        self, request: user_pb.ListCredentialsRequest, context: _Context
+    ) -> user_pb.ListCredentialsResponse:
+        """List the credentials of a user."""
+        raise feature_not_available("ListCredentials")
+
+    async def DeleteCredential(
+        self, request: user_pb.DeleteCredentialRequest, context: _Context
+    ) -> user_pb.DeleteCredentialResponse:
+        """Delete a credential."""
+        raise feature_not_available("DeleteCredential")
+
+
+class AccessPolicyServicer(AccessPolicyServiceServicer):
+    """Translates questions about policies, and their changes.
+
+    Args:
+        store: The policies.
+        database: The database, whose threads read and write.
+        changed: Called after each change, so that processes are told at once.
+    """
+
+    def __init__(self, store: UserStore, database: Database, changed: Callable[[], None]) -> None:
+        self._store = store
+        self._database = database
+        self._changed = changed
+
+    async def before(
+        self, method: str, request: policy_pb.UpdateAccessPolicyRequest
+    ) -> policy_pb.AccessPolicy:
+        """The policy before a change."""
+        return await self._database.call(self._store.policy, request.policy.user)
+
+    async def GetAccessPolicy(
+        self, request: policy_pb.GetAccessPolicyRequest, context: _Context
+    ) -> policy_pb.GetAccessPolicyResponse:
+        """Read a policy."""
+        policy = await self._database.call(self._store.policy, request.user)
+        return policy_pb.GetAccessPolicyResponse(policy=policy)
+
+    async def ListAccessPolicies(
+        self, request: policy_pb.ListAccessPoliciesRequest, context: _Context
+    ) -> policy_pb.ListAccessPoliciesResponse:
+        """List policies that are not empty."""
+        page = PageRequest.of(
+            page_size=request.page_size,
+            page_token=request.page_token,
+            scope=f"policies:{request.resource}:{request.name}",
+            kinds=(str,),
+        )
+        after = "" if page.last is None else str(page.last[0])
+        found: list[policy_pb.AccessPolicy] = []
+        while len(found) <= page.limit:
+            some = await self._database.call(
+                self._store.policies, after=after, limit=page.limit + 1
+            )
+            found += (policy for policy in some if _concerns(policy, request))
+            if len(some) <= page.limit:
+                break
+            after = some[-1].user
+        taken = page.page_of(found[: page.limit + 1], lambda policy: (policy.user,))
+        return policy_pb.ListAccessPoliciesResponse(
+            policies=taken.entries, next_page_token=taken.next_page_token
+        )
+
+    async def UpdateAccessPolicy(
+        self, request: policy_pb.UpdateAccessPolicyRequest, context: _Context
+    ) -> policy_pb.UpdateAccessPolicyResponse:
+        """Replace a policy."""
+        subject = check_subject(request.policy.user)
+        check_entries(request.policy.entries)
+        policy = await self._database.call(
+            self._store.update_policy, subject, request.policy.entries, request.known_version
+        )
+        self._changed()
+        return policy_pb.UpdateAccessPolicyResponse(policy=policy)
+
+    async def CheckAccess(
+        self, request: policy_pb.CheckAccessRequest, context: _Context
+    ) -> policy_pb.CheckAccessResponse:
+        """Tell what would be decided, and by which entry."""
+        if request.action not in GRANTED_ACTIONS or not request.resource:
+            raise field_invalid("action", "and resource must be some that can be granted")
+        await self._database.call(self._store.user, request.user)
+        book = RuleBook(await self._database.call(self._store.rules))
+        caller = Caller(CallerKind.USER, _peer(request.source_address), request.user)
+        asked = (request.action, request.resource, request.name)
+        rights = book.rights_of(caller)
+        allowed = rights is not None and rights.allows(*asked)
+        entry = None
+        if rights is not None and not book.is_super(request.user):
+            entry = decide(book.entries_of(caller), *asked).entry
+        return policy_pb.CheckAccessResponse(
+            decision=rules.ACCESS_DECISION_ALLOW if allowed else rules.ACCESS_DECISION_DENY,
+            entry=entry,
+        )
+
+
+def _check_kind(kind: int) -> None:
+    if kind not in _KINDS:
+        raise field_invalid("kind", "must be normal or super")
+
+
+def _check_may_make_super(kind: int) -> None:
+    """Refuse to touch super users to callers who are none: else every right would be theirs.
+
+    Raises:
+        ServiceError: ACCESS_DENIED.
+    """
+    call = current_call()
+    if kind != rules.USER_KIND_SUPER or call is None or not call.is_judged:
+        return
+    if not call.gate.is_super(call.caller):
+        raise ServiceError(
+            ErrorReason.ERROR_REASON_ACCESS_DENIED, "only a super user makes or changes super users"
+        )
+
+
+def _concerns(policy: policy_pb.AccessPolicy, request: policy_pb.ListAccessPoliciesRequest) -> bool:
+    return any(
+        (not request.resource or entry.resource == request.resource)
+        and (not request.name or _fits(entry, request.name))
+        for entry in policy.entries
+    )
+
+
+def _fits(entry: rules.AccessEntry, name: str) -> bool:
+    if entry.pattern == rules.NAME_PATTERN_LITERAL:
+        return entry.name == name
+    return name.startswith(entry.name)
+
+
+def _peer(address: str) -> str:
+    """An address in gRPC's form for peers."""
+    if ":" in address:
+        return f"ipv6:[{address}]:0"
+    return f"ipv4:{address}:0" if address else ""

@@ -1,0 +1,148 @@
+"""Tells every process the rules: a stream to each, with all of them after each change.
+
+Changes of this admin are told at once; those of another admin of the same database are found within
+two seconds. A process that is away is tried again, and has the rules of its disk until then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from grpc import RpcError
+
+from ariane.common.v1 import access_service_pb2 as access_pb
+from ariane.common.v1.access_rules_pb2 import AccessRules
+from ariane.common.v1.access_service_pb2_grpc import AccessServiceStub
+from ariane_admin.users.store import UserStore
+from ariane_servicekit import Loop, get_logger, open_channel
+from ariane_servicekit.clock import Clock
+from ariane_servicekit.database import Database, DatabaseError
+
+LOOK_S: Final = 2.0
+"""Seconds between two looks at the version, and between two words to a process."""
+
+FIND_S: Final = 5.0
+"""Seconds between two looks for processes."""
+
+AGAIN_S: Final = 2.0
+"""Seconds before a process is tried again."""
+
+PART_BYTES_MAX: Final = 1 << 20
+"""Bytes of rules in one message."""
+
+_log = get_logger(__name__)
+
+
+class RulesTeller:
+    """Keeps a stream to each process.
+
+    Args:
+        store: The rules.
+        database: The database, whose threads read.
+        processes: Returns the addresses of all processes.
+        clock: The clock.
+    """
+
+    def __init__(
+        self,
+        store: UserStore,
+        database: Database,
+        processes: Callable[[], Awaitable[Collection[str]]],
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._database = database
+        self._processes = processes
+        self._clock = clock
+        self._told: dict[str, asyncio.Task[None]] = {}
+        self._parts: Sequence[access_pb.TellAccessRulesRequest] = ()
+        self._version = -1
+        self._changed = asyncio.Event()
+        self._looking = Loop("access-version", self._look, interval_s=LOOK_S, clock=clock)
+        self._finding = Loop("access-processes", self._find, interval_s=FIND_S, clock=clock)
+
+    def start(self) -> None:
+        """Begin."""
+        self._looking.start(at_once=True)
+        self._finding.start(at_once=True)
+
+    async def stop(self) -> None:
+        """End all streams. Repeating is harmless."""
+        await self._finding.stop()
+        await self._looking.stop()
+        tasks, self._told = list(self._told.values()), {}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def changed(self) -> None:
+        """Rules have changed here."""
+        self._looking.wake()
+
+    async def _look(self) -> None:
+        """Read the rules if their version is another."""
+        version = await self._database.call(self._store.version)
+        if version == self._version:
+            return
+        rules = await self._database.call(self._store.rules)
+        self._parts = [*_parts_of(rules)]
+        self._version = rules.version
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def _find(self) -> None:
+        if self._version <= 0:
+            return  # There never was a user: nothing is to be told.
+        found = set(await self._processes())
+        for address in found - self._told.keys():
+            self._told[address] = asyncio.create_task(self._tell(address), name=f"rules-{address}")
+        for address in self._told.keys() - found:
+            self._told.pop(address).cancel()
+
+    async def _tell(self, address: str) -> None:
+        """Tell a process for as long as it is there."""
+        async with open_channel(address) as channel:
+            while True:
+                try:
+                    await self._follow(AccessServiceStub(channel).TellAccessRules())
+                except (RpcError, OSError) as error:
+                    _log.info("access_rules_untold", address=address, cause=str(error)[:200])
+                except DatabaseError as error:
+                    _log.warning("access_rules_unread", cause=str(error))
+                await self._clock.sleep(AGAIN_S)
+
+    async def _follow(self, stream: Any) -> None:
+        answer = await stream.read()
+        while hasattr(answer, "version"):
+            if answer.version > self._version >= 0:
+                # The database is a copy from before: its rules hold from now on all the same.
+                _log.warning("access_rules_older", told=self._version, held=answer.version)
+                await self._database.call(self._store.raise_version, answer.version)
+                self._looking.wake()
+            changed = self._changed
+            if answer.version < self._version:
+                for part in self._parts:
+                    await stream.write(part)
+                answer = await stream.read()
+                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await changed.wait()
+            await stream.write(access_pb.TellAccessRulesRequest())
+
+
+def _parts_of(rules: AccessRules) -> Iterator[access_pb.TellAccessRulesRequest]:
+    """Cut rules into messages."""
+    part = AccessRules(version=rules.version)
+    size = 0
+    for field in ("users", "roles"):
+        for entry in getattr(rules, field):
+            size += entry.ByteSize()
+            if size > PART_BYTES_MAX:
+                yield access_pb.TellAccessRulesRequest(part=part)
+                part, size = AccessRules(version=rules.version), entry.ByteSize()
+            getattr(part, field).append(entry)
+    yield access_pb.TellAccessRulesRequest(part=part, last=True)

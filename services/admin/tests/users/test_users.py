@@ -1,0 +1,249 @@
+"""Users and policies as admin keeps them, and as processes are told."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ariane.admin.v1 import access_policy_service_pb2 as policy_pb
+from ariane.admin.v1 import user_service_pb2 as user_pb
+from ariane.common.v1 import access_pb2 as access
+from ariane.common.v1 import access_rules_pb2 as rules
+from ariane_admin.users.servicers import AccessPolicyServicer, UserServicer
+from ariane_admin.users.store import UserStore
+from ariane_admin.users.teller import RulesTeller
+from ariane_namesrv.app import NamesrvApp
+from ariane_namesrv.settings import NamesrvSettings
+from ariane_sdk import ClusterClient
+from ariane_servicekit import Machine, ServiceError, SystemClock, serving
+from ariane_testkit.access_rules import entries_of
+from ariane_testkit.identities import told_identity
+
+on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+
+
+@pytest.fixture
+def changes():
+    return []
+
+
+@pytest.fixture
+def users(database, changes):
+    return UserServicer(UserStore(database), database, lambda: changes.append("user"))
+
+
+@pytest.fixture
+def policies(database, changes):
+    return AccessPolicyServicer(UserStore(database), database, lambda: changes.append("policy"))
+
+
+async def refused(call, reason, **metadata):
+    with pytest.raises(ServiceError) as caught:
+        await call
+    assert caught.value.row.name == reason
+    assert {name: caught.value.metadata.get(name) for name in metadata} == metadata
+
+
+async def create(users, name, **fields):
+    wanted = user_pb.User(user=name, enabled=True, **fields)
+    return (await users.CreateUser(user_pb.CreateUserRequest(user=wanted), None)).user
+
+
+async def grant(policies, subject, text, known_version=0):
+    policy = policy_pb.AccessPolicy(user=subject, entries=entries_of(text))
+    request = policy_pb.UpdateAccessPolicyRequest(policy=policy, known_version=known_version)
+    return (await policies.UpdateAccessPolicy(request, None)).policy
+
+
+async def test_a_user_lives(users, changes):
+    created = await create(users, "anna", description="who", roles=["b", "a", "b"])
+    assert (created.kind, created.enabled) == (rules.USER_KIND_NORMAL, True)
+    assert list(created.roles) == ["a", "b"]
+    await refused(create(users, "anna"), "USER_EXISTS", user="anna")
+    update = user_pb.UpdateUserRequest(user="anna", enabled=False, known_version=created.version)
+    changed = (await users.UpdateUser(update, None)).user
+    assert (changed.enabled, changed.description) == (False, "who")
+    assert changed.version > created.version
+    await refused(users.UpdateUser(update, None), "RESOURCE_CHANGED", user="anna")
+    [listed] = (await users.ListUsers(user_pb.ListUsersRequest(), None)).users
+    assert listed == changed
+    await users.DeleteUser(user_pb.DeleteUserRequest(user="anna"), None)
+    await refused(users.GetUser(user_pb.GetUserRequest(user="anna"), None), "USER_NOT_FOUND")
+    assert changes == ["user"] * 3
+
+
+@on_sqlite
+async def test_users_are_listed_in_pages(users):
+    for name in ("d", "b", "a", "c"):
+        await create(users, name)
+    token, names = "", []
+    while True:
+        request = user_pb.ListUsersRequest(page_size=3, page_token=token)
+        answer = await users.ListUsers(request, None)
+        names.append([user.user for user in answer.users])
+        token = answer.next_page_token
+        if not token:
+            break
+    assert names == [["a", "b", "c"], ["d"]]
+
+
+@on_sqlite
+async def test_the_last_super_user_stays(users):
+    await create(users, "root", kind=rules.USER_KIND_SUPER)
+    for request in (
+        user_pb.UpdateUserRequest(user="root", enabled=False),
+        user_pb.UpdateUserRequest(user="root", kind=rules.USER_KIND_NORMAL),
+    ):
+        await refused(users.UpdateUser(request, None), "FIELD_INVALID")
+    delete = user_pb.DeleteUserRequest(user="root")
+    await refused(users.DeleteUser(delete, None), "FIELD_INVALID")
+    await create(users, "other", kind=rules.USER_KIND_SUPER)
+    await users.DeleteUser(delete, None)
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("", {}),
+        ("a b", {}),
+        ("%RETRY%a", {}),
+        ("a" * 121, {}),
+        ("a", {"description": "ü" * 513}),
+        ("a", {"roles": ["\n"]}),
+        ("a", {"roles": [f"r{i}" for i in range(65)]}),
+        ("a", {"kind": 3}),
+    ],
+)
+async def test_bad_users_are_refused(users, name, fields):
+    await refused(create(users, name, **fields), "FIELD_INVALID")
+
+
+async def test_a_policy_lives(users, policies, changes):
+    await refused(grant(policies, "anna", "allow GET topic a"), "USER_NOT_FOUND", user="anna")
+    await create(users, "anna")
+    first = await grant(policies, "anna", "allow GET topic a")
+    role = await grant(policies, "role:it/ops", "allow GET cluster")
+    await refused(grant(policies, "anna", "", known_version=role.version), "RESOURCE_CHANGED")
+    listed = await policies.ListAccessPolicies(policy_pb.ListAccessPoliciesRequest(), None)
+    assert list(listed.policies) == [first, role]
+    asked = policy_pb.ListAccessPoliciesRequest(resource=access.RESOURCE_TOPIC, name="a")
+    assert list((await policies.ListAccessPolicies(asked, None)).policies) == [first]
+    await grant(policies, "anna", "", known_version=first.version)
+    got = await policies.GetAccessPolicy(policy_pb.GetAccessPolicyRequest(user="anna"), None)
+    assert got.policy == policy_pb.AccessPolicy(user="anna")
+    # Of a user who comes after, nothing is left.
+    await grant(policies, "anna", "allow GET topic a")
+    await users.DeleteUser(user_pb.DeleteUserRequest(user="anna"), None)
+    await create(users, "anna")
+    got = await policies.GetAccessPolicy(policy_pb.GetAccessPolicyRequest(user="anna"), None)
+    assert not got.policy.entries
+    assert changes.count("policy") == 4
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"decision": 0},
+        {"resource": 0},
+        {"actions": []},
+        {"actions": [access.ACTION_MEMBER]},
+        {"pattern": 0},
+        {"name": ""},
+        {"name": "a\u202eb"},
+        {"pattern": rules.NAME_PATTERN_ANY},
+        {"resource": access.RESOURCE_CLUSTER},
+        {"source_networks": ["10.0.0.1/8"]},
+    ],
+)
+async def test_bad_entries_are_refused(policies, change):
+    good = {
+        "decision": rules.ACCESS_DECISION_ALLOW,
+        "resource": access.RESOURCE_TOPIC,
+        "pattern": rules.NAME_PATTERN_LITERAL,
+        "name": "a",
+        "actions": [access.ACTION_GET],
+    }
+    entry = rules.AccessEntry(**{**good, **change})
+    policy = policy_pb.AccessPolicy(user="role:r", entries=[rules.AccessEntry(**good), entry])
+    request = policy_pb.UpdateAccessPolicyRequest(policy=policy)
+    await refused(policies.UpdateAccessPolicy(request, None), "FIELD_INVALID")
+
+
+@on_sqlite
+async def test_a_check_tells_what_decides(users, policies):
+    await create(users, "anna", roles=["ops"])
+    await create(users, "root", kind=rules.USER_KIND_SUPER)
+    await grant(policies, "anna", "deny GET topic a from 10.0.0.0/8")
+    await grant(policies, "role:ops", "allow PUBLISH topic a*")
+
+    async def check(user, name, address="127.0.0.1"):
+        request = policy_pb.CheckAccessRequest(
+            user=user,
+            action=access.ACTION_GET,
+            resource=access.RESOURCE_TOPIC,
+            name=name,
+            source_address=address,
+        )
+        answer = await policies.CheckAccess(request, None)
+        return answer.decision == rules.ACCESS_DECISION_ALLOW, answer.entry.name
+
+    assert await check("anna", "a") == (True, "a")
+    assert await check("anna", "a", "10.1.1.1") == (False, "a")
+    assert await check("anna", "a", "") == (False, "a")
+    assert await check("anna", "b") == (False, "")
+    assert await check("root", "b") == (True, "")
+    await refused(check("nobody", "a"), "USER_NOT_FOUND")
+
+
+@pytest.fixture
+async def name_server():
+    """A closed process that admin tells: its callers say who they are, and admin is nobody."""
+    settings = NamesrvSettings(access="open")
+    machine = Machine(identify=told_identity)
+    async with serving(settings, NamesrvApp, machine) as address:
+        yield str(address)
+
+
+@on_sqlite
+async def test_processes_are_told_within_seconds(users, policies, database, name_server):
+    async def processes():
+        return {name_server}
+
+    store = UserStore(database)
+    teller = RulesTeller(store, database, processes, SystemClock())
+    users._changed = policies._changed = teller.changed
+    await create(users, "anna")
+    teller.start()
+    try:
+        async with ClusterClient(name_server) as client:
+            seen = Seen(client.channel(name_server))
+            await seen.version_at_least(store.version())
+            await grant(policies, "anna", "allow GET topic a")
+            await seen.version_at_least(store.version())
+            # A database from an older copy: what it says now holds all the same.
+            store.raise_version(seen.version + 5)
+            await grant(policies, "anna", "allow GET topic b")
+            await seen.version_at_least(store.version())
+    finally:
+        await teller.stop()
+
+
+class Seen:
+    """What version a process acts on."""
+
+    def __init__(self, channel):
+        self.channel = channel
+        self.version = 0
+
+    async def version_at_least(self, wanted):
+        from ariane.common.v1.access_service_pb2_grpc import AccessServiceStub  # noqa: PLC0415
+
+        async with asyncio.timeout(20):
+            while self.version < wanted:
+                stream = AccessServiceStub(self.channel).TellAccessRules()
+                self.version = (await stream.read()).version
+                stream.cancel()
+                await asyncio.sleep(0.02)
