@@ -294,7 +294,7 @@ class PushSettings(ConsumerSettings):
     Attributes:
         queue_concurrency: Batches of one queue that the listener processes at the same time. With
             1, the messages of a queue come in order. With more, the stored offset is the smallest
-            unfinished one.
+            unfinished one; with ``ordered=True``, each message group stays in order.
         listener_threads: Threads for a listener that is a plain function.
         redelivery_delay_s_min: Delay before failed messages that could not be sent back to their
             broker are delivered again; it doubles each time, up to a minute.

@@ -2,7 +2,7 @@ from datetime import datetime
 
 import pytest
 
-from ariane_sdk import PushConsumer, PushSettings, errors
+from ariane_sdk import PushConsumer, errors
 
 
 async def test_nobody_to_ask_is_an_error_at_once():
@@ -23,7 +23,6 @@ async def test_nobody_to_ask_is_an_error_at_once():
         {"start": datetime(2024, 1, 1)},  # noqa: DTZ001 - that is the mistake.
         {"batch_size": 0},
         {"ordered": True, "model": "broadcasting"},
-        {"ordered": True, "settings": PushSettings(queue_concurrency=2)},
         {"tags": "a ||"},
     ],
 )

@@ -23,6 +23,7 @@ from ariane_sdk.client.telemetry import traced_listener
 from ariane_sdk.consumer.consumer_life import ConsumerLife
 from ariane_sdk.consumer.delivery.breaker import BrokenDelivery
 from ariane_sdk.consumer.delivery.delivery_gate import DeliveryGate
+from ariane_sdk.consumer.delivery.grouped_work import GroupedQueueWork
 from ariane_sdk.consumer.delivery.hand_out import DeliveryCare
 from ariane_sdk.consumer.delivery.holding import Holding
 from ariane_sdk.consumer.delivery.message_returns import MessageReturns
@@ -114,7 +115,9 @@ class PushConsumer:
                 each message to every member, offsets in a file of this client.
             ordered: Whether queues are consumed strictly in order, under the broker's locks: no two
                 members have one queue even for a moment, and a failed batch is repeated before
-                anything behind it. All members must have the same value.
+                anything behind it. With ``queue_concurrency`` above 1, so many batches of a queue
+                are in work at once, each of one message group, and the order is that of each
+                message group. All members must have the same value.
             strategy: How members share queues; averaging if not given.
             settings: The consumer's behaviour.
             tls: Files for TLS, or that of the authority alone; False: plain text; None: what
@@ -138,8 +141,8 @@ class PushConsumer:
             filters[retry_topic(checked_group(group))] = TagFilter.parse("*")
         if settings.queue_concurrency < 1:
             raise IllegalArgument("queue_concurrency is at least 1")
-        if ordered and (settings.queue_concurrency > 1 or model == "broadcasting"):
-            raise IllegalArgument("ordered=True goes with clustering and queue_concurrency=1 only")
+        if ordered and model == "broadcasting":
+            raise IllegalArgument("ordered=True goes with clustering only")
         random = random or new_random()
         self._plan = ConsumerPlan(
             addresses=parse_addresses(name_servers),
@@ -238,7 +241,9 @@ class PushConsumer:
             owned = self._life.owned
             care = DeliveryCare(gate, owned.caution_of(queue), owned.tell)
             if self._plan.ordered:
-                return OrderedQueueWork(
+                grouped = settings.queue_concurrency > 1
+                make_ordered = GroupedQueueWork if grouped else OrderedQueueWork
+                return make_ordered(
                     queue,
                     begin_offset,
                     parts,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 from ariane_sdk.client.hold import FAILED_IN_ORDER, Hold
 from ariane_sdk.consumer.delivery.failed_messages import (
@@ -52,15 +53,22 @@ class OrderedQueueWork(QueueWork):
         super().__init__(queue, begin_offset, parts, on_room=on_room, returns=returns, care=care)
         self._locks = locks
         self._dead_letters = returns
-        self._failing: Hold | None = None
+        self._failing: dict[int, Hold] = {}
 
     @property
     def hold(self) -> Hold | None:
         """Why nothing of it is handed out now: also the message that fails."""
-        return super().hold or self._failing
+        oldest = min(self._failing.values(), key=attrgetter("since_s"), default=None)
+        return super().hold or oldest
 
     async def _deliver_until_done(self, delivery: Delivery) -> bool:
         """Deliver until the listener is done; False if the queue was given up, or lost."""
+        try:
+            return await self._deliver_in_order(delivery)
+        finally:
+            self._failing.pop(id(delivery), None)
+
+    async def _deliver_in_order(self, delivery: Delivery) -> bool:
         left, tries, singly = delivery.messages, 0, False
         while await self._wait_free() and self._locks.holds(self.queue):
             # One by one, to find the message at fault.
@@ -71,15 +79,17 @@ class OrderedQueueWork(QueueWork):
                 return False
             done = len(batch) if failed is None else batch.index(failed.messages[0])
             if done:
-                left, tries, self._failing = left[done:], 0, None
+                left, tries = left[done:], 0
+                self._failing.pop(id(delivery), None)
             if failed is not None and failed.hold is not None:
                 self._hold_by(failed.hold)
             elif failed is not None:
-                self._note_failing(failed, tries + 1)
+                self._note_failing(delivery, failed, tries + 1)
                 attempts_max = await self._dead_letters.attempts_max(self.queue)
                 hopeless = failed.rejected or (failed.named and _is_reached(attempts_max, tries))
                 if hopeless and await self._give_up_on(left[0], failed, tries):
-                    left, tries, self._failing = left[1:], 0, None
+                    left, tries = left[1:], 0
+                    self._failing.pop(id(delivery), None)
                 elif await self._given_up_within(
                     self._settings.suspend_s if failed.delay_s is None else failed.delay_s
                 ):
@@ -94,10 +104,10 @@ class OrderedQueueWork(QueueWork):
             self._locks.stop_relying(self.queue)
         return False
 
-    def _note_failing(self, failed: FailedMessages, attempts: int) -> None:
+    def _note_failing(self, delivery: Delivery, failed: FailedMessages, attempts: int) -> None:
         now_s = asyncio.get_running_loop().time()
-        known = self._failing
-        self._failing = Hold(
+        known = self._failing.get(id(delivery))
+        self._failing[id(delivery)] = Hold(
             reason=FAILED_IN_ORDER,
             since_s=now_s if known is None else known.since_s,
             queue_offset=failed.messages[0].queue_offset,

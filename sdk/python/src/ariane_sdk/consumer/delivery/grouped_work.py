@@ -1,0 +1,78 @@
+"""The work on one message queue by message group, under the broker's lock: many groups at once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from ariane_sdk.consumer.delivery.message_lanes import MessageLanes
+from ariane_sdk.consumer.delivery.ordered_work import OrderedQueueWork
+from ariane_sdk.consumer.delivery.window import Delivery
+
+FEED_MESSAGES: Final = 256
+"""Messages that go from the window to the lanes at a time."""
+
+
+class GroupedQueueWork(OrderedQueueWork):
+    """Delivers several batches of one queue at once, each of one message group.
+
+    Within a message group, everything is as in ``OrderedQueueWork``: a failed message is repeated
+    before anything behind it, and holds up its group. Others go on, until the distance from the
+    first unfinished message to the last reaches ``queue_span_max``. Messages without a group have
+    no order. The smallest unfinished offset is stored.
+    """
+
+    _lanes: MessageLanes
+
+    @property
+    def in_flight_count(self) -> int:
+        """Messages that the listener has and has not finished."""
+        return self._lanes.in_work_count
+
+    @property
+    def waiting_count(self) -> int:
+        """Messages that wait for the listener."""
+        return self.window.waiting_count + self._lanes.waiting_count
+
+    def start(self) -> None:
+        """Start delivering."""
+        self._lanes = MessageLanes()
+        super().start()
+
+    async def _run(self) -> None:
+        """Deliver batch after batch, beside other loops of the queue, until it is given up."""
+        now_s = asyncio.get_running_loop().time
+        while await self._wait_free():
+            self._feed()
+            taken = self._lanes.take(self._batch_size, self.hand_out.suspects)
+            if taken is None:
+                self._arrived.clear()
+                await self._arrived.wait()
+                continue
+            group, lane = taken
+            self.delivered_s = now_s()
+            batch = lane.messages
+            if not await self._deliver_until_done(Delivery(batch, batch[0].queue_offset, 0)):
+                return
+            had_room = self.wants_records
+            for finished in self._lanes.finish(group, lane):
+                self.window.finish(finished)
+            self.hand_out.wake()
+            if self._lanes.ready_count:
+                self._arrived.set()  # For the loops beside this one.
+            if not had_room and self.wants_records:
+                self._on_room()
+            await asyncio.sleep(0)
+
+    def _feed(self) -> None:
+        """Put waiting messages into the lanes, as many as all loops may need."""
+        hand_out, lanes = self.hand_out, self._lanes
+        while lanes.ready_count < self._settings.queue_concurrency:
+            # With care, brokers are told of all messages that were taken: these are then few.
+            count = FEED_MESSAGES if hand_out.is_careless else self._batch_size
+            if not hand_out.is_careless and lanes.waiting_count >= count:
+                return
+            delivery = self.window.take(count)
+            if delivery is None:
+                return
+            lanes.put(delivery)

@@ -1,0 +1,133 @@
+"""Messages of one queue in lanes, one for each message group: what may be delivered at a time.
+
+::
+
+    queue    a1 b1 a2 c1 a3 b2 --
+    lanes    a: a1 a2 a3     in work: a1, b1         ready: c1, and the message without a group
+             b: b1 b2        a2 waits for a1
+             c: c1
+
+A lane has at most one batch in work. The lane whose first message is the oldest goes first: so the
+smallest unfinished message of the queue is always in work or next.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+from ariane_sdk.consumer.delivery.window import Delivery
+from ariane_sdk.message import ReceivedMessage
+
+
+class _Taken:
+    """Messages that were taken from the window together, and which of them are finished."""
+
+    __slots__ = ("_done", "_first_offset", "_place_of", "delivery", "left_count")
+
+    def __init__(self, delivery: Delivery) -> None:
+        self.delivery = delivery
+        self.left_count = len(delivery.messages)
+        self._done = bytearray(self.left_count)
+        self._place_of = {id(message): n for n, message in enumerate(delivery.messages)}
+
+    def finish(self, message: ReceivedMessage) -> bool:
+        """Mark a message as finished; returns whether all are."""
+        self._done[self._place_of[id(message)]] = 1
+        self.left_count -= 1
+        if not self.left_count:
+            return True
+        self.delivery.done_count = max(self.delivery.done_count, self._done.index(0))
+        return False
+
+
+@dataclass(slots=True)
+class Lane:
+    """The messages of one message group that wait or are in work, in the order of the queue."""
+
+    waiting: deque[tuple[ReceivedMessage, _Taken]] = field(default_factory=deque)
+    in_work: list[tuple[ReceivedMessage, _Taken]] = field(default_factory=list)
+
+    @property
+    def messages(self) -> Sequence[ReceivedMessage]:
+        """Those in work."""
+        return [message for message, _ in self.in_work]
+
+
+class MessageLanes:
+    """The lanes of one queue.
+
+    Attributes:
+        waiting_count: Messages that are in a lane and not in work.
+        in_work_count: Messages that are in work.
+    """
+
+    def __init__(self) -> None:
+        """Start without messages."""
+        self.waiting_count = 0
+        self.in_work_count = 0
+        self._lanes: dict[str, Lane] = {}
+        self._ready: list[tuple[int, int, str, Lane]] = []
+        self._serial = 0
+
+    @property
+    def ready_count(self) -> int:
+        """Lanes from which a batch may be taken now."""
+        return len(self._ready)
+
+    def put(self, delivery: Delivery) -> None:
+        """Put messages into the lanes of their groups; each without a group has its own."""
+        taken = _Taken(delivery)
+        for message in delivery.messages:
+            group = message.message_group
+            lane = self._lanes.get(group) if group else None
+            if lane is None:
+                lane = Lane()
+                if group:
+                    self._lanes[group] = lane
+            idle = not (lane.waiting or lane.in_work)
+            lane.waiting.append((message, taken))
+            if idle:
+                self._make_ready(group, lane)
+        self.waiting_count += len(delivery.messages)
+
+    def take(
+        self, count_max: int, is_single: Callable[[ReceivedMessage], bool] | None
+    ) -> tuple[str, Lane] | None:
+        """Take the next messages of the lane that goes first into work; None if none is ready.
+
+        Args:
+            count_max: Messages at most, at least one.
+            is_single: Whether a message must be delivered alone.
+        """
+        if not self._ready:
+            return None
+        _, _, group, lane = heappop(self._ready)
+        while lane.waiting and len(lane.in_work) < count_max:
+            alone = is_single is not None and is_single(lane.waiting[0][0])
+            if alone and lane.in_work:
+                break
+            lane.in_work.append(lane.waiting.popleft())
+            if alone:
+                break
+        self.waiting_count -= len(lane.in_work)
+        self.in_work_count += len(lane.in_work)
+        return group, lane
+
+    def finish(self, group: str, lane: Lane) -> list[Delivery]:
+        """End the work on a lane's batch; returns what was taken together and is finished now."""
+        finished = [taken.delivery for message, taken in lane.in_work if taken.finish(message)]
+        self.in_work_count -= len(lane.in_work)
+        lane.in_work.clear()
+        if lane.waiting:
+            self._make_ready(group, lane)
+        elif group:
+            del self._lanes[group]
+        return finished
+
+    def _make_ready(self, group: str, lane: Lane) -> None:
+        self._serial += 1
+        offset = lane.waiting[0][0].queue_offset
+        heappush(self._ready, (offset, self._serial, group, lane))
