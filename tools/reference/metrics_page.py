@@ -10,6 +10,7 @@ from unittest.mock import MagicMock
 from ariane_broker.measuring.broker_measures import BrokerMeasures
 from ariane_broker.measuring.queue_measures import QueueMeasures
 from ariane_broker.replication.replication_measures import ReplicationMeasures
+from ariane_gateway.app import GatewayApp
 from ariane_namesrv.app import NamesrvApp
 from ariane_servicekit.observability.measures import SERIES_MAX, Instrument, Measures
 from ariane_servicekit.rpc.transport_measures import TransportMeasures
@@ -108,6 +109,7 @@ def metrics() -> dict[str, list[Instrument]]:
     return {
         "Broker": _made(broker.make),
         "Name server": _made(lambda measures: NamesrvApp.measure(MagicMock(), measures)),
+        "Gateway": _made(lambda measures: GatewayApp.measure(MagicMock(), measures)),
         "Transaction checker": _made(lambda measures: CheckerApp.measure(MagicMock(), measures)),
     }
 

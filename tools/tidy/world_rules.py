@@ -35,6 +35,7 @@ WORLD: Final = {
     "services/filter/src/ariane_filter/catalogue/folder.py": "the catalogue on the disk",
     "services/filter/src/ariane_filter/jail/process.py": "starts workers, and talks to them",
     "services/filter/src/ariane_filter/jail/worker/*": "the jailed process itself",
+    "services/gateway/src/ariane_gateway/access_keys.py": "reads the file of keys",
     "services/gateway/src/ariane_gateway/front_tls.py": "reads certificates and keys",
     "services/admin/src/*": "the command line: a client, run by people",
     "sdk/python/src/ariane_sdk/runtime/clock.py": "the real clock",

@@ -21,12 +21,12 @@ import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final, Self, TypeVar
+from typing import Any, ClassVar, Final, Self
 
 from ariane_servicekit.addresses import Address
 from ariane_servicekit.errors import ProcessFailed
+from ariane_servicekit.running.blocking_life import BlockingLife
 from ariane_servicekit.running.local_certificates import LocalCertificates
-from ariane_servicekit.running.loop_thread import LoopThread
 from ariane_servicekit.security.caller import MemberKind
 
 READY_S_MAX: Final = 60.0
@@ -41,8 +41,6 @@ CLUSTER_NAME: Final = "DefaultCluster"
 _LOG_LINES_SHOWN: Final = 15
 
 _ANY_PORT: Final = Address("127.0.0.1", 0)
-
-_ResultT = TypeVar("_ResultT")
 
 
 class ServiceProcess:
@@ -217,11 +215,11 @@ class ServiceProcess:
         return ProcessFailed(self.name, text, self._child.returncode)
 
 
-class LocalCluster:
+class LocalCluster(BlockingLife):
     """Name servers, brokers and other processes on 127.0.0.1, by default on free ports.
 
-    Leaving the block stops admin, FilterServers and checkers, then brokers, then name servers, in
-    order. When this process dies without leaving it, the children stop all the same (see
+    Leaving the block stops admin, then gateways, FilterServers and checkers, then brokers, and name
+    servers last. When this process dies without leaving it, the children stop all the same (see
     ``launcher``).
 
     Args:
@@ -235,6 +233,8 @@ class LocalCluster:
         admin: Whether to run admin.
         admin_port: Of admin; 0: any.
         extra_admin_args: Further flags for admin.
+        gateways: How many gateways for the clients of RocketMQ.
+        gateway_port: Of the first gateway, the others take the next ones; 0: any.
         filter_servers: How many FilterServers beside each broker and each replica; those of one
             process share a folder. They take uploads of every kind.
         filter_server_port: Of the first FilterServer, the others take the next ones; 0: any.
@@ -260,6 +260,8 @@ class LocalCluster:
         admin: bool = False,
         admin_port: int = 0,
         extra_admin_args: Sequence[str] = (),
+        gateways: int = 0,
+        gateway_port: int = 0,
         filter_servers: int = 0,
         filter_server_port: int = 0,
         replicas: int = 0,
@@ -268,6 +270,7 @@ class LocalCluster:
         broker_module: str = "ariane_broker",
         tls: bool = False,
     ) -> None:
+        super().__init__()
         self.data_path = data_path
         self.certificates: LocalCertificates | None = None
         if tls:
@@ -287,6 +290,10 @@ class LocalCluster:
         self.admins: list[ServiceProcess] = []
         self._admin_ports = [admin_port] if admin else []
         self._admin_flags = tuple(extra_admin_args)
+        self.gateways: list[ServiceProcess] = []
+        self._gateway_ports = [
+            gateway_port + number if gateway_port else 0 for number in range(gateways)
+        ]
         self.filter_servers: list[ServiceProcess] = []
         self._filter_servers = filter_servers
         self._filter_server_port = filter_server_port
@@ -298,7 +305,6 @@ class LocalCluster:
         self._broker_names = [f"broker-{letter}" for letter in string.ascii_lowercase[:brokers]]
         self._broker_module = broker_module
         self._broker_flags = ("--flush-mode", flush_mode, *extra_broker_args)
-        self._thread: LoopThread | None = None
 
     @property
     def name_servers(self) -> str:
@@ -310,6 +316,7 @@ class LocalCluster:
         """All processes in the order in which they are stopped."""
         return (
             *self.admins,
+            *self.gateways,
             *self.filter_servers,
             *self.checkers,
             *self.replicas,
@@ -335,8 +342,11 @@ class LocalCluster:
                 for name in self._broker_names
                 for broker_id in range(1, self._replica_count + 1)
             ]
+            self.gateways = [
+                self._gateway(number, port) for number, port in enumerate(self._gateway_ports)
+            ]
             brokers = (*self.brokers, *self.replicas)
-            await _all(process.start() for process in (*brokers, *self.checkers))
+            await _all(process.start() for process in (*brokers, *self.checkers, *self.gateways))
             # Only now the brokers' ports are known, and the checkers'.
             self.filter_servers = [
                 self._filter_server(place, number)
@@ -353,7 +363,7 @@ class LocalCluster:
         """Stop all that run, in order; return the exit statuses by name. Repeating is harmless."""
         for group in (
             self.admins,
-            (*self.filter_servers, *self.checkers),
+            (*self.gateways, *self.filter_servers, *self.checkers),
             self.replicas,
             self.brokers,
             self.name_server_processes,
@@ -368,42 +378,6 @@ class LocalCluster:
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
-
-    def start_blocking(self) -> None:
-        """Start all from a program without a loop; a thread of the cluster's own runs one."""
-        self._thread = LoopThread()
-        try:
-            self._thread.call(self.start)
-        except BaseException:
-            self.stop_blocking()
-            raise
-
-    def stop_blocking(self) -> dict[str, int]:
-        """``stop`` for a cluster of ``start_blocking``."""
-        if self._thread is None:
-            return {}
-        try:
-            return self._thread.call(self.stop)
-        finally:
-            self._close_thread()
-
-    def call_blocking(self, step: Callable[[], Coroutine[Any, Any, _ResultT]]) -> _ResultT:
-        """Run a step of a blocking cluster: ``call_blocking(cluster.brokers[0].restart)``.
-
-        Raises:
-            RuntimeError: The cluster was not started by ``start_blocking``.
-        """
-        if self._thread is None:
-            msg = "the cluster was not started with start_blocking"
-            raise RuntimeError(msg)
-        return self._thread.call(step)
-
-    def __enter__(self) -> Self:
-        self.start_blocking()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop_blocking()
 
     def _broker(self, name: str, broker_id: int = 0) -> ServiceProcess:
         set_url = f"sqlite:///{self.data_path.absolute() / 'replica-sets.db'}"
@@ -429,6 +403,19 @@ class LocalCluster:
         )
         return ServiceProcess(
             name, "ariane_txn_checker", arguments, log_path, Address("127.0.0.1", port)
+        )
+
+    def _gateway(self, number: int, port: int) -> ServiceProcess:
+        name = f"gateway-{number}"
+        log_path = self.data_path / "logs" / f"{name}.log"
+        arguments = (
+            *("--name-servers", self.name_servers),
+            *self._shown(MemberKind.GATEWAY, name),
+            # Plain text beside TLS: each client chooses.
+            *(("--insecure",) if self.certificates is not None else ()),
+        )
+        return ServiceProcess(
+            name, "ariane_gateway", arguments, log_path, Address("127.0.0.1", port)
         )
 
     def _admin(self, port: int) -> ServiceProcess:
@@ -476,11 +463,6 @@ class LocalCluster:
         arguments = (path_flag, str(self.data_path / name), *flags)
         log_path = self.data_path / "logs" / f"{name}.log"
         return ServiceProcess(name, module, arguments, log_path, Address("127.0.0.1", port))
-
-    def _close_thread(self) -> None:
-        if self._thread is not None:
-            self._thread.close()
-            self._thread = None
 
 
 async def _all(steps: Iterable[Awaitable[object]]) -> None:

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Collection, Sequence
-from typing import Final
+from datetime import UTC, datetime
+from typing import Final, Literal
 
 from apache.rocketmq.v2 import service_pb2, service_pb2_grpc
+from ariane_gateway.access_keys import AccessKeys
 from ariane_gateway.brokers.attachments import Attachments
 from ariane_gateway.brokers.cluster import Cluster
 from ariane_gateway.brokers.group_calls import GroupCalls
@@ -27,14 +29,16 @@ from ariane_gateway.receiving.receiving import Receiving
 from ariane_gateway.receiving.settling import Settling
 from ariane_gateway.rpc.client_calls import ClientCalls
 from ariane_gateway.rpc.commands import Commands
+from ariane_gateway.rpc.door import Door
 from ariane_gateway.rpc.messaging_servicer import MessagingServicer
 from ariane_gateway.rpc.receiving_calls import ReceivingCalls
 from ariane_gateway.rpc.sending_calls import SendingCalls
 from ariane_gateway.rpc.telemetry import Telemetry
 from ariane_gateway.sending.sending import Sending
 from ariane_gateway.settings import GatewaySettings
-from ariane_sdk import ProducerSettings
+from ariane_sdk import ProducerSettings, Tls
 from ariane_servicekit import Address, ErrorRules, Loop, Machine, RpcService, StopRequest
+from ariane_servicekit.observability.measures import Measures, one
 from ariane_wire import TlsContext
 
 LOOK_S: Final = 5.0
@@ -51,7 +55,8 @@ class GatewayApp:
         clock = machine.clock
         self._address = settings.listen
         name_servers = [str(each) for each in settings.name_servers]
-        self._cluster = Cluster(name_servers, timeout_s=settings.call_timeout_s)
+        tls = _tls_of(settings)
+        self._cluster = Cluster(name_servers, timeout_s=settings.call_timeout_s, tls=tls)
         self._sending = Sending(
             self._cluster,
             name_servers,
@@ -61,6 +66,7 @@ class GatewayApp:
                 body_bytes_max=settings.body_bytes_max,
                 buffered_bytes_max=settings.buffered_bytes_max,
             ),
+            tls=tls,
         )
         self.clients = ClientTable(clock.monotonic)
         self._holds = OpenHolds()
@@ -74,33 +80,13 @@ class GatewayApp:
             ask=self._commands.ask,
         )
         self._commands.attachments = self.clients.audience = self._attachments
+        self._keys = AccessKeys(settings.access_keys)
+        door = Door(self._keys, lambda: datetime.now(UTC))
         self._telemetry = Telemetry(
-            self.clients, groups, self._commands, body_bytes_max=settings.body_bytes_max
+            door, self.clients, groups, self._commands, body_bytes_max=settings.body_bytes_max
         )
         self._receiving = Receiving(receive_calls, self._holds)
         self._look = Loop("gateway-clients", self._turn, interval_s=LOOK_S, clock=clock)
-        servicer = MessagingServicer(
-            ClientCalls(
-                self._cluster,
-                groups,
-                self.clients,
-                advertised=settings.advertised_address,
-                listens=lambda: self._address,
-            ),
-            SendingCalls(
-                self._sending,
-                self._commands,
-                body_bytes_max=settings.body_bytes_max,
-                now_ms=self._cluster.clock.now_ms,
-            ),
-            ReceivingCalls(
-                self._receiving,
-                Settling(receive_calls),
-                self.clients,
-                now_ms=self._cluster.clock.now_ms,
-            ),
-            self._telemetry,
-        )
         self._front = FrontTls(settings, _hosts_of(settings))
         self.error_rules: ErrorRules = {}
         self.open_while_draining: Collection[str] = ()
@@ -108,7 +94,7 @@ class GatewayApp:
             RpcService(
                 service_pb2.DESCRIPTOR.services_by_name["MessagingService"],
                 service_pb2_grpc.add_MessagingServiceServicer_to_server,
-                servicer,
+                self._servicer(settings, door, groups, Settling(receive_calls)),
                 foreign=True,
             ),
         )
@@ -116,6 +102,30 @@ class GatewayApp:
     def front_context(self) -> TlsContext | None:
         """What clients are shown."""
         return self._front.context()
+
+    def measure(self, measures: Measures) -> None:
+        """Make the instruments of a gateway."""
+        for name, unit, description, read in (
+            (
+                "ariane.gateway.clients",
+                "{client}",
+                "Clients that were heard of lately, by a call or over a stream.",
+                lambda: one(len(self.clients)),
+            ),
+            (
+                "ariane.gateway.streams",
+                "{stream}",
+                "Open streams of clients.",
+                lambda: one(self.clients.stream_count),
+            ),
+            (
+                "ariane.gateway.held",
+                "{call}",
+                "Receives of clients in work, most of them held until a message comes.",
+                lambda: one(len(self._holds)),
+            ),
+        ):
+            measures.gauge(name, unit, description, read)
 
     async def recover(self, _address: Address) -> None:
         """Get ready to ask name servers, which may start later."""
@@ -141,7 +151,32 @@ class GatewayApp:
         await self._sending.close()
         await self._cluster.close()
 
+    def _servicer(
+        self, settings: GatewaySettings, door: Door, groups: GroupCalls, settling: Settling
+    ) -> MessagingServicer:
+        """What answers clients."""
+        now_ms = self._cluster.clock.now_ms
+        return MessagingServicer(
+            door,
+            ClientCalls(
+                self._cluster,
+                groups,
+                self.clients,
+                advertised=settings.advertised_address,
+                listens=lambda: self._address,
+            ),
+            SendingCalls(
+                self._sending,
+                self._commands,
+                body_bytes_max=settings.body_bytes_max,
+                now_ms=now_ms,
+            ),
+            ReceivingCalls(self._receiving, settling, self.clients, now_ms=now_ms),
+            self._telemetry,
+        )
+
     async def _turn(self) -> None:
+        self._keys.look_again()
         await self._attachments.follow()
         self.clients.forget_silent()
 
@@ -151,3 +186,15 @@ def _hosts_of(settings: GatewaySettings) -> list[str]:
     named = [settings.listen, *filter(None, (settings.advertised_address,))]
     hosts = (each.host for each in named if not each.is_wildcard)
     return list(dict.fromkeys(("localhost", "127.0.0.1", *hosts)))
+
+
+def _tls_of(settings: GatewaySettings) -> Tls | Literal[False]:
+    """The certificates for connections to the cluster; False for plain text."""
+    if settings.tls_members is None:
+        return False
+    return Tls(
+        ca=settings.tls_members,
+        certificate=settings.tls_certificate,
+        key=settings.tls_key,
+        oldest=settings.tls_oldest,
+    )

@@ -45,6 +45,12 @@ class GatewaySettings(ServiceSettings):
         "take TLS beside plain text. The clients of Java, Go, C++ and C# speak TLS unless told "
         "otherwise, and look at no certificate. It keeps out nobody.",
     )
+    access_keys: Path | None = Field(
+        None,
+        description="File of RocketMQ access keys, one ACCESS_KEY:SECRET_KEY a line; # begins a "
+        "comment. Each call must then be signed with one of them. Read again when it changes. "
+        "Unset: whoever reaches the port may send and receive, and signatures are not looked at.",
+    )
     receive_bytes_max: int = Field(
         5 << 20,
         ge=1 << 16,

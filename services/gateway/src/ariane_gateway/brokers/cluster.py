@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Literal
 
 from ariane_gateway.refusal_kinds import Refusal
 from ariane_gateway.refusals import Refused, refused_by
+from ariane_sdk import Tls
 from ariane_sdk.client.session import Session
 from ariane_sdk.errors import ArianeError, CallError
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.routing.route import PRIMARY_ID, Route
 from ariane_sdk.runtime.clock import Clock, SystemClock, new_random
+from ariane_sdk.security import access_of
 
 BROKERS_KEPT_S = 5.0
 """How long an answer with all brokers is good."""
@@ -25,8 +28,17 @@ class Cluster:
         clock: The clock of calls.
     """
 
-    def __init__(self, name_servers: Sequence[str], *, timeout_s: float) -> None:
-        """Connect later: see ``open``."""
+    def __init__(
+        self, name_servers: Sequence[str], *, timeout_s: float, tls: Tls | Literal[False]
+    ) -> None:
+        """Connect later: see ``open``.
+
+        Args:
+            name_servers: "host:port" of each.
+            timeout_s: Longest time of a call, in seconds.
+            tls: Certificates for connections to the cluster; False for plain text.
+        """
+        self._tls = tls
         self._name_servers = name_servers
         self._session: Session | None = None
         self._primaries: dict[str, str] = {}
@@ -37,7 +49,11 @@ class Cluster:
     def open(self) -> None:
         """Start keeping routes; calls connect when they are made."""
         self._session = Session(
-            self._name_servers, timeout_s=self.timeout_s, clock=self.clock, random=new_random()
+            self._name_servers,
+            timeout_s=self.timeout_s,
+            clock=self.clock,
+            random=new_random(),
+            access=access_of(self._tls),
         )
         self._session.routes.start()
 

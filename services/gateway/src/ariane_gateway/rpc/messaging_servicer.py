@@ -10,8 +10,8 @@ from grpc import aio
 
 from apache.rocketmq.v2 import service_pb2 as pb
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceServicer
-from ariane_gateway.rpc.caller import answered, caller_of
 from ariane_gateway.rpc.client_calls import ClientCalls
+from ariane_gateway.rpc.door import Door
 from ariane_gateway.rpc.receiving_calls import ReceivingCalls
 from ariane_gateway.rpc.sending_calls import SendingCalls
 from ariane_gateway.rpc.statuses import Illegal, status_of
@@ -26,11 +26,13 @@ class MessagingServicer(MessagingServiceServicer):
 
     def __init__(
         self,
+        door: Door,
         clients: ClientCalls,
         sending: SendingCalls,
         receiving: ReceivingCalls,
         telemetry: Telemetry,
     ) -> None:
+        self._door = door
         self._clients = clients
         self._sending = sending
         self._receiving = receiving
@@ -40,13 +42,13 @@ class MessagingServicer(MessagingServiceServicer):
         self, request: pb.QueryRouteRequest, context: _Context
     ) -> pb.QueryRouteResponse:
         """Where the queues of a topic are."""
-        return await answered(self._clients.route, request, context, pb.QueryRouteResponse)
+        return await self._door.answer(self._clients.route, request, context, pb.QueryRouteResponse)
 
     async def QueryAssignment(
         self, request: pb.QueryAssignmentRequest, context: _Context
     ) -> pb.QueryAssignmentResponse:
         """Which queues a consumer receives from."""
-        return await answered(
+        return await self._door.answer(
             self._clients.assignment, request, context, pb.QueryAssignmentResponse
         )
 
@@ -54,13 +56,15 @@ class MessagingServicer(MessagingServiceServicer):
         self, request: pb.HeartbeatRequest, context: _Context
     ) -> pb.HeartbeatResponse:
         """A client lives."""
-        return await answered(self._clients.heartbeat, request, context, pb.HeartbeatResponse)
+        return await self._door.answer(
+            self._clients.heartbeat, request, context, pb.HeartbeatResponse
+        )
 
     async def NotifyClientTermination(
         self, request: pb.NotifyClientTerminationRequest, context: _Context
     ) -> pb.NotifyClientTerminationResponse:
         """A client leaves."""
-        return await answered(
+        return await self._door.answer(
             self._clients.termination, request, context, pb.NotifyClientTerminationResponse
         )
 
@@ -74,20 +78,22 @@ class MessagingServicer(MessagingServiceServicer):
         self, request: pb.SendMessageRequest, context: _Context
     ) -> pb.SendMessageResponse:
         """Send messages."""
-        return await answered(self._sending.send, request, context, pb.SendMessageResponse)
+        return await self._door.answer(self._sending.send, request, context, pb.SendMessageResponse)
 
     async def RecallMessage(
         self, request: pb.RecallMessageRequest, context: _Context
     ) -> pb.RecallMessageResponse:
         """Take a delayed message back."""
-        return await answered(self._sending.recall, request, context, pb.RecallMessageResponse)
+        return await self._door.answer(
+            self._sending.recall, request, context, pb.RecallMessageResponse
+        )
 
     async def ReceiveMessage(
         self, request: pb.ReceiveMessageRequest, context: _Context
     ) -> AsyncIterator[pb.ReceiveMessageResponse]:
         """Receive messages."""
         try:
-            caller = caller_of(context)
+            caller = self._door.caller(context)
         except Illegal as error:
             yield pb.ReceiveMessageResponse(status=status_of(error))
             return
@@ -98,13 +104,15 @@ class MessagingServicer(MessagingServiceServicer):
         self, request: pb.AckMessageRequest, context: _Context
     ) -> pb.AckMessageResponse:
         """Acknowledge messages."""
-        return await answered(self._receiving.acknowledge, request, context, pb.AckMessageResponse)
+        return await self._door.answer(
+            self._receiving.acknowledge, request, context, pb.AckMessageResponse
+        )
 
     async def ChangeInvisibleDuration(
         self, request: pb.ChangeInvisibleDurationRequest, context: _Context
     ) -> pb.ChangeInvisibleDurationResponse:
         """Change how long a message stays invisible."""
-        return await answered(
+        return await self._door.answer(
             self._receiving.change_invisible, request, context, pb.ChangeInvisibleDurationResponse
         )
 
@@ -112,7 +120,7 @@ class MessagingServicer(MessagingServiceServicer):
         self, request: pb.ForwardMessageToDeadLetterQueueRequest, context: _Context
     ) -> pb.ForwardMessageToDeadLetterQueueResponse:
         """Make a message a dead letter."""
-        return await answered(
+        return await self._door.answer(
             self._receiving.forward_to_dead_letters,
             request,
             context,
@@ -123,7 +131,7 @@ class MessagingServicer(MessagingServiceServicer):
         self, request: pb.EndTransactionRequest, context: _Context
     ) -> pb.EndTransactionResponse:
         """End a transaction."""
-        return await answered(
+        return await self._door.answer(
             self._sending.end_transaction, request, context, pb.EndTransactionResponse
         )
 

@@ -15,8 +15,9 @@ from ariane_gateway.brokers.group_calls import GroupCalls
 from ariane_gateway.clients.client import GatewayClient
 from ariane_gateway.clients.client_table import ClientTable
 from ariane_gateway.refusals import Refused
-from ariane_gateway.rpc.caller import Caller, caller_of, group_of, topic_of
+from ariane_gateway.rpc.caller import Caller, group_of, topic_of
 from ariane_gateway.rpc.commands import Commands
+from ariane_gateway.rpc.door import Door
 from ariane_gateway.rpc.filter_wire import wanted_of
 from ariane_gateway.rpc.settings_wire import consumer_settings, producer_settings
 from ariane_gateway.rpc.statuses import OK, Illegal, status_of
@@ -31,12 +32,14 @@ class Telemetry:
 
     def __init__(
         self,
+        door: Door,
         clients: ClientTable,
         groups: GroupCalls,
         commands: Commands,
         *,
         body_bytes_max: int,
     ) -> None:
+        self._door = door
         self._clients = clients
         self._commands = commands
         self._groups = groups
@@ -48,13 +51,14 @@ class Telemetry:
         self, commands: AsyncIterator[TelemetryCommand], context: aio.ServicerContext[Any, Any]
     ) -> None:
         """Serve one stream until its client or this gateway ends it."""
-        try:
-            caller = caller_of(context)
-        except Illegal as error:
-            await context.write(TelemetryCommand(status=error.status))
-            return
+        # Before anything is said: a stream that ends while its client writes tells it nothing.
         first = await first_request(anext(commands, None))
         if first is None or self._closing.is_set():
+            return
+        try:
+            caller = self._door.caller(context)
+        except Illegal as error:
+            await context.write(TelemetryCommand(status=error.status))
             return
         client = self._clients.heard(*caller.identity)
         outgoing: asyncio.Queue[TelemetryCommand | None] = asyncio.Queue(COMMANDS_WAITING_MAX)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ariane_gateway.brokers.cluster import Cluster, refusing
 from ariane_gateway.sending.transaction_handle import TransactionHandle
-from ariane_sdk import HalfMessage, Producer, ProducerSettings
+from ariane_sdk import HalfMessage, Producer, ProducerSettings, Tls
 from ariane_sdk.message import RelayedMessage
 
 
@@ -33,9 +33,22 @@ class Sending:
     """
 
     def __init__(
-        self, cluster: Cluster, name_servers: Sequence[str], settings: ProducerSettings
+        self,
+        cluster: Cluster,
+        name_servers: Sequence[str],
+        settings: ProducerSettings,
+        *,
+        tls: Tls | Literal[False],
     ) -> None:
-        """Connect later: see ``open``."""
+        """Connect later: see ``open``.
+
+        Args:
+            cluster: The brokers.
+            name_servers: "host:port" of each.
+            settings: How messages are sent.
+            tls: As ``Cluster``.
+        """
+        self._tls = tls
         self._cluster = cluster
         self._name_servers = name_servers
         self._settings = settings
@@ -43,7 +56,7 @@ class Sending:
 
     async def open(self) -> None:
         """Start the producer; it connects when it sends."""
-        self._producer = Producer(self._name_servers, settings=self._settings)
+        self._producer = Producer(self._name_servers, settings=self._settings, tls=self._tls)
         await self._producer.start()
 
     async def close(self) -> None:

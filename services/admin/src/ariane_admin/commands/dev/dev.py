@@ -30,6 +30,7 @@ _CHECKER_PORT = 9880
 _ADMIN_PORT = 9881
 _CONSOLE_PORT = 9882
 _FILTER_PORT = 9885
+_GATEWAY_PORT = 8081
 _RESTART_PAUSE_S = 0.5
 _RESTART_PAUSE_S_MAX = 30.0
 _RESTART_GROWTH = 2.0
@@ -82,6 +83,11 @@ _BROKER_FLAGS = (
     show_default=True,
     help="Port of the name server; 0 picks any free port.",
 )
+@click.option(
+    "--gateway",
+    is_flag=True,
+    help="Also run a gateway, for the clients of RocketMQ.",
+)
 @click.option("--exit-after-ready", is_flag=True, help="Stop as soon as everything is ready.")
 @output_option
 def dev(
@@ -90,6 +96,7 @@ def dev(
     brokers: int,
     replicas: int,
     name_server_port: int,
+    gateway: bool,
     exit_after_ready: bool,
     output: Output,
 ) -> None:
@@ -103,8 +110,10 @@ def dev(
       ariane dev
       ariane dev --brokers 2 --data ./cluster
       ariane dev --replicas 1
+      ariane dev --gateway
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-    missing = [name for name in _SERVICES if find_spec(name.replace("-", "_")) is None]
+    services = (*_SERVICES, "ariane-gateway") if gateway else _SERVICES
+    missing = [name for name in services if find_spec(name.replace("-", "_")) is None]
     if missing:
         raise CommandFailed(
             f"{', '.join(missing)} not installed; pip install 'ariane-admin[dev]' brings all"
@@ -126,6 +135,8 @@ def dev(
                     admin=True,
                     admin_port=_ADMIN_PORT if usual else 0,
                     extra_admin_args=("--console-listen", console),
+                    gateways=int(gateway),
+                    gateway_port=_GATEWAY_PORT if usual else 0,
                     filter_servers=1,
                     filter_server_port=_FILTER_PORT if usual else 0,
                     extra_broker_args=_BROKER_FLAGS,

@@ -1,0 +1,105 @@
+"""Signed calls: by known keys only, in every form that a client writes, and not too old."""
+
+import hmac
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from apache.rocketmq.v2 import definition_pb2 as dp
+from apache.rocketmq.v2 import service_pb2 as pb
+from ariane_gateway.rpc.signature import SignatureRefused, signer_of
+from ariane_servicekit import StartRefused
+
+NOW = datetime(2026, 11, 29, 14, 30, tzinfo=UTC)
+KEYS = {"orders": "secret-1", "audit": "secret-2"}
+
+
+def compact(moment):
+    return moment.strftime("%Y%m%dT%H%M%SZ")
+
+
+def signed(access_key="orders", secret="secret-1", date=None, upper=True):  # noqa: S107 - of a test
+    date = date or compact(NOW)
+    signature = hmac.digest(secret.encode(), date.encode(), "sha1").hex()
+    return {
+        "x-mq-date-time": date,
+        "authorization": f"MQv2-HMAC-SHA1 Credential={access_key}, SignedHeaders=x-mq-date-time,"
+        f" Signature={signature.upper() if upper else signature}",
+    }
+
+
+GOOD = [
+    signed(),
+    signed(upper=False),
+    signed("audit", "secret-2"),
+    signed("orders/cn-hangzhou/rocketmq"),
+    signed(date=NOW.isoformat()),  # As the client for Rust writes it.
+    signed(date=compact(NOW + timedelta(hours=14))),  # Local time, said to be UTC.
+    signed(date=compact(NOW - timedelta(hours=25))),
+]
+
+
+@pytest.mark.parametrize("headers", GOOD)
+def test_a_call_that_is_signed_is_let_in(headers):
+    assert signer_of(headers, KEYS, NOW) in KEYS
+
+
+WRONG = [
+    ({}, "not signed"),
+    ({"authorization": "Bearer a"}, "none of MQv2"),
+    (signed(secret="secret-2"), "another secret"),
+    (signed("nobody", ""), "not known"),
+    (signed("", ""), "not known"),
+    (signed(date=compact(NOW - timedelta(hours=27))), "26 hours"),
+    (signed(date=compact(NOW + timedelta(hours=27))), "26 hours"),
+    (signed(date="yesterday"), "no date"),
+    ({**signed(), "x-mq-date-time": compact(NOW + timedelta(seconds=1))}, "another secret"),
+]
+
+
+@pytest.mark.parametrize(("headers", "why"), WRONG)
+def test_a_call_that_is_not_signed_as_it_should_be_is_refused(headers, why):
+    with pytest.raises(SignatureRefused, match=why):
+        signer_of(headers, KEYS, NOW)
+
+
+@pytest.fixture
+def key_file(tmp_path):
+    path = tmp_path / "keys"
+    path.write_text("# of the old cluster\norders:secret-1\n\naudit : secret-2 # reads only\n")
+    return path
+
+
+def sign(client, *arguments, **options):
+    headers = signed(*arguments, date=compact(datetime.now(UTC)), **options)
+    client.metadata = [*client.metadata, *headers.items()]
+    return client
+
+
+async def test_every_call_of_a_stranger_is_unauthorized(
+    start_gateway, connect, key_file, ariane_topic, group
+):
+    address, _ = await start_gateway(access_keys=key_file)
+    friend, stranger = sign(connect(address)), sign(connect(address), "orders", "guessed")
+    await friend.send(ariane_topic, b"a teapot")
+    _, (message,) = await friend.receive(ariane_topic, group)
+    assert (await stranger.queues(ariane_topic)).status.code == dp.UNAUTHORIZED
+    sent = await stranger.send_messages(stranger.message(ariane_topic))
+    assert sent.status.code == dp.UNAUTHORIZED
+    status, messages = await stranger.receive(ariane_topic, group, broker="broker-a")
+    assert (status.code, messages) == (dp.UNAUTHORIZED, [])
+    assert (await stranger.ack(ariane_topic, group, message)).status.code == dp.UNAUTHORIZED
+    stream = stranger.stub.Telemetry(metadata=stranger.metadata, timeout=20)
+    await stream.write(pb.TelemetryCommand(settings=dp.Settings(publishing=dp.Publishing())))
+    assert (await stream.read()).status.code == dp.UNAUTHORIZED
+    assert (await friend.ack(ariane_topic, group, message)).status.code == dp.OK
+
+
+async def test_a_signature_means_nothing_where_nobody_asks(client, ariane_topic):
+    await sign(client, "anybody", "anything").send(ariane_topic, b"a teapot")
+
+
+async def test_a_file_of_keys_that_is_none_is_refused_at_the_start(start_gateway, key_file):
+    key_file.write_text("orders\n")
+    with pytest.raises(StartRefused, match="line 1 is no ACCESS_KEY:SECRET_KEY"):
+        await start_gateway(access_keys=key_file)
