@@ -65,6 +65,25 @@ def test_messages_are_found_by_time(ariane_json, sent):
     assert exact["message_id"] == sent["message_id"]
 
 
+def test_messages_are_found_by_time_alone_newest_first(cluster, ariane, ariane_json):
+    ariane("topic", "create", "m-times", "--queues", "3")
+    with Producer(cluster.name_servers) as producer:
+        sent = [producer.send(Message("m-times", f"{n}".encode())) for n in range(4)]
+    query = ("message", "query", "m-times")
+    rows = ariane_json(*query, "--from", "-1h")
+    assert [row["body"] for row in rows] == ["3", "2", "1", "0"]
+    times = [row["store_time"] for row in rows]
+    middle = ariane_json(*query, "--from", times[2], "--until", times[0])
+    assert [row["body"] for row in middle] == [
+        row["body"] for row in rows if times[2] <= row["store_time"] < times[0]
+    ]
+    [newest] = ariane_json(*query, "--until", "2999-01-01T00:00:00Z", "--count", "1")
+    assert newest == ariane_json("message", "show", sent[3].message_id)
+    assert ariane_json(*query, "--until", "2020-01-01T00:00:00Z") == []
+    [hexed] = ariane_json(*query, "--from", "-1h", "--count", "1", "--body", "hex")
+    assert (hexed["body_hex"], "body" in hexed) == (b"3".hex(), False)
+
+
 def test_a_message_is_shown_by_either_id(ariane, ariane_json, sent):
     by_id = ariane_json("message", "show", sent["message_id"])
     assert (by_id["body"], by_id["tag"], by_id["topic"]) == ("newer", "paid", "m-orders")

@@ -129,7 +129,7 @@ MESSAGE_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
             ),
             "query": LazyCommand(
                 "ariane_admin.commands.message.message:query",
-                "Find messages of TOPIC by key or unique id, newest first.",
+                "Find messages of TOPIC by key, unique id or time, newest first.",
             ),
             "recall": LazyCommand(
                 "ariane_admin.commands.message.message:recall",

@@ -14,6 +14,7 @@ from ariane.common.v1.message_pb2 import Message
 from ariane_admin.asking.changing.changes import AdminChoice, administration, change_option
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
+    PATIENCE_S,
     ClusterDoors,
     answer_to_question,
     broker_peer,
@@ -23,15 +24,20 @@ from ariane_admin.asking.roll_call import RollCall
 from ariane_admin.errors import CommandFailed
 from ariane_admin.messages.message_body import body_of
 from ariane_admin.messages.message_traces import LifeStep, life_of
+from ariane_admin.messages.newest_messages import (
+    bounds_between,
+    newest_messages,
+    stored_order,
+)
 from ariane_admin.messages.start_position import MomentType
-from ariane_admin.messages.stored_messages import BodyForm, message_row, shortened
+from ariane_admin.messages.stored_messages import BodyForm, message_row, received_row, shortened
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_admin.terminal.output import Output, first_of, output_option
+from ariane_admin.terminal.output import Output, Row, first_of, output_option
 from ariane_admin.times import timestamp_of
 from ariane_record.errors import RecallHandleIllegal
 from ariane_record.names import TRACE_TOPIC
 from ariane_record.single.recall_handle import decode_recall_handle
-from ariane_sdk import LiveBroker
+from ariane_sdk import LiveBroker, QueueReader, ReceivedMessage
 from ariane_sdk.errors import CallError, TopicNotFound
 
 _COUNT_MAX = 64
@@ -137,7 +143,7 @@ def query(
     name_servers: str,
     output: Output,
 ) -> int:
-    """Find messages of TOPIC by key or unique id, newest first.
+    """Find messages of TOPIC by key, unique id or time, newest first.
 
     A warning names each broker that does not answer; the messages of the others are shown, and the
     exit status is 3. JSON output does not contain the warning: programs must check the exit status.
@@ -146,9 +152,16 @@ def query(
     Examples:
       ariane message query orders --key o-4711
       ariane message query orders --key o-4711 --from 2026-01-31T10:00:00Z -o json
+      ariane message query orders --from -2h --until -1h
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-    if (key is None) == (unique_id is None):
+    form = BodyForm(body_form)
+    if key is not None and unique_id is not None:
         raise click.UsageError("give either --key or --unique-id")
+    if key is None and unique_id is None:
+        if begin is None and end is None:
+            raise click.UsageError("give --key, --unique-id, --from or --until")
+        span = begin, end
+        return _show_found(output, *run_async(_stored_in(name_servers, topic, span, count, form)))
     request = QueryMessagesRequest(
         topic=topic,
         begin_time=timestamp_of(begin),
@@ -166,12 +179,39 @@ def query(
             return roll, await _query(doors, roll, request)
 
     roll, found = run_async(ask())
-    rows = [message_row(each, BodyForm(body_form)) for each in first_of(found, count)]
+    return _show_found(output, roll, [message_row(e, form) for e in first_of(found, count)])
+
+
+def _show_found(output: Output, roll: RollCall, rows: Sequence[Row]) -> int:
     output.rows(
         ["store_time", "broker", "queue_id", "queue_offset", "tag", "keys", "message_id", "body"],
         rows if output.for_programs else map(shortened, rows),
     )
     return roll.status
+
+
+async def _stored_in(
+    name_servers: str,
+    topic: str,
+    span: tuple[datetime | None, datetime | None],
+    count: int,
+    form: BodyForm,
+) -> tuple[RollCall, list[Row]]:
+    """The newest messages that were stored in a time, as rows, newest first."""
+    async with (
+        ClusterDoors(name_servers) as doors,
+        QueueReader(name_servers, patience_s=PATIENCE_S) as reader,
+    ):
+        roll = RollCall(await doors.primaries_of(topic))
+
+        async def at(broker: LiveBroker) -> list[ReceivedMessage]:
+            bounds = await bounds_between(reader, topic, *span, broker_name=broker.broker_name)
+            return await newest_messages(reader, bounds, count + 1)
+
+        found = sorted(
+            (each for part in await roll.ask(at) for each in part), key=stored_order, reverse=True
+        )
+        return roll, [received_row(each, form) for each in first_of(found, count)]
 
 
 @click.command("trace")
