@@ -44,6 +44,7 @@ from ariane.replication.v1 import (
     state_service_pb2_grpc,
 )
 from ariane_broker.rpc.access.append_names import APPEND_NAMES
+from ariane_broker.rpc.not_primary import NotPrimary
 from ariane_broker.rpc.translation.append_wire import append_request
 from ariane_servicekit import RpcService
 
@@ -140,10 +141,14 @@ def rpc_service(name: str, servicer: object) -> RpcService:
         servicer: What answers.
     """
     file, add = CLIENTS.get(name) or REPLICATION[name]
+    descriptor = file.services_by_name[name]
+    # What refuses everything touches nothing: there are no rights to ask for.
+    refused = descriptor.methods_by_name if type(servicer) is NotPrimary else ()
     return RpcService(
-        file.services_by_name[name],
+        descriptor,
         add,
         servicer,
         _DECODERS.get(name, {}),
         extractors=_EXTRACTORS.get(name, {}),
+        asked=frozenset(refused),
     )
