@@ -46,7 +46,9 @@ def test_only_lists_and_replies_of_members_are_free_of_needs():
         *("DecideTransaction", "ResumeTransaction", "ResumeTransactionChecks"),
         *("GetCheckedTransaction", "ListTransactionChecks"),
     }
-    assert free == known | touching | {"GetFilterServers"}
+    # Whoever is not known yet proves by these who he is.
+    proving = {"BeginLogin", "FinishLogin"}
+    assert free == known | touching | proving | {"GetFilterServers"}
 
 
 def test_handles_that_nobody_judges_are_refused():

@@ -22,6 +22,7 @@ from ariane_servicekit.configuration.settings_sources import load_settings
 from ariane_servicekit.rpc.calls import current_caller
 from ariane_servicekit.rpc.channels import open_channel
 from ariane_servicekit.running import lifecycle
+from ariane_servicekit.security import identities
 from ariane_servicekit.security.authority import new_authority, sign_leaf
 from ariane_servicekit.security.caller import CallerKind, MemberKind
 from ariane_servicekit.security.identify import ACTING_KEY
@@ -178,8 +179,8 @@ async def test_processes_take_one_another_by_cluster_kind_and_name(cluster, serv
 
 
 async def test_the_authority_is_replaced_under_load(cluster, serve, monkeypatch):
-    monkeypatch.setattr(lifecycle, "LOOK_S", 0.02)
-    monkeypatch.setattr(lifecycle, "CERTIFICATE_GRACE_S", 0.2)
+    monkeypatch.setattr(identities, "LOOK_S", 0.02)
+    monkeypatch.setattr(identities, "GRACE_S", 0.2)
     server, client = cluster.member("namesrv", "n1"), cluster.member("checker", "c-1")
     old = client["tls_certificate"].read_bytes(), client["tls_key"].read_bytes()
     tls = ServiceTls(ProbeSettings(**client))

@@ -68,6 +68,7 @@ def insecure_channel(
     interceptors: Sequence[aio.ClientInterceptor] | None = None,
     *,
     chance: Random | None = None,
+    opening: Opening | None = None,
 ) -> Channel:
     """Make a channel in plain text; see ``grpc.aio.insecure_channel``.
 
@@ -77,6 +78,7 @@ def insecure_channel(
         compression: Of requests.
         interceptors: The outermost one first.
         chance: Spreads the attempts to connect.
+        opening: Makes calls on each new connection before all others.
 
     Raises:
         ValueError: The target, an option or an interceptor is none.
@@ -84,6 +86,7 @@ def insecure_channel(
     return Channel(
         target,
         channel_options(options),
+        opening=opening,
         compression=compression,
         interceptors=interceptors,
         chance=chance,

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from ariane_sdk.routing.name_servers import NameServerAddresses
     from ariane_sdk.routing.route import BrokerRoute, Route
     from ariane_sdk.runtime.clock import Clock
-    from ariane_sdk.security import Tls, TlsGiven
+    from ariane_sdk.security import CredentialsGiven, Tls, TlsGiven
     from ariane_sdk.settings import (
         Breaker,
         ConsumerSettings,
@@ -86,6 +86,7 @@ __all__ = [
     "ConflictSide",
     "ConsistentHash",
     "ConsumerSettings",
+    "CredentialsGiven",
     "DeadLetter",
     "DeadLetterChunk",
     "DeadLetterFilter",

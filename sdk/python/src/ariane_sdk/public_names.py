@@ -70,7 +70,7 @@ _HOMES: Final = {
     "ariane_sdk.routing.route": ("BrokerRoute", "Route"),
     "ariane_sdk.runtime.clock": ("Clock",),
     "ariane_sdk.release": ("__version__",),
-    "ariane_sdk.security": ("Tls", "TlsGiven"),
+    "ariane_sdk.security": ("CredentialsGiven", "Tls", "TlsGiven"),
     "ariane_sdk.settings": (
         "Breaker",
         "ConsumerSettings",

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from ariane_sdk.errors import IllegalArgument
-from ariane_sdk.runtime.environment import tls_of_environment
+from ariane_sdk.runtime.environment import credentials_of_environment, tls_of_environment
 from ariane_wire import Certificate, ClientTlsFiles
 
+_CREDENTIAL_LINE: Final = re.compile(r"^credential: ([A-Za-z0-9_-]{1,64})$", re.MULTILINE)
 _NAME: Final = re.compile(r"ariane://([^/\s]+)/([^/\s]+)/([^/\s]+)")
 
 BROKER_KINDS: Final = frozenset({"broker", "replica"})
@@ -35,6 +37,75 @@ class Tls:
     oldest: Literal["1.3", "1.2"] = "1.3"
 
 
+class PrivateKey(NamedTuple):
+    """A key that proves who a user is.
+
+    Attributes:
+        credential_id: The id of the credential.
+        sign: Signs a text.
+    """
+
+    credential_id: str
+    sign: Callable[[bytes], bytes]
+
+    def __repr__(self) -> str:
+        """Name it without what it signs with."""
+        return f"PrivateKey({self.credential_id!r})"
+
+
+CredentialSource: TypeAlias = Callable[[], PrivateKey | str]
+"""Gives a key, or a token of an OpenID provider, for each login."""
+
+CredentialsGiven: TypeAlias = str | Path | Callable[[], str] | None
+"""The file of a key that ``ariane credential create`` has made, or a function that gives a token of
+an OpenID provider; both are asked for each login. None for the file that ARIANE_CREDENTIALS names,
+without it none."""
+
+
+class KeyFile:
+    """A file with a private key, which is read for each login."""
+
+    def __init__(self, path: str | Path) -> None:
+        """Read it once.
+
+        Raises:
+            IllegalArgument: It cannot be read, or is none.
+        """
+        self._path = Path(path)
+        self()
+
+    def __call__(self) -> PrivateKey:
+        """The key that is in it now.
+
+        Raises:
+            IllegalArgument: It cannot be read, or is none.
+        """
+        try:
+            from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - see below
+                Ed25519PrivateKey,
+            )
+            from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415 - only for keys
+                load_pem_private_key,
+            )
+        except ImportError:
+            raise IllegalArgument(
+                "keys need cryptography, which is not installed:"
+                " pip install 'ariane-sdk[credentials]'"
+            ) from None
+        try:
+            text = self._path.read_bytes()
+            head, begin, body = text.partition(b"-----BEGIN")
+            found = _CREDENTIAL_LINE.search(head.decode("ascii"))
+            key = load_pem_private_key(begin + body, None)
+        except (OSError, ValueError, TypeError) as error:
+            # Never the text of the file: it is secret.
+            words = error.strerror if isinstance(error, OSError) else "no key that can be read"
+            raise IllegalArgument(f"credentials {self._path}: {words}") from None
+        if found is None or not isinstance(key, Ed25519PrivateKey):
+            raise IllegalArgument(f"credentials {self._path}: no file of ariane credential create")
+        return PrivateKey(found[1], key.sign)
+
+
 TlsGiven: TypeAlias = Tls | str | Path | Literal[False] | None
 """Files for TLS, or the file of the authority alone; False for plain text; None for what
 ARIANE_TLS_CA, ARIANE_TLS_CERTIFICATE and ARIANE_TLS_KEY say, without them plain text."""
@@ -46,21 +117,46 @@ class Access:
 
     Attributes:
         tls: Gives the context of each connection; None for plain text.
+        credentials: Gives what is proved by; None for nothing.
     """
 
     tls: ClientTlsFiles | None = None
+    credentials: CredentialSource | None = None
 
 
 PLAIN: Final = Access()
 
 
-def access_of(tls: TlsGiven) -> Access:
+def access_of(tls: TlsGiven, credentials: CredentialsGiven = None) -> Access:
     """How connections are made, by what the application says or else the environment.
 
     Raises:
         IllegalArgument: A file cannot be read, or is none.
     """
-    return Access(tls_files(tls))
+    return Access(tls_files(tls), credential_source(credentials))
+
+
+def credential_source(given: CredentialsGiven) -> CredentialSource | None:
+    """What gives a key or a token for each login; None for none.
+
+    Raises:
+        IllegalArgument: A file cannot be read, or is none.
+    """
+    chosen: object = credentials_of_environment() if given is None else given
+    if not chosen:
+        return None
+    if isinstance(chosen, str | Path):
+        return KeyFile(chosen)
+    if callable(chosen):
+        return partial(_token_of, chosen)
+    raise IllegalArgument(f"credentials {given!r:.100}: a file, a function or None is expected")
+
+
+def _token_of(ask: Callable[[], object]) -> str:
+    token = ask()
+    if not isinstance(token, str) or not token.isascii() or not token.isprintable():
+        raise IllegalArgument("the function of credentials gave no token: a text is expected")
+    return token
 
 
 def tls_files(given: TlsGiven) -> ClientTlsFiles | None:
@@ -141,3 +237,9 @@ def _in_words(error: OSError | ValueError) -> str:
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}"
     return str(error)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether an address, "host:port", is of this machine, judged by its text alone."""
+    host = address.rpartition(":")[0].strip("[]")
+    return host in {"localhost", "::1"} or re.fullmatch(r"127(\.\d+){3}", host) is not None

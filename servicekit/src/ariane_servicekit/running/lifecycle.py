@@ -58,8 +58,9 @@ from ariane_servicekit.running.service import (
 )
 from ariane_servicekit.running.stop_signals import stop_signals
 from ariane_servicekit.security.access_guard import AccessGuard
-from ariane_servicekit.security.identify import Identifier
-from ariane_servicekit.security.service_tls import LOOK_S, MEMBER_TLS, ServiceTls
+from ariane_servicekit.security.identities import Identities
+from ariane_servicekit.security.login_servicer import login_rpc_service
+from ariane_servicekit.security.service_tls import MEMBER_TLS, ServiceTls
 from ariane_wire import TlsContext, new_event_loop
 
 _log = get_logger(__name__)
@@ -67,9 +68,6 @@ _log = get_logger(__name__)
 SWITCH_INTERVAL_S: Final = 0.0005
 """The longest wait of the loop for a computing thread beside it; with Python's own 5 ms, one call
 in a hundred would take that long."""
-
-CERTIFICATE_GRACE_S: Final = 30.0
-"""Seconds that calls may take whose connection ends with the trust in an authority."""
 
 OPEN_DOOR_WARNING_S: Final = 60.0
 """Seconds between two warnings that the port is open to other machines."""
@@ -205,10 +203,6 @@ class _Life:
         self._stop = stop
         self.address = settings.listen
         self._tls = tls
-        self._readings_judged = 1
-        self._certificates = Loop(
-            "certificates", self._look_at_certificates, interval_s=LOOK_S, clock=machine.clock
-        )
         self._warning = Loop(
             "open-door-warning",
             self._warn_of_open_door,
@@ -220,6 +214,7 @@ class _Life:
             open_while_draining=service.open_while_draining,
         )
         self._access = AccessGuard(settings, machine)
+        self._identities = Identities(settings, machine, tls, self._access.gate.key_of)
         live_settings = LiveSettings(
             settings,
             {
@@ -234,6 +229,7 @@ class _Life:
             *service.rpc_services,
             process_rpc_service(self._process),
             self._access.rpc_service,
+            login_rpc_service(self._identities.logins),
         )
         self._health = HealthServicer(rpc.descriptor.full_name for rpc in rpc_services)
         self._exports = Exports(settings)
@@ -249,7 +245,7 @@ class _Life:
             metrics=CallMetrics(self._telemetry.meter("ariane_servicekit")),
             machine=machine,
             gate=self._access.gate,
-            identify=machine.identify if tls is None else Identifier(tls),
+            identify=self._identities.identify,
         )
 
     async def live(self, announce: Callable[[Address], None]) -> None:
@@ -268,8 +264,7 @@ class _Life:
         await self._server.start()
         if settings.insecure and not address.is_loopback:
             self._warning.start(at_once=True)
-        if self._tls is not None:
-            self._certificates.start()
+        self._identities.start(self._server)
         refused = False
         try:
             await self._access.start()
@@ -285,7 +280,7 @@ class _Life:
             self._health.close()
             await self._server.stop(None)
             await self._warning.stop()
-            await self._certificates.stop()
+            await self._identities.stop()
             await self._access.stop()
             await self._stop_service(refused=refused)
             await asyncio.to_thread(self._telemetry.close)
@@ -334,23 +329,6 @@ class _Life:
 
     async def _warn_of_open_door(self) -> None:
         _log.warning("listening_without_credentials", address=str(self._settings.listen))
-
-    async def _look_at_certificates(self) -> None:
-        """Take new files; let connections end whose authority is trusted no longer."""
-        tls = self._tls
-        if tls is None:
-            return
-        tls.look()
-        if tls.readings == self._readings_judged:
-            return
-        self._readings_judged = tls.readings
-        server: Any = self._server
-        ending = server.end_connections(
-            lambda peer: peer.certificate is not None and not tls.is_trusted(peer.certificate),
-            CERTIFICATE_GRACE_S,
-        )
-        if ending:
-            _log.info("connections_ended", count=ending, cause="their authority is not trusted")
 
     async def _until_stop(self, step: Coroutine[Any, Any, None]) -> None:
         """Run a step of the start; a stop request cancels it."""

@@ -23,6 +23,7 @@ from ariane_servicekit.rpc.calls import Call
 from ariane_servicekit.security.access_mode import AccessMode
 from ariane_servicekit.security.caller import Caller, CallerKind, MemberKind
 from ariane_servicekit.security.explained import decide
+from ariane_servicekit.security.logins import PublicKey
 from ariane_servicekit.security.method_rules import MethodRule, Need
 from ariane_servicekit.security.rights import Judge
 from ariane_servicekit.security.rule_book import RuleBook
@@ -66,6 +67,10 @@ class Gate:
     def version(self) -> int:
         """The version of the rules; 0 without any."""
         return self._book.version
+
+    def key_of(self, credential_id: str) -> PublicKey | None:
+        """Find a key of an enabled user; None if there is none, or the rules are too old."""
+        return self._book.key_of(credential_id) if self._holds else None
 
     def watch(self, changed: Callable[[], None]) -> None:
         """Have a function called after each change of rules or mode."""

@@ -10,8 +10,10 @@ from grpc import aio
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_servicekit.errors import ServiceError
 from ariane_servicekit.security.caller import Caller, CallerKind, MemberKind
+from ariane_servicekit.security.logins import Logins
 from ariane_servicekit.security.member_names import USER_WORD
 from ariane_servicekit.security.service_tls import ServiceTls
+from ariane_wire import Identity
 
 ACTING_KEY: Final = "x-ariane-acting-for"
 """Metadata key: the user for whom a member makes this call."""
@@ -19,28 +21,53 @@ ACTING_KEY: Final = "x-ariane-acting-for"
 ACTING_KINDS: Final = frozenset({MemberKind.FILTER, MemberKind.GATEWAY, MemberKind.ADMIN})
 """Members that may make calls for users."""
 
+SESSION_KEY: Final = "x-ariane-session"
+"""Metadata key: a session token of ``LoginService``."""
+
 _CALLER: Final = "caller"
 """Among the notes of a connection."""
 
 
 class Identifier:
-    """An ``Identify`` of a process with certificates. A connection is looked at once."""
+    """The ``Identify`` of a process. The certificate of a connection is looked at once."""
 
-    def __init__(self, tls: ServiceTls) -> None:
+    def __init__(self, tls: ServiceTls | None, logins: Logins) -> None:
         self._tls = tls
+        self._logins = logins
 
     def __call__(self, context: aio.ServicerContext[Any, Any]) -> Caller:
         """Find who makes a call.
 
         Raises:
             ServiceError: CREDENTIALS_INVALID: somebody acts for a user who may not, or for nobody
-                that can be.
+                that can be; or a session token does not hold.
         """
-        identity = context.identity()  # type: ignore[attr-defined]  # Of our transport.
+        identity: Identity = context.identity()  # type: ignore[attr-defined]  # Of our transport.
+        login = self._logins.login_of(identity)
+        caller = self._by_certificate(identity) if login is None else login.caller
+        for key, value in context.invocation_metadata() or ():
+            if key == SESSION_KEY:
+                caller = self._by_session(str(value), identity)
+        return acted_for(caller, context)
+
+    def _by_certificate(self, identity: Identity) -> Caller:
         caller: Caller | None = identity.notes.get(_CALLER)
         if caller is None:
-            caller = identity.notes[_CALLER] = self._tls.caller(identity)
-        return acted_for(caller, context)
+            if self._tls is None:
+                caller = Caller(CallerKind.ANONYMOUS, identity.peer)
+            else:
+                caller = self._tls.caller(identity)
+            identity.notes[_CALLER] = caller
+        return caller
+
+    def _by_session(self, token: str, identity: Identity) -> Caller:
+        login = self._logins.session_of(token, identity)
+        if login is None:
+            raise ServiceError(
+                ErrorReason.ERROR_REASON_CREDENTIALS_INVALID,
+                f"{SESSION_KEY} does not hold, here or any more",
+            )
+        return login.caller
 
 
 def acted_for(caller: Caller, context: aio.ServicerContext[Any, Any]) -> Caller:

@@ -11,6 +11,7 @@ from typing import Final
 from ariane.common.v1 import access_rules_pb2 as rules
 from ariane_servicekit.security.caller import Caller
 from ariane_servicekit.security.explained import holds_from
+from ariane_servicekit.security.logins import PublicKey
 from ariane_servicekit.security.rights import Everything, Judge, Rights
 
 COMPILED_MAX: Final = 10_000
@@ -42,8 +43,21 @@ class RuleBook:
         self._users = {user.user: user for user in stated.users}
         self._roles = {role.role: role for role in stated.roles}
         self._super_users = super_users
+        self._keys = {
+            key.credential_id: PublicKey(
+                user.user,
+                key.public_key,
+                key.expire_time.ToMilliseconds() if key.HasField("expire_time") else 0,
+            )
+            for user in stated.users
+            for key in user.keys
+        }
         self._compiled: dict[tuple[str, tuple[str, ...], str], Judge] = {}
         self._by_address: dict[tuple[str, tuple[str, ...]], bool] = {}
+
+    def key_of(self, credential_id: str) -> PublicKey | None:
+        """Find a key of a user; None if there is none."""
+        return self._keys.get(credential_id)
 
     def is_known(self, user: str) -> bool:
         """Whether a user exists and is enabled."""

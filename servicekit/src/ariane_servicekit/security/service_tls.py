@@ -26,9 +26,6 @@ from ariane_servicekit.security.member_names import MemberName
 from ariane_servicekit.security.peer_names import UserOfUri, member_of, only_user_of, user_rule
 from ariane_wire import Certificate, CheckServer, Identity, TlsContext, client_tls, server_tls
 
-LOOK_S: Final = 5.0
-"""Seconds between two looks at the files of a process that nobody connects to."""
-
 _log = get_logger(__name__)
 
 

@@ -7,6 +7,7 @@ from ariane.common.v1 import access_pb2 as _access_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
@@ -154,6 +155,7 @@ class UserRights(_message.Message):
     KIND_FIELD_NUMBER: _builtins.int
     ROLES_FIELD_NUMBER: _builtins.int
     ENTRIES_FIELD_NUMBER: _builtins.int
+    KEYS_FIELD_NUMBER: _builtins.int
     user: _builtins.str
     """The user's name."""
     kind: Global___UserKind.ValueType
@@ -166,6 +168,10 @@ class UserRights(_message.Message):
     def entries(self) -> _containers.RepeatedCompositeFieldContainer[Global___AccessEntry]:
         """Its own entries."""
 
+    @_builtins.property
+    def keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___PublicKey]:
+        """What it proves its name by."""
+
     def __init__(
         self,
         *,
@@ -173,14 +179,47 @@ class UserRights(_message.Message):
         kind: Global___UserKind.ValueType = ...,
         roles: _abc.Iterable[_builtins.str] | None = ...,
         entries: _abc.Iterable[Global___AccessEntry] | None = ...,
+        keys: _abc.Iterable[Global___PublicKey] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["entries", b"entries", "kind", b"kind", "roles", b"roles", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entries", b"entries", "keys", b"keys", "kind", b"kind", "roles", b"roles", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___UserRights: _TypeAlias = UserRights  # noqa: Y015
+
+@_typing.final
+class PublicKey(_message.Message):
+    """A key that a user may prove its name by. The private half is the user's alone."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CREDENTIAL_ID_FIELD_NUMBER: _builtins.int
+    PUBLIC_KEY_FIELD_NUMBER: _builtins.int
+    EXPIRE_TIME_FIELD_NUMBER: _builtins.int
+    credential_id: _builtins.str
+    """The id of the credential: 1 to 64 characters of A-Z a-z 0-9 _ and -."""
+    public_key: _builtins.bytes
+    """Ed25519, 32 bytes."""
+    @_builtins.property
+    def expire_time(self) -> _timestamp_pb2.Timestamp:
+        """When it stops to hold. Absent: never."""
+
+    def __init__(
+        self,
+        *,
+        credential_id: _builtins.str = ...,
+        public_key: _builtins.bytes = ...,
+        expire_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["expire_time", b"expire_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["credential_id", b"credential_id", "expire_time", b"expire_time", "public_key", b"public_key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PublicKey: _TypeAlias = PublicKey  # noqa: Y015
 
 @_typing.final
 class RoleRights(_message.Message):

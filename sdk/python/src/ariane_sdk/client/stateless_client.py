@@ -12,7 +12,7 @@ from ariane_sdk.routing.name_servers import NameServerAddresses, parse_addresses
 from ariane_sdk.runtime.clock import Clock, SystemClock, new_random
 from ariane_sdk.runtime.home import HomeGuard
 from ariane_sdk.runtime.unclosed import warn_unclosed
-from ariane_sdk.security import TlsGiven, access_of
+from ariane_sdk.security import CredentialsGiven, TlsGiven, access_of
 
 CALL_TIMEOUT_S = 3.0
 
@@ -27,6 +27,7 @@ class StatelessClient:
         call_timeout_s: float = CALL_TIMEOUT_S,
         patience_s: float = PATIENCE_S,
         tls: TlsGiven = None,
+        credentials: CredentialsGiven = None,
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
@@ -40,6 +41,8 @@ class StatelessClient:
                 again while its broker has no primary or does not answer; 0: one try.
             tls: Files for TLS, or that of the authority alone; False: plain text; None: what
                 ARIANE_TLS_CA, ARIANE_TLS_CERTIFICATE and ARIANE_TLS_KEY say.
+            credentials: File with the key of the user, or a function that gives a token; None: what
+                ARIANE_CREDENTIALS says.
             clock: For tests.
             random: For tests.
 
@@ -47,7 +50,7 @@ class StatelessClient:
             IllegalArgument: An address is not one.
         """
         self._addresses = parse_addresses(name_servers)
-        self._access = access_of(tls)
+        self._access = access_of(tls, credentials)
         self._call_timeout_s = call_timeout_s
         self._patience_s = patience_s
         self._clock = clock or SystemClock()

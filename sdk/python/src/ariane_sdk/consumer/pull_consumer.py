@@ -52,7 +52,7 @@ from ariane_sdk.routing.name_servers import NameServerAddresses, parse_addresses
 from ariane_sdk.runtime.clock import Clock, SystemClock, new_random
 from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import start_task
-from ariane_sdk.security import TlsGiven, access_of
+from ariane_sdk.security import CredentialsGiven, TlsGiven, access_of
 from ariane_sdk.settings import PullSettings, checked_settings
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ class PullConsumer:
         column_names: Sequence[str] | None = None,
         settings: PullSettings | None = None,
         tls: TlsGiven = None,
+        credentials: CredentialsGiven = None,
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
@@ -116,6 +117,8 @@ class PullConsumer:
             settings: The consumer's behaviour.
             tls: Files for TLS, or that of the authority alone; False: plain text; None: what
                 ARIANE_TLS_CA, ARIANE_TLS_CERTIFICATE and ARIANE_TLS_KEY say.
+            credentials: File with the key of the user, or a function that gives a token; None: what
+                ARIANE_CREDENTIALS says.
             clock: For tests.
             random: For tests.
 
@@ -130,7 +133,7 @@ class PullConsumer:
         random = random or new_random()
         self._plan = ConsumerPlan(
             addresses=parse_addresses(name_servers),
-            access=access_of(tls),
+            access=access_of(tls, credentials),
             client_id=member_client_id(random, group, settings.member_name),
             group=checked_group(group),
             filters=filters_of(subscriptions or {}),

@@ -47,7 +47,7 @@ from ariane_sdk.routing.route import BrokerRoute
 from ariane_sdk.runtime.clock import Clock, SystemClock, new_random
 from ariane_sdk.runtime.stop_signals import stop_signals
 from ariane_sdk.runtime.tasks import start_task
-from ariane_sdk.security import TlsGiven, access_of
+from ariane_sdk.security import CredentialsGiven, TlsGiven, access_of
 from ariane_sdk.settings import PushSettings, checked_settings
 
 
@@ -96,6 +96,7 @@ class PushConsumer:
         strategy: AllocationStrategy | None = None,
         settings: PushSettings | None = None,
         tls: TlsGiven = None,
+        credentials: CredentialsGiven = None,
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
@@ -122,6 +123,8 @@ class PushConsumer:
             settings: The consumer's behaviour.
             tls: Files for TLS, or that of the authority alone; False: plain text; None: what
                 ARIANE_TLS_CA, ARIANE_TLS_CERTIFICATE and ARIANE_TLS_KEY say.
+            credentials: File with the key of the user, or a function that gives a token; None: what
+                ARIANE_CREDENTIALS says.
             clock: For tests.
             random: For tests.
 
@@ -146,7 +149,7 @@ class PushConsumer:
         random = random or new_random()
         self._plan = ConsumerPlan(
             addresses=parse_addresses(name_servers),
-            access=access_of(tls),
+            access=access_of(tls, credentials),
             client_id=member_client_id(random, group, settings.member_name),
             group=checked_group(group),
             filters=filters,

@@ -36,7 +36,7 @@ from ariane_sdk.routing.failover import PATIENCE_S
 from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
-from ariane_sdk.security import TlsGiven
+from ariane_sdk.security import CredentialsGiven, TlsGiven
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -86,6 +86,7 @@ class ReceiveConsumer(StatelessClient):
         message_trace: bool = False,
         stacks_on_request: bool = True,
         tls: TlsGiven = None,
+        credentials: CredentialsGiven = None,
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
@@ -115,6 +116,8 @@ class ReceiveConsumer(StatelessClient):
                 are.
             tls: Files for TLS, or that of the authority alone; False: plain text; None: what
                 ARIANE_TLS_CA, ARIANE_TLS_CERTIFICATE and ARIANE_TLS_KEY say.
+            credentials: File with the key of the user, or a function that gives a token; None: what
+                ARIANE_CREDENTIALS says.
             clock: For tests.
             random: For tests.
 
@@ -122,7 +125,12 @@ class ReceiveConsumer(StatelessClient):
             IllegalArgument: An address, a name, an expression or a duration is invalid.
         """
         super().__init__(
-            name_servers, call_timeout_s=call_timeout_s, tls=tls, clock=clock, random=random
+            name_servers,
+            call_timeout_s=call_timeout_s,
+            tls=tls,
+            credentials=credentials,
+            clock=clock,
+            random=random,
         )
         check_span("invisible_s", invisible_s, least_s=1.0)
         self._group = checked_group(group)

@@ -38,11 +38,12 @@ from ariane.broker.v1.transaction_service_pb2 import (
 )
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
-from ariane_sdk.errors import ClientNotRunning
+from ariane_sdk.errors import ClientNotRunning, IllegalArgument
 from ariane_sdk.net.answers import Call
+from ariane_sdk.net.login import Login
 from ariane_sdk.runtime.fork import PROCESS, ForkGuard
 from ariane_sdk.runtime.tasks import start_task
-from ariane_sdk.security import PLAIN, Access, Expected, ServerName, server_name
+from ariane_sdk.security import PLAIN, Access, Expected, ServerName, is_loopback, server_name
 from ariane_wire import (
     Certificate,
     Channel,
@@ -125,6 +126,7 @@ class Connections:
         "_closed",
         "_expected",
         "_fork_guard",
+        "_login",
         "_methods",
         "_shown",
         "_stubs",
@@ -139,6 +141,9 @@ class Connections:
         """
         self._chance = chance
         self._access = access
+        self._login: Login | None = None
+        if access.credentials is not None:
+            self._login = Login(access.credentials, chance)
         self._expected: dict[str, Expected] = {}
         self._shown: dict[str, ServerName] = {}
         self._channels: dict[str, Channel] = {}
@@ -174,8 +179,16 @@ class Connections:
 
     def _open(self, address: str) -> Channel:
         tls = self._access.tls
+        opening = self._login
         if tls is None:
-            return insecure_channel(address, options=CHANNEL_OPTIONS, chance=self._chance)
+            if opening is not None and not is_loopback(address):
+                raise IllegalArgument(
+                    f"credentials are not sent in plain text, and {address} is another machine:"
+                    " tls is needed"
+                )
+            return insecure_channel(
+                address, options=CHANNEL_OPTIONS, chance=self._chance, opening=opening
+            )
 
         def check(certificate: Certificate) -> None:
             shown = server_name(certificate)
@@ -183,7 +196,12 @@ class Connections:
             self._shown[address] = shown
 
         return secure_channel(
-            address, tls, CHANNEL_OPTIONS, chance=self._chance, check_server=check
+            address,
+            tls,
+            CHANNEL_OPTIONS,
+            chance=self._chance,
+            check_server=check,
+            opening=opening,
         )
 
     def expect(self, address: str, expected: Expected) -> None:
@@ -310,6 +328,8 @@ class Connections:
     async def close(self) -> None:
         """Close all channels; calls in flight end as cancelled."""
         self._closed = True
+        if self._login is not None:
+            self._login.close()
         self._stubs.clear()
         self._methods.clear()
         channels = list(self._channels.values())

@@ -33,7 +33,7 @@ from ariane_sdk.runtime.fork import process_id
 from ariane_sdk.runtime.home import HomeGuard
 from ariane_sdk.runtime.own_address import own_ip
 from ariane_sdk.runtime.unclosed import warn_unclosed
-from ariane_sdk.security import TlsGiven, access_of
+from ariane_sdk.security import CredentialsGiven, TlsGiven, access_of
 from ariane_sdk.settings import ProducerSettings, checked_settings
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ class ProducerLife(TransactionalSends):
         transaction_checker: TransactionChecker | None = None,
         settings: ProducerSettings | None = None,
         tls: TlsGiven = None,
+        credentials: CredentialsGiven = None,
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
@@ -65,6 +66,8 @@ class ProducerLife(TransactionalSends):
             settings: The producer's behaviour.
             tls: Files for TLS, or that of the authority alone; False: plain text; None: what
                 ARIANE_TLS_CA, ARIANE_TLS_CERTIFICATE and ARIANE_TLS_KEY say.
+            credentials: File with the key of the user, or a function that gives a token; None: what
+                ARIANE_CREDENTIALS says.
             clock: For tests.
             random: For tests.
 
@@ -75,7 +78,7 @@ class ProducerLife(TransactionalSends):
         if transaction_checker is not None and not group:
             raise IllegalArgument("a transaction checker needs a producer with a group")
         self._addresses = parse_addresses(name_servers)
-        self._access = access_of(tls)
+        self._access = access_of(tls, credentials)
         self._group = checked_group(group) if group else ""
         super().__init__(transaction_checker)
         self._settings = checked_settings(settings, ProducerSettings)

@@ -55,7 +55,7 @@ from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.routing.route import BrokerRoute, Route
 from ariane_sdk.routing.routes import find_broker
 from ariane_sdk.runtime.clock import Clock
-from ariane_sdk.security import TlsGiven
+from ariane_sdk.security import CredentialsGiven, TlsGiven
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -95,6 +95,7 @@ class QueueReader(StatelessClient):
         call_timeout_s: float = CALL_TIMEOUT_S,
         patience_s: float = PATIENCE_S,
         tls: TlsGiven = None,
+        credentials: CredentialsGiven = None,
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
@@ -113,6 +114,8 @@ class QueueReader(StatelessClient):
                 not answer, and a range is read on without progress; 0: one try.
             tls: Files for TLS, or that of the authority alone; False: plain text; None: what
                 ARIANE_TLS_CA, ARIANE_TLS_CERTIFICATE and ARIANE_TLS_KEY say.
+            credentials: File with the key of the user, or a function that gives a token; None: what
+                ARIANE_CREDENTIALS says.
             clock: For tests.
             random: For tests.
 
@@ -124,6 +127,7 @@ class QueueReader(StatelessClient):
             call_timeout_s=call_timeout_s,
             patience_s=patience_s,
             tls=tls,
+            credentials=credentials,
             clock=clock,
             random=random,
         )

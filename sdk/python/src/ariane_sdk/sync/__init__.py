@@ -51,7 +51,7 @@ from ariane_sdk.routing.live_broker import LiveBroker
 from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.routing.route import BrokerRoute, Route
 from ariane_sdk.runtime.clock import Clock
-from ariane_sdk.security import Tls, TlsGiven
+from ariane_sdk.security import CredentialsGiven, Tls, TlsGiven
 from ariane_sdk.settings import (
     Breaker,
     ConsumerSettings,
@@ -84,6 +84,7 @@ __all__ = [
     "ConflictSide",
     "ConsistentHash",
     "ConsumerSettings",
+    "CredentialsGiven",
     "DeadLetter",
     "DeadLetterChunk",
     "DeadLetterFilter",

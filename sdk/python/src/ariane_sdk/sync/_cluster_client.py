@@ -10,7 +10,7 @@ from ariane_sdk.cluster import cluster_client as _cluster_client
 from ariane_sdk.routing.failover import PATIENCE_S
 from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.runtime.blocking import BlockingClient, blocking
-from ariane_sdk.security import TlsGiven
+from ariane_sdk.security import CredentialsGiven, TlsGiven
 
 
 class ClusterClient(BlockingClient[_cluster_client.ClusterClient]):
@@ -23,11 +23,16 @@ class ClusterClient(BlockingClient[_cluster_client.ClusterClient]):
         call_timeout_s: float = CALL_TIMEOUT_S,
         patience_s: float = PATIENCE_S,
         tls: TlsGiven = None,
+        credentials: CredentialsGiven = None,
     ) -> None:
         """Set up; see ``ariane_sdk.ClusterClient``."""
         super().__init__(
             _cluster_client.ClusterClient(
-                name_servers, call_timeout_s=call_timeout_s, patience_s=patience_s, tls=tls
+                name_servers,
+                call_timeout_s=call_timeout_s,
+                patience_s=patience_s,
+                tls=tls,
+                credentials=credentials,
             )
         )
 

@@ -6,7 +6,7 @@ from ariane_sdk.client.stateless_client import CALL_TIMEOUT_S
 from ariane_sdk.cluster import dead_letters as _dead_letters
 from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.runtime.blocking import BlockingClient, blocking, blocking_iterator
-from ariane_sdk.security import TlsGiven
+from ariane_sdk.security import CredentialsGiven, TlsGiven
 
 
 class DeadLetters(BlockingClient[_dead_letters.DeadLetters]):
@@ -18,10 +18,16 @@ class DeadLetters(BlockingClient[_dead_letters.DeadLetters]):
         *,
         call_timeout_s: float = CALL_TIMEOUT_S,
         tls: TlsGiven = None,
+        credentials: CredentialsGiven = None,
     ) -> None:
         """Set up; see ``ariane_sdk.DeadLetters``."""
         super().__init__(
-            _dead_letters.DeadLetters(name_servers, call_timeout_s=call_timeout_s, tls=tls)
+            _dead_letters.DeadLetters(
+                name_servers,
+                call_timeout_s=call_timeout_s,
+                tls=tls,
+                credentials=credentials,
+            )
         )
 
     chunks = blocking_iterator(_dead_letters.DeadLetters.chunks)

@@ -13,7 +13,7 @@ from ariane_sdk.producer.batches.topic_lane import QueueSelector
 from ariane_sdk.producer.transactions.transaction import TransactionChecker
 from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.runtime.blocking import BlockingClient, blocking
-from ariane_sdk.security import TlsGiven
+from ariane_sdk.security import CredentialsGiven, TlsGiven
 from ariane_sdk.settings import ProducerSettings
 from ariane_sdk.sync._transaction import Transaction
 
@@ -32,6 +32,7 @@ class Producer(BlockingClient[_producer.Producer]):
         transaction_checker: TransactionChecker | None = None,
         settings: ProducerSettings | None = None,
         tls: TlsGiven = None,
+        credentials: CredentialsGiven = None,
     ) -> None:
         """Set up; see ``ariane_sdk.Producer``. A plain checker runs in threads of its own."""
         super().__init__(
@@ -41,6 +42,7 @@ class Producer(BlockingClient[_producer.Producer]):
                 transaction_checker=transaction_checker,
                 settings=settings,
                 tls=tls,
+                credentials=credentials,
             )
         )
 

@@ -18,7 +18,7 @@ from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.runtime.blocking import BlockingClient, blocking
-from ariane_sdk.security import TlsGiven
+from ariane_sdk.security import CredentialsGiven, TlsGiven
 from ariane_sdk.settings import PullSettings
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class PullConsumer(BlockingClient[_pull_consumer.PullConsumer]):
         column_names: Sequence[str] | None = None,
         settings: PullSettings | None = None,
         tls: TlsGiven = None,
+        credentials: CredentialsGiven = None,
     ) -> None:
         """Set up; see ``ariane_sdk.PullConsumer``."""
         super().__init__(
@@ -55,6 +56,7 @@ class PullConsumer(BlockingClient[_pull_consumer.PullConsumer]):
                 column_names=column_names,
                 settings=settings,
                 tls=tls,
+                credentials=credentials,
             )
         )
 

@@ -17,7 +17,7 @@ from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.runtime.blocking import BlockingClient, blocking
 from ariane_sdk.runtime.stop_signals import stop_signals
-from ariane_sdk.security import TlsGiven
+from ariane_sdk.security import CredentialsGiven, TlsGiven
 from ariane_sdk.settings import PushSettings
 
 
@@ -41,6 +41,7 @@ class PushConsumer(BlockingClient[_push_consumer.PushConsumer]):
         strategy: AllocationStrategy | None = None,
         settings: PushSettings | None = None,
         tls: TlsGiven = None,
+        credentials: CredentialsGiven = None,
     ) -> None:
         """Set up; see ``ariane_sdk.PushConsumer``."""
         super().__init__(
@@ -56,6 +57,7 @@ class PushConsumer(BlockingClient[_push_consumer.PushConsumer]):
                 strategy=strategy,
                 settings=settings,
                 tls=tls,
+                credentials=credentials,
             )
         )
 

@@ -7,7 +7,7 @@ from ariane_sdk.reading import queue_reader as _queue_reader
 from ariane_sdk.routing.failover import PATIENCE_S
 from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.runtime.blocking import BlockingClient, blocking, blocking_iterator
-from ariane_sdk.security import TlsGiven
+from ariane_sdk.security import CredentialsGiven, TlsGiven
 
 
 class QueueReader(BlockingClient[_queue_reader.QueueReader]):
@@ -22,6 +22,7 @@ class QueueReader(BlockingClient[_queue_reader.QueueReader]):
         call_timeout_s: float = CALL_TIMEOUT_S,
         patience_s: float = PATIENCE_S,
         tls: TlsGiven = None,
+        credentials: CredentialsGiven = None,
     ) -> None:
         """Set up; see ``ariane_sdk.QueueReader``."""
         reader = _queue_reader.QueueReader(
@@ -31,6 +32,7 @@ class QueueReader(BlockingClient[_queue_reader.QueueReader]):
             call_timeout_s=call_timeout_s,
             patience_s=patience_s,
             tls=tls,
+            credentials=credentials,
         )
         super().__init__(reader)
 

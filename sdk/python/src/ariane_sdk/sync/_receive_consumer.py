@@ -11,7 +11,7 @@ from ariane_sdk.consumer.receiving.message_listener import MessageListener
 from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.runtime.blocking import BlockingClient, blocking
-from ariane_sdk.security import TlsGiven
+from ariane_sdk.security import CredentialsGiven, TlsGiven
 
 
 class ReceiveConsumer(BlockingClient[_receive_consumer.ReceiveConsumer]):
@@ -31,6 +31,7 @@ class ReceiveConsumer(BlockingClient[_receive_consumer.ReceiveConsumer]):
         call_timeout_s: float = CALL_TIMEOUT_S,
         stacks_on_request: bool = True,
         tls: TlsGiven = None,
+        credentials: CredentialsGiven = None,
     ) -> None:
         """Set up; see ``ariane_sdk.ReceiveConsumer``."""
         super().__init__(
@@ -46,6 +47,7 @@ class ReceiveConsumer(BlockingClient[_receive_consumer.ReceiveConsumer]):
                 call_timeout_s=call_timeout_s,
                 stacks_on_request=stacks_on_request,
                 tls=tls,
+                credentials=credentials,
             )
         )
 

@@ -19,7 +19,7 @@ from ariane_sdk.routing.name_servers import NameServerAddresses, parse_addresses
 from ariane_sdk.runtime.clock import Clock, SystemClock, new_random, utc_now
 from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import start_task
-from ariane_sdk.security import TlsGiven, access_of
+from ariane_sdk.security import CredentialsGiven, TlsGiven, access_of
 from ariane_sdk.sql._outbox.outbox import Outbox
 from ariane_sdk.sql._outbox.parked import ATTEMPTS_MAX
 from ariane_sdk.sql._outbox.pulse import RelayPulse, Standstill
@@ -67,6 +67,7 @@ class OutboxRelay:
         repeat_delay_s_max: float = 10.0,
         attempts_max: int | None = ATTEMPTS_MAX,
         tls: TlsGiven = None,
+        credentials: CredentialsGiven = None,
         clock: Clock | None = None,
         random: Random | None = None,
         now: Callable[[], datetime] | None = None,
@@ -89,6 +90,8 @@ class OutboxRelay:
                 once; an unreachable broker does not count as a refusal.
             tls: Files for TLS, or that of the authority alone; False: plain text; None: what
                 ARIANE_TLS_CA, ARIANE_TLS_CERTIFICATE and ARIANE_TLS_KEY say.
+            credentials: File with the key of the user, or a function that gives a token; None: what
+                ARIANE_CREDENTIALS says.
             clock: For tests.
             random: For tests.
             now: Returns the time in UTC; for tests.
@@ -106,7 +109,7 @@ class OutboxRelay:
         self._outbox = outbox
         self._sessions = sessions
         self._addresses = parse_addresses(name_servers)
-        self._access = access_of(tls)
+        self._access = access_of(tls, credentials)
         self._lease_s = lease_s
         self._call_timeout_s = call_timeout_s
         self._clock = clock or SystemClock()

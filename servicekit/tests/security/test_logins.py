@@ -1,0 +1,238 @@
+"""Logins by key: what is right is taken once, and nothing that travels is taken again."""
+
+from __future__ import annotations
+
+import base64
+from random import Random
+from types import SimpleNamespace
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from ariane.common.v1.login_service_pb2 import KeyProof
+from ariane_servicekit import ServiceError, StartRefused
+from ariane_servicekit.security import logins as logins_module
+from ariane_servicekit.security.caller import Caller, CallerKind, MemberKind
+from ariane_servicekit.security.identify import SESSION_KEY, Identifier
+from ariane_servicekit.security.key_file import KeyFile
+from ariane_servicekit.security.logins import LOGIN_MS_MAX, Logins, PublicKey, signed_text
+from ariane_wire import Identity
+
+LOCAL = "ipv4:127.0.0.1:40211"
+FAR = "ipv4:10.0.0.7:40211"
+SERVER = "ariane://main/broker/b-0"
+SHOWN = b"s" * 32
+
+
+class Clock:
+    """Stands still."""
+
+    def __init__(self):
+        self.ms = 1_000_000
+
+    def now_ms(self):
+        return self.ms
+
+
+class Tls:
+    """Stands for certificates: the own name, and a member at one address."""
+
+    own = SERVER
+
+    def caller(self, identity):
+        if identity.peer.startswith("ipv4:10.9."):
+            return Caller(CallerKind.MEMBER, identity.peer, "f", member_kind=MemberKind.FILTER)
+        return Caller(CallerKind.ANONYMOUS, identity.peer)
+
+
+@pytest.fixture
+def waits(monkeypatch):
+    """How long answers to wrong proofs took."""
+    slept = []
+
+    async def sleep(seconds):
+        slept.append(seconds)
+
+    monkeypatch.setattr(logins_module.asyncio, "sleep", sleep)
+    return slept
+
+
+@pytest.fixture
+def private():
+    return Ed25519PrivateKey.generate()
+
+
+@pytest.fixture
+def keys(private):
+    return {"laptop": PublicKey("anna", private.public_key().public_bytes_raw())}
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def logins(keys, clock, waits):
+    machine = SimpleNamespace(clock=clock, chance=Random(7))
+    return Logins(keys.get, machine, Tls(), insecure=False)
+
+
+def encrypted(peer=FAR, shown=SHOWN):
+    return Identity(peer, is_encrypted=True, own_fingerprint=shown)
+
+
+def proof(private, nonce, *, shown=SHOWN, server=SERVER, credential_id="laptop", own=b"c" * 32):
+    text = signed_text(nonce, own, shown, server, credential_id)
+    return KeyProof(credential_id=credential_id, client_nonce=own, signature=private.sign(text))
+
+
+async def refused(logins, identity, wrong):
+    with pytest.raises(ServiceError) as caught:
+        await logins.finish_by_key(identity, wrong)
+    return str(caught.value)
+
+
+async def test_a_right_proof_is_the_user_until_it_ends(logins, private, clock):
+    here, elsewhere = encrypted(), encrypted()
+    login = await logins.finish_by_key(here, proof(private, logins.begin(here)))
+    assert (login.caller.name, login.caller.kind) == ("anna", CallerKind.USER)
+    assert logins.login_of(here) == login
+    assert logins.login_of(elsewhere) is None
+    clock.ms += LOGIN_MS_MAX
+    assert logins.login_of(here) is None
+    assert logins.has_ended(here)
+    assert not logins.has_ended(elsewhere)
+
+
+async def test_nothing_is_taken_twice_or_elsewhere(logins, private, clock):
+    here = encrypted()
+    taken = proof(private, logins.begin(here))
+    await logins.finish_by_key(here, taken)
+    text = await refused(logins, here, taken)
+    other = encrypted()
+    logins.begin(other)
+    texts = {text, await refused(logins, other, taken)}
+    # Of a server between: another certificate, another name, no certificate at all.
+    for wrong in ({"shown": b"x" * 32}, {"server": "ariane://main/broker/b-1"}, {"shown": b""}):
+        texts.add(await refused(logins, other, proof(private, logins.begin(other), **wrong)))
+    stranger = Ed25519PrivateKey.generate()
+    texts.add(await refused(logins, other, proof(stranger, logins.begin(other))))
+    unknown = proof(private, logins.begin(other), credential_id="phone")
+    texts.add(await refused(logins, other, unknown))
+    texts.add(await refused(logins, other, proof(private, logins.begin(other), own=b"short")))
+    late = proof(private, logins.begin(other))
+    clock.ms += 30_001
+    texts.add(await refused(logins, other, late))
+    assert texts == {"the credentials are wrong, unknown, expired or disabled"}
+    assert logins.login_of(other) is None
+
+
+async def test_wrong_proofs_wait_and_right_ones_do_not(logins, private, waits):
+    here = encrypted()
+    stranger = Ed25519PrivateKey.generate()
+    for _ in range(7):
+        await refused(logins, here, proof(stranger, logins.begin(here)))
+    assert waits == [0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
+    waits.clear()
+    await logins.finish_by_key(here, proof(private, logins.begin(here)))
+    assert waits == []
+
+
+async def test_a_key_that_is_taken_away_or_has_ended(logins, keys, private, clock):
+    here = encrypted()
+    await logins.finish_by_key(here, proof(private, logins.begin(here)))
+    kept = keys.pop("laptop")
+    assert logins.has_ended(here)
+    keys["laptop"] = kept._replace(ends_ms=clock.ms + 5)
+    login = await logins.finish_by_key(here, proof(private, logins.begin(here)))
+    assert login.ends_ms == clock.ms + 5
+    clock.ms += 5
+    assert "credentials" in await refused(logins, here, proof(private, logins.begin(here)))
+
+
+@pytest.mark.parametrize(
+    ("identity", "text"),
+    [
+        (Identity(FAR), "over TLS only"),
+        (encrypted("ipv4:10.9.0.1:4"), "known by its certificate"),
+    ],
+)
+async def test_where_no_proof_is_taken(logins, private, identity, text):
+    with pytest.raises(ServiceError, match=text):
+        logins.begin(identity)
+    with pytest.raises(ServiceError, match=text):
+        await logins.finish_by_key(identity, proof(private, b"n" * 32))
+    with pytest.raises(ServiceError, match=text):
+        await logins.finish_by_token(identity, "token")
+
+
+async def test_plain_text_is_for_this_machine(logins, private):
+    here = Identity(LOCAL)
+    await logins.finish_by_key(here, proof(private, logins.begin(here), shown=b"", server=""))
+    assert logins.login_of(here).caller.name == "anna"
+    with pytest.raises(ServiceError, match="wrong, unknown"):
+        await logins.finish_by_token(here, "a.b.c")
+
+
+async def test_a_session_token_is_as_good_as_the_login(logins, keys, private, clock):
+    here = encrypted()
+    login = await logins.finish_by_key(here, proof(private, logins.begin(here)))
+    token = logins.tokens.give(login)
+    identify = Identifier(Tls(), logins)
+
+    def caller(identity, shown=token):
+        metadata = ((SESSION_KEY, shown),)
+        context = SimpleNamespace(identity=lambda: identity, invocation_metadata=lambda: metadata)
+        return str(identify(context))
+
+    assert caller(encrypted("ipv4:10.0.0.7:999")) == "user anna"
+    for identity, shown in (
+        (encrypted("ipv4:10.0.0.8:999"), token),
+        (Identity("ipv4:10.0.0.7:999"), token),
+        (encrypted(), token[:-1]),
+        (encrypted(), ""),
+    ):
+        with pytest.raises(ServiceError, match="does not hold"):
+            caller(identity, shown)
+    del keys["laptop"]
+    with pytest.raises(ServiceError, match="does not hold"):
+        caller(encrypted())
+
+
+async def test_session_tokens_are_bounded(logins, private):
+    here = encrypted()
+    login = await logins.finish_by_key(here, proof(private, logins.begin(here)))
+    tokens = [logins.tokens.give(login) for _ in range(102)]
+    assert len(set(tokens)) == 102
+    held = [logins.tokens.login_of(each, FAR) is not None for each in tokens]
+    assert held == [False] * 2 + [True] * 100
+
+
+def test_keys_of_a_file(tmp_path, private):
+    path = tmp_path / "keys"
+    key = base64.b64encode(private.public_key().public_bytes_raw()).decode()
+    path.write_text(f"# users\n\nanna laptop {key}\n")
+    elsewhere = {"phone": PublicKey("ben", b"x" * 32)}
+    found = KeyFile(path, elsewhere.get)
+    assert found("laptop").user == "anna"
+    assert found("phone").user == "ben"
+    assert found("desk") is None
+    for wrong in (
+        "anna laptop",
+        f"a.n laptop {key}",
+        f"anna l/p {key}",
+        "anna laptop AAAA",
+        "x y z",
+    ):
+        path.write_text(f"{wrong}\n")
+        found.look()
+        assert found("laptop").user == "anna"
+        with pytest.raises(StartRefused, match="line 1"):
+            KeyFile(path, elsewhere.get)
+    path.write_text(f"ben desk {key}\n")
+    found.look()
+    assert found("laptop") is None
+    assert found("desk").user == "ben"
+    with pytest.raises(StartRefused, match="No such file"):
+        KeyFile(tmp_path / "nowhere", elsewhere.get)
