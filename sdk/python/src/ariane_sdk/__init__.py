@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         TransactionOutcome,
     )
     from ariane_sdk.producer.transactions.transaction_block import Transaction
+    from ariane_sdk.reading.pulled_messages import PulledMessages
     from ariane_sdk.reading.queue_reader import QueueReader, TimeBoundary
     from ariane_sdk.release import __version__
     from ariane_sdk.routing.live_broker import LiveBroker
@@ -109,6 +110,7 @@ __all__ = [
     "ProducerSettings",
     "PullConsumer",
     "PullSettings",
+    "PulledMessages",
     "PushConsumer",
     "PushSettings",
     "QueueHold",

@@ -64,6 +64,7 @@ _HOMES: Final = {
         "TransactionOutcome",
     ),
     "ariane_sdk.producer.transactions.transaction_block": ("Transaction",),
+    "ariane_sdk.reading.pulled_messages": ("PulledMessages",),
     "ariane_sdk.reading.queue_reader": ("QueueReader", "TimeBoundary"),
     "ariane_sdk.routing.live_broker": ("LiveBroker",),
     "ariane_sdk.routing.name_servers": ("NameServerAddresses",),

@@ -303,6 +303,9 @@ class PushSettings(ConsumerSettings):
             order. A broadcasting consumer passes over it after so many repetitions; 0 means 3.
         suspend_s: How long a queue that is consumed in order waits before a failed batch is
             repeated.
+        store_each_batch: Whether the offset is stored, on the broker's disk, after each batch and
+            before the next one: a consumer that dies repeats one batch at most, at the price of a
+            call for each. Otherwise every ``offset_store_interval_s``.
         message_trace: Whether each step of a message's life is recorded in the trace topic, where
             ``ariane message trace`` finds it. Costs about as much as the messages themselves.
         consume_on_request: Whether an operator may have this consumer consume a message again, in
@@ -316,6 +319,7 @@ class PushSettings(ConsumerSettings):
     redelivery_delay_s_min: float = 1.0
     attempts_max: int = 0
     suspend_s: float = 1.0
+    store_each_batch: bool = False
     message_trace: bool = False
     consume_on_request: bool = True
     breaker: Breaker | None = None

@@ -3,7 +3,9 @@
 import asyncio
 from datetime import UTC, datetime
 
-from ariane_sdk import Message, PushSettings, QueueReader
+import pytest
+
+from ariane_sdk import Message, MessageQueue, PushSettings, QueueReader, errors
 from sdk.python.tests.consumer.push_side import Book, wait_until
 
 
@@ -43,6 +45,41 @@ async def test_a_successor_goes_on_where_the_last_one_stopped(
         await successor.wait(50)
 
     assert sorted(map(int, successor.bodies)) == list(range(100, 150))
+
+
+@pytest.mark.parametrize("way", [{}, {"ordered": True}])
+async def test_each_batch_is_stored_before_the_next_one_where_that_is_wanted(
+    cluster, topic, producer, make_consumer, way
+):
+    queue, group = MessageQueue(topic, "broker-a", 0), "-".join(["each", *way])
+    for number in range(7):
+        await producer.send(Message(topic, b"%d" % number), message_queue=queue)
+    settings = PushSettings(store_each_batch=True, offset_store_interval_s=60.0)
+    seen = []
+    async with QueueReader(cluster.name_servers) as reader:
+
+        async def listen(messages):
+            stored = await reader.stored_offsets(group, topic)
+            seen.append((messages[0].queue_offset, stored.get(queue, 0)))
+
+        options = {"group": group, "batch_size": 2, "start": "earliest", "settings": settings}
+        async with make_consumer(listen, **options, **way):
+            await wait_until(lambda: len(seen) == 4)
+    assert seen == [(0, 0), (2, 2), (4, 4), (6, 6)]
+
+
+async def test_a_read_at_an_offset_says_where_the_queue_begins_and_ends(cluster, topic, producer):
+    queue = MessageQueue(topic, "broker-a", 0)
+    for number in range(5):
+        await producer.send(Message(topic, b"%d" % number), message_queue=queue)
+    async with QueueReader(cluster.name_servers) as reader:
+        pulled = await reader.pull(queue, 1, count_max=2)
+        assert [message.body for message in pulled.messages] == [b"1", b"2"]
+        assert (pulled.next_offset, pulled.min_offset, pulled.max_offset) == (3, 0, 5)
+        beyond = await reader.pull(queue, 9)
+        assert (list(beyond.messages), beyond.next_offset, beyond.max_offset) == ([], 5, 5)
+        with pytest.raises(errors.QueueNotFound):
+            await reader.pull(MessageQueue(topic, "broker-a", 99), 0)
 
 
 async def test_offsets_are_stored_while_running(cluster, topic, producer, make_consumer):

@@ -300,7 +300,7 @@ class OwnedQueues:
         refused: dict[MessageQueue, CallError] = {}
         failures: list[BaseException] = []
         for answer in await asyncio.gather(
-            *(self._store_together(offsets, durable) for offsets in by_broker.values()),
+            *(self._store_together(offsets, durable=durable) for offsets in by_broker.values()),
             return_exceptions=True,
         ):
             if isinstance(answer, BaseException):
@@ -311,6 +311,17 @@ class OwnedQueues:
             raise failures[0]
         if refused:
             raise ConsumerOffsetRefused(refused)
+
+    async def store_queue(self, queue: MessageQueue) -> None:
+        """Store the offset of one queue durably; a failure is logged, and it is stored later."""
+        owned = self._owned.get(queue)
+        if owned is None or owned.done_offset == owned.stored_offset:
+            return
+        position = QueuePosition(owned.done_offset, owned.log_epoch)
+        try:
+            await self._store_together({queue: position}, durable=True)
+        except CallError as error:
+            logger.warning("the offset of %s is stored later: %s", queue, error)
 
     def deliver_nothing_new(self) -> None:
         """Begin to give all queues up: the listener finishes what it has."""
@@ -338,7 +349,7 @@ class OwnedQueues:
             await self._locks.give_back_all()
 
     async def _store_together(
-        self, offsets: Mapping[MessageQueue, QueuePosition], durable: bool
+        self, offsets: Mapping[MessageQueue, QueuePosition], *, durable: bool
     ) -> dict[MessageQueue, CallError]:
         """Store offsets of queues of one broker; return the errors of refused ones."""
         broker = broker_named(self._routes, next(iter(offsets)).broker_name)

@@ -235,7 +235,11 @@ class PushConsumer:
         if settings.breaker is not None:
             deliver = BrokenDelivery(deliver, settings.breaker, open_for=self._open_breaker).deliver
         parts = ListenerParts(
-            deliver=deliver, batch_size=self._batch_size, settings=settings, holding=holding
+            deliver=deliver,
+            batch_size=self._batch_size,
+            settings=settings,
+            holding=holding,
+            after_batch=self._store_queue if settings.store_each_batch else None,
         )
 
         def make_work(
@@ -305,6 +309,9 @@ class PushConsumer:
         if not queues:
             self._holding.free_all(PAUSED)
         self._life.owned.look_again()
+
+    async def _store_queue(self, queue: MessageQueue) -> None:
+        await self._life.owned.store_queue(queue)
 
     def _open_breaker(self, hold_s: float, cause: str) -> None:
         self._holding.hold(None, BREAKER_OPEN, seconds=hold_s, cause=cause)

@@ -48,6 +48,7 @@ from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.timestamps import timestamp_from
 from ariane_sdk.reading.columns_out import RangeColumns
 from ariane_sdk.reading.message_query import MessageQueries
+from ariane_sdk.reading.pulled_messages import PulledMessages, pull_messages
 from ariane_sdk.reading.range_chunks import RangeChunks, chunk_columns
 from ariane_sdk.routing.failover import PATIENCE_S
 from ariane_sdk.routing.live_broker import live_broker_of, route_to
@@ -276,6 +277,18 @@ class QueueReader(StatelessClient):
         async with aclosing(chunks):
             async for chunk in chunks:
                 yield chunk_columns(queue, chunk)
+
+    async def pull(
+        self, queue: MessageQueue, queue_offset: int, *, count_max: int = 32
+    ) -> PulledMessages:
+        """Read messages of a queue from an offset on, and say where the queue begins and ends.
+
+        Raises:
+            IllegalArgument: An argument is not legal.
+            QueueNotFound: No live broker has the queue.
+            CallError: The broker did not answer, despite retries.
+        """
+        return await pull_messages(self, queue, queue_offset, count_max)
 
     async def pull_columns(
         self,

@@ -46,6 +46,7 @@ from ariane_sdk.producer.transactions.transaction import (
     TransactionChecker,
     TransactionOutcome,
 )
+from ariane_sdk.reading.pulled_messages import PulledMessages
 from ariane_sdk.reading.queue_reader import TimeBoundary
 from ariane_sdk.routing.live_broker import LiveBroker
 from ariane_sdk.routing.name_servers import NameServerAddresses
@@ -107,6 +108,7 @@ __all__ = [
     "ProducerSettings",
     "PullConsumer",
     "PullSettings",
+    "PulledMessages",
     "PushConsumer",
     "PushSettings",
     "QueueHold",

@@ -45,6 +45,7 @@ class QueueReader(BlockingClient[_queue_reader.QueueReader]):
     offsets_at = blocking(_queue_reader.QueueReader.offsets_at)
     stored_offsets = blocking(_queue_reader.QueueReader.stored_offsets)
     store_offsets = blocking(_queue_reader.QueueReader.store_offsets)
+    pull = blocking(_queue_reader.QueueReader.pull)
     read_range = blocking_iterator(_queue_reader.QueueReader.read_range)
     pull_columns = blocking_iterator(_queue_reader.QueueReader.pull_columns)
     find_message = blocking(_queue_reader.QueueReader.find_message)

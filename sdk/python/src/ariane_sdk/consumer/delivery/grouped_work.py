@@ -58,6 +58,8 @@ class GroupedQueueWork(OrderedQueueWork):
             for finished in self._lanes.finish(group, lane):
                 self.window.finish(finished)
             self.hand_out.wake()
+            if self._after_batch is not None:
+                await self._after_batch(self.queue)
             if self._lanes.ready_count:
                 self._arrived.set()  # For the loops beside this one.
             if not had_room and self.wants_records:

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -59,12 +59,14 @@ class ListenerParts:
         settings: The consumer's behaviour.
         failures: Tells of the listener's failures.
         holding: What is not handed out.
+        after_batch: Awaited with the queue after each batch; None: nothing is.
     """
 
     deliver: Deliver
     batch_size: int
     settings: PushSettings
     holding: Holding
+    after_batch: Callable[[MessageQueue], Awaitable[None]] | None = None
     failures: ListenerFailures = field(default_factory=ListenerFailures)
 
 
@@ -124,7 +126,8 @@ class QueueWork:
         self._holding = parts.holding
         self._batch_size = batch_size
         # With several loops for the queue, one loop's run would keep messages from the others.
-        alone = self._takes_runs and settings.queue_concurrency == 1
+        self._after_batch = parts.after_batch
+        alone = self._takes_runs and settings.queue_concurrency == 1 and parts.after_batch is None
         self._run_size = batch_size * max(1, RUN_MESSAGES // batch_size) if alone else batch_size
         self._settings = settings
         self._on_room = on_room
@@ -234,6 +237,8 @@ class QueueWork:
             had_room = self.wants_records
             self.window.finish(delivery)
             self.hand_out.wake()
+            if self._after_batch is not None:
+                await self._after_batch(self.queue)
             if not had_room and self.wants_records:
                 self._on_room()
             since_turn += len(delivery.messages)
