@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,7 +47,9 @@ from ariane_broker.app import compose
 from ariane_broker.settings import BrokerSettings
 from ariane_record import BlockEncoder, ProducerSequence
 from ariane_record.decoding.columns import decode_columns
-from ariane_servicekit import serving
+from ariane_servicekit import Machine, serving
+from ariane_testkit.access_rules import telling
+from ariane_testkit.identities import as_member, as_user, telling_interceptors, told_identity
 from pytest_ariane.forward_clock import ForwardClock
 
 CODES = {code.value[0]: code.name for code in StatusCode}
@@ -309,6 +311,45 @@ def running(settings_for):
             ) as channel,
         ):
             yield BrokerProbe(channel, address)
+
+    return run
+
+
+class ClosedBroker:
+    """A broker that judges its callers, with a probe for each of them."""
+
+    def __init__(self, address, stack, admin):
+        self.admin = admin
+        self._address = address
+        self._stack = stack
+        self._probes = {}
+
+    async def of(self, caller):
+        """The probe of a user by name, or of a member by kind."""
+        if caller not in self._probes:
+            metadata = as_user(caller) if isinstance(caller, str) else as_member(caller)
+            channel = aio.insecure_channel(
+                self._address, interceptors=telling_interceptors(metadata)
+            )
+            await self._stack.enter_async_context(channel)
+            self._probes[caller] = BrokerProbe(channel, self._address)
+        return self._probes[caller]
+
+
+@pytest.fixture
+def running_closed(settings_for):
+    """Run a closed broker, whose super user is root, for the length of a block."""
+
+    @asynccontextmanager
+    async def run(*rules, **changes):
+        settings = settings_for(access="closed", super_users=("root",), **changes)
+        async with AsyncExitStack() as stack:
+            machine = Machine(identify=told_identity)
+            address = await stack.enter_async_context(serving(settings, compose, machine))
+            channel = await stack.enter_async_context(aio.insecure_channel(str(address)))
+            admin = await stack.enter_async_context(telling(channel))
+            await admin.tell(*rules)
+            yield ClosedBroker(str(address), stack, admin)
 
     return run
 

@@ -50,6 +50,7 @@ from ariane_servicekit.running.service import (
     Compose,
     ExitStatus,
     Fronted,
+    HasClients,
     Measured,
     Service,
     SettingsT,
@@ -215,6 +216,8 @@ class _Life:
         )
         self._access = AccessGuard(settings, machine)
         self._identities = Identities(settings, machine, tls, self._access.gate.key_of)
+        if isinstance(service, HasClients):
+            self._access.gate.client_caller = service.client_caller
         live_settings = LiveSettings(
             settings,
             {

@@ -13,6 +13,7 @@ from ariane_servicekit.observability.measures import Measures
 from ariane_servicekit.observability.tracing import WorkTracer
 from ariane_servicekit.rpc.error_status import ErrorRules
 from ariane_servicekit.rpc.server import RpcService
+from ariane_servicekit.security.caller import Caller
 from ariane_wire import TlsContext
 
 
@@ -103,6 +104,15 @@ class Fronted(Protocol):
         The port takes plain text besides. Asked once before the port is bound, to know whether
         there is one, and then for each connection.
         """
+        ...
+
+
+@runtime_checkable
+class HasClients(Protocol):
+    """A service to which clients attach."""
+
+    def client_caller(self, client_id: str, /) -> Caller | None:
+        """Return who attached the client with an id; None without one."""
         ...
 
 

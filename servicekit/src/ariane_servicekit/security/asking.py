@@ -1,9 +1,17 @@
-"""What servicers ask about the rights of the call in work."""
+"""What servicers and use cases ask about the rights of the call in work.
+
+Outside of calls, and in a process that is open, everything is allowed.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from ariane.common.v1 import access_pb2 as access
+from ariane.common.v1.error_reason_pb2 import ErrorReason
+from ariane_servicekit.errors import ServiceError
 from ariane_servicekit.rpc.calls import current_call
-from ariane_servicekit.security.caller import Caller
+from ariane_servicekit.security.caller import Caller, CallerKind, MemberKind
 
 
 def require(action: int, resource: int, name: str) -> None:
@@ -22,14 +30,119 @@ def require(action: int, resource: int, name: str) -> None:
         call.gate.require(call, action, resource, name)
 
 
-def may(caller: Caller | None, action: int, resource: int, name: str) -> bool:
-    """Whether a caller other than that of the call in work may do something now.
+def require_publish(topic: str) -> None:
+    """Ask for the right to send to a topic.
+
+    Raises:
+        ServiceError: ACCESS_DENIED.
+    """
+    require(access.ACTION_PUBLISH, access.RESOURCE_TOPIC, topic)
+
+
+def require_subscribe(topics: Iterable[str]) -> None:
+    """Ask for the right to read topics.
+
+    Raises:
+        ServiceError: ACCESS_DENIED.
+    """
+    for topic in topics:
+        require(access.ACTION_SUBSCRIBE, access.RESOURCE_TOPIC, topic)
+
+
+def require_seen(topic: str) -> None:
+    """Ask for the right to see a topic, without its messages.
+
+    Raises:
+        ServiceError: ACCESS_DENIED.
+    """
+    require(access.ACTION_GET, access.RESOURCE_TOPIC, topic)
+
+
+def require_create_topic(topic: str) -> None:
+    """Ask for the right to create a topic.
+
+    Raises:
+        ServiceError: ACCESS_DENIED.
+    """
+    require(access.ACTION_CREATE, access.RESOURCE_TOPIC, topic)
+
+
+def require_create_group(group: str) -> None:
+    """Ask for the right to create a group.
+
+    Raises:
+        ServiceError: ACCESS_DENIED.
+    """
+    require(access.ACTION_CREATE, access.RESOURCE_GROUP, group)
+
+
+def require_sink(action: int, query_id: str, owner: str) -> None:
+    """Ask for a right on a sink, which its owner has.
 
     Args:
-        caller: The caller, such as that of an attached client. None: a caller inside the process.
         action: An ``Action``.
-        resource: A ``Resource``.
-        name: Of the thing.
+        query_id: The sink.
+        owner: Whose it is; empty for nobody's.
+
+    Raises:
+        ServiceError: ACCESS_DENIED.
+    """
+    if not owner or user_name() != owner:
+        require(action, access.RESOURCE_SINK, query_id)
+
+
+def require_gateway() -> None:
+    """Refuse a caller who is no gateway of the cluster.
+
+    Raises:
+        ServiceError: ACCESS_DENIED.
     """
     call = current_call()
-    return call is None or call.gate is None or call.gate.allows(caller, action, resource, name)
+    if call is not None and call.is_judged and call.caller.member_kind is not MemberKind.GATEWAY:
+        raise ServiceError(
+            ErrorReason.ERROR_REASON_ACCESS_DENIED, "only a gateway of the cluster relays clients"
+        )
+
+
+def user_name() -> str:
+    """The user of the call in work; empty for a member, a stranger, or outside of calls."""
+    call = current_call()
+    if call is None:
+        return ""
+    caller = call.caller
+    return caller.name if caller.kind is CallerKind.USER else ""
+
+
+def relayed_caller(user: str) -> Caller | None:
+    """Who a client is that the caller, a gateway, tells of.
+
+    Args:
+        user: Its user, as the gateway says; empty if it does not know.
+    """
+    call = current_call()
+    if call is None:
+        return None
+    gateway = call.caller
+    if not user or gateway.member_kind is not MemberKind.GATEWAY:
+        return gateway
+    return Caller(CallerKind.USER, gateway.peer, user, acting=gateway)
+
+
+def may_publish(caller: Caller | None, topic: str) -> bool:
+    """Whether another caller, such as that of an attached client, may send to a topic now."""
+    return _may(caller, access.ACTION_PUBLISH, access.RESOURCE_TOPIC, topic)
+
+
+def may_consume(caller: Caller | None, group: str, topics: Iterable[str]) -> bool:
+    """Whether another caller may consume topics for a group now."""
+    return _may(caller, access.ACTION_SUBSCRIBE, access.RESOURCE_GROUP, group) and all(
+        _may(caller, access.ACTION_SUBSCRIBE, access.RESOURCE_TOPIC, topic) for topic in topics
+    )
+
+
+def _may(caller: Caller | None, action: int, resource: int, name: str) -> bool:
+    call = current_call()
+    if call is None or call.gate is None:
+        return True
+    allowed: bool = call.gate.allows(caller, action, resource, name)
+    return allowed

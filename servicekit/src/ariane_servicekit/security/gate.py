@@ -42,6 +42,7 @@ class Gate:
         mode: How it treats calls without rights. Change it by ``change_mode``.
         ledger: What was used and refused.
         own_name: The name of this process among members of its kind, such as ``broker-a``.
+        client_caller: Returns who attached the client with an id; None without one.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Gate:
         self.mode = mode
         self.ledger = UseLedger()
         self.own_name = own_name
+        self.client_caller: Callable[[str], Caller | None] = _nobody
         self._now_ms = now_ms
         self._super_users = super_users
         self._book = RuleBook(super_users=super_users)
@@ -147,6 +149,9 @@ class Gate:
         if rights is not None:
             for need in rule.needs:
                 self._ask(call, caller, rights, need, request)
+            if rule.own_client is not None:
+                for client_id in rule.own_client(request):
+                    self.check_own(call, self.client_caller(client_id))
 
     def require(self, call: Call, action: int, resource: int, name: str) -> None:
         """Ask for a right on what a handle of an admitted call touches.
@@ -164,15 +169,24 @@ class Gate:
             self._ask_one(call, caller, rights, Use(caller.name, action, resource, name))
 
     def allows(self, caller: Caller | None, action: int, resource: int, name: str) -> bool:
-        """Whether a caller may do something now; nothing is counted. True unless closed."""
+        """Whether a user may do something now; nothing is counted. True unless closed."""
         if self.mode is not AccessMode.CLOSED or caller is None:
             return True
-        if caller.kind is CallerKind.MEMBER:
-            return True
-        if caller.kind is CallerKind.ANONYMOUS:
+        if caller.kind is not CallerKind.USER:
             return False
         rights = self._judge_of(caller)
         return rights is not None and rights.allows(action, resource, name)
+
+    def check_own(self, call: Call, owner: Caller | None) -> None:
+        """Refuse what another user owns.
+
+        Raises:
+            ServiceError: ACCESS_DENIED.
+        """
+        if call.is_judged and owner is not None and owner.kind is CallerKind.USER:
+            caller = call.caller
+            if caller.kind is not CallerKind.USER or caller.name != owner.name:
+                self._refuse(call, None, "the client id belongs to another user")
 
     def is_super(self, caller: Caller) -> bool:
         """Whether a caller is a super user."""
@@ -326,6 +340,10 @@ class Gate:
             cause=cause,
             **({"suppressed_before": left_out} if left_out else {}),
         )
+
+
+def _nobody(_client_id: str) -> None:
+    return None
 
 
 def _names_of(need: Need, request: Any) -> Iterable[str]:

@@ -96,6 +96,7 @@ class MethodRule:
         members: Members that may call it in their own name.
         own_names: Find names that must be a member's own.
         own_process: Whether a member must have the name of the process that serves.
+        own_client: Finds a client id that must be of the caller's user; None for none.
         is_long: Whether its calls may last: streams, and calls that are held. They end when their
             caller loses a right that they need.
     """
@@ -108,6 +109,7 @@ class MethodRule:
     members: frozenset[MemberKind]
     own_names: tuple[Names, ...]
     own_process: bool
+    own_client: Names | None
     is_long: bool
 
 
@@ -189,6 +191,7 @@ def _rule_of(
         members=frozenset(_MEMBERS[kind] for kind in stated.members),
         own_names=tuple(own_names),
         own_process=own_process,
+        own_client=names_at(method.input_type, stated.own_client) if stated.own_client else None,
         is_long=_is_long(method),
     )
 

@@ -49,3 +49,26 @@ def as_user(name: str) -> tuple[tuple[str, str]]:
 def as_member(kind: MemberKind, name: str = "m") -> tuple[tuple[str, str]]:
     """Metadata of a member."""
     return ((IDENTITY_KEY, f"member:{kind.value}:{name}"),)
+
+
+def telling_interceptors(metadata: tuple[tuple[str, str], ...]) -> list[aio.ClientInterceptor]:
+    """Interceptors of a channel of grpcio that add metadata to each call."""
+
+    class Unary(aio.UnaryUnaryClientInterceptor):
+        async def intercept_unary_unary(self, go_on: Any, details: Any, request: Any) -> Any:
+            return await go_on(_with(details, metadata), request)
+
+    class Answers(aio.UnaryStreamClientInterceptor):
+        async def intercept_unary_stream(self, go_on: Any, details: Any, request: Any) -> Any:
+            return await go_on(_with(details, metadata), request)
+
+    class Streams(aio.StreamStreamClientInterceptor):
+        async def intercept_stream_stream(self, go_on: Any, details: Any, requests: Any) -> Any:
+            return await go_on(_with(details, metadata), requests)
+
+    return [Unary(), Answers(), Streams()]
+
+
+def _with(details: Any, metadata: tuple[tuple[str, str], ...]) -> Any:
+    told = aio.Metadata(*(details.metadata or ()), *metadata)
+    return details._replace(metadata=told)

@@ -40,6 +40,7 @@ from ariane_servicekit import (
 )
 from ariane_servicekit.observability.measures import Measures
 from ariane_servicekit.observability.tracing import WorkTracer
+from ariane_servicekit.security.caller import Caller
 from ariane_storage.disk.disk import is_exhausted
 from ariane_storage.errors import QueueUnderRepair, StorageError, StorePoisoned
 from ariane_storage.store import Store
@@ -119,6 +120,11 @@ class BrokerLife:
     def error_rules(self) -> ErrorRules:
         """The public errors for errors of the store and of the shared row."""
         return {**STORAGE_RULES, **ROW_RULES}
+
+    def client_caller(self, client_id: str) -> Caller | None:
+        """Who attached the client with an id; None without one."""
+        client = self.clients.find(client_id)
+        return None if client is None else client.caller
 
     @property
     def open_while_draining(self) -> Collection[str]:

@@ -195,12 +195,13 @@ class RelayedClient(_message.Message):
     HELLO_FIELD_NUMBER: _builtins.int
     ADDRESS_FIELD_NUMBER: _builtins.int
     REACHABLE_FIELD_NUMBER: _builtins.int
+    USER_FIELD_NUMBER: _builtins.int
     address: _builtins.str
     """Its address, as the gateway sees it."""
     reachable: _builtins.bool
-    """Whether the gateway can tell it something, and so can broker and operators. The gateway that
-    said so last is the way.
-    """
+    """Whether the gateway can tell it something. The gateway that said so last is the way."""
+    user: _builtins.str
+    """Its user, as the gateway has found it. Empty: not known."""
     @_builtins.property
     def hello(self) -> Global___ClientHello:
         """What it would say itself. Memberships are of the receiving model."""
@@ -211,10 +212,11 @@ class RelayedClient(_message.Message):
         hello: Global___ClientHello | None = ...,
         address: _builtins.str = ...,
         reachable: _builtins.bool = ...,
+        user: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["hello", b"hello"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "hello", b"hello", "reachable", b"reachable"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "hello", b"hello", "reachable", b"reachable", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -211,6 +211,11 @@ class AccessRule(_message.Message):
 
     REQUIREMENTS_FIELD_NUMBER: _builtins.int
     MEMBERS_FIELD_NUMBER: _builtins.int
+    OWN_CLIENT_FIELD_NUMBER: _builtins.int
+    own_client: _builtins.str
+    """The path of the field with a client id. While a client with it is attached, only its user may
+    use it. Empty: none.
+    """
     @_builtins.property
     def requirements(self) -> _containers.RepeatedCompositeFieldContainer[Global___AccessRequirement]:
         """What is needed, at least one."""
@@ -224,10 +229,11 @@ class AccessRule(_message.Message):
         *,
         requirements: _abc.Iterable[Global___AccessRequirement] | None = ...,
         members: _abc.Iterable[Global___MemberKind.ValueType] | None = ...,
+        own_client: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["members", b"members", "requirements", b"requirements"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["members", b"members", "own_client", b"own_client", "requirements", b"requirements"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -57,6 +57,10 @@ class HalfStore(Protocol):
         ...
 
 
+_SAID_OF_CREATION: Final = frozenset({"TOPIC_LIMIT_REACHED", "ACCESS_DENIED"})
+"""Reasons why a topic was not created that are told; after others it is told that there is none."""
+
+
 class AppendRecords:
     """Appends batches, and waits for the broker's promise.
 
@@ -241,7 +245,7 @@ class AppendRecords:
         try:
             await self._topics.find_or_create(batch.topic, batch.queue_id, batch.block)
         except ServiceError as error:
-            if error.row.name == "TOPIC_LIMIT_REACHED":
+            if error.row.name in _SAID_OF_CREATION:
                 # "Not found" would make the producer look for the topic at another broker.
                 return batch._replace(block=None, error=error)
         except BlockRejected:

@@ -9,6 +9,7 @@ from ariane_broker.clients.deaths.client_work import ClientWork
 from ariane_broker.clients.membership import Membership
 from ariane_broker.clients.outbox import Outbox
 from ariane_broker.clients.queue_hold import QueueHold
+from ariane_servicekit.security.caller import Caller
 
 
 @dataclass(slots=True, eq=False)
@@ -33,6 +34,7 @@ class AttachedClient:
         said_goodbye: Whether it has detached by itself.
         incarnation: Made anew at each start of the client; perhaps empty.
         holds: What it hands out nothing of, by its last heartbeat.
+        caller: Who attached it; None inside the process.
     """
 
     client_id: str
@@ -51,6 +53,7 @@ class AttachedClient:
     said_goodbye: bool = False
     incarnation: str = ""
     holds: tuple[QueueHold, ...] = ()
+    caller: Caller | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

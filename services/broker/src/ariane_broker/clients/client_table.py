@@ -21,6 +21,7 @@ from ariane_broker.errors.public_errors import client_id_taken, subscription_con
 from ariane_broker.filters.expression import ALL_MESSAGES, FilterExpression
 from ariane_record.names import retry_topic
 from ariane_servicekit import Clock
+from ariane_servicekit.rpc.calls import current_caller
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +136,7 @@ class ClientTable:
             outbox=outbox or Outbox(),
             is_relayed=outbox is not None,
             incarnation=hello.incarnation,
+            caller=current_caller(),
         )
         self._clients[client.client_id] = client
         self._join(client, hello.memberships)

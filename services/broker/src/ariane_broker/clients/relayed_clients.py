@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from ariane_broker.clients.attached_client import AttachedClient, Hello
@@ -15,7 +16,7 @@ from ariane_broker.clients.client_admission import ClientAdmission
 from ariane_broker.clients.client_id import check_client_id
 from ariane_broker.clients.client_questions import ClientQuestions
 from ariane_broker.clients.client_table import ClientTable
-from ariane_broker.clients.membership import ConsumeModel
+from ariane_broker.clients.membership import ConsumeModel, Membership
 from ariane_broker.clients.outbox import (
     ClientStateAsked,
     ConsumptionAsked,
@@ -25,6 +26,8 @@ from ariane_broker.clients.outbox import (
     TransactionAsked,
 )
 from ariane_servicekit import ServiceError, field_invalid, get_logger
+from ariane_servicekit.security.asking import may_consume, relayed_caller
+from ariane_servicekit.security.caller import Caller
 
 _log = get_logger(__name__)
 
@@ -36,11 +39,13 @@ class Relayed(NamedTuple):
         hello: What it would say itself.
         address: Its address, as the gateway sees it.
         reachable: Whether the gateway can tell it something.
+        user: Its user, as the gateway says; empty if that is not known.
     """
 
     hello: Hello
     address: str
     reachable: bool
+    user: str = ""
 
 
 class RelayedOutbox(Outbox):
@@ -101,7 +106,7 @@ class RelayedClients:
         Raises:
             ServiceError: FIELD_INVALID.
         """
-        hello = relayed.hello
+        hello, caller = relayed.hello, relayed_caller(relayed.user)
         if not hello.client_id:
             raise field_invalid("relayed_clients.hello.client_id", "must be set")
         check_client_id(hello.client_id, "relayed_clients.hello.client_id")
@@ -116,6 +121,9 @@ class RelayedClients:
             outbox = client.outbox
         else:
             return
+        client.caller = caller
+        admitted = filter(partial(_may_be, caller), hello.memberships)
+        hello = replace(hello, memberships=tuple(admitted))
         outbox.gateways.pop(self._gateway, None)
         outbox.gateways[self._gateway] = relayed.reachable
         self._clients[hello.client_id] = client
@@ -165,3 +173,9 @@ class RelayedClients:
                 client.producer_groups = ()
             if not client.outbox.gateways:
                 self._table.detach(client)
+
+
+def _may_be(caller: Caller | None, membership: Membership) -> bool:
+    """Whether a client's user may consume so: what the gateway let in is judged here again."""
+    topics = (subscription.topic for subscription in membership.subscriptions)
+    return may_consume(caller, membership.consumer_group, topics)

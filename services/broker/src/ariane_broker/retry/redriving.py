@@ -32,6 +32,7 @@ from ariane_record.encoding.block import encode_block
 from ariane_record.layout import Host
 from ariane_record.names import dead_letter_topic, retry_topic
 from ariane_servicekit.errors import field_invalid
+from ariane_servicekit.security.asking import require_publish
 from ariane_storage.log.records.fields import Int64s
 from ariane_storage.reading.read import QueueRead
 
@@ -185,6 +186,8 @@ class DeadLetterRedrive:
             if config is None or not config.writable or (config.system and not to_group):
                 outcome.failures[queue_offset] = f"topic {topic!r} takes nothing"
                 continue
+            if not to_group:
+                require_publish(topic)
             number = int(origin) if origin.isdecimal() else 0
             addressed.append(_Addressed(letter, topic, number % max(1, config.write_queue_count)))
         return addressed

@@ -52,12 +52,14 @@ class HomeNote:
         topic: The topic that the query writes to; empty if its rows name topics.
         timestamp_ms: When it was noted, or last read, within a day.
         commit_log_offset: Offset of its record.
+        owner: The user who noted it first; empty if nobody was known.
     """
 
     home: SinkHome
     topic: str
     timestamp_ms: int
     commit_log_offset: int
+    owner: str = ""
 
 
 def note_json(note: HomeNote) -> dict[str, Any]:
@@ -69,10 +71,13 @@ def note_json(note: HomeNote) -> dict[str, Any]:
         "contents": contents_rows(note.home.contents),
         "topic": note.topic,
         "timestamp": note.timestamp_ms,
+        "owner": note.owner,
     }
 
 
 def note_from(says: Mapping[str, Any], commit_log_offset: int) -> HomeNote:
     """Restore a note."""
     home = SinkHome(says["home"], says["moves"], says["committed"], contents_from(says["contents"]))
-    return HomeNote(home, says["topic"], says["timestamp"], commit_log_offset)
+    return HomeNote(
+        home, says["topic"], says["timestamp"], commit_log_offset, says.get("owner", "")
+    )

@@ -92,14 +92,31 @@ class Sinks:
             return None
         if note.timestamp_ms < self.now_ms() - NOTE_AGE_MS_MAX:
             try:
-                self._write(query_id, note.home, note.topic)
+                self._write(query_id, note.home, note.topic, note.owner)
             except StoreFull as error:
                 # The old note stays valid; the next read tries again.
                 _log.warning("home_not_confirmed", query_id=query_id, cause=str(error))
         return note.home
 
-    async def note_home(self, query_id: str, topic: str, home: SinkHome) -> SinkHome:
+    def is_known(self, query_id: str) -> bool:
+        """Whether there is something of a sink."""
+        return query_id in self.table.query_ids
+
+    def owner_of(self, query_id: str) -> str:
+        """The user who noted a sink first; empty without one."""
+        note = self.table.homes.get(query_id)
+        return "" if note is None else note.owner
+
+    async def note_home(
+        self, query_id: str, topic: str, home: SinkHome, user: str = ""
+    ) -> SinkHome:
         """Note the home of a query; return the home that counts now.
+
+        Args:
+            query_id: The query.
+            topic: The topic that it writes to; empty if its rows name topics.
+            home: The home.
+            user: Who notes it, and owns it if nobody does.
 
         Raises:
             ServiceError: FIELD_INVALID.
@@ -112,7 +129,8 @@ class Sinks:
         standing = self.table.homes.get(query_id)
         if standing is None or home.rank > standing.home.rank:
             home = self._with_own(query_id, home)
-            self._write(query_id, home, topic or (standing.topic if standing else ""))
+            owner = standing.owner if standing else user
+            self._write(query_id, home, topic or (standing.topic if standing else ""), owner)
         await self.log.promised()
         return self.table.homes[query_id].home
 
@@ -210,9 +228,9 @@ class Sinks:
         kept = {batch_id: contents[batch_id] for batch_id in latest}
         return replace(home, committed_id=progress.batch_id, contents=kept)
 
-    def _write(self, query_id: str, home: SinkHome, topic: str) -> None:
+    def _write(self, query_id: str, home: SinkHome, topic: str, owner: str) -> None:
         now_ms = self.now_ms()
-        note = HomeNote(home, topic, now_ms, 0)
+        note = HomeNote(home, topic, now_ms, 0, owner)
         record = batch_record(BatchEvent.HOME, BatchKey(query_id, 0), now_ms, **note_json(note))
         appended = self.log.append_records(BATCH_TOPIC, [record])
         place = int(appended.first_commit_log_offset)

@@ -38,6 +38,7 @@ from ariane_broker.topics.unread_queues import UnreadQueues
 from ariane_record import IllegalName, check_topic_name, is_system_topic
 from ariane_servicekit import in_turns
 from ariane_servicekit.errors import ServiceError
+from ariane_servicekit.security.asking import require_create_topic
 
 _FORGOTTEN_MAX: Final = 1000
 
@@ -138,6 +139,8 @@ class TopicChanges:
         if not self.auto_create_queue_count:
             return config
         check_user_topic(topic)
+        if config is None:
+            require_create_topic(topic)
         return config or await self._create_if_missing(topic, self.auto_create_queue_count)
 
     async def create_for_group(self, topic: str) -> TopicConfig:

@@ -21,6 +21,7 @@ from ariane_broker.transactions.ending import CHECK_COUNT_MAX, TransactionEnds
 from ariane_record.control_characters import shown
 from ariane_record.single.message import encode_record
 from ariane_servicekit.errors import field_invalid
+from ariane_servicekit.security.asking import may_publish
 
 WAIT_SECONDS_DEFAULT: Final = 3.0
 WAIT_SECONDS_MAX: Final = 30.0
@@ -83,7 +84,7 @@ class TransactionChecks:
             raise field_invalid("check_count", f"must be 0 to {CHECK_COUNT_MAX}", check_count)
         half = await self._ends.waiting(transaction_id)
         record = encode_record(await self._log.message_at(half.commit_log_offset))
-        client = self._next_producer(half.producer_group)
+        client = self._next_producer(half.producer_group, half.topic)
         key = (client.client_id, transaction_id)
         answer: asyncio.Future[Checked] = asyncio.get_running_loop().create_future()
         self._open.setdefault(key, []).append(answer)
@@ -110,10 +111,15 @@ class TransactionChecks:
             if not waiting.done():
                 waiting.set_result(checked)
 
-    def _next_producer(self, producer_group: str) -> AttachedClient:
-        """Choose the group's next producer in turn, so that a silent one is not asked twice."""
+    def _next_producer(self, producer_group: str, topic: str) -> AttachedClient:
+        """Choose the group's next producer in turn, so that a silent one is not asked twice.
+
+        Anybody may name the group: only a client whose user may send to the topic is asked.
+        """
         producers = [
-            client for client in self._clients.all() if producer_group in client.producer_groups
+            client
+            for client in self._clients.all()
+            if producer_group in client.producer_groups and may_publish(client.caller, topic)
         ]
         if not producers:
             self._turns.pop(producer_group, None)

@@ -16,6 +16,7 @@ from ariane.transaction.v1.checked_transaction_service_pb2_grpc import (
 from ariane.transaction.v1.checker_service_pb2_grpc import CheckerServiceServicer
 from ariane_servicekit import PageRequest
 from ariane_servicekit.database import Database
+from ariane_servicekit.security.asking import require_publish, require_seen, require_subscribe
 from ariane_txn_checker.database import (
     InquiryStore,
     LeaseStore,
@@ -64,6 +65,7 @@ class CheckedTransactionServicer(CheckedTransactionServiceServicer):
     ) -> transaction_pb.GetCheckedTransactionResponse:
         """Read one transaction."""
         found = await self._decisions.find(request.transaction_id)
+        require_subscribe((found.topic,))
         return transaction_pb.GetCheckedTransactionResponse(transaction=self._message(found))
 
     async def ListCheckedTransactions(
@@ -106,6 +108,7 @@ class CheckedTransactionServicer(CheckedTransactionServiceServicer):
     ) -> transaction_pb.ListTransactionChecksResponse:
         """List the checks of one transaction."""
         transaction = await self._decisions.find(request.transaction_id)
+        require_seen(transaction.topic)
         page = PageRequest.of(
             page_size=request.page_size,
             page_token=request.page_token,
@@ -125,6 +128,7 @@ class CheckedTransactionServicer(CheckedTransactionServiceServicer):
         self, request: transaction_pb.DecideTransactionRequest, context: _Context
     ) -> transaction_pb.DecideTransactionResponse:
         """End a transaction by an operator's decision."""
+        await self._check_publish(request.transaction_id)
         known = request.outcome in {int(outcome) for outcome in Outcome}
         outcome = Outcome(request.outcome) if known else Outcome.UNSPECIFIED
         decided = await self._decisions.decide(request.transaction_id, outcome, request.cause)
@@ -134,8 +138,17 @@ class CheckedTransactionServicer(CheckedTransactionServiceServicer):
         self, request: transaction_pb.ResumeTransactionChecksRequest, context: _Context
     ) -> transaction_pb.ResumeTransactionChecksResponse:
         """Put a parked transaction under check again."""
+        await self._check_publish(request.transaction_id)
         resumed = await self._decisions.resume(request.transaction_id)
         return transaction_pb.ResumeTransactionChecksResponse(transaction=self._message(resumed))
+
+    async def _check_publish(self, transaction_id: str) -> None:
+        """Ask for the right to send to a transaction's topic: to decide is to send or not.
+
+        Raises:
+            ServiceError: ACCESS_DENIED, TRANSACTION_NOT_FOUND.
+        """
+        require_publish((await self._decisions.find(transaction_id)).topic)
 
     def _message(self, transaction: CheckedTransaction) -> Any:
         return transaction_message(transaction, self._check_count_max)

@@ -56,6 +56,7 @@ from ariane_broker.transactions.checking import TransactionChecks
 from ariane_servicekit import PageRequest, field_invalid, first_request, in_turns
 from ariane_servicekit.errors import ServiceError
 from ariane_servicekit.rpc.pages import Page
+from ariane_servicekit.security.asking import require_gateway
 
 _MEMBERS_DEFAULT: Final = 1000
 _RELAYED_MAX: Final = 4096
@@ -292,10 +293,11 @@ class ClientServicer(ClientServiceServicer):
 
 async def _take_relayed(said: client_pb.RelayedClients, relayed: RelayedClients) -> None:
     """Note what a gateway tells of its clients."""
+    require_gateway()
     if len(said.present) > _RELAYED_MAX:
         raise field_invalid("relayed_clients.present", f"must be at most {_RELAYED_MAX}")
     for each in said.present:
-        await relayed.come(Relayed(hello_of(each.hello), each.address, each.reachable))
+        await relayed.come(Relayed(hello_of(each.hello), each.address, each.reachable, each.user))
     for client_id in said.left:
         relayed.leave(client_id)
     await in_turns(relayed.fall_silent(said.silent))

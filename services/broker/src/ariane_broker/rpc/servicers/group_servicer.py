@@ -23,6 +23,7 @@ from ariane_broker.groups.consumer_groups import (
 from ariane_broker.groups.group_changes import GroupChanges
 from ariane_broker.rpc.translation.wire_time import seconds_of, span_of
 from ariane_servicekit import PageRequest, field_invalid, in_turns
+from ariane_servicekit.security.asking import require_create_group
 
 _POLICIES: Final = {
     group_pb.SUBSCRIPTION_CONFLICT_POLICY_UNSPECIFIED: ConflictPolicy.REFUSE,
@@ -84,6 +85,9 @@ class GroupServicer(GroupServiceServicer):
         self, request: group_pb.UpdateConsumerGroupRequest, context: aio.ServicerContext[Any, Any]
     ) -> group_pb.UpdateConsumerGroupResponse:
         """Change settings of a group."""
+        name = request.group.consumer_group
+        if request.allow_missing and self._groups.find(name) is None:
+            require_create_group(name)
         config = await self._changes.update(
             _change(request.group), allow_missing=request.allow_missing
         )

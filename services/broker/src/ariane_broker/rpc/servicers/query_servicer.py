@@ -15,6 +15,7 @@ from ariane_broker.rpc.answer_leases import lease_of
 from ariane_broker.rpc.translation.stored_message import message_of
 from ariane_broker.rpc.translation.wire_time import milliseconds_of
 from ariane_servicekit import AnswerBudget
+from ariane_servicekit.security.asking import require_subscribe
 
 MESSAGE_BYTES: Final = 4 << 20
 """Memory for the answer with one message."""
@@ -44,6 +45,7 @@ class QueryServicer(QueryServiceServicer):
         used = 0
         try:
             found = self._query.by_id(request.message_id, request.topic)
+            require_subscribe((found.topic,))
             used = len(found.body)
         finally:
             lease.settle(granted, used)

@@ -37,6 +37,7 @@ from ariane_broker.rpc.translation.receive_wire import (
 from ariane_broker.rpc.translation.wire_time import seconds_of, set_time
 from ariane_servicekit import AnswerBudget, in_turns
 from ariane_servicekit.errors import ServiceError
+from ariane_servicekit.security.asking import require_subscribe
 
 
 class ReceiveServicer(ReceiveServiceServicer):
@@ -156,5 +157,6 @@ class ReceiveServicer(ReceiveServiceServicer):
         """Settle all valid entries; refused ones stay errors."""
         wanted = await in_turns(entries)
         good = [each for each in wanted if isinstance(each, Settlement)]
+        require_subscribe({each.queue.topic for each in good})
         settled = iter(await self._room.settling.settle(group, good))
         return [each if isinstance(each, ServiceError) else next(settled) for each in wanted]

@@ -9,11 +9,13 @@ from grpc import aio
 
 from ariane.broker.v1 import sink_service_pb2 as sink_pb
 from ariane.broker.v1.sink_service_pb2_grpc import SinkServiceServicer
+from ariane.common.v1 import access_pb2 as access
 from ariane_broker.rpc.translation.wire_time import time_of
 from ariane_broker.spark_batches.batch_records import Contents
 from ariane_broker.spark_batches.sink_homes import SinkHome
 from ariane_broker.spark_batches.sinks import SinkReport, Sinks
 from ariane_servicekit import in_turns
+from ariane_servicekit.security.asking import require_sink, user_name
 
 
 class SinkServicer(SinkServiceServicer):
@@ -30,13 +32,19 @@ class SinkServicer(SinkServiceServicer):
     ) -> sink_pb.GetSinkHomeResponse:
         """Return the home of a sink."""
         home = self._sinks.home_of(request.query_id)
+        if home is not None:
+            self._check_owner(access.ACTION_GET, request.query_id)
         return sink_pb.GetSinkHomeResponse(home=_home_message(home) if home else None)
 
     async def NoteSinkHome(
         self, request: sink_pb.NoteSinkHomeRequest, context: aio.ServicerContext[Any, Any]
     ) -> sink_pb.NoteSinkHomeResponse:
         """Store the home of a sink."""
-        home = await self._sinks.note_home(request.query_id, request.topic, _home(request.home))
+        if self._sinks.is_known(request.query_id):
+            self._check_owner(access.ACTION_UPDATE, request.query_id)
+        home = await self._sinks.note_home(
+            request.query_id, request.topic, _home(request.home), user_name()
+        )
         return sink_pb.NoteSinkHomeResponse(home=_home_message(home))
 
     async def ListSinks(
@@ -53,11 +61,15 @@ class SinkServicer(SinkServiceServicer):
         self, request: sink_pb.DeleteSinkRequest, context: aio.ServicerContext[Any, Any]
     ) -> sink_pb.DeleteSinkResponse:
         """Forget a sink."""
+        self._check_owner(access.ACTION_DELETE, request.query_id)
         deleted = await self._sinks.delete(request.query_id)
         return sink_pb.DeleteSinkResponse(
             dropped_record_count=deleted.dropped_count,
             lost_record_count=deleted.lost_count,
         )
+
+    def _check_owner(self, action: int, query_id: str) -> None:
+        require_sink(action, query_id, self._sinks.owner_of(query_id))
 
 
 def _home(message: sink_pb.SinkHome) -> SinkHome:

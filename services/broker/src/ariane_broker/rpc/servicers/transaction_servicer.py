@@ -10,6 +10,7 @@ from grpc import aio
 
 from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceServicer
+from ariane.common.v1 import access_pb2 as access
 from ariane_broker.rpc.peer_address import peer_host
 from ariane_broker.rpc.transaction_updates import TransactionUpdates
 from ariane_broker.rpc.translation.transaction_wire import (
@@ -24,6 +25,7 @@ from ariane_broker.transactions.checking import TransactionChecks
 from ariane_broker.transactions.ending import TransactionEnds
 from ariane_broker.transactions.half_list import HalfList
 from ariane_servicekit import in_turns
+from ariane_servicekit.security.asking import require_publish, require_sink
 
 
 class TransactionServicer(TransactionServiceServicer):
@@ -105,6 +107,7 @@ class TransactionServicer(TransactionServiceServicer):
         context: aio.ServicerContext[Any, Any],
     ) -> transaction_pb.StageBatchRecordsResponse:
         """Stage records of one attempt."""
+        self._check_sink(access.ACTION_UPDATE, request.query_id)
         count = await self._batches.stage(stage_request(request), peer_host(context.peer()))
         return transaction_pb.StageBatchRecordsResponse(record_count=count)
 
@@ -112,6 +115,7 @@ class TransactionServicer(TransactionServiceServicer):
         self, request: transaction_pb.CommitBatchRequest, context: aio.ServicerContext[Any, Any]
     ) -> transaction_pb.CommitBatchResponse:
         """Make the named attempts visible."""
+        self._check_sink(access.ACTION_UPDATE, request.query_id)
         attempts = [
             NamedAttempt(each.partition_id, each.attempt_token, each.record_count, each.checksum)
             for each in request.attempts
@@ -129,6 +133,7 @@ class TransactionServicer(TransactionServiceServicer):
         self, request: transaction_pb.AbortBatchRequest, context: aio.ServicerContext[Any, Any]
     ) -> transaction_pb.AbortBatchResponse:
         """Drop staged records."""
+        self._check_sink(access.ACTION_UPDATE, request.query_id)
         committed = await self._batches.abort(BatchKey(request.query_id, request.batch_id))
         return transaction_pb.AbortBatchResponse(committed=committed)
 
@@ -138,6 +143,20 @@ class TransactionServicer(TransactionServiceServicer):
         context: aio.ServicerContext[Any, Any],
     ) -> transaction_pb.GetBatchProgressResponse:
         """Return the last committed batch."""
+        self._check_sink(access.ACTION_GET, request.query_id)
         return transaction_pb.GetBatchProgressResponse(
             batch_id=self._batches.progress_of(request.query_id)
         )
+
+    def _check_sink(self, action: int, query_id: str) -> None:
+        """Ask for the right on a sink, and for that on its topic if it has only one.
+
+        A sink whose rows name topics was asked for each of them when it staged.
+
+        Raises:
+            ServiceError: ACCESS_DENIED.
+        """
+        note = self._batches.table.homes.get(query_id)
+        require_sink(action, query_id, "" if note is None else note.owner)
+        if note is not None and note.topic and action != access.ACTION_GET:
+            require_publish(note.topic)

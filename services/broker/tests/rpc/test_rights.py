@@ -1,0 +1,267 @@
+"""What users reach in a closed broker, by every way in, and what they do not."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ariane.broker.v1 import client_service_pb2 as client_pb
+from ariane.broker.v1 import group_service_pb2 as group_pb
+from ariane.broker.v1 import offset_service_pb2 as offset_pb
+from ariane.broker.v1 import pull_service_pb2 as pull_pb
+from ariane.broker.v1 import query_service_pb2 as query_pb
+from ariane.broker.v1 import receive_service_pb2 as receive_pb
+from ariane.broker.v1 import retry_service_pb2 as retry_pb
+from ariane.broker.v1 import send_service_pb2 as send_pb
+from ariane.broker.v1 import sink_service_pb2 as sink_pb
+from ariane.broker.v1 import topic_service_pb2 as topic_pb
+from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
+from ariane.common.v1.message_pb2 import Message
+from ariane.common.v1.subscription_pb2 import Subscription
+from ariane_servicekit.security.caller import MemberKind
+
+CONSUMER = "allow SUBSCRIBE group g; allow SUBSCRIBE topic orders"
+
+
+def sending(topic):
+    return send_pb.SendMessagesRequest(topic=topic, messages=[Message(body=b"b")])
+
+
+def attach(*groups, client_id="c1", producer_groups=()):
+    memberships = [
+        client_pb.Membership(
+            consumer_group=group,
+            model=client_pb.CONSUME_MODEL_CLUSTERING,
+            subscriptions=[Subscription(topic="orders")],
+        )
+        for group in groups
+    ]
+    hello = client_pb.ClientHello(
+        client_id=client_id, memberships=memberships, producer_groups=producer_groups
+    )
+    return client_pb.AttachRequest(hello=hello)
+
+
+async def attached(probe, *groups, **options):
+    stream = probe.clients.Attach()
+    await stream.write(attach(*groups, **options))
+    assert (await stream.read()).HasField("accepted")
+    return stream
+
+
+def other_ways(anna, topic):
+    """Every way to do something else with a topic than to send to it."""
+    order = receive_pb.ReceiveOrder(
+        consumer_group="g", subscriptions=[Subscription(topic=topic)], message_count_max=1
+    )
+    position = pull_pb.PullPosition(topic=topic)
+    yield anna.topics.DeleteTopic(topic_pb.DeleteTopicRequest(topic=topic))
+    yield anna.topics.UpdateTopic(topic_pb.UpdateTopicRequest(topic=topic, write_queue_count=2))
+    yield anna.queries.QueryMessages(query_pb.QueryMessagesRequest(topic=topic, key="k"))
+    yield anna.queries.GetMessage(query_pb.GetMessageRequest(topic=topic, message_id="x"))
+    yield anna.pulls.PullMessages(
+        pull_pb.PullMessagesRequest(consumer_group="g", positions=[position])
+    )
+    yield anna.pull((topic, 0, 0))
+    yield anna.receives.ReceiveRecords(receive_pb.ReceiveRecordsRequest(order=order))
+    yield anna.receives.AckMessages(receive_pb.AckMessagesRequest(consumer_group="g"))
+    yield anna.known_offset("g", topic)
+    yield anna.store_offset("g", topic, 0, 1)
+    yield anna.retries.ReturnMessage(retry_pb.ReturnMessageRequest(consumer_group="g", topic=topic))
+    yield anna.groups.CreateConsumerGroup(
+        group_pb.CreateConsumerGroupRequest(group=group_pb.ConsumerGroup(consumer_group="g"))
+    )
+    yield anna.offsets.ResetConsumerOffsets(
+        offset_pb.ResetConsumerOffsetsRequest(consumer_group="g", topic=topic, earliest=True)
+    )
+    yield first_of(anna.pulls.PullRange(pull_pb.PullRangeRequest(topic=topic)))
+    yield first_of(anna.clients.Attach(iter([attach("g")])))
+    yield anna.clients.GetClientState(client_pb.GetClientStateRequest(client_id="c1"))
+
+
+async def first_of(stream):
+    async for answer in stream:
+        return answer
+    return None
+
+
+async def test_who_may_only_send_does_nothing_else(running_closed, refused):
+    async with running_closed("anna: allow PUBLISH topic order-*", "bert: ") as broker:
+        root, anna = await broker.of("root"), await broker.of("anna")
+        for topic in ("order-1", "bills"):
+            await root.create_topic(topic)
+        await anna.sends.SendMessages(sending("order-1"))
+        await anna.store("order-1", [b"packed"])
+        await anna.store_half("u1", topic="order-1")
+        assert await root.bodies("order-1") == [b"b", b"packed"]
+        denied = [
+            anna.sends.SendMessages(sending("bills")),
+            anna.append(anna.batch("bills", [b"x"])),
+            anna.append(anna.batch("order-1", [b"x"]), anna.batch("bills", [b"x"])),
+            anna.store_half("u2", topic="bills"),
+            anna.sends.SendMessages(sending("%RETRY%g")),
+            anna.create_topic("order-3"),
+            *other_ways(anna, "order-1"),
+        ]
+        for call in denied:
+            assert (await refused(call)).reason == "ACCESS_DENIED"
+        assert await root.bodies("order-1") == [b"b", b"packed"]
+        assert await root.bodies("bills") == []
+
+
+async def test_a_send_that_creates_needs_the_right_to_create(running_closed, refused, reason_of):
+    async with running_closed(
+        "anna: allow PUBLISH topic order-*; allow CREATE topic order-new", auto_create_topics=True
+    ) as broker:
+        anna = await broker.of("anna")
+        refusal = await refused(anna.sends.SendMessages(sending("order-old")))
+        assert (refusal.reason, refusal.metadata["action"]) == ("ACCESS_DENIED", "CREATE")
+        [result] = await anna.append(anna.batch("order-old", [b"x"]))
+        assert reason_of(result.error) == "ACCESS_DENIED"
+        await anna.sends.SendMessages(sending("order-new"))
+
+
+async def test_lists_show_what_there_is_for_a_user(running_closed):
+    async with running_closed(
+        "anna: allow PUBLISH topic order-*", "olga: allow GET cluster"
+    ) as broker:
+        root = await broker.of("root")
+        for topic in ("order-1", "bills"):
+            await root.create_topic(topic)
+
+        async def topics(user):
+            probe = await broker.of(user)
+            answer = await probe.topics.ListTopics(topic_pb.ListTopicsRequest())
+            return [each.topic for each in answer.topics]
+
+        assert await topics("anna") == ["order-1"]
+        assert {"order-1", "bills"} <= {*await topics("olga")}
+
+
+async def test_half_messages_go_to_those_who_may_send(running_closed, refused):
+    async with running_closed("anna: allow PUBLISH topic orders", "bert: ") as broker:
+        root, anna = await broker.of("root"), await broker.of("anna")
+        checker = await broker.of(MemberKind.CHECKER)
+        await root.create_topic("orders")
+        half = await anna.store_half("u1", group="pay")
+        thief = await attached(await broker.of("bert"), client_id="t", producer_groups=["pay"])
+        check = transaction_pb.CheckTransactionRequest(transaction_id=half.transaction_id)
+        refusal = await refused(checker.transactions.CheckTransaction(check))
+        assert refusal.reason == "CLIENT_NOT_ATTACHED"
+        # An answer that nobody asked for counts for nothing.
+        await thief.write(
+            client_pb.AttachRequest(
+                transaction_answer=client_pb.TransactionAnswer(
+                    transaction_id=half.transaction_id,
+                    unique_id="u1",
+                    outcome=client_pb.TRANSACTION_OUTCOME_ROLLBACK,
+                )
+            )
+        )
+        owner = await attached(anna, client_id="o", producer_groups=["pay"])
+        asking = asyncio.ensure_future(checker.transactions.CheckTransaction(check))
+        question = await owner.read()
+        assert question.transaction_check.unique_id == "u1"
+        await owner.write(
+            client_pb.AttachRequest(
+                transaction_answer=client_pb.TransactionAnswer(
+                    transaction_id=half.transaction_id,
+                    unique_id="u1",
+                    outcome=client_pb.TRANSACTION_OUTCOME_COMMIT,
+                )
+            )
+        )
+        answer = await asking
+        assert (answer.client_id, answer.outcome) == ("o", client_pb.TRANSACTION_OUTCOME_COMMIT)
+
+
+async def test_receipts_are_judged_by_what_they_settle(running_closed, refused):
+    async with running_closed(
+        f"anna: {CONSUMER}", "bert: allow SUBSCRIBE group g; allow SUBSCRIBE topic other"
+    ) as broker:
+        root, anna = await broker.of("root"), await broker.of("anna")
+        await root.create_topic("orders")
+        await root.store("orders", [b"one"])
+        order = receive_pb.ReceiveOrder(
+            consumer_group="g", subscriptions=[Subscription(topic="orders")], message_count_max=1
+        )
+        received = await anna.receives.ReceiveRecords(receive_pb.ReceiveRecordsRequest(order=order))
+        [queue] = received.queues
+        settle = receive_pb.SettleRecordsRequest(
+            consumer_group="g",
+            settlements=[receive_pb.RecordSettlement(receipt=queue.receipt)],
+        )
+        bert = await broker.of("bert")
+        refusal = await refused(bert.receives.SettleRecords(settle))
+        assert (refusal.reason, refusal.metadata["name"]) == ("ACCESS_DENIED", "orders")
+        [result] = (await anna.receives.SettleRecords(settle)).results
+        assert result.settled_count == 1
+
+
+async def test_a_client_id_belongs_to_the_user_that_attached_it(running_closed, refused):
+    async with running_closed(f"anna: {CONSUMER}", f"bert: {CONSUMER}") as broker:
+        root = await broker.of("root")
+        await root.create_topic("orders")
+        probes = [await broker.of("anna"), await broker.of("bert")]
+        stream = await attached(probes[0], "g", client_id="c1")
+        store = offset_pb.StoreConsumerOffsetsRequest(
+            consumer_group="g",
+            client_id="c1",
+            offsets=[offset_pb.QueueConsumerOffset(topic="orders", queue_id=0, queue_offset=0)],
+        )
+        pull = pull_pb.PullRecordsRequest(
+            consumer_group="g", client_id="c1", positions=[pull_pb.PullPosition(topic="orders")]
+        )
+        for probe, right in zip(probes, (True, False), strict=True):
+            for call in (
+                lambda probe=probe: probe.offsets.StoreConsumerOffsets(store),
+                lambda probe=probe: probe.pulls.PullRecords(pull),
+            ):
+                if right:
+                    await call()
+                else:
+                    refusal = await refused(call())
+                    assert refusal.reason == "ACCESS_DENIED"
+        stream.cancel()
+
+
+async def test_a_sink_belongs_to_who_noted_it_first(running_closed, refused):
+    sender = "allow PUBLISH topic orders"
+    async with running_closed(
+        f"anna: {sender}", f"bert: {sender}", f"olga: {sender}; allow DELETE sink q"
+    ) as broker:
+        root, anna, bert = [await broker.of(name) for name in ("root", "anna", "bert")]
+        await root.create_topic("orders")
+        home = sink_pb.SinkHome(broker_name="broker-a")
+        note = sink_pb.NoteSinkHomeRequest(query_id="q", topic="orders", home=home)
+        get = sink_pb.GetSinkHomeRequest(query_id="q", topic="orders")
+        commit = transaction_pb.CommitBatchRequest(query_id="q")
+        abort = transaction_pb.AbortBatchRequest(query_id="q", batch_id=7)
+        await anna.sinks.NoteSinkHome(note)
+        await anna.sinks.NoteSinkHome(note)
+        assert (await anna.sinks.GetSinkHome(get)).home.broker_name == "broker-a"
+        delete = sink_pb.DeleteSinkRequest(query_id="q")
+        for call in (
+            bert.sinks.NoteSinkHome(note),
+            bert.sinks.GetSinkHome(get),
+            bert.sinks.DeleteSink(delete),
+            bert.transactions.CommitBatch(commit),
+            bert.transactions.AbortBatch(abort),
+            bert.transactions.GetBatchProgress(
+                transaction_pb.GetBatchProgressRequest(query_id="q")
+            ),
+        ):
+            assert (await refused(call)).reason == "ACCESS_DENIED"
+        await anna.transactions.AbortBatch(abort)
+        await (await broker.of("olga")).sinks.DeleteSink(delete)
+
+
+async def test_a_held_pull_ends_with_its_right(running_closed, refused):
+    async with running_closed(f"anna: {CONSUMER}") as broker:
+        root, anna = await broker.of("root"), await broker.of("anna")
+        await root.create_topic("orders")
+        held = asyncio.ensure_future(anna.pull(("orders", 0, 0), group="g", hold_s=30))
+        await asyncio.sleep(0.1)
+        assert not held.done()
+        await broker.admin.tell("anna: allow SUBSCRIBE group g")
+        async with asyncio.timeout(20):
+            assert (await refused(held)).reason == "ACCESS_DENIED"
