@@ -11,8 +11,8 @@ import pytest
 
 sys.path.append(str(Path(__file__).parent))
 
+from actors import started
 from official import NEWEST, OFFICIAL
-from our_sdk import OurSdk
 from stage import BROKER_FLAGS, Actor, Stage, gateway_process
 
 from ariane_sdk.sync import ClusterClient
@@ -63,15 +63,3 @@ def cast(actor) -> list[Actor]:
     """One version of each language that this machine can run, and our own SDK."""
     here = [name for name in WANTED if name not in OFFICIAL or not OFFICIAL[name].missing]
     return [actor(name) for name in here]
-
-
-def started(name: str, endpoints: str, stage: Stage, home: Path, **words: object) -> Actor:
-    """A client that speaks to some endpoints; skips where its toolchain is missing."""
-    if name == "ariane":
-        return Actor(name, OurSdk(stage.cluster.name_servers.split(",")))
-    client = OFFICIAL[name]
-    if client.missing:
-        pytest.skip(f"{client.missing} is not on this machine")
-    program = client.start(home)
-    program.ask("connect", endpoints=endpoints, **words)
-    return Actor(name, program, client.lacks, client.blind)

@@ -117,7 +117,13 @@ class Official:
         command = self.command(folder)
         if command[0] == "java":
             command.insert(1, f"-Duser.home={home}")
-        return LineProgram(self.name, command, environment=environment, words=WORDS)
+        return LineProgram(
+            self.name,
+            command,
+            environment=environment,
+            words=WORDS,
+            log_path=home / "driver.log",
+        )
 
     def _digest(self) -> str:
         whole = hashlib.sha256(self.version.encode())
@@ -192,7 +198,12 @@ def build_rust(client: Official, folder: Path) -> None:
     run("cargo", "build", "--quiet", place=folder)
 
 
-def python(name: str, version: str, lacks: frozenset[str] = frozenset()) -> Official:
+def python(
+    name: str,
+    version: str,
+    lacks: frozenset[str] = frozenset(),
+    blind: frozenset[str] = frozenset(),
+) -> Official:
     """A version of the Python client."""
     return Official(
         name,
@@ -202,6 +213,7 @@ def python(name: str, version: str, lacks: frozenset[str] = frozenset()) -> Offi
         build_python,
         lambda folder: [str(folder / "venv" / "bin" / "python"), str(folder / "driver.py")],
         lacks,
+        blind,
     )
 
 
@@ -245,7 +257,8 @@ OFFICIAL: Final = {
             frozenset({"push", "priority", "recall", "extend"}),
         ),
         python("python-5.1.1", "5.1.1"),
-        python("python-5.0.9", "5.0.9", frozenset({"priority"})),
+        # It drops these of what it receives.
+        python("python-5.0.9", "5.0.9", frozenset({"priority"}), frozenset({"keys", "properties"})),
         java("java-5.0.8", "5.0.8", frozenset({"priority"})),
     )
 }

@@ -55,7 +55,13 @@ class Actor:
     blind: frozenset[str] = field(default_factory=frozenset)
 
     def ask(self, do: str, **words: Any) -> Any:
-        return self.program.ask(do, **words)
+        began_s = time.monotonic()
+        try:
+            return self.program.ask(do, **words)
+        finally:
+            took_s = time.monotonic() - began_s
+            if took_s > 1:
+                print(f"{self.name}: {do} took {took_s:.1f} s")
 
     def can(self, *features: str) -> bool:
         return self.lacks.isdisjoint(features)
@@ -172,7 +178,9 @@ def hear(actor: Actor, group: str, enough: Callable[[list[dict[str, Any]]], bool
     end = time.monotonic() + PATIENCE_S
     while not enough(heard):
         assert time.monotonic() < end, f"{len(heard)} were heard: {shown(heard)}"
-        heard += actor.ask("heard", group=group)
+        if batch := actor.ask("heard", group=group):
+            print(f"{actor.name} heard {shown(batch)}, {time.monotonic() - end + PATIENCE_S:.1f} s")
+        heard += batch
         time.sleep(0.1)
     return heard
 
@@ -190,8 +198,16 @@ def side_by_side(
     Raises:
         ExceptionGroup: Some failed; each failure says whose it is.
     """
+
+    def play(actor: Actor) -> Any:
+        began_s = time.monotonic()
+        try:
+            return part(actor)
+        finally:
+            print(f"{title}: {actor.name} took {time.monotonic() - began_s:.1f} s")
+
     with ThreadPoolExecutor(max(1, len(actors))) as pool:
-        parts = {actor.name: pool.submit(part, actor) for actor in actors}
+        parts = {actor.name: pool.submit(play, actor) for actor in actors}
     failures = []
     for name, played in parts.items():
         if (error := played.exception()) is not None:

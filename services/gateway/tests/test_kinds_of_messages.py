@@ -159,6 +159,20 @@ async def test_a_topic_of_another_type_refuses_the_message(client, make_ariane_t
     assert list(route.message_queues[0].accept_message_types) == [dp.FIFO]
 
 
+async def test_a_route_names_no_type_that_an_older_client_stumbles_over(client, ariane_topic):
+    told = {}
+    for language, version in (("JAVA", "5.0.8"), ("JAVA", "5.2.0"), ("GO", "5.0.1"), ("JAVA", "")):
+        client.metadata = [
+            ("x-mq-client-id", client.client_id),
+            ("x-mq-language", language),
+            ("x-mq-client-version", version),
+        ]
+        route = await client.queues(ariane_topic)
+        told[language, version] = dp.PRIORITY in route.message_queues[0].accept_message_types
+    knows = {("JAVA", "5.2.0"), ("GO", "5.0.1"), ("JAVA", "")}
+    assert told == {each: each in knows for each in told}
+
+
 async def test_some_of_several_messages_are_refused(client, ariane_topic):
     good, bad = client.message(ariane_topic), client.message(ariane_topic, b"")
     sent = await client.send_messages(good, bad)

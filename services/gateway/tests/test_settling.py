@@ -9,7 +9,6 @@ from apache.rocketmq.v2 import definition_pb2 as dp
 from apache.rocketmq.v2 import service_pb2 as pb
 from ariane.broker.v1.group_service_pb2 import ConsumerGroup, CreateConsumerGroupRequest
 from ariane.broker.v1.group_service_pb2_grpc import GroupServiceStub
-from ariane_wire import ChannelOptions, insecure_channel
 
 
 @pytest.fixture
@@ -214,22 +213,3 @@ async def test_names_and_times_that_cannot_be_are_refused(client, ariane_topic, 
     )
     status, _ = await client.receive(ariane_topic, group, broker="nobody")
     assert status.code == dp.TOPIC_NOT_FOUND
-
-
-async def test_what_a_client_did_not_take_is_there_for_others_at_once(
-    start_gateway, connect, ariane_topic, group
-):
-    address, _ = await start_gateway()
-    narrow = insecure_channel(address, ChannelOptions(stream_window_octets=1 << 16))
-    client, other = connect(address, channel=narrow), connect(address)
-    await client.send(ariane_topic, bytes(3 << 20))
-    call = client.stub.ReceiveMessage(
-        client.receive_request(
-            ariane_topic, group, (await client.queues(ariane_topic)).message_queues[0].broker.name
-        ),
-        metadata=client.metadata,
-    )
-    assert (await call.read()).status.code == dp.OK
-    call.cancel()  # It reads no further: the body is larger than what is sent ahead.
-    _, (message,) = await other.receive(ariane_topic, group, hold_s=20)
-    assert message.system_properties.delivery_attempt == 2

@@ -389,6 +389,7 @@ public final class Driver {
                         } catch (Throwable error) {
                             JsonObject failed = new JsonObject();
                             failed.addProperty("reason", reason(error));
+                            error.printStackTrace();
                             failed.addProperty("text", error.toString());
                             failed.addProperty("outcome_unknown", false);
                             said.add("error", failed);

@@ -89,7 +89,7 @@ function received(message) {
     properties: Object.fromEntries(message.properties),
     id: message.messageId,
     attempt: message.deliveryAttempt,
-    corrupted: message.corrupted,
+    corrupted: message.corrupted === true,
     at_ms: Date.now(),
   };
 }

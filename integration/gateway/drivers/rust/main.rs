@@ -20,7 +20,8 @@ use serde_json::{json, Value};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::sync::{mpsc, oneshot, Mutex};
 
-const AWAIT: Duration = Duration::from_secs(5);
+// It is the deadline of a receive as well, so that it must be longer than the gateway holds one.
+const AWAIT: Duration = Duration::from_secs(25);
 
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]

@@ -11,7 +11,9 @@ import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import ExitStack
 from itertools import count
+from pathlib import Path
 from threading import Lock, Thread
 from typing import IO, Any, Final, Self, cast
 
@@ -43,6 +45,7 @@ class LineProgram:
         command: Starts it.
         environment: Is added to this process's own.
         words: What every command has, unless it says otherwise.
+        log_path: A file for what it writes to standard error; unset: this process's own.
     """
 
     def __init__(
@@ -52,16 +55,20 @@ class LineProgram:
         *,
         environment: Mapping[str, str] | None = None,
         words: Mapping[str, Any] | None = None,
+        log_path: Path | None = None,
     ) -> None:
         self.name = name
         self._words = dict(words or {})
-        self._process = subprocess.Popen(  # noqa: S603 - a test's own program
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **(environment or {})},
-        )
+        with ExitStack() as stack:
+            log = stack.enter_context(log_path.open("ab")) if log_path else None
+            self._process = subprocess.Popen(  # noqa: S603 - a test's own program
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env={**os.environ, **(environment or {})},
+            )
         self._input = cast("IO[str]", self._process.stdin)
         self._lock = Lock()
         self._asked: dict[int, Future[Any]] = {}

@@ -10,7 +10,12 @@ from ariane_gateway.brokers.cluster import Cluster
 from ariane_gateway.brokers.group_calls import GroupCalls
 from ariane_gateway.clients.client_table import ClientTable
 from ariane_gateway.rpc.caller import Caller, group_of, topic_of
-from ariane_gateway.rpc.route_wire import assigned_queues, endpoints_at, message_queues
+from ariane_gateway.rpc.route_wire import (
+    assigned_queues,
+    endpoints_at,
+    knows_priorities,
+    message_queues,
+)
 from ariane_gateway.rpc.statuses import OK
 from ariane_servicekit import Address
 
@@ -34,7 +39,7 @@ class ClientCalls:
         self._advertised = advertised
         self._listens = listens
 
-    async def route(self, request: pb.QueryRouteRequest, _caller: Caller) -> pb.QueryRouteResponse:
+    async def route(self, request: pb.QueryRouteRequest, caller: Caller) -> pb.QueryRouteResponse:
         """Tell the queues of a topic.
 
         Raises:
@@ -42,11 +47,16 @@ class ClientCalls:
             Refused: No broker has it, or no name server answered.
         """
         route = await self._cluster.route(topic_of(request.topic))
-        queues = message_queues(route, request.topic, self._endpoints(request.endpoints))
+        queues = message_queues(
+            route,
+            request.topic,
+            self._endpoints(request.endpoints),
+            priorities=knows_priorities(caller.language, caller.version),
+        )
         return pb.QueryRouteResponse(status=OK, message_queues=queues)
 
     async def assignment(
-        self, request: pb.QueryAssignmentRequest, _caller: Caller
+        self, request: pb.QueryAssignmentRequest, caller: Caller
     ) -> pb.QueryAssignmentResponse:
         """Tell what a consumer is to receive from.
 
@@ -61,6 +71,7 @@ class ClientCalls:
             request.topic,
             self._endpoints(request.endpoints),
             in_order=(await self._groups.rules(group)).in_order,
+            priorities=knows_priorities(caller.language, caller.version),
         )
         assignments = [Assignment(message_queue=queue) for queue in queues]
         return pb.QueryAssignmentResponse(status=OK, assignments=assignments)
