@@ -63,7 +63,10 @@ class KeptWakes(HeldRequests):
         super().__init__(count_max=1)
         self.woken = []
 
-    def wake(self, queue):
+    def wants_tags(self, _queue):
+        return False
+
+    def wake(self, queue, _tag_codes=None):
         self.woken.append(queue)
 
     def wake_all(self, queues):

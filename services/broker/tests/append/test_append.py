@@ -65,7 +65,7 @@ class ScriptedArrivals:
     def __init__(self):
         self.keys = []
 
-    def appended(self, queue, next_commit_log_offset):
+    def appended(self, queue, next_commit_log_offset, _tag_codes=None):
         self.keys.append(queue)
 
 

@@ -57,7 +57,7 @@ class Topics:
 
 
 class Arrivals:
-    def appended(self, queue, next_commit_log_offset):
+    def appended(self, queue, next_commit_log_offset, _tag_codes=None):
         pass
 
 

@@ -98,7 +98,7 @@ class Delays:
     def topic(self, name):
         return TopicConfig(topic=name, read_queue_count=2, write_queue_count=2)
 
-    def appended(self, queue, next_commit_log_offset):
+    def appended(self, queue, next_commit_log_offset, _tag_codes=None):
         if queue.topic == "orders":
             self.on_appended()
 

@@ -20,7 +20,7 @@ class Arrived:
     def __init__(self):
         self.told = []
 
-    def appended(self, queue, next_commit_log_offset):
+    def appended(self, queue, next_commit_log_offset, _tag_codes=None):
         self.told.append((queue, next_commit_log_offset))
 
 

@@ -210,7 +210,10 @@ async def test_queues_are_woken_when_they_are_confirmed_and_not_before(log, make
     woken = []
 
     class Held:
-        def wake(self, key):
+        def wants_tags(self, _queue):
+            return False
+
+        def wake(self, key, _tag_codes=None):
             woken.append(key)
 
     arrivals = Arrivals(log, Held())

@@ -40,6 +40,32 @@ async def test_exactly_those_that_watch_the_queue_are_woken(held):
     assert held.count == 0
 
 
+async def test_who_wants_some_tags_is_woken_by_these(held):
+    told = []
+
+    def watch(name, *codes):
+        tags = {A: codes} if codes else {}
+        return held.watch([A, B], lambda: told.append(name), tag_codes=tags)
+
+    watches = [watch("red", 1), watch("blue", 2, 1 << 30), watch("all")]
+    for codes in ([1, 1], [3, 2], [0], None):
+        told.append(codes)
+        held.wake(A, codes)
+    held.wake(B, [7])
+    assert told == [
+        *([1, 1], "all", "red"),
+        *([3, 2], "all", "blue"),
+        *([0], "all"),
+        *(None, "all", "red", "blue"),
+        *("red", "blue", "all"),
+    ]
+    assert held.wants_tags(A)
+    for each in watches:
+        held.forget(each)
+    assert not held.wants_tags(A)
+    assert (held._watches, held._tagged) == ({}, {})
+
+
 async def test_woken_in_the_next_turn_and_once(held):
     seen = []
 

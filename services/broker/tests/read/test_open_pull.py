@@ -5,11 +5,13 @@ import asyncio
 import numpy as np
 import pytest
 
+from ariane_broker.filters.tags import TagFilter
 from ariane_broker.log.held_requests import HeldRequests
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.read.open_pull import OpenPull
 from ariane_broker.read.pull_order import Position, PulledQueue, PullOrder
 from ariane_broker.read.queue_looks import Look
+from ariane_record import tag_code
 from ariane_servicekit import AnswerBudget
 
 QUEUES = [QueueKey("orders", queue_id) for queue_id in range(100)]
@@ -31,9 +33,9 @@ class Log:
     def check_group(self, consumer_group):
         """No group is paused."""
 
-    def grow(self, number):
+    def grow(self, number, tag_codes=None):
         self.ends[QUEUES[number]] += 1
-        self.held.wake(QUEUES[number])
+        self.held.wake(QUEUES[number], tag_codes)
 
     async def look(self, order, codes, positions, places):
         self.looks.append(set(places))
@@ -70,7 +72,7 @@ def log(held):
     return Log(held)
 
 
-def opened(log, held, *, hold_s=20.0, record_count_max=10):
+def opened(log, held, *, hold_s=20.0, record_count_max=10, filters=None):
     order = PullOrder(
         consumer_group="group",
         positions=tuple(Position(queue, 0) for queue in QUEUES),
@@ -78,7 +80,9 @@ def opened(log, held, *, hold_s=20.0, record_count_max=10):
         hold_seconds=hold_s,
     )
     lease = AnswerBudget(1 << 30).lease("peer")
-    return OpenPull(log, held, order, {}, lease, monotonic=asyncio.get_running_loop().time)
+    return OpenPull(
+        log, held, order, filters or {}, lease, monotonic=asyncio.get_running_loop().time
+    )
 
 
 async def ends_of(pull):
@@ -98,6 +102,24 @@ async def test_after_the_first_look_only_what_has_grown_is_looked_at(log, held):
     assert log.looks == [set(range(100)), {7, 90}, {3}]
     log.grow(3)
     assert held.count == 0
+
+
+async def test_who_wants_some_tags_looks_only_when_such_messages_come(log, held):
+    wanted = {"orders": TagFilter(frozenset({"red"}), exact=True)}
+    with opened(log, held, filters=wanted) as pull:
+        waiting = asyncio.create_task(ends_of(pull))
+        await asyncio.sleep(0)
+        for _ in range(3):
+            log.grow(7, [tag_code("blue"), 0])
+            await asyncio.sleep(0)
+        assert len(log.looks) == 1
+        log.grow(9, [tag_code("blue"), tag_code("red")])
+        assert await waiting == {9: 1}
+    assert log.looks == [set(range(100)), {9}]
+    with opened(log, held, hold_s=0.01, filters=wanted) as pull:
+        # What does not match moves the position at the latest when the time is over.
+        log.matching = False
+        assert (await ends_of(pull))[7] == 3
 
 
 async def test_what_an_answer_had_no_room_for_is_in_the_next(log, held):

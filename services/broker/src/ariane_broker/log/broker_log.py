@@ -141,7 +141,9 @@ class BrokerLog:
         listener = self._listeners.get(block.topic)
         if listener is not None:
             listener(block, queue_id, appended)
-        self._arrivals.appended(QueueKey(block.topic, queue_id), appended.next_commit_log_offset)
+        self._arrivals.appended(
+            QueueKey(block.topic, queue_id), appended.next_commit_log_offset, block.tag_codes
+        )
         self._keeping.appended(appended.next_commit_log_offset)
         if replicas is not None:
             replicas.appended()

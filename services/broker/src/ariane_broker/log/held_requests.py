@@ -7,16 +7,22 @@ to watch it in the same turn of the event loop misses no arrival.
 
 ``wake`` is called in the loop turn in which messages arrived in a queue, and ends the wait of the
 requests that watch this queue. They run in the next turn, once, however many appends there were in
-this one. A wait also ends when its hold time is over, when it is interrupted, when the broker
-stops, and with the call that it belongs to.
+this one. A watch of a reader that wants some tags only is told of messages with the hashes of these
+tags, and of those whose hashes are not known. A wait also ends when its hold time is over, when it
+is interrupted, when the broker stops, and with the call that it belongs to.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import chain
+from types import MappingProxyType
+from typing import Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ariane_broker.errors.public_errors import held_pulls_exhausted
 from ariane_broker.queue_key import QueueKey
@@ -30,17 +36,22 @@ class Watch:
 
     Attributes:
         queues: All watched queues.
+        tag_codes: The hashes of the tags that matter in a queue; a queue that is missing: all.
         arrived: Queues in which messages arrived, in order; the request removes those that it
             looks at.
     """
 
-    __slots__ = ("_on_arrival", "_woken", "arrived", "queues")
+    __slots__ = ("_on_arrival", "_woken", "arrived", "queues", "tag_codes")
 
     def __init__(
-        self, queues: Collection[QueueKey], on_arrival: Callable[[], None] | None = None
+        self,
+        queues: Collection[QueueKey],
+        on_arrival: Callable[[], None] | None = None,
+        tag_codes: Mapping[QueueKey, Collection[int]] = MappingProxyType({}),
     ) -> None:
         """Watch queues; ``on_arrival`` is called, if given, in the loop turn of each arrival."""
         self.queues = queues
+        self.tag_codes = tag_codes
         self.arrived: dict[QueueKey, None] = {}
         self._on_arrival = on_arrival
         self._woken: asyncio.Future[None] | None = None
@@ -78,6 +89,7 @@ class HeldRequests:
         # In order, so that those who came first are told first.
         self._waiting: dict[Watch, None] = {}
         self._watches: dict[QueueKey, dict[Watch, None]] = {}
+        self._tagged: dict[QueueKey, dict[int, dict[Watch, None]]] = {}
         self._open = True
 
     @property
@@ -91,26 +103,42 @@ class HeldRequests:
         return self._open
 
     def watch(
-        self, queues: Iterable[QueueKey], on_arrival: Callable[[], None] | None = None
+        self,
+        queues: Iterable[QueueKey],
+        on_arrival: Callable[[], None] | None = None,
+        *,
+        tag_codes: Mapping[QueueKey, Collection[int]] = MappingProxyType({}),
     ) -> Watch:
         """Make a watch on some queues; it notes arrivals until ``forget``.
 
         Args:
             queues: The queues.
             on_arrival: Called in the loop turn of each arrival, if the caller does not ``wait``.
+            tag_codes: Queues of which only messages with one of some hashes of tags matter.
         """
-        watch = Watch(dict.fromkeys(queues), on_arrival)
+        watch = Watch(dict.fromkeys(queues), on_arrival, tag_codes)
         for queue in watch.queues:
-            self._watches.setdefault(queue, {})[watch] = None
+            codes = tag_codes.get(queue)
+            if codes is None:
+                self._watches.setdefault(queue, {})[watch] = None
+                continue
+            tagged = self._tagged.setdefault(queue, {})
+            for code in codes:
+                tagged.setdefault(code, {})[watch] = None
         return watch
 
     def forget(self, watch: Watch) -> None:
         """End a watch."""
         for queue in watch.queues:
-            watches = self._watches[queue]
-            watches.pop(watch, None)
-            if not watches:
-                del self._watches[queue]
+            codes = watch.tag_codes.get(queue)
+            if codes is None:
+                _remove(self._watches, queue, watch)
+                continue
+            tagged = self._tagged.get(queue, {})
+            for code in codes:
+                _remove(tagged, code, watch)
+            if not tagged:
+                self._tagged.pop(queue, None)
 
     async def wait(self, watch: Watch, seconds: float) -> bool:
         """Wait until messages arrive in a queue of a watch.
@@ -138,16 +166,31 @@ class HeldRequests:
         finally:
             self._waiting.pop(watch, None)
 
-    def wake(self, queue: QueueKey) -> None:
-        """Notify all watches on a queue that messages arrived in it."""
+    def wants_tags(self, queue: QueueKey) -> bool:
+        """Whether it matters which tags messages of a queue have."""
+        return queue in self._tagged
+
+    def wake(self, queue: QueueKey, tag_codes: Collection[int] | None = None) -> None:
+        """Notify the watches on a queue for which it matters that messages arrived in it.
+
+        Args:
+            queue: The queue.
+            tag_codes: Hashes of the tags of the messages; None if they are not known.
+        """
         for watch in self._watches.get(queue, ()):
             watch.tell(queue)
+        tagged = self._tagged.get(queue)
+        if tagged:
+            codes = tagged if tag_codes is None else tagged.keys() & set(tag_codes)
+            for watch in dict.fromkeys(chain.from_iterable(tagged[code] for code in codes)):
+                watch.tell(queue)
 
     def wake_all(self, queues: Iterable[QueueKey]) -> None:
         """Notify all watches on some queues that messages arrived in them."""
-        if self._watches:
-            for queue in filter(self._watches.__contains__, dict.fromkeys(queues)):
-                self.wake(queue)
+        if self._watches or self._tagged:
+            for queue in dict.fromkeys(queues):
+                if queue in self._watches or queue in self._tagged:
+                    self.wake(queue)
 
     def close(self) -> None:
         """End all waits; requests that come later do not wait."""
@@ -156,20 +199,48 @@ class HeldRequests:
             watch.interrupt()
 
 
+KeyT = TypeVar("KeyT")
+
+
+def _remove(watches: dict[KeyT, dict[Watch, None]], key: KeyT, watch: Watch) -> None:
+    of_key = watches.get(key, {})
+    of_key.pop(watch, None)
+    if not of_key:
+        watches.pop(key, None)
+
+
+TAGS_LOOKED_AT_MAX: Final = 64
+"""Of more messages in one block, all watches are told: some tag will be wanted."""
+
+
 class Arrivals:
     """Appended records that are not confirmed yet."""
 
     def __init__(self, store: Store, held: HeldRequests) -> None:
         self._store = store
         self._held = held
-        self._pending: deque[tuple[int, QueueKey]] = deque()
+        self._pending: deque[tuple[int, QueueKey, Collection[int] | None]] = deque()
 
-    def appended(self, queue: QueueKey, next_commit_log_offset: int) -> None:
-        """Note records appended to a queue; the last one ends at this commit-log offset."""
+    def appended(
+        self,
+        queue: QueueKey,
+        next_commit_log_offset: int,
+        tag_codes: NDArray[np.int32] | None = None,
+    ) -> None:
+        """Note records appended to a queue.
+
+        Args:
+            queue: The queue.
+            next_commit_log_offset: Where the last one ends.
+            tag_codes: Hash of the tag of each; None if they are not known.
+        """
+        codes: list[int] | None = None
+        if tag_codes is not None and self._held.wants_tags(queue):
+            codes = tag_codes.tolist() if len(tag_codes) <= TAGS_LOOKED_AT_MAX else None
         if not self._pending and next_commit_log_offset <= self._store.confirmed_offset:
-            self._held.wake(queue)
+            self._held.wake(queue, codes)
         else:
-            self._pending.append((next_commit_log_offset, queue))
+            self._pending.append((next_commit_log_offset, queue, codes))
 
     def appended_at_once(
         self, queues: Sequence[QueueKey], next_commit_log_offsets: Sequence[int]
@@ -178,10 +249,12 @@ class Arrivals:
         if not self._pending and next_commit_log_offsets[-1] <= self._store.confirmed_offset:
             self._held.wake_all(queues)
         else:
-            self._pending.extend(zip(next_commit_log_offsets, queues, strict=True))
+            unknown: list[None] = [None] * len(queues)
+            self._pending.extend(zip(next_commit_log_offsets, queues, unknown, strict=True))
 
     def confirm(self) -> None:
         """The confirmed end has moved: wake the requests that wait for messages before it."""
         confirmed = self._store.confirmed_offset
         while self._pending and self._pending[0][0] <= confirmed:
-            self._held.wake(self._pending.popleft()[1])
+            _, queue, codes = self._pending.popleft()
+            self._held.wake(queue, codes)
