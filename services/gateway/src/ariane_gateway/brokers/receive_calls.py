@@ -22,6 +22,7 @@ from ariane.broker.v1.receive_service_pb2 import (
 from ariane_gateway.brokers.cluster import Cluster
 from ariane_gateway.brokers.filters import subscription_of
 from ariane_gateway.brokers.portrait import Wanted
+from ariane_gateway.brokers.settle_batches import SettleBatches
 from ariane_gateway.refusals import Refused, refused_by
 from ariane_record.errors import RecordCorrupted
 from ariane_sdk.client.broker_calls import answer_of
@@ -94,11 +95,21 @@ class Settlement(NamedTuple):
     dead_letter: bool = False
 
 
+class _Lane(NamedTuple):
+    """Settlements that can share a call."""
+
+    broker_name: str
+    topic: str
+    group: str
+
+
 class ReceiveCalls:
     """Calls of the receiving kind to brokers by name."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
+        self._batches: SettleBatches[_Lane, Settlement, Refused | None]
+        self._batches = SettleBatches(self._settle)
 
     async def receive(self, broker_name: str, wish: Wish, hold_s: float) -> list[Delivery]:
         """Receive messages of a broker; none if the hold time ended.
@@ -139,8 +150,8 @@ class ReceiveCalls:
 
     async def settle(
         self, broker_name: str, topic: str, group: str, settlements: Sequence[Settlement]
-    ) -> list[Refused | None]:
-        """Settle messages of one broker.
+    ) -> Sequence[Refused | None]:
+        """Settle messages of one broker, together with what others settle there now.
 
         Returns:
             Why nothing was done, for each; None where it was.
@@ -148,6 +159,13 @@ class ReceiveCalls:
         Raises:
             Refused: The broker refused all, or did not answer; what is settled is unknown then.
         """
+        lane = _Lane(broker_name, topic, group)
+        return await self._batches.settle(lane, settlements)
+
+    async def _settle(
+        self, lane: _Lane, settlements: Sequence[Settlement]
+    ) -> Sequence[Refused | None]:
+        broker_name, topic, group = lane
         address = await self._cluster.primary(broker_name, topic)
         request = SettleRecordsRequest(
             consumer_group=group, settlements=map(_settlement_of, settlements)

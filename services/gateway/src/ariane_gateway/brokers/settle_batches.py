@@ -1,0 +1,110 @@
+"""Settlements on their way to brokers: what comes while a call is under way shares the next one.
+
+Each client settles its messages one by one. A call costs a broker as much for one message as for
+many: its record in the log, and the wait for the disk. A lone settlement waits for nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Generic, NamedTuple, TypeVar
+
+CALLS_MAX: Final = 2
+"""Calls of one kind that are under way: with two, the broker need not wait for the next one."""
+
+TOGETHER_MAX: Final = 1024
+"""Settlements in one call, not counting the last caller's others; brokers take 8192."""
+
+KeyT = TypeVar("KeyT")
+EntryT = TypeVar("EntryT")
+ResultT = TypeVar("ResultT")
+
+
+class _Waiting(NamedTuple, Generic[EntryT, ResultT]):
+    """What one caller settles.
+
+    Attributes:
+        entries: At least one.
+        results: Holds a result for each.
+    """
+
+    entries: Sequence[EntryT]
+    results: asyncio.Future[Sequence[ResultT]]
+
+
+@dataclass(slots=True, eq=False)
+class _Lane(Generic[EntryT, ResultT]):
+    """What goes to one broker for one group.
+
+    Attributes:
+        waiting: What no call carries yet.
+        call_count: Calls under way.
+    """
+
+    waiting: deque[_Waiting[EntryT, ResultT]] = field(default_factory=deque)
+    call_count: int = 0
+
+    def take(self) -> list[_Waiting[EntryT, ResultT]]:
+        """Take what the next call carries."""
+        taken: list[_Waiting[EntryT, ResultT]] = []
+        count = 0
+        while self.waiting and count < TOGETHER_MAX:
+            taken.append(self.waiting.popleft())
+            count += len(taken[-1].entries)
+        return taken
+
+
+class SettleBatches(Generic[KeyT, EntryT, ResultT]):
+    """Gathers entries by key."""
+
+    def __init__(
+        self, send: Callable[[KeyT, Sequence[EntryT]], Awaitable[Sequence[ResultT]]]
+    ) -> None:
+        """``send`` makes one call; its results have the order of the entries."""
+        self._send = send
+        self._lanes: dict[KeyT, _Lane[EntryT, ResultT]] = {}
+        self._calls: set[asyncio.Task[None]] = set()
+
+    async def settle(self, key: KeyT, entries: Sequence[EntryT]) -> Sequence[ResultT]:
+        """Send entries, and wait for their results.
+
+        Raises:
+            Exception: That of the call.
+        """
+        lane = self._lanes.setdefault(key, _Lane())
+        results: asyncio.Future[Sequence[ResultT]] = asyncio.get_running_loop().create_future()
+        lane.waiting.append(_Waiting(entries, results))
+        if lane.call_count < CALLS_MAX:
+            lane.call_count += 1
+            call = asyncio.create_task(self._send_all(key, lane))
+            self._calls.add(call)
+            call.add_done_callback(self._calls.discard)
+        return await results
+
+    async def _send_all(self, key: KeyT, lane: _Lane[EntryT, ResultT]) -> None:
+        try:
+            while taken := lane.take():
+                await self._send_some(key, taken)
+        finally:
+            lane.call_count -= 1
+            if not lane.call_count:
+                self._lanes.pop(key, None)
+
+    async def _send_some(self, key: KeyT, taken: Sequence[_Waiting[EntryT, ResultT]]) -> None:
+        entries = [entry for each in taken for entry in each.entries]
+        try:
+            results = await self._send(key, entries)
+        except Exception as error:  # noqa: BLE001 - it belongs to those who wait for the call.
+            for each in taken:
+                if not each.results.done():
+                    each.results.set_exception(error)
+            return
+        begin = 0
+        for each in taken:
+            end = begin + len(each.entries)
+            if not each.results.done():
+                each.results.set_result(results[begin:end])
+            begin = end
