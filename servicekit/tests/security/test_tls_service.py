@@ -290,8 +290,22 @@ def test_settings_belong_together(cluster):
     ):
         with pytest.raises(SettingsError, match=text):
             load_settings(ProbeSettings, list(map(str, words)), {})
-    beyond = ["--listen", "0.0.0.0:0", "--metrics-listen", "0.0.0.0:0"]
-    assert load_settings(ProbeSettings, [*map(str, whole), *beyond], {}).has_tls
+    beyond = [*map(str, whole), "--listen", "0.0.0.0:0", "--metrics-listen", "0.0.0.0:0"]
+    for access in ("open", "learn"):
+        with pytest.raises(SettingsError, match=f"access is {access} to all who reach it"):
+            load_settings(ProbeSettings, [*beyond, "--access", access], {})
+    assert load_settings(ProbeSettings, [*beyond, "--access", "closed"], {}).has_tls
+    assert load_settings(ProbeSettings, [*beyond, "--insecure"], {}).has_tls
+
+
+def test_a_certificate_is_of_the_process_that_shows_it(cluster):
+    broker = ServiceTls(ProbeSettings(**cluster.member("broker", "b-0")))
+    broker.check_is_of("broker", "b-0")
+    broker.check_is_of("probe", "")
+    with pytest.raises(StartRefused, match="and this process is b-1"):
+        broker.check_is_of("broker", "b-1")
+    with pytest.raises(StartRefused, match="and this process is a filter"):
+        broker.check_is_of("filter", "")
 
 
 async def test_metrics_beyond_loopback_are_for_those_with_a_certificate(cluster, serve):
@@ -315,7 +329,10 @@ async def test_metrics_beyond_loopback_are_for_those_with_a_certificate(cluster,
                 with urllib.request.urlopen(url, timeout=20, context=context) as page:  # noqa: S310
                     return page.read()
 
-            assert b"ariane_rpc_connections" in await asyncio.to_thread(read, context)
+            told = await asyncio.to_thread(read, context)
+            assert b"ariane_rpc_connections" in told
+            [left] = [line for line in told.splitlines() if b"certificate_left" in line][-1:]
+            assert 364 * 86_400 < float(left.split()[-1]) <= 365 * 86_400
             for unknown, scheme in ((refused, "https"), (None, "http")):
                 with pytest.raises((OSError, HTTPException)) as caught:
                     await asyncio.to_thread(read, unknown, scheme)

@@ -94,7 +94,8 @@ class ServiceSettings(TlsSettings):
         default=False,
         description="Allow to listen beyond loopback without credentials: whoever reaches the "
         "port may then do everything. For networks that are closed by other means. With "
-        "tls_certificate: also take plain text, while clients go over to TLS.",
+        "tls_certificate: also take plain text, while clients go over to TLS, and have access "
+        "other than closed.",
     )
     access: AccessMode = Field(
         AccessMode.OPEN,
@@ -210,6 +211,13 @@ class ServiceSettings(TlsSettings):
             msg = (
                 f"listen: {self.listen} is reachable from other machines and this service has no "
                 "credentials; use 127.0.0.1, or insecure to say that the network is closed"
+            )
+            raise ValueError(msg)
+        if not self.listen.is_loopback and self.access is not AccessMode.CLOSED:
+            msg = (
+                f"access: {self.listen} is reachable from other machines, and access is "
+                f"{self.access.value} to all who reach it; use access closed, or insecure to say "
+                "that the network is closed"
             )
             raise ValueError(msg)
         metrics = self.metrics_listen

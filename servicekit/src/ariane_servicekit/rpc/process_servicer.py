@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from types import MappingProxyType
 from typing import Any, Final
@@ -44,6 +45,7 @@ class ProcessServicer(ProcessServiceServicer):
         settings: Its settings.
         machine: What it runs on.
         phase: Returns its phase.
+        certificate_end: Returns when its certificate ends; None without one.
     """
 
     def __init__(
@@ -52,10 +54,12 @@ class ProcessServicer(ProcessServiceServicer):
         settings: LiveSettings,
         machine: Machine,
         phase: Callable[[], Phase],
+        certificate_end: Callable[[], datetime] | None = None,
     ) -> None:
         self._settings = settings
         clock = self._clock = machine.clock
         self._phase = phase
+        self._certificate_end = certificate_end
         self._state = process_pb.ProcessState(
             service=service_name,
             version=_version_of(service_name),
@@ -77,6 +81,8 @@ class ProcessServicer(ProcessServiceServicer):
             stage=_STAGES[self._phase()], current_time=_time(self._clock)
         )
         state.MergeFrom(self._state)
+        if self._certificate_end is not None:
+            state.certificate_expire_time.FromDatetime(self._certificate_end())
         return process_pb.GetProcessStateResponse(state=state)
 
     @override

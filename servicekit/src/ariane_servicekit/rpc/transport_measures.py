@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, Final
 
 from ariane_servicekit.observability.measures import NO_ATTRIBUTES, Measures, Value
@@ -64,6 +65,24 @@ class TransportMeasures:
         if self._snapshot is None or now_s - self._taken_s >= SNAPSHOT_S_MAX:
             self._snapshot, self._taken_s = self._server.statistics(), now_s
         return self._snapshot
+
+
+def measure_certificate(
+    measures: Measures, ends: Callable[[], datetime], now: Callable[[], datetime]
+) -> None:
+    """Tell how long the certificate of a process still holds.
+
+    Args:
+        measures: Where.
+        ends: When it ends.
+        now: The present.
+    """
+    measures.gauge(
+        "ariane.tls.certificate.left",
+        "s",
+        "Seconds until the certificate of the process ends, or its authority's. Only over TLS.",
+        lambda: [((ends() - now()).total_seconds(), NO_ATTRIBUTES)],
+    )
 
 
 def _name(field: str) -> str:

@@ -25,6 +25,7 @@ import json
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
@@ -44,7 +45,7 @@ from ariane_servicekit.rpc.error_status import ErrorTranslator
 from ariane_servicekit.rpc.health import HealthServicer
 from ariane_servicekit.rpc.process_servicer import ProcessServicer, process_rpc_service
 from ariane_servicekit.rpc.server import bind, build_server
-from ariane_servicekit.rpc.transport_measures import TransportMeasures
+from ariane_servicekit.rpc.transport_measures import TransportMeasures, measure_certificate
 from ariane_servicekit.running.background import Loop
 from ariane_servicekit.running.service import (
     Compose,
@@ -179,6 +180,8 @@ async def live(
 
     while True:
         tls = ServiceTls(settings) if settings.has_tls else None
+        if tls is not None:
+            tls.check_is_of(settings.service_name, settings.member_name)
         MEMBER_TLS.set(tls)
         life = _Life(settings, compose(settings, stop), stop, machine, tls)
         await life.live(ready)
@@ -226,7 +229,11 @@ class _Life:
             },
         )
         self._process = ProcessServicer(
-            settings.service_name, live_settings, machine, lambda: self._admission.phase
+            settings.service_name,
+            live_settings,
+            machine,
+            lambda: self._admission.phase,
+            None if tls is None else tls.ends,
         )
         rpc_services = (
             *service.rpc_services,
@@ -297,6 +304,8 @@ class _Life:
             if isinstance(self._service, Measured):
                 self._service.measure(measures)
             TransportMeasures(self._server, asyncio.get_running_loop().time).make(measures)
+            if self._tls is not None:
+                measure_certificate(measures, self._tls.ends, partial(datetime.now, UTC))
             self._exports.tell(measures)
         if self._telemetry.tracer is not None and isinstance(self._service, Traced):
             self._service.trace(self._telemetry.tracer)

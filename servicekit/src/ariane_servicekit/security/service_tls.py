@@ -10,8 +10,9 @@ import ssl
 from collections.abc import Collection
 from contextvars import ContextVar
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
 from cryptography import x509
@@ -20,13 +21,26 @@ from ariane_servicekit.configuration.tls_settings import TlsSettings
 from ariane_servicekit.errors import StartRefused
 from ariane_servicekit.observability.logs import get_logger
 from ariane_servicekit.security.authority import names_of
-from ariane_servicekit.security.caller import Caller, CallerKind, MemberKind
+from ariane_servicekit.security.caller import BROKERS, Caller, CallerKind, MemberKind
 from ariane_servicekit.security.certificate_folder import is_issued_by
 from ariane_servicekit.security.member_names import MemberName
 from ariane_servicekit.security.peer_names import UserOfUri, member_of, only_user_of, user_rule
 from ariane_wire import Certificate, CheckServer, Identity, TlsContext, client_tls, server_tls
 
 _log = get_logger(__name__)
+
+
+KINDS: Final = MappingProxyType(
+    {
+        "broker": BROKERS,
+        "namesrv": frozenset({MemberKind.NAME_SERVER}),
+        "txn-checker": frozenset({MemberKind.CHECKER}),
+        "filter": frozenset({MemberKind.FILTER}),
+        "gateway": frozenset({MemberKind.GATEWAY}),
+        "admin": frozenset({MemberKind.ADMIN}),
+    }
+)
+"""The kinds of process that a service may be, by its name."""
 
 
 class WrongServer(ConnectionError):
@@ -108,9 +122,28 @@ class ServiceTls:
         context.verify_mode = ssl.CERT_REQUIRED
         return context
 
-    def left_s(self, now: datetime | None = None) -> float:
-        """Seconds until the first certificate ends that this process has."""
-        return (self._held.ends - (now or datetime.now(UTC))).total_seconds()
+    def ends(self) -> datetime:
+        """When the first certificate ends that this process needs: its own, or its authority's."""
+        return self._held.ends
+
+    def check_is_of(self, service_name: str, member_name: str) -> None:
+        """Check that the certificate names a process of a kind.
+
+        Args:
+            service_name: The service; one without a kind of its own has any certificate.
+            member_name: The name that it has among its kind; empty for any.
+
+        Raises:
+            StartRefused: It names another one.
+        """
+        kinds = KINDS.get(service_name, frozenset())
+        if kinds and self.own.kind not in kinds:
+            meant = " or ".join(sorted(kind.value for kind in kinds))
+            raise StartRefused(f"tls_certificate is of {self.own}, and this process is a {meant}")
+        if member_name and self.own.name != member_name:
+            raise StartRefused(
+                f"tls_certificate is of {self.own}, and this process is {member_name}"
+            )
 
     def look(self) -> None:
         """Read the files again if one has changed."""

@@ -61,6 +61,7 @@ class ProcessState(_message.Message):
     START_TIME_FIELD_NUMBER: _builtins.int
     STAGE_FIELD_NUMBER: _builtins.int
     CURRENT_TIME_FIELD_NUMBER: _builtins.int
+    CERTIFICATE_EXPIRE_TIME_FIELD_NUMBER: _builtins.int
     service: _builtins.str
     """What it is: "namesrv", "broker", "filter", "txn-checker" or "admin"."""
     version: _builtins.str
@@ -79,6 +80,10 @@ class ProcessState(_message.Message):
     def current_time(self) -> _timestamp_pb2.Timestamp:
         """What its clock says now; tells how far clocks are apart."""
 
+    @_builtins.property
+    def certificate_expire_time(self) -> _timestamp_pb2.Timestamp:
+        """When its certificate ends, or that of its authority before. Absent: it has none."""
+
     def __init__(
         self,
         *,
@@ -89,10 +94,11 @@ class ProcessState(_message.Message):
         start_time: _timestamp_pb2.Timestamp | None = ...,
         stage: Global___ProcessStage.ValueType = ...,
         current_time: _timestamp_pb2.Timestamp | None = ...,
+        certificate_expire_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["current_time", b"current_time", "start_time", b"start_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["certificate_expire_time", b"certificate_expire_time", "current_time", b"current_time", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "current_time", b"current_time", "incarnation", b"incarnation", "service", b"service", "stage", b"stage", "start_time", b"start_time", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "certificate_expire_time", b"certificate_expire_time", "current_time", b"current_time", "incarnation", b"incarnation", "service", b"service", "stage", b"stage", "start_time", b"start_time", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from ariane_admin.errors import CommandFailed
+from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, output_option
 from ariane_servicekit.security.caller import MemberKind
 from ariane_servicekit.security.certificate_folder import (
@@ -127,7 +128,7 @@ def init(
 
 
 @click.command()
-@click.argument("path", type=click.Path(exists=True))
+@click.argument("path", type=click.Path())
 @output_option
 def show(*, path: str, output: Output) -> None:
     """List the certificates in PATH, a folder of ariane tls or a file, and when they end.
@@ -141,8 +142,10 @@ def show(*, path: str, output: Output) -> None:
         place = Path(path)
         if place.is_dir():
             found = list(CertificateFolder(place).rows())
-        else:
+        elif place.is_file():
             found = list(certificate_rows(place.name, place.read_bytes()))
+        else:
+            raise CommandFailed(f"{place} is not there", ExitStatus.NOT_FOUND)
     output.rows(_COLUMNS, [_row(row) for row in found])
 
 

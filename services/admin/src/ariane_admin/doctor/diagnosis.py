@@ -14,7 +14,7 @@ from typing import Final
 from ariane.broker.v1.broker_service_pb2 import ClockState, EarlyDeletions
 from ariane.namesrv.v1.route_pb2 import BrokerIdentity
 from ariane_admin.asking.absent_brokers import topics_of_absent
-from ariane_admin.doctor import member_rules, replica_rules
+from ariane_admin.doctor import certificate_rules, member_rules, replica_rules
 from ariane_admin.doctor.cluster_facts import ClusterFacts, ProcessFacts
 from ariane_admin.doctor.findings import Finding, Severity
 
@@ -393,6 +393,7 @@ RULES: Final[Sequence[Callable[[ClusterFacts], Iterable[Finding]]]] = (
     _unread_queues,
     _subscription_conflicts,
     *replica_rules.RULES,
+    *certificate_rules.RULES,
     *member_rules.RULES,
 )
 
