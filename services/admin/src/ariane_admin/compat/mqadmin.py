@@ -24,8 +24,11 @@ from types import MappingProxyType
 from typing import Final
 
 _GAP: Final = re.compile(r"\{(?P<name>\w+)(?::(?P<kind>\w+))?\}")
-_CONDITION: Final = re.compile(r"(?P<absent>!)?(?P<letter>[a-z])(?:=(?P<value>\w+))?: ")
+_CONDITION: Final = re.compile(r"(?P<terms>!?[a-z](?:=\w+)?(?:\|!?[a-z](?:=\w+)?)*): ")
 _OPTIONAL: Final = re.compile(r" \[(?P<inside>[^]]*)\]")
+
+_NEWEST: Final = "-1"
+"""To mqadmin's resets, this time is the end of the queue."""
 
 NAME_SERVERS: Final = "n"
 _EVERY_COMMANDS: Final = MappingProxyType({NAME_SERVERS: "namesrvAddr"})
@@ -139,12 +142,17 @@ def _spelling(name: str, row: Mapping[str, object]) -> Spelling:
 def _meant(line: str, given: Mapping[str, str]) -> str:
     """A line without its conditions; empty if one of them does not hold."""
     while condition := _CONDITION.match(line):
-        letter, value = condition["letter"], condition["value"]
-        holds = letter in given if value is None else given.get(letter, "").lower() == value
-        if holds == bool(condition["absent"]):
+        if not any(_holds(term, given) for term in condition["terms"].split("|")):
             return ""
         line = line[condition.end() :]
     return line
+
+
+def _holds(term: str, given: Mapping[str, str]) -> bool:
+    """Whether an option is given, or has a value; with ``!``, whether not."""
+    letter, equals, value = term.removeprefix("!").partition("=")
+    holds = given.get(letter, "").lower() == value if equals else letter in given
+    return holds != term.startswith("!")
 
 
 def _filled(line: str, given: Mapping[str, str], names: Mapping[str, str]) -> str:
@@ -173,7 +181,7 @@ def _upper(name: str) -> str:
 
 def _moment(value: str) -> str:
     """A time of mqadmin, milliseconds since the epoch or a date; other texts stay unchanged."""
-    if value in {"now", "currentTimeMillis"}:
+    if value in {"now", "currentTimeMillis", _NEWEST}:
         return "latest"
     if value.isascii() and value.isdecimal():
         moment = datetime.fromtimestamp(int(value) / 1000, UTC)
