@@ -1,9 +1,13 @@
 """``ariane client list``: who is attached to the brokers."""
 
+import threading
 import time
 
 import pytest
+from grpc import insecure_channel
 
+from ariane.broker.v1 import client_service_pb2 as client_pb
+from ariane.broker.v1.client_service_pb2_grpc import ClientServiceStub
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_sdk import TransactionOutcome
 from ariane_sdk.sync import Producer, PushConsumer
@@ -54,3 +58,27 @@ def test_consumers_and_transactional_producers_are_listed(ariane, ariane_json, a
 def test_groups_without_clients_are_empty_and_an_unknown_broker_is_an_error(ariane, ariane_json):
     assert ariane_json("client", "list", "--group", "no-such-group") == []
     ariane("client", "list", "--broker", "broker-z", status=ExitStatus.NOT_FOUND)
+
+
+def test_clients_of_a_gateway_are_listed_with_it(cluster, ariane_json):
+    told = threading.Event()
+
+    def says():
+        yield client_pb.AttachRequest(hello=client_pb.ClientHello(client_id="cl-gateway"))
+        hello = client_pb.ClientHello(client_id="cl-relayed", language="JAVA")
+        relayed = client_pb.RelayedClient(hello=hello, address="10.0.0.7:4242")
+        yield client_pb.AttachRequest(relayed_clients=client_pb.RelayedClients(present=[relayed]))
+        told.wait()
+
+    with insecure_channel(cluster.brokers[0].address) as channel:
+        call = ClientServiceStub(channel).Attach(says())
+        deadline = time.monotonic() + 60
+        rows = {}
+        while "cl-relayed" not in rows:
+            assert time.monotonic() < deadline
+            rows = {row["client_id"]: row for row in ariane_json("client", "list")}
+        told.set()
+        call.cancel()
+    row = rows["cl-relayed"]
+    assert (row["language"], row["address"]) == ("JAVA", "10.0.0.7:4242")
+    assert (row["gateways"], rows["cl-gateway"]["gateways"]) == (["cl-gateway"], [])

@@ -28,9 +28,9 @@ def list_clients(
     name_servers: str,
     output: Output,
 ) -> ExitStatus:
-    """List connected clients: consumers and transactional producers.
+    """List connected clients: consumers, transactional producers, and all clients of gateways.
 
-    Producers without transactions are not listed, as they do not register with brokers. A warning
+    Other producers are not listed, as they do not register with brokers. A warning
     names each broker that does not answer, and the exit status is 3.
 
     \b
@@ -65,6 +65,7 @@ def _row(found: ClusterClient) -> Row:
         "groups": sorted(each.consumer_group for each in hello.memberships),
         "producer_groups": sorted(hello.producer_groups),
         "brokers": sorted(found.broker_names),
+        "gateways": list(client.gateways),
         "attach_time": moment_text(client, "attach_time"),
         "last_heard_time": moment_text(client, "last_heard_time"),
     }

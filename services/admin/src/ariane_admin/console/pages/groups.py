@@ -11,6 +11,7 @@ from ariane.admin.v1 import client_service_pb2 as client_pb
 from ariane.admin.v1 import group_service_pb2 as group_pb
 from ariane.admin.v1 import history_service_pb2 as history_pb
 from ariane.admin.v1 import lag_service_pb2 as lag_pb
+from ariane.broker.v1.client_service_pb2 import AttachedClient
 from ariane_admin.console.api import Asker, silence
 from ariane_admin.console.blocks import (
     Block,
@@ -122,7 +123,7 @@ async def clients(ask: Asker, request: Request) -> Page:
     rows = [
         (
             Cell(each.client.hello.client_id, to("client", id=each.client.hello.client_id), "code"),
-            Cell(each.client.address),
+            Cell(_address_of(each.client)),
             Cell(f"{each.client.hello.language} {each.client.hello.sdk_version}"),
             Cell(", ".join(m.consumer_group for m in each.client.hello.memberships)),
             Cell(", ".join(each.client.hello.producer_groups)),
@@ -160,6 +161,11 @@ async def client(ask: Asker, request: Request) -> Page:
         "Clients",
         trail=[Cell("Clients", "/clients")],
     )
+
+
+def _address_of(client: AttachedClient) -> str:
+    """Where a client is, and whether it comes by way of a gateway."""
+    return f"{client.address}, by way of a gateway" if client.gateways else client.address
 
 
 def _receiving(found: group_pb.ClusterGroup) -> list[tuple[str, Cell]]:
