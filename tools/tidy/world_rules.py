@@ -148,7 +148,7 @@ CALL_ENDS: Final = (
     "servicekit/src/ariane_servicekit/rpc/channels.py",
     "servicekit/src/ariane_servicekit/rpc/server.py",
     "sdk/python/src/ariane_sdk/net/connections.py",
-    "spark/src/ariane_spark/calls/channels.py",
+    "sdk/python/src/ariane_sdk/channels.py",
 )
 """Where channels and servers are made, all by ``ariane_wire``."""
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
+from ariane_sdk.channels import blocking_channel
+from ariane_sdk.security import BROKER_KINDS, Expected, access_of
 from ariane_wire import ChannelOptions
-from ariane_wire.blocking import BlockingChannel, insecure_channel
+from ariane_wire.blocking import BlockingChannel
 
 CHANNEL_OPTIONS: Final = ChannelOptions(
     receive_octets_max=64 << 20,
@@ -18,19 +21,50 @@ CHANNEL_OPTIONS: Final = ChannelOptions(
     connect_timeout_s=1.0,
 )
 
+_ANYBODY: Final = Expected()
+NAME_SERVER: Final = Expected(("namesrv",))
+
 
 class Channels:
     """One channel for each address, made when first needed; ends with the process.
 
-    In a process that was forked, the channels have connections of that process.
+    In a process that was forked, the channels have connections of that process. TLS and credentials
+    are what the environment of the process says.
     """
 
     def __init__(self) -> None:
+        """Open nothing yet.
+
+        Raises:
+            IllegalArgument: The environment names files that cannot be read, or are none.
+        """
+        self._access = access_of(None)
         self._channels: dict[str, BlockingChannel] = {}
+        self._expected: dict[str, Expected] = {}
 
     def to(self, address: str) -> BlockingChannel:
         """The channel to an address, ``host:port``."""
         channel = self._channels.get(address)
         if channel is None:
-            channel = self._channels[address] = insecure_channel(address, CHANNEL_OPTIONS)
+            channel = self._channels[address] = blocking_channel(
+                address,
+                CHANNEL_OPTIONS,
+                self._access,
+                lambda: self._expected.get(address, _ANYBODY),
+            )
         return channel
+
+    def expect(self, address: str, expected: Expected) -> None:
+        """Take only a certain process at an address: routes may lie, certificates do not."""
+        if self._access.tls is None or self._expected.get(address) == expected:
+            return
+        self._expected[address] = expected
+        # One that was made before may be to another process.
+        channel = self._channels.pop(address, None)
+        if channel is not None:
+            channel.close()
+
+    def expect_broker(self, broker_name: str, addresses: Iterable[str]) -> None:
+        """Take only one broker at some addresses."""
+        for address in addresses:
+            self.expect(address, Expected(BROKER_KINDS, broker_name))

@@ -31,7 +31,7 @@ from ariane_sdk.errors import (
     ServiceUnavailable,
 )
 from ariane_sdk.translation import error_from_rpc, route_from_wire
-from ariane_spark.calls.channels import Channels
+from ariane_spark.calls.channels import NAME_SERVER, Channels
 from ariane_spark.calls.kept_answers import KeptAnswers
 from ariane_wire import CallFailed
 
@@ -220,6 +220,8 @@ class Routes:
             if broker.identity.broker_id == PRIMARY_ID
         )
         addresses = {identity.broker_name: identity.address for identity in primaries}
+        for name, address in addresses.items():
+            self._channels.expect_broker(name, (address,))
         complete = not (answers[0].warming_up or answers[0].next_page_token)
         if not complete and before is not None:
             addresses = {**before.addresses, **addresses}
@@ -274,6 +276,8 @@ class Routes:
         complete = not answers[0].warming_up
         age_s_max = ROUTE_AGE_S_MAX if complete else WARM_UP_ROUTE_AGE_S_MAX
         found = [route_from_wire(answer.route, complete=complete) for answer in answers]
+        for broker in (each for route in found for each in route.brokers):
+            self._channels.expect_broker(broker.broker_name, broker.addresses.values())
         merged = reduce(Route.with_missing_of, found)
         if not complete and before is not None:
             merged = merged.with_missing_of(before.route)
@@ -337,6 +341,7 @@ class Routes:
         early: list[Any] = []
         for address in tuple(self._name_servers):
             try:
+                self._channels.expect(address, NAME_SERVER)
                 stub = RouteServiceStub(self._channels.to(address))
                 answer = method(stub)(request, timeout=timeout_s)
             except CallFailed as failure:

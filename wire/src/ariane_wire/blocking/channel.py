@@ -177,13 +177,15 @@ def insecure_channel(
     target: str,
     options: ChannelOptions | OptionPairs | None = None,
     compression: grpc.Compression | None = None,
+    *,
+    opening: Opening | None = None,
 ) -> BlockingChannel:
     """Make a channel in plain text; see ``grpc.insecure_channel``.
 
     Raises:
         ValueError: The target or an option is none.
     """
-    return BlockingChannel(target, channel_options(options), compression)
+    return BlockingChannel(target, channel_options(options), compression, opening=opening)
 
 
 def secure_channel(
