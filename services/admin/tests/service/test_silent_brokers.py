@@ -27,6 +27,8 @@ from ariane_servicekit.security.method_rules import changes
 from ariane_testkit.small_store import SMALL_STORE
 
 UNPAGED_LISTS = {
+    "AccessPolicyService/ExplainRefusal": "of one refusal: the processes that are silent",
+    "AccessPolicyService/SuggestAccess": "a policy: what a process remembers, at most 10,000",
     "AlertService/ListAlertRules": "one rule for each figure that can be watched",
     "ClientService/GetClientState": "of one client",
     "ClusterService/DiagnoseCluster": "1,000 findings",
@@ -105,7 +107,8 @@ NO_BROKER_IS_ASKED = {
     "ClusterService/ListNameServers",
     *("UserService/GetUser", "UserService/ListUsers", "UserService/ListCredentials"),
     *("AccessPolicyService/GetAccessPolicy", "AccessPolicyService/ListAccessPolicies"),
-    "AccessPolicyService/CheckAccess",
+    *("AccessPolicyService/CheckAccess", "AccessPolicyService/SuggestAccess"),
+    "AccessPolicyService/ExplainRefusal",
     *("HistoryService/GetHistory", "HistoryService/ListSeries"),
     *("TransactionService/GetTransaction", "TransactionService/ListTransactions"),
     # FilterServers are asked; test_silent_filter_servers.py.

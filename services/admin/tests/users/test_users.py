@@ -10,13 +10,17 @@ from ariane.admin.v1 import access_policy_service_pb2 as policy_pb
 from ariane.admin.v1 import user_service_pb2 as user_pb
 from ariane.common.v1 import access_pb2 as access
 from ariane.common.v1 import access_rules_pb2 as rules
+from ariane.common.v1 import access_service_pb2 as access_service_pb
+from ariane_admin.users.processes import AskedProcesses
 from ariane_admin.users.servicers import AccessPolicyServicer, UserServicer
 from ariane_admin.users.store import UserStore
+from ariane_admin.users.suggestion import least_entries
 from ariane_admin.users.teller import RulesTeller
 from ariane_namesrv.app import NamesrvApp
 from ariane_namesrv.settings import NamesrvSettings
 from ariane_sdk import ClusterClient
 from ariane_servicekit import Machine, ServiceError, SystemClock, serving
+from ariane_servicekit.security.rights import Rights
 from ariane_testkit.access_rules import entries_of
 from ariane_testkit.identities import told_identity
 
@@ -35,7 +39,15 @@ def users(database, changes):
 
 @pytest.fixture
 def policies(database, changes):
-    return AccessPolicyServicer(UserStore(database), database, lambda: changes.append("policy"))
+    async def no_processes():
+        return ()
+
+    return AccessPolicyServicer(
+        UserStore(database),
+        database,
+        lambda: changes.append("policy"),
+        AskedProcesses(no_processes),
+    )
 
 
 async def refused(call, reason, **metadata):
@@ -247,3 +259,26 @@ class Seen:
                 self.version = (await stream.read()).version
                 stream.cancel()
                 await asyncio.sleep(0.02)
+
+
+def test_a_suggestion_covers_what_was_used_and_no_more():
+    def use(action, resource, name):
+        return access_service_pb.AccessUse(action=action, resource=resource, name=name)
+
+    topic, group = access.RESOURCE_TOPIC, access.RESOURCE_GROUP
+    uses = [
+        use(access.ACTION_PUBLISH, topic, "a"),
+        use(access.ACTION_GET, topic, "a"),
+        use(access.ACTION_GET, topic, "b"),
+        use(access.ACTION_SUBSCRIBE, topic, "%RETRY%g"),
+        use(access.ACTION_SUBSCRIBE, group, "g"),
+        use(access.ACTION_PUBLISH, topic, "RMQ_SYS_TRACE_TOPIC"),
+        use(access.ACTION_GET, access.RESOURCE_CLUSTER, ""),
+    ]
+    entries = least_entries(uses * 2)
+    assert entries == entries_of(
+        "allow GET cluster; allow PUBLISH topic a; allow GET topic b; allow SUBSCRIBE group g"
+    )
+    rights = Rights(entries)
+    for each in uses:
+        assert rights.allows(each.action, each.resource, each.name), each

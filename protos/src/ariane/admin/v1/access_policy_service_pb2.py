@@ -24,9 +24,10 @@ _sym_db = _symbol_database.Default()
 
 from ariane.common.v1 import access_pb2 as ariane_dot_common_dot_v1_dot_access__pb2
 from ariane.common.v1 import access_rules_pb2 as ariane_dot_common_dot_v1_dot_access__rules__pb2
+from ariane.common.v1 import access_service_pb2 as ariane_dot_common_dot_v1_dot_access__service__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+ariane/admin/v1/access_policy_service.proto\x12\x0f\x61riane.admin.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a#ariane/common/v1/access_rules.proto\"]\n\x0c\x41\x63\x63\x65ssPolicy\x12\x0c\n\x04user\x18\x01 \x01(\t\x12.\n\x07\x65ntries\x18\x02 \x03(\x0b\x32\x1d.ariane.common.v1.AccessEntry\x12\x0f\n\x07version\x18\x03 \x01(\x03\"&\n\x16GetAccessPolicyRequest\x12\x0c\n\x04user\x18\x01 \x01(\t\"H\n\x17GetAccessPolicyResponse\x12-\n\x06policy\x18\x01 \x01(\x0b\x32\x1d.ariane.admin.v1.AccessPolicy\"~\n\x19ListAccessPoliciesRequest\x12,\n\x08resource\x18\x01 \x01(\x0e\x32\x1a.ariane.common.v1.Resource\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"f\n\x1aListAccessPoliciesResponse\x12/\n\x08policies\x18\x01 \x03(\x0b\x32\x1d.ariane.admin.v1.AccessPolicy\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"a\n\x19UpdateAccessPolicyRequest\x12-\n\x06policy\x18\x01 \x01(\x0b\x32\x1d.ariane.admin.v1.AccessPolicy\x12\x15\n\rknown_version\x18\x02 \x01(\x03\"K\n\x1aUpdateAccessPolicyResponse\x12-\n\x06policy\x18\x01 \x01(\x0b\x32\x1d.ariane.admin.v1.AccessPolicy\"\xa0\x01\n\x12\x43heckAccessRequest\x12\x0c\n\x04user\x18\x01 \x01(\t\x12(\n\x06\x61\x63tion\x18\x02 \x01(\x0e\x32\x18.ariane.common.v1.Action\x12,\n\x08resource\x18\x03 \x01(\x0e\x32\x1a.ariane.common.v1.Resource\x12\x0c\n\x04name\x18\x04 \x01(\t\x12\x16\n\x0esource_address\x18\x05 \x01(\t\"w\n\x13\x43heckAccessResponse\x12\x32\n\x08\x64\x65\x63ision\x18\x01 \x01(\x0e\x32 .ariane.common.v1.AccessDecision\x12,\n\x05\x65ntry\x18\x02 \x01(\x0b\x32\x1d.ariane.common.v1.AccessEntry2\x8f\x04\n\x13\x41\x63\x63\x65ssPolicyService\x12v\n\x0fGetAccessPolicy\x12\'.ariane.admin.v1.GetAccessPolicyRequest\x1a(.ariane.admin.v1.GetAccessPolicyResponse\"\x10\xca\xf3\x18\x0c\n\n\x08\x07\x10\x05\x1a\x04user\x12\x8a\x01\n\x12ListAccessPolicies\x12*.ariane.admin.v1.ListAccessPoliciesRequest\x1a+.ariane.admin.v1.ListAccessPoliciesResponse\"\x1b\xca\xf3\x18\x17\n\x15\x08\x07\x10\x05\x1a\rpolicies.user \x04\x12\x86\x01\n\x12UpdateAccessPolicy\x12*.ariane.admin.v1.UpdateAccessPolicyRequest\x1a+.ariane.admin.v1.UpdateAccessPolicyResponse\"\x17\xca\xf3\x18\x13\n\x11\x08\x05\x10\x05\x1a\x0bpolicy.user\x12j\n\x0b\x43heckAccess\x12#.ariane.admin.v1.CheckAccessRequest\x1a$.ariane.admin.v1.CheckAccessResponse\"\x10\xca\xf3\x18\x0c\n\n\x08\x07\x10\x05\x1a\x04userB>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+ariane/admin/v1/access_policy_service.proto\x12\x0f\x61riane.admin.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a#ariane/common/v1/access_rules.proto\x1a%ariane/common/v1/access_service.proto\"]\n\x0c\x41\x63\x63\x65ssPolicy\x12\x0c\n\x04user\x18\x01 \x01(\t\x12.\n\x07\x65ntries\x18\x02 \x03(\x0b\x32\x1d.ariane.common.v1.AccessEntry\x12\x0f\n\x07version\x18\x03 \x01(\x03\"&\n\x16GetAccessPolicyRequest\x12\x0c\n\x04user\x18\x01 \x01(\t\"H\n\x17GetAccessPolicyResponse\x12-\n\x06policy\x18\x01 \x01(\x0b\x32\x1d.ariane.admin.v1.AccessPolicy\"~\n\x19ListAccessPoliciesRequest\x12,\n\x08resource\x18\x01 \x01(\x0e\x32\x1a.ariane.common.v1.Resource\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"f\n\x1aListAccessPoliciesResponse\x12/\n\x08policies\x18\x01 \x03(\x0b\x32\x1d.ariane.admin.v1.AccessPolicy\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"a\n\x19UpdateAccessPolicyRequest\x12-\n\x06policy\x18\x01 \x01(\x0b\x32\x1d.ariane.admin.v1.AccessPolicy\x12\x15\n\rknown_version\x18\x02 \x01(\x03\"K\n\x1aUpdateAccessPolicyResponse\x12-\n\x06policy\x18\x01 \x01(\x0b\x32\x1d.ariane.admin.v1.AccessPolicy\"\xa0\x01\n\x12\x43heckAccessRequest\x12\x0c\n\x04user\x18\x01 \x01(\t\x12(\n\x06\x61\x63tion\x18\x02 \x01(\x0e\x32\x18.ariane.common.v1.Action\x12,\n\x08resource\x18\x03 \x01(\x0e\x32\x1a.ariane.common.v1.Resource\x12\x0c\n\x04name\x18\x04 \x01(\t\x12\x16\n\x0esource_address\x18\x05 \x01(\t\"w\n\x13\x43heckAccessResponse\x12\x32\n\x08\x64\x65\x63ision\x18\x01 \x01(\x0e\x32 .ariane.common.v1.AccessDecision\x12,\n\x05\x65ntry\x18\x02 \x01(\x0b\x32\x1d.ariane.common.v1.AccessEntry\"$\n\x14SuggestAccessRequest\x12\x0c\n\x04user\x18\x01 \x01(\t\"\x8f\x01\n\x15SuggestAccessResponse\x12.\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x1d.ariane.common.v1.AccessEntry\x12,\n\x07refused\x18\x02 \x03(\x0b\x32\x1b.ariane.common.v1.AccessUse\x12\x18\n\x10silent_addresses\x18\x03 \x03(\t\"+\n\x15\x45xplainRefusalRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\"u\n\x16\x45xplainRefusalResponse\x12\x30\n\x07refusal\x18\x01 \x01(\x0b\x32\x1f.ariane.common.v1.AccessRefusal\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x18\n\x10silent_addresses\x18\x03 \x03(\t2\xf0\x05\n\x13\x41\x63\x63\x65ssPolicyService\x12v\n\x0fGetAccessPolicy\x12\'.ariane.admin.v1.GetAccessPolicyRequest\x1a(.ariane.admin.v1.GetAccessPolicyResponse\"\x10\xca\xf3\x18\x0c\n\n\x08\x07\x10\x05\x1a\x04user\x12\x8a\x01\n\x12ListAccessPolicies\x12*.ariane.admin.v1.ListAccessPoliciesRequest\x1a+.ariane.admin.v1.ListAccessPoliciesResponse\"\x1b\xca\xf3\x18\x17\n\x15\x08\x07\x10\x05\x1a\rpolicies.user \x04\x12\x86\x01\n\x12UpdateAccessPolicy\x12*.ariane.admin.v1.UpdateAccessPolicyRequest\x1a+.ariane.admin.v1.UpdateAccessPolicyResponse\"\x17\xca\xf3\x18\x13\n\x11\x08\x05\x10\x05\x1a\x0bpolicy.user\x12j\n\x0b\x43heckAccess\x12#.ariane.admin.v1.CheckAccessRequest\x1a$.ariane.admin.v1.CheckAccessResponse\"\x10\xca\xf3\x18\x0c\n\n\x08\x07\x10\x05\x1a\x04user\x12p\n\rSuggestAccess\x12%.ariane.admin.v1.SuggestAccessRequest\x1a&.ariane.admin.v1.SuggestAccessResponse\"\x10\xca\xf3\x18\x0c\n\n\x08\x07\x10\x05\x1a\x04user\x12m\n\x0e\x45xplainRefusal\x12&.ariane.admin.v1.ExplainRefusalRequest\x1a\'.ariane.admin.v1.ExplainRefusalResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x07\x10\x01\x42>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,24 +43,36 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ACCESSPOLICYSERVICE'].methods_by_name['UpdateAccessPolicy']._serialized_options = b'\312\363\030\023\n\021\010\005\020\005\032\013policy.user'
   _globals['_ACCESSPOLICYSERVICE'].methods_by_name['CheckAccess']._loaded_options = None
   _globals['_ACCESSPOLICYSERVICE'].methods_by_name['CheckAccess']._serialized_options = b'\312\363\030\014\n\n\010\007\020\005\032\004user'
-  _globals['_ACCESSPOLICY']._serialized_start=132
-  _globals['_ACCESSPOLICY']._serialized_end=225
-  _globals['_GETACCESSPOLICYREQUEST']._serialized_start=227
-  _globals['_GETACCESSPOLICYREQUEST']._serialized_end=265
-  _globals['_GETACCESSPOLICYRESPONSE']._serialized_start=267
-  _globals['_GETACCESSPOLICYRESPONSE']._serialized_end=339
-  _globals['_LISTACCESSPOLICIESREQUEST']._serialized_start=341
-  _globals['_LISTACCESSPOLICIESREQUEST']._serialized_end=467
-  _globals['_LISTACCESSPOLICIESRESPONSE']._serialized_start=469
-  _globals['_LISTACCESSPOLICIESRESPONSE']._serialized_end=571
-  _globals['_UPDATEACCESSPOLICYREQUEST']._serialized_start=573
-  _globals['_UPDATEACCESSPOLICYREQUEST']._serialized_end=670
-  _globals['_UPDATEACCESSPOLICYRESPONSE']._serialized_start=672
-  _globals['_UPDATEACCESSPOLICYRESPONSE']._serialized_end=747
-  _globals['_CHECKACCESSREQUEST']._serialized_start=750
-  _globals['_CHECKACCESSREQUEST']._serialized_end=910
-  _globals['_CHECKACCESSRESPONSE']._serialized_start=912
-  _globals['_CHECKACCESSRESPONSE']._serialized_end=1031
-  _globals['_ACCESSPOLICYSERVICE']._serialized_start=1034
-  _globals['_ACCESSPOLICYSERVICE']._serialized_end=1561
+  _globals['_ACCESSPOLICYSERVICE'].methods_by_name['SuggestAccess']._loaded_options = None
+  _globals['_ACCESSPOLICYSERVICE'].methods_by_name['SuggestAccess']._serialized_options = b'\312\363\030\014\n\n\010\007\020\005\032\004user'
+  _globals['_ACCESSPOLICYSERVICE'].methods_by_name['ExplainRefusal']._loaded_options = None
+  _globals['_ACCESSPOLICYSERVICE'].methods_by_name['ExplainRefusal']._serialized_options = b'\312\363\030\006\n\004\010\007\020\001'
+  _globals['_ACCESSPOLICY']._serialized_start=171
+  _globals['_ACCESSPOLICY']._serialized_end=264
+  _globals['_GETACCESSPOLICYREQUEST']._serialized_start=266
+  _globals['_GETACCESSPOLICYREQUEST']._serialized_end=304
+  _globals['_GETACCESSPOLICYRESPONSE']._serialized_start=306
+  _globals['_GETACCESSPOLICYRESPONSE']._serialized_end=378
+  _globals['_LISTACCESSPOLICIESREQUEST']._serialized_start=380
+  _globals['_LISTACCESSPOLICIESREQUEST']._serialized_end=506
+  _globals['_LISTACCESSPOLICIESRESPONSE']._serialized_start=508
+  _globals['_LISTACCESSPOLICIESRESPONSE']._serialized_end=610
+  _globals['_UPDATEACCESSPOLICYREQUEST']._serialized_start=612
+  _globals['_UPDATEACCESSPOLICYREQUEST']._serialized_end=709
+  _globals['_UPDATEACCESSPOLICYRESPONSE']._serialized_start=711
+  _globals['_UPDATEACCESSPOLICYRESPONSE']._serialized_end=786
+  _globals['_CHECKACCESSREQUEST']._serialized_start=789
+  _globals['_CHECKACCESSREQUEST']._serialized_end=949
+  _globals['_CHECKACCESSRESPONSE']._serialized_start=951
+  _globals['_CHECKACCESSRESPONSE']._serialized_end=1070
+  _globals['_SUGGESTACCESSREQUEST']._serialized_start=1072
+  _globals['_SUGGESTACCESSREQUEST']._serialized_end=1108
+  _globals['_SUGGESTACCESSRESPONSE']._serialized_start=1111
+  _globals['_SUGGESTACCESSRESPONSE']._serialized_end=1254
+  _globals['_EXPLAINREFUSALREQUEST']._serialized_start=1256
+  _globals['_EXPLAINREFUSALREQUEST']._serialized_end=1299
+  _globals['_EXPLAINREFUSALRESPONSE']._serialized_start=1301
+  _globals['_EXPLAINREFUSALRESPONSE']._serialized_end=1418
+  _globals['_ACCESSPOLICYSERVICE']._serialized_start=1421
+  _globals['_ACCESSPOLICYSERVICE']._serialized_end=2173
 # @@protoc_insertion_point(module_scope)

@@ -5,6 +5,7 @@ isort:skip_file
 
 from ariane.common.v1 import access_pb2 as _access_pb2
 from ariane.common.v1 import access_rules_pb2 as _access_rules_pb2
+from ariane.common.v1 import access_service_pb2 as _access_service_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -280,3 +281,117 @@ class CheckAccessResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CheckAccessResponse: _TypeAlias = CheckAccessResponse  # noqa: Y015
+
+@_typing.final
+class SuggestAccessRequest(_message.Message):
+    """Asks for a suggestion."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_FIELD_NUMBER: _builtins.int
+    user: _builtins.str
+    """The user's name."""
+    def __init__(
+        self,
+        *,
+        user: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["user", b"user"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SuggestAccessRequest: _TypeAlias = SuggestAccessRequest  # noqa: Y015
+
+@_typing.final
+class SuggestAccessResponse(_message.Message):
+    """Answers with a suggestion."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ENTRIES_FIELD_NUMBER: _builtins.int
+    REFUSED_FIELD_NUMBER: _builtins.int
+    SILENT_ADDRESSES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def entries(self) -> _containers.RepeatedCompositeFieldContainer[_access_rules_pb2.AccessEntry]:
+        """What the user needs, by resource and name."""
+
+    @_builtins.property
+    def refused(self) -> _containers.RepeatedCompositeFieldContainer[_access_service_pb2.AccessUse]:
+        """What of it was refused, or would have been."""
+
+    @_builtins.property
+    def silent_addresses(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Addresses of processes that did not answer: what happened there is missing above."""
+
+    def __init__(
+        self,
+        *,
+        entries: _abc.Iterable[_access_rules_pb2.AccessEntry] | None = ...,
+        refused: _abc.Iterable[_access_service_pb2.AccessUse] | None = ...,
+        silent_addresses: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["entries", b"entries", "refused", b"refused", "silent_addresses", b"silent_addresses"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SuggestAccessResponse: _TypeAlias = SuggestAccessResponse  # noqa: Y015
+
+@_typing.final
+class ExplainRefusalRequest(_message.Message):
+    """Asks why a call was refused."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """The id of the request, as the error told it."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainRefusalRequest: _TypeAlias = ExplainRefusalRequest  # noqa: Y015
+
+@_typing.final
+class ExplainRefusalResponse(_message.Message):
+    """Answers with a refusal."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REFUSAL_FIELD_NUMBER: _builtins.int
+    ADDRESS_FIELD_NUMBER: _builtins.int
+    SILENT_ADDRESSES_FIELD_NUMBER: _builtins.int
+    address: _builtins.str
+    """The process that refused."""
+    @_builtins.property
+    def refusal(self) -> _access_service_pb2.AccessRefusal:
+        """The refusal. Absent: no process that answers remembers it."""
+
+    @_builtins.property
+    def silent_addresses(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Addresses of processes that did not answer."""
+
+    def __init__(
+        self,
+        *,
+        refusal: _access_service_pb2.AccessRefusal | None = ...,
+        address: _builtins.str = ...,
+        silent_addresses: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["refusal", b"refusal"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "refusal", b"refusal", "silent_addresses", b"silent_addresses"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainRefusalResponse: _TypeAlias = ExplainRefusalResponse  # noqa: Y015

@@ -57,6 +57,16 @@ class AccessPolicyServiceStub(object):
                 request_serializer=ariane_dot_admin_dot_v1_dot_access__policy__service__pb2.CheckAccessRequest.SerializeToString,
                 response_deserializer=ariane_dot_admin_dot_v1_dot_access__policy__service__pb2.CheckAccessResponse.FromString,
                 _registered_method=True)
+        self.SuggestAccess = channel.unary_unary(
+                '/ariane.admin.v1.AccessPolicyService/SuggestAccess',
+                request_serializer=ariane_dot_admin_dot_v1_dot_access__policy__service__pb2.SuggestAccessRequest.SerializeToString,
+                response_deserializer=ariane_dot_admin_dot_v1_dot_access__policy__service__pb2.SuggestAccessResponse.FromString,
+                _registered_method=True)
+        self.ExplainRefusal = channel.unary_unary(
+                '/ariane.admin.v1.AccessPolicyService/ExplainRefusal',
+                request_serializer=ariane_dot_admin_dot_v1_dot_access__policy__service__pb2.ExplainRefusalRequest.SerializeToString,
+                response_deserializer=ariane_dot_admin_dot_v1_dot_access__policy__service__pb2.ExplainRefusalResponse.FromString,
+                _registered_method=True)
 
 
 class AccessPolicyServiceServicer(object):
@@ -97,6 +107,21 @@ class AccessPolicyServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SuggestAccess(self, request, context):
+        """Suggests the least policy for what a user did, and was refused, since the processes of the
+        cluster began; complete only where they ran with access = learn meanwhile.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExplainRefusal(self, request, context):
+        """Tells why a call was refused, by the id of its request, as far as a process remembers it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AccessPolicyServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -119,6 +144,16 @@ def add_AccessPolicyServiceServicer_to_server(servicer, server):
                     servicer.CheckAccess,
                     request_deserializer=ariane_dot_admin_dot_v1_dot_access__policy__service__pb2.CheckAccessRequest.FromString,
                     response_serializer=ariane_dot_admin_dot_v1_dot_access__policy__service__pb2.CheckAccessResponse.SerializeToString,
+            ),
+            'SuggestAccess': grpc.unary_unary_rpc_method_handler(
+                    servicer.SuggestAccess,
+                    request_deserializer=ariane_dot_admin_dot_v1_dot_access__policy__service__pb2.SuggestAccessRequest.FromString,
+                    response_serializer=ariane_dot_admin_dot_v1_dot_access__policy__service__pb2.SuggestAccessResponse.SerializeToString,
+            ),
+            'ExplainRefusal': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainRefusal,
+                    request_deserializer=ariane_dot_admin_dot_v1_dot_access__policy__service__pb2.ExplainRefusalRequest.FromString,
+                    response_serializer=ariane_dot_admin_dot_v1_dot_access__policy__service__pb2.ExplainRefusalResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -232,6 +267,60 @@ class AccessPolicyService(object):
             '/ariane.admin.v1.AccessPolicyService/CheckAccess',
             ariane_dot_admin_dot_v1_dot_access__policy__service__pb2.CheckAccessRequest.SerializeToString,
             ariane_dot_admin_dot_v1_dot_access__policy__service__pb2.CheckAccessResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SuggestAccess(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ariane.admin.v1.AccessPolicyService/SuggestAccess',
+            ariane_dot_admin_dot_v1_dot_access__policy__service__pb2.SuggestAccessRequest.SerializeToString,
+            ariane_dot_admin_dot_v1_dot_access__policy__service__pb2.SuggestAccessResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainRefusal(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ariane.admin.v1.AccessPolicyService/ExplainRefusal',
+            ariane_dot_admin_dot_v1_dot_access__policy__service__pb2.ExplainRefusalRequest.SerializeToString,
+            ariane_dot_admin_dot_v1_dot_access__policy__service__pb2.ExplainRefusalResponse.FromString,
             options,
             channel_credentials,
             insecure,

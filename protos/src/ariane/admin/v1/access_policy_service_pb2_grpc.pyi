@@ -52,6 +52,12 @@ class AccessPolicyServiceStub:
     """Tells whether a user may do something and which entry decides, without doing it.
     Errors: USER_NOT_FOUND, FIELD_INVALID.
     """
+    SuggestAccess: _grpc.UnaryUnaryMultiCallable[_access_policy_service_pb2.SuggestAccessRequest, _access_policy_service_pb2.SuggestAccessResponse]
+    """Suggests the least policy for what a user did, and was refused, since the processes of the
+    cluster began; complete only where they ran with access = learn meanwhile.
+    """
+    ExplainRefusal: _grpc.UnaryUnaryMultiCallable[_access_policy_service_pb2.ExplainRefusalRequest, _access_policy_service_pb2.ExplainRefusalResponse]
+    """Tells why a call was refused, by the id of its request, as far as a process remembers it."""
 
 @_typing.type_check_only
 class AccessPolicyServiceAsyncStub(AccessPolicyServiceStub):
@@ -77,6 +83,12 @@ class AccessPolicyServiceAsyncStub(AccessPolicyServiceStub):
     """Tells whether a user may do something and which entry decides, without doing it.
     Errors: USER_NOT_FOUND, FIELD_INVALID.
     """
+    SuggestAccess: _aio.UnaryUnaryMultiCallable[_access_policy_service_pb2.SuggestAccessRequest, _access_policy_service_pb2.SuggestAccessResponse]  # type: ignore[assignment]
+    """Suggests the least policy for what a user did, and was refused, since the processes of the
+    cluster began; complete only where they ran with access = learn meanwhile.
+    """
+    ExplainRefusal: _aio.UnaryUnaryMultiCallable[_access_policy_service_pb2.ExplainRefusalRequest, _access_policy_service_pb2.ExplainRefusalResponse]  # type: ignore[assignment]
+    """Tells why a call was refused, by the id of its request, as far as a process remembers it."""
 
 class AccessPolicyServiceServicer(metaclass=_abc_1.ABCMeta):
     """What users may do. A call is allowed when entries of its user's policy and of the policies of its
@@ -123,5 +135,23 @@ class AccessPolicyServiceServicer(metaclass=_abc_1.ABCMeta):
         """Tells whether a user may do something and which entry decides, without doing it.
         Errors: USER_NOT_FOUND, FIELD_INVALID.
         """
+
+    @_abc_1.abstractmethod
+    def SuggestAccess(
+        self,
+        request: _access_policy_service_pb2.SuggestAccessRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_policy_service_pb2.SuggestAccessResponse, _abc.Awaitable[_access_policy_service_pb2.SuggestAccessResponse]]:
+        """Suggests the least policy for what a user did, and was refused, since the processes of the
+        cluster began; complete only where they ran with access = learn meanwhile.
+        """
+
+    @_abc_1.abstractmethod
+    def ExplainRefusal(
+        self,
+        request: _access_policy_service_pb2.ExplainRefusalRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_policy_service_pb2.ExplainRefusalResponse, _abc.Awaitable[_access_policy_service_pb2.ExplainRefusalResponse]]:
+        """Tells why a call was refused, by the id of its request, as far as a process remembers it."""
 
 def add_AccessPolicyServiceServicer_to_server(servicer: AccessPolicyServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -46,6 +46,7 @@ _STATUSES_BY_REASON: Mapping[str, ExitStatus] = MappingProxyType(
         "REPLICA_SET_CHANGED": ExitStatus.REFUSED,
         "SINK_NOT_FOUND": ExitStatus.NOT_FOUND,
         "TRANSACTION_NOT_FOUND": ExitStatus.NOT_FOUND,
+        "USER_NOT_FOUND": ExitStatus.NOT_FOUND,
         "FILTER_NOT_FOUND": ExitStatus.NOT_FOUND,
         "FEATURE_NOT_AVAILABLE": ExitStatus.REFUSED,
         "FILTER_FAILED": ExitStatus.REFUSED,

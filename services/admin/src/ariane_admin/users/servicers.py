@@ -23,7 +23,9 @@ from ariane_admin.users.policy_check import (
     check_subject,
     check_user_name,
 )
+from ariane_admin.users.processes import AskedProcesses
 from ariane_admin.users.store import UserStore
+from ariane_admin.users.suggestion import least_entries
 from ariane_servicekit import PageRequest, ServiceError, feature_not_available, field_invalid
 from ariane_servicekit.database import Database
 from ariane_servicekit.rpc.calls import current_call
@@ -156,9 +158,17 @@ class AccessPolicyServicer(AccessPolicyServiceServicer):
         store: The policies.
         database: The database, whose threads read and write.
         changed: Called after each change, so that processes are told at once.
+        processes: All processes, which remember what users did.
     """
 
-    def __init__(self, store: UserStore, database: Database, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        store: UserStore,
+        database: Database,
+        changed: Callable[[], None],
+        processes: AskedProcesses,
+    ) -> None:
+        self._processes = processes
         self._store = store
         self._database = database
         self._changed = changed
@@ -231,6 +241,29 @@ class AccessPolicyServicer(AccessPolicyServiceServicer):
         return policy_pb.CheckAccessResponse(
             decision=rules.ACCESS_DECISION_ALLOW if allowed else rules.ACCESS_DECISION_DENY,
             entry=entry,
+        )
+
+    async def SuggestAccess(
+        self, request: policy_pb.SuggestAccessRequest, context: _Context
+    ) -> policy_pb.SuggestAccessResponse:
+        """Suggest the least policy."""
+        check_user_name(request.user)
+        found = await self._processes.uses_of(request.user)
+        return policy_pb.SuggestAccessResponse(
+            entries=least_entries(found.uses),
+            refused=[use for use in found.uses if use.refused_count],
+            silent_addresses=found.silent,
+        )
+
+    async def ExplainRefusal(
+        self, request: policy_pb.ExplainRefusalRequest, context: _Context
+    ) -> policy_pb.ExplainRefusalResponse:
+        """Tell why a call was refused."""
+        if not request.request_id:
+            raise field_invalid("request_id", "is required")
+        found = await self._processes.refusal(request.request_id)
+        return policy_pb.ExplainRefusalResponse(
+            refusal=found.refusal, address=found.address, silent_addresses=found.silent
         )
 
 

@@ -1,0 +1,107 @@
+"""Questions about users to every process of the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any, Final, NamedTuple
+
+from grpc import RpcError
+
+from ariane.common.v1 import access_service_pb2 as access_pb
+from ariane.common.v1.access_service_pb2_grpc import AccessServiceStub
+from ariane_servicekit import open_channel
+
+ANSWER_S: Final = 5.0
+"""Seconds that a process may take for one answer."""
+
+_PAGE: Final = 1000
+
+
+class Uses(NamedTuple):
+    """What a user did.
+
+    Attributes:
+        uses: Each kind of it, at one process.
+        silent: Addresses of processes that did not answer.
+    """
+
+    uses: Sequence[access_pb.AccessUse]
+    silent: Sequence[str]
+
+
+class Found(NamedTuple):
+    """A refusal.
+
+    Attributes:
+        refusal: None if no process that answers remembers it.
+        address: The process that refused.
+        silent: Addresses of processes that did not answer.
+    """
+
+    refusal: access_pb.AccessRefusal | None
+    address: str
+    silent: Sequence[str]
+
+
+class AskedProcesses:
+    """Asks processes.
+
+    Args:
+        processes: Returns the addresses of all.
+    """
+
+    def __init__(self, processes: Callable[[], Awaitable[Collection[str]]]) -> None:
+        self._processes = processes
+
+    async def uses_of(self, user: str) -> Uses:
+        """What a user did, and was refused."""
+
+        async def ask(stub: Any) -> list[access_pb.AccessUse]:
+            uses: list[access_pb.AccessUse] = []
+            request = access_pb.ListAccessUsesRequest(user=user, page_size=_PAGE)
+            while True:
+                answer = await stub.ListAccessUses(request, timeout=ANSWER_S)
+                uses += answer.uses
+                request.page_token = answer.next_page_token
+                if not request.page_token:
+                    return uses
+
+        answers, silent = await self._ask_each(ask)
+        return Uses([use for uses in answers.values() for use in uses], silent)
+
+    async def refusal(self, request_id: str) -> Found:
+        """Why a call was refused."""
+
+        async def ask(stub: Any) -> access_pb.GetAccessRefusalResponse:
+            request = access_pb.GetAccessRefusalRequest(request_id=request_id)
+            answer: access_pb.GetAccessRefusalResponse = await stub.GetAccessRefusal(
+                request, timeout=ANSWER_S
+            )
+            return answer
+
+        answers, silent = await self._ask_each(ask)
+        for address, answer in answers.items():
+            if answer.HasField("refusal"):
+                return Found(answer.refusal, address, silent)
+        return Found(None, "", silent)
+
+    async def _ask_each(
+        self, ask: Callable[[Any], Awaitable[Any]]
+    ) -> tuple[dict[str, Any], list[str]]:
+        async def at(address: str) -> Any:
+            async with open_channel(address) as channel:
+                return await ask(AccessServiceStub(channel))
+
+        addresses = sorted(await self._processes())
+        told = await asyncio.gather(*map(at, addresses), return_exceptions=True)
+        answers: dict[str, Any] = {}
+        silent: list[str] = []
+        for address, answer in zip(addresses, told, strict=True):
+            if isinstance(answer, RpcError | OSError):
+                silent.append(address)
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                answers[address] = answer
+        return answers, silent

@@ -1,0 +1,73 @@
+"""``ariane user`` and ``ariane access`` over a real admin."""
+
+from __future__ import annotations
+
+from ariane_admin.terminal.exits import ExitStatus
+
+
+def test_a_user_lives(ariane, ariane_json, admin_beside):
+    made = ariane_json("user", "create", "anna", "--role", "ops", "--description", "on call")
+    assert (made["user"], made["kind"], made["enabled"], made["roles"]) == (
+        *("anna", "normal", True),
+        ["ops"],
+    )
+    ariane("user", "create", "anna", status=ExitStatus.FAILED)
+    assert ariane_json("user", "update", "anna", "--disable", "--no-roles")["enabled"] is False
+    assert ariane_json("user", "show", "anna")["roles"] == []
+    assert [row["user"] for row in ariane_json("user", "list")] == ["anna"]
+    ariane("user", "delete", "anna", "--yes")
+    ariane("user", "show", "anna", status=ExitStatus.NOT_FOUND)
+
+
+def test_rights_are_granted_tested_and_revoked(ariane, ariane_json, admin_beside):
+    ariane("user", "create", "shop", "--role", "ops")
+    ariane("access", "grant", "shop", "publish", "topic", "order-*", "--from", "10.0.0.0/8")
+    ariane("access", "grant", "shop", "PUBLISH,GET", "topic", "order-9", "--deny")
+    ariane("access", "grant", "role:ops", "GET", "cluster")
+    assert ariane_json("access", "list", "shop") == [
+        {
+            "user": "shop",
+            "decision": "allow",
+            "actions": ["PUBLISH"],
+            "resource": "topic",
+            "name": "order-*",
+            "networks": ["10.0.0.0/8"],
+        },
+        {
+            "user": "shop",
+            "decision": "deny",
+            "actions": ["PUBLISH", "GET"],
+            "resource": "topic",
+            "name": "order-9",
+            "networks": [],
+        },
+    ]
+    assert len(ariane_json("access", "list", "--resource", "cluster")) == 1
+
+    def test(*words, status=ExitStatus.DONE):
+        return ariane("access", "test", "shop", *words, status=status)
+
+    test("PUBLISH", "topic", "order-1", "--from", "10.1.1.1")
+    test("PUBLISH", "topic", "order-1", status=ExitStatus.FAILED)
+    test("PUBLISH", "topic", "order-9", "--from", "10.1.1.1", status=ExitStatus.FAILED)
+    test("GET", "cluster")
+    ariane("access", "revoke", "shop", "GET", "topic", "order-9")
+    assert ariane_json("access", "list", "shop")[1]["actions"] == ["PUBLISH"]
+    ariane("access", "revoke", "shop", "GET", "topic", "order-9", status=ExitStatus.NOT_FOUND)
+    ariane("access", "grant", "nobody", "GET", "cluster", status=ExitStatus.NOT_FOUND)
+
+
+def test_nothing_is_suggested_or_explained_in_an_open_cluster(ariane, ariane_json, admin_beside):
+    assert ariane_json("access", "suggest", "shop") == []
+    assert ariane_json("access", "suggest", "shop", "--refused") == []
+    ariane("access", "explain", "no-such-id", status=ExitStatus.NOT_FOUND)
+
+
+def test_lists_of_rocketmq_are_imported(ariane, ariane_json, admin_beside, lines):
+    path = lines("#Subject", "User:alice CUSTOM Topic:test* PUB,SUB null ALLOW")
+    shown = ariane_json("access", "import", path, "--dry-run")
+    assert ariane_json("user", "list") == []
+    for _ in range(2):
+        assert ariane_json("access", "import", path) == shown
+    [row] = ariane_json("access", "list", "alice")
+    assert (row["actions"], row["name"]) == (["PUBLISH", "SUBSCRIBE"], "test*")
