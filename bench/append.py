@@ -2,7 +2,7 @@
 
     .venv/bin/python bench/append.py [--pairs 9] [--quick]
 
-What is timed is ``Store.append_block`` whole: the checks of the block, the one copy into the mapped
+What is timed is ``Store.append`` whole: the checks of the block, the one copy into the mapped
 segment, the owned fields, the checksum of every record, consume-queue entries and keys for the
 index. The limit is numpy copying the block into a mapped file whose pages are there already: what
 nobody can beat. Pages of the store are made ready between the timed runs, as the broker does beside
@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 from measure import Row, pairs_of, table_of, write_results
 
-from ariane_record import BlockEncoder, RecordBlock
+from ariane_record import BlockEncoder, RecordTable
 from ariane_record.encoding.block import record_crcs_of
 from ariane_storage import Store, StoreConfig
 
@@ -36,7 +36,7 @@ RECORDS_PER_ROUND = 20_000
 
 def encode_block(
     body_bytes: int, count: int, *, uneven: bool = False, keyed: bool = True
-) -> RecordBlock:
+) -> RecordTable:
     """A block as a producer sends it: tag, one key, unique id, two properties.
 
     Args:
@@ -91,7 +91,7 @@ class Case:
         kind = f", {self.kind}" if self.kind else ""
         return f"append {self.body_bytes} B, batches of {self.count}{kind}"
 
-    def block(self) -> RecordBlock:
+    def block(self) -> RecordTable:
         """The block."""
         block = encode_block(
             self.body_bytes,
@@ -135,7 +135,7 @@ def bench_append(case: Case, *, pairs: int) -> Row:
 
         def append() -> None:
             for _ in range(rounds):
-                store.append_block(block, 0, born_host=case.born_host)
+                store.append(block, 0, born_host=case.born_host)
 
         def copy() -> None:
             for number in range(rounds):

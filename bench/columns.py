@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 from measure import Paired, Row, table_of, write_results
 
-from ariane_record import BlockEncoder, RecordBlock
+from ariane_record import BlockEncoder, RecordTable
 from ariane_record.decoding.arrow import to_arrow
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.encoding.columns.arrow_texts import even_binaries
@@ -66,7 +66,7 @@ class Workload:
         self.count = count
         self._ids = UniqueIdGenerator(lambda: NOON_MS, ip="127.0.0.1", pid=1, origin=2)
 
-    def encode(self) -> RecordBlock:
+    def encode(self) -> RecordTable:
         """All rows as one block, column by column."""
         digits = self._ids.next_ids(self.count).digits
         return encode_columns(
@@ -76,7 +76,7 @@ class Workload:
             born_timestamp_ms=NOON_MS,
         )
 
-    def encode_messages(self) -> RecordBlock:
+    def encode_messages(self) -> RecordTable:
         """The same, message by message."""
         encoder = BlockEncoder("bench", size_bytes_max=64 << 20)
         for arguments in self.messages:

@@ -171,7 +171,7 @@ def rows(*, pairs: int, quick: bool) -> list[Row]:
     language = limits.FilterLanguage
     with tempfile.TemporaryDirectory() as folder, Store.open(Path(folder), CONFIG) as store:
         for first in range(0, count, BATCH):
-            store.append_block(flights(first, BATCH).finish(), 0)
+            store.append(flights(first, BATCH).finish(), 0)
             store.keeping.prepare_next_segment()
         tag = filter_for(FilterExpression(text="arrived"))
         sql = filter_for(FilterExpression(FilterLanguage.SQL92, CONDITION))

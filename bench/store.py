@@ -22,7 +22,7 @@ import numpy as np
 from append import encode_block
 from measure import Paired, Row, paired, table_of, write_results
 
-from ariane_record import BlockEncoder, RecordBlock
+from ariane_record import BlockEncoder, RecordTable
 from ariane_storage import OsDisk, Store, StoreConfig, SystemClock
 from ariane_storage.index.index import Index
 
@@ -55,7 +55,7 @@ class Filled:
     log_bytes: int
 
 
-def numbered_block(topic: str, first: int, count: int) -> RecordBlock:
+def numbered_block(topic: str, first: int, count: int) -> RecordTable:
     """Messages with one key and one unique id each."""
     encoder = BlockEncoder(topic, size_bytes_max=64 << 20)
     body = bytes(BODY_BYTES)
@@ -74,7 +74,7 @@ def fill(root: Path, messages: int, *, batch: int = 1000, queues: int = 4) -> Fi
     """Write a store: batches go to its queues in turn."""
     with Store.open(root, CONFIG) as store:
         for number, first in enumerate(range(0, messages, batch)):
-            store.append_block(numbered_block("bench", first, batch), number % queues)
+            store.append(numbered_block("bench", first, batch), number % queues)
             store.keeping.prepare_next_segment()
         return Filled(root, messages, store.max_offset)
 
@@ -275,7 +275,7 @@ def bench_many_queues(*, many: int, pairs: int) -> Row:
 
         def append_to(store: Store, queues: Iterator[int], batches: int = BATCHES_PER_RUN) -> None:
             for queue_id in islice(queues, batches):
-                store.append_block(block, queue_id)
+                store.append(block, queue_id)
 
         def prepare() -> None:
             of_many.keeping.prepare_next_segment()

@@ -22,7 +22,7 @@ def main(root: Path, count: int) -> None:
             encoder = BlockEncoder("orders", size_bytes_max=1 << 17)
             encoder.add(body_of(number, "orders", 0, number), born_timestamp_ms=1)
             try:
-                store.append_block(encoder.finish(), 0)
+                store.append(encoder.finish(), 0)
                 store.flush()
                 print(f"acknowledged {number}", flush=True)
             except (StorePoisoned, StoreFull) as refusal:

@@ -115,7 +115,7 @@ def _write_for_ever(root: Path, mode: FlushMode, seed: int, pipe: int) -> None:
                     born_timestamp_ms=1,
                 )
             number += encoder.count
-            store.append_block(encoder.finish(), queue_id)
+            store.append(encoder.finish(), queue_id)
             if mode is FlushMode.SYNC:
                 store.flush()
                 flushed_number = number

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from unplugged_disk import why_not
 
-from ariane_record import BlockEncoder, RecordBlock
+from ariane_record import BlockEncoder, RecordTable
 from ariane_record.decoding.columns import decode_columns
 from ariane_storage import Store, StoreConfig, StoreFull
 
@@ -48,7 +48,7 @@ def append_until_full(store: Store, queue_id: int) -> list[bytes]:
         for body in bodies:
             encoder.add(body, keys=(f"k{len(stored)}",), born_timestamp_ms=1)
         try:
-            store.append_block(encoder.finish(), queue_id)
+            store.append(encoder.finish(), queue_id)
         except StoreFull:
             return stored
         stored += bodies
@@ -74,7 +74,7 @@ def test_a_full_disk_refuses_writers_serves_readers_and_recovers(small_disk: Pat
         first = append_until_full(store, 0)
         assert bodies_of(store, 0) == first
         with pytest.raises(StoreFull):
-            store.append_block(encoded(b"one more"), 1)
+            store.append(encoded(b"one more"), 1)
         assert bodies_of(store, 0) == first
 
         ballast.unlink()
@@ -87,7 +87,7 @@ def test_a_full_disk_refuses_writers_serves_readers_and_recovers(small_disk: Pat
         assert bodies_of(store, 1) == second
 
 
-def encoded(body: bytes) -> RecordBlock:
+def encoded(body: bytes) -> RecordTable:
     encoder = BlockEncoder("orders", size_bytes_max=1 << 18)
     encoder.add(body.ljust(200_000), born_timestamp_ms=1)
     return encoder.finish()

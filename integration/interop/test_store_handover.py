@@ -103,7 +103,7 @@ def write_our_store(root: Path, *, seed: int) -> list[Sent]:
                     born_timestamp_ms=1_700_000_000_000 + number,
                 )
                 batch.append((body, number))
-            appended = store.append_block(encoder.finish(), queue_id)
+            appended = store.append(encoder.finish(), queue_id)
             for step, (body, number) in enumerate(batch):
                 keys = f"key{number} shared{number % 10}"
                 offset = appended.first_queue_offset + step

@@ -110,7 +110,7 @@ def fill() -> Callable[..., list[Any]]:
                 keys=[(f"N{number % 4}",)] * count,
                 unique_ids=[f"U{number}-{place}" for place in range(count)],
             )
-            results.append(store.append_block(block, queue_id))
+            results.append(store.append(block, queue_id))
         return results
 
     return append

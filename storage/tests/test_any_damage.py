@@ -79,7 +79,7 @@ def test_any_damage(bench, fill, read_all, seed):
                 for message in read_all(store, *queue):
                     known = bodies.get(message.commit_log_offset, b"new")
                     assert message.body == known, what
-                appended = store.append_block(block_of(queue[0], [b"new"]), queue[1])
+                appended = store.append(block_of(queue[0], [b"new"]), queue[1])
                 assert appended.first_queue_offset == high + again, what
             assert store.query_by_key("flights", "N1", max_count=1), what
             store.flush()

@@ -38,7 +38,7 @@ def test_a_block_that_was_half_written_is_none(bench, read_all, k, ends):
     def append_some():
         for number in range(k + 1):
             body = b"%d" % number + b"x" * 700
-            store.append_block(block_of("flights", [body] * 5), 0)
+            store.append(block_of("flights", [body] * 5), 0)
             store.flush()
             acknowledged.extend([body] * 5)
 
@@ -49,7 +49,7 @@ def test_a_block_that_was_half_written_is_none(bench, read_all, k, ends):
     # Nothing of the block is to be seen, and nothing is written behind it.
     assert bodies(store) == acknowledged
     with pytest.raises(StorePoisoned):
-        store.append_block(block_of("flights", [b"never"]), 0)
+        store.append(block_of("flights", [b"never"]), 0)
     store.close()
     after = bench.disk.kill() if ends == "by a kill" else bench.disk.lose_power(k)
     survivor = replace(bench, disk=after)
@@ -58,7 +58,7 @@ def test_a_block_that_was_half_written_is_none(bench, read_all, k, ends):
     found = bodies(again)
     assert found[: len(acknowledged)] == acknowledged
     assert len(found) <= len(acknowledged) + 5
-    again.append_block(block_of("flights", [b"goes on"]), 0)
+    again.append(block_of("flights", [b"goes on"]), 0)
     again.flush()
     assert bodies(again) == [*found, b"goes on"]
     again.close()
@@ -72,7 +72,7 @@ def test_a_failed_flush_poisons_the_store_for_ever(bench, read_all, k):
     bench.disk.flush_fails_at = bench.disk.flushes + k
 
     def append_and_flush():
-        appended = store.append_block(block_of("flights", [b"x" * 500] * 3), 0)
+        appended = store.append(block_of("flights", [b"x" * 500] * 3), 0)
         store.flush()
         return appended.next_commit_log_offset
 
@@ -86,7 +86,7 @@ def test_a_failed_flush_poisons_the_store_for_ever(bench, read_all, k):
         with pytest.raises(StorePoisoned):
             step()
     with pytest.raises(StorePoisoned):
-        store.append_block(block_of("flights", [b"never"]), 0)
+        store.append(block_of("flights", [b"never"]), 0)
     # What was confirmed is still served.
     count = len(read_all(store, "flights", 0))
     store.close()
@@ -101,14 +101,14 @@ def test_a_failed_flush_poisons_the_store_for_ever(bench, read_all, k):
 def test_what_is_appended_during_a_flush_is_not_acknowledged_by_it(bench, monkeypatch):
     bench.config = small_config(flush_mode=FlushMode.SYNC)
     store = bench.open()
-    before = store.append_block(block_of("flights", [b"before"]), 0).next_commit_log_offset
+    before = store.append(block_of("flights", [b"before"]), 0).next_commit_log_offset
     file = store._parts.log.segment_at(0).file()
     sync = type(file).flush
 
     def append_in_the_middle(self):
         sync(self)  # The pages are on the disk; the call has not returned yet.
         monkeypatch.undo()
-        store.append_block(block_of("flights", [b"too late"]), 0)
+        store.append(block_of("flights", [b"too late"]), 0)
 
     monkeypatch.setattr(type(file), "flush", append_in_the_middle)
     assert store.flush() == before == store.flushed_offset == store.confirmed_offset
@@ -120,23 +120,21 @@ def test_what_is_appended_during_a_flush_is_not_acknowledged_by_it(bench, monkey
 def test_synchronous_flush_hides_what_is_not_durable(bench, read_all):
     bench.config = small_config(flush_mode=FlushMode.SYNC)
     store = bench.open()
-    first = store.append_block(block_of("flights", [b"a"], keys=[["k"]]), 0)
+    first = store.append(block_of("flights", [b"a"], keys=[["k"]]), 0)
     assert store.confirmed_offset == 0
     assert store.queue_bounds("flights", 0) == (0, 0)
     assert store.query_by_key("flights", "k") == []
     with pytest.raises(RecordNotFound):
         store.message_at(first.first_commit_log_offset)
     assert store.flush() == store.confirmed_offset == first.next_commit_log_offset
-    store.append_block(block_of("flights", [b"b"]), 0)
+    store.append(block_of("flights", [b"b"]), 0)
     assert [m.body for m in read_all(store, "flights", 0)] == [b"a"]
     assert len(store.query_by_key("flights", "k")) == 1
     store.close()
 
 
 def test_a_caller_may_lower_the_readable_end_but_not_raise_it(store):
-    ends = [
-        store.append_block(block_of("flights", [b"x"]), 0).next_commit_log_offset for _ in range(30)
-    ]
+    ends = [store.append(block_of("flights", [b"x"]), 0).next_commit_log_offset for _ in range(30)]
     store.flush_derived()
     for count, end in enumerate(ends, 1):
         assert store.queue_bounds("flights", 0, readable_end=end) == (0, count)
@@ -162,7 +160,7 @@ def test_group_flush_beside_appends(tmp_path):
         flusher.start()
         try:
             for number in range(600):
-                store.append_block(block_of("flights", [b"%d" % number] * 5), number % 7)
+                store.append(block_of("flights", [b"%d" % number] * 5), number % 7)
         finally:
             stop.set()
             flusher.join()
@@ -180,17 +178,17 @@ def test_a_full_disk_refuses_appends_until_there_is_space(bench, read_all):
     appended = 0
     with contextlib.suppress(StoreFull):
         while appended < 1000:
-            store.append_block(block_of("flights", [b"x" * 1000] * 3), 0)
+            store.append(block_of("flights", [b"x" * 1000] * 3), 0)
             appended += 3
     assert 0 < appended < 1000
     assert len(read_all(store, "flights", 0)) == appended
     with pytest.raises(StoreFull, match="no space left"):
-        store.append_block(block_of("flights", [b"x" * 1000] * 3), 0)
+        store.append(block_of("flights", [b"x" * 1000] * 3), 0)
     with pytest.raises(StoreFull):
         store.keeping.prepare_next_segment()
     assert not store.is_poisoned
     bench.disk.space_bytes = None
-    assert store.append_block(block_of("flights", [b"on"]), 0).first_queue_offset == appended
+    assert store.append(block_of("flights", [b"on"]), 0).first_queue_offset == appended
     store.close()
     store = bench.open()
     assert len(read_all(store, "flights", 0)) == appended + 1
@@ -217,18 +215,18 @@ def test_asynchronous_flush_keeps_its_intervals(bench):
 
 
 def test_flush_due_does_what_the_clock_says(bench, store):
-    store.append_block(block_of("flights", [b"x" * 900] * 4), 0)
+    store.append(block_of("flights", [b"x" * 900] * 4), 0)
     bench.clock.advance(bench.config.derived_interval_ms)
     store.keeping.flush_due()
     assert store.flushed_offset == store.max_offset
-    store.append_block(block_of("flights", [b"x"]), 0)
+    store.append(block_of("flights", [b"x"]), 0)
     store.keeping.flush_due()
     assert store.flushed_offset < store.max_offset
 
 
 def fill_segments(bench, store, count):
     while store.max_offset <= (count - 1) * store.config.segment_bytes:
-        store.append_block(block_of("flights", [b"x" * 900] * 2, keys=[["k"], ["k"]]), 0)
+        store.append(block_of("flights", [b"x" * 900] * 2, keys=[["k"], ["k"]]), 0)
         bench.clock.advance(HOUR_MS)
 
 
@@ -266,10 +264,10 @@ def test_ratios_decide_what_goes_and_what_is_refused(bench, store):
     assert forced.reason is RetentionReason.DISK_FORCE
     assert store.max_offset - store.min_offset <= store.config.segment_bytes
     with pytest.raises(StoreFull, match="95% full"):
-        store.append_block(block_of("flights", [b"x"]), 0)
+        store.append(block_of("flights", [b"x"]), 0)
     bench.disk.used_ratio = 0.2
     store.keeping.apply_retention(now)
-    assert store.append_block(block_of("flights", [b"x"]), 0).count == 1
+    assert store.append(block_of("flights", [b"x"]), 0).count == 1
 
 
 @pytest.mark.parametrize(
@@ -287,7 +285,7 @@ def test_ratios_decide_what_goes_and_what_is_refused(bench, store):
 def test_the_borders_of_retention(bench, store, hour, age_hours, ratio, reason):
     assert (bench.config.retention_ms, bench.config.delete_at_hour) == (72 * HOUR_MS, 4)
     for _ in range(12):  # Three segments, all of one hour.
-        store.append_block(block_of("flights", [b"x" * 900] * 2), 0)
+        store.append(block_of("flights", [b"x" * 900] * 2), 0)
     stored = store.store_timestamp_at(0)
     now = stored + age_hours * HOUR_MS
     bench.clock.local_hour = lambda now_ms: hour
@@ -304,9 +302,9 @@ def test_writes_are_refused_from_ninety_percent_on(bench, store, ratio, refused)
     store.keeping.apply_retention()
     if refused:
         with pytest.raises(StoreFull, match="writes stop at 90%"):
-            store.append_block(block_of("flights", [b"x"]), 0)
+            store.append(block_of("flights", [b"x"]), 0)
     else:
-        store.append_block(block_of("flights", [b"x"]), 0)
+        store.append(block_of("flights", [b"x"]), 0)
 
 
 def test_what_leads_to_deleted_segments_goes_with_them(bench, store):
@@ -340,7 +338,7 @@ def test_views_outlive_the_mapping_on_the_real_disk(tmp_path):
     from ariane_storage import Store  # noqa: PLC0415 - the real disk, and only here.
 
     store = Store.open(tmp_path / "s", small_config())
-    store.append_block(block_of("flights", [b"still there"]), 0)
+    store.append(block_of("flights", [b"still there"]), 0)
     read = store.read_queue("flights", 0, 0, max_count=1, max_bytes=1)
     store.close()
     assert b"still there" in bytes(read.chunks[0])
@@ -355,7 +353,7 @@ store = Store.open(Path(sys.argv[1]), small_config(segment_bytes=1 << 16))
 number = store.queue_bounds("flights", 0)[1]
 while True:
     bodies = [b"%d" % n for n in range(number, number + 7)]
-    store.append_block(block_of("flights", bodies), 0)
+    store.append(block_of("flights", bodies), 0)
     number += 7
     if number % 5 == 0:
         store.flush_derived()

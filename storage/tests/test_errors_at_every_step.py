@@ -15,8 +15,9 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from ariane_record import RecordTable
 from ariane_storage import FlushMode, Store, StoreFull, StorePoisoned
-from ariane_storage.testing import FaultyDisk, PowerLost, block_of, joined_table, small_config
+from ariane_storage.testing import FaultyDisk, PowerLost, block_of, small_config
 
 FOR_EVER = 1 << 40
 QUEUES = [("flights", 0), ("flights", 1), ("delays", 0)]
@@ -54,7 +55,7 @@ class Notes:
         block = block_of(topic, bodies, keys=[("K",)] * count)
 
         def step() -> None:
-            appended = self.store.append_block(block, queue_id)
+            appended = self.store.append(block, queue_id)
             end = appended.next_commit_log_offset
             for place, body in enumerate(bodies):
                 place_in_queue = (topic, queue_id), appended.first_queue_offset + place
@@ -69,12 +70,11 @@ class Notes:
             block_of(topic, [body], keys=[("K",)])
             for (topic, _), body in zip(QUEUES, bodies, strict=True)
         ]
-        table = joined_table(blocks, [queue_id for _, queue_id in QUEUES], [None] * 3)
+        table = RecordTable.joined(blocks)
 
         def step() -> None:
-            appended = self.store.append_table(table)
-            assert appended is not None
-            firsts = appended.first_queue_offsets.tolist()
+            appended = self.store.append(table, *[queue_id for _, queue_id in QUEUES])
+            firsts = appended.first_queue_offsets
             for queue, first, body in zip(QUEUES, firsts, bodies, strict=True):
                 assert (queue, first) not in self.written
                 self.written[queue, first] = body, self.store.max_offset
@@ -241,7 +241,7 @@ def with_a_fault(bench, read_all, work, mode, fault, step, ends):
     if error:
         if store.is_poisoned:
             with pytest.raises(StorePoisoned):
-                store.append_block(block_of("flights", [b"never"]), 0)
+                store.append(block_of("flights", [b"never"]), 0)
         if not notes.in_doubt:
             check(store, read_all, notes, notes.promised(in_memory=True))
         with contextlib.suppress(StorePoisoned, StoreFull):

@@ -14,7 +14,7 @@ PAGE = 1024
 
 def append(store, count, begin=0):
     return [
-        store.append_block(block_of("flights", [b"%04d" % number * 30]), 0)
+        store.append(block_of("flights", [b"%04d" % number * 30]), 0)
         for number in range(begin, begin + count)
     ]
 

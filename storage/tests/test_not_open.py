@@ -10,7 +10,7 @@ from ariane_storage.testing import block_of, small_config
 def test_a_store_that_is_not_open_yet_says_so_and_touches_nothing(tmp_path):
     store = Store(tmp_path / "store", small_config())
     asked = (
-        lambda: store.append_block(block_of("orders", [b"a"]), 0),
+        lambda: store.append(block_of("orders", [b"a"]), 0),
         lambda: store.queue_bounds("orders", 0),
         lambda: store.max_offset,
         lambda: store.config,
@@ -30,7 +30,7 @@ def test_a_store_that_is_not_open_yet_says_so_and_touches_nothing(tmp_path):
 def test_it_is_open_once_it_has_recovered_under_the_host_that_is_known_by_then(tmp_path):
     store = Store(tmp_path / "store", small_config())
     store.recover(("10.0.0.7", 10911))
-    store.append_block(block_of("orders", [b"a"]), 0)
+    store.append(block_of("orders", [b"a"]), 0)
     assert store.is_open
     assert store.message_at(0).store_host == ("10.0.0.7", 10911)
     store.close()

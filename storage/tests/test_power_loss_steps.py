@@ -22,7 +22,7 @@ def live(bench, acknowledged):
     for number in range(9):
         bodies = [f"{number}.{place};".encode() * 40 for place in range(3)]
         block = block_of("flights", bodies, keys=[[f"N{number}"]] * 3, tags=["t"] * 3)
-        appended = store.append_block(block, number % 2)
+        appended = store.append(block, number % 2)
         if number % 2:
             acknowledged.append(min(store.flush(), appended.next_commit_log_offset))
         if number == 4:
@@ -92,7 +92,7 @@ def after_crash(bench, read_all, expected, step, seed):
     again = twice.open()
     for queue_id in (0, 1):
         assert read_all(again, "flights", queue_id) == before[queue_id], where
-    appended = again.append_block(block_of("flights", [b"on"]), 0)
+    appended = again.append(block_of("flights", [b"on"]), 0)
     assert appended.first_queue_offset == again.queue_bounds("flights", 0)[1] - (
         0 if again.config.flush_mode is FlushMode.SYNC else 1
     )

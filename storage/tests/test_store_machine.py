@@ -92,7 +92,7 @@ class StoreMachine(RuleBasedStateMachine):
             keys.append(message_keys)
             unique_ids.append(f"U{self.counter}" if has_id else "")
         block = block_of(topic, bodies, tags=tags, keys=keys, unique_ids=unique_ids)
-        appended = self.store.append_block(block, queue_id)
+        appended = self.store.append(block, queue_id)
         assert appended.first_queue_offset == self.model.next_queue_offsets.get(queue, 0)
         assert appended.next_commit_log_offset == self.store.max_offset
         for place, commit_log_offset in enumerate(appended.commit_log_offsets.tolist()):

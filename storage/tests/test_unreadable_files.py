@@ -42,7 +42,7 @@ def test_lost_files_are_built_again_at_the_start(bench, fill, read_all, folder, 
         store = bench.open()
         assert contents(store, read_all) == before
         assert keys_found(store) == keys
-        store.append_block(block_of("flights", [b"goes on"]), 0)
+        store.append(block_of("flights", [b"goes on"]), 0)
         assert read_all(store, "flights", 0)[-1].body == b"goes on"
         before["flights", 0].append(b"goes on")
         store.close()
@@ -89,7 +89,7 @@ def test_an_index_file_that_is_lost_while_the_store_is_open(bench, fill, read_al
     assert all(0 < found <= there for found, there in zip(fewer, keys, strict=True))
     assert fewer != keys
     assert {place.path for place in store.unreadable} == {first}
-    store.append_block(block_of("flights", [b"x"], keys=[["N0"]]), 0)
+    store.append(block_of("flights", [b"x"], keys=[["N0"]]), 0)
     store.close()
     store = bench.open()
     assert store.recovery.rebuilt == ("index",)

@@ -81,7 +81,7 @@ def bury(root, numbers):
                 )
                 for number in numbers[first : first + 1000]
             ]
-            store.append_block(encode_block("%DLQ%billing", records), 0)
+            store.append(encode_block("%DLQ%billing", records), 0)
 
 
 async def counted(name_servers, topic):

@@ -10,7 +10,7 @@ import numpy as np
 
 from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane_broker.append.append import AppendRecords
-from ariane_broker.append.table_batches import TableBatches
+from ariane_broker.append.rows import Rows
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.errors.store_errors import STORAGE_RULES
 from ariane_broker.log.derived.producer_sequences import ProducerSequences
@@ -18,11 +18,11 @@ from ariane_broker.log.held_requests import Arrivals, HeldRequests
 from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.rpc.translation.append_wire import append_request, append_response
 from ariane_broker.topics.topic_table import Permission, TopicConfig
-from ariane_record import BlockEncoder, ProducerSequence
+from ariane_record import BlockEncoder, ProducerSequence, RecordTable
 from ariane_record.checksums.checksum import crc32
 from ariane_servicekit import ErrorTranslator
 from ariane_storage import Store
-from ariane_storage.testing import FaultyDisk, FixedClock, joined_table, small_config
+from ariane_storage.testing import FaultyDisk, FixedClock, small_config
 from services.broker.tests.log_side import Grown, broker_log, flushed_promise
 
 HOST = ("10.1.2.3", 4711)
@@ -118,17 +118,16 @@ class Side:
         )
         self.append_records = AppendRecords(
             log,
-            TopicsForSend(Topics(), check_block=lambda block: None),
+            TopicsForSend(Topics(), check_table=lambda block: None),
             self.sequences,
             None,
             body_bytes_max=3000,
             service_error=ErrorTranslator(STORAGE_RULES).service_error,
         )
 
-    async def answer(self, batches):
-        outcomes = await self.append_records.append(batches, HOST)
-        each = batches.each() if isinstance(batches, TableBatches) else batches
-        counts = [batch.block.count if batch.block else 0 for batch in each]
+    async def answer(self, tables):
+        outcomes = await self.append_records.append(tables, HOST)
+        counts = [count for rows in tables for count in counts_of(rows)]
         raw = append_response(outcomes, counts)
         return results_of(send_pb.AppendRecordsResponse.FromString(raw), counts)
 
@@ -182,17 +181,35 @@ def without_sequence(batch):
 
 
 def parsed(batches, *, joined):
-    """Batches as they come in a list, or side by side as those of a table."""
+    """Batches as they come in a list, or as the rows of a table."""
     raw = send_pb.AppendRecordsRequest(batches=batches).SerializeToString()
-    singles = append_request(raw).batches
-    if not joined or any(single.block is None for single in singles):
+    singles = append_request(raw).tables
+    if not joined or not all(map(can_be_row, singles)):
         return singles
-    table = joined_table(
-        [single.block for single in singles],
-        [single.queue_id for single in singles],
-        [single.sequence for single in singles],
+    table = RecordTable.joined([single.table for single in singles])
+    return [
+        Rows(
+            table.topics,
+            [single.queue_ids[0] for single in singles],
+            table,
+            [single.sequences[0] for single in singles],
+        )
+    ]
+
+
+def can_be_row(single):
+    """Whether a table with this row is read at all: its columns fit, and its checksum."""
+    table = single.table
+    return (
+        table is not None
+        and len(table.sizes) == len(table.tag_codes) == len(table.key_counts) > 0
+        and len(table.key_hashes) == sum(table.key_counts.tolist())
+        and crc32(table.records) == table.crc32
     )
-    return TableBatches(table, lambda: singles)
+
+
+def counts_of(rows):
+    return [0] * len(rows) if rows.table is None else rows.table.counts
 
 
 def int32s(numbers):

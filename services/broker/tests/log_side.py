@@ -14,7 +14,7 @@ class Deaf:
     def appended(self, *told):
         pass
 
-    appended_at_once = refused = appended
+    refused = appended
 
 
 class Grown:

@@ -256,8 +256,8 @@ def fill(rooms):
         state.topics.put(TopicConfig(topic=name, read_queue_count=1, write_queue_count=1))
     state.topics.put(wide)
     for number, name in enumerate(names):
-        store.append_block(block_of(name, [b"m"]), 0)
-        store.append_block(block_of("broad", [b"m"]), number)
+        store.append(block_of(name, [b"m"]), 0)
+        store.append(block_of("broad", [b"m"]), number)
         group = f"group-{number}"
         state.groups.put(GroupConfig(consumer_group=group))
         for place in (group, "wide"):
@@ -274,11 +274,11 @@ def fill(rooms):
     encoder = BlockEncoder("keyed", size_bytes_max=4 << 20)
     for number in range(COUNT):
         encoder.add(b"m", keys=("k",), properties={"colour": f"red-{number}"}, born_timestamp_ms=1)
-    store.append_block(encoder.finish(), 0)
+    store.append(encoder.finish(), 0)
     encoder = BlockEncoder(OP_TOPIC, size_bytes_max=4 << 20)
     for transaction_id in COLLIDING[1:]:
         encoder.add(b"m", keys=(transaction_id,), born_timestamp_ms=1)
-    store.append_block(encoder.finish(), 0)
+    store.append(encoder.finish(), 0)
     handed = np.array([[0, HANDLES_MAX]], np.int64)
     far_ms = 1 << 42
     for event in (

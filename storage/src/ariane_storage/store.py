@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from ariane_record import RecordBlock, RecordFields
+from ariane_record import RecordFields, RecordTable
 from ariane_record.layout import CommitLogOffset, Host, QueueOffset
 from ariane_record.single.record_copy import RecordCopy
 from ariane_storage.config import StoreConfig
@@ -39,9 +39,9 @@ from ariane_storage.recovery.opening import open_parts
 from ariane_storage.recovery.queue_repairs import QueueRepairs
 from ariane_storage.recovery.recovery import ProgressCallback, RecoveryReport
 from ariane_storage.store_files import StoreFiles, mark_stopped
-from ariane_storage.writing.append import Appended, AppendedTable
+from ariane_storage.writing.append import Appended
 from ariane_storage.writing.appender import Appender
-from ariane_storage.writing.block_table import BlockTable
+from ariane_storage.writing.property_check import Sequences
 
 _NO_HOST: Host = ("127.0.0.1", 0)
 
@@ -169,45 +169,33 @@ class Store:
 
     # Appending.
 
-    def append_block(
-        self, block: RecordBlock, queue_id: int, *, born_host: Host = _NO_HOST
+    def append(
+        self,
+        table: RecordTable,
+        *queue_ids: int,
+        born_host: Host = _NO_HOST,
+        sequences: Sequences = None,
     ) -> Appended:
-        """Append a block of records to a queue: into the log, the queue and the index.
+        """Append a table of records, all rows or none: into the log, the queues and the index.
 
         When this returns the records are in memory that survives the process. They survive power
         loss once ``flush`` has returned an offset of at least ``next_commit_log_offset``.
 
         Args:
-            block: Records and their columns.
-            queue_id: Number of the queue within the topic of the block.
+            table: Records and their columns.
+            queue_ids: The queue of each row, within its topic.
             born_host: The producer's address.
+            sequences: What the first record of each row must say of its place in the stream of its
+                producer; None if the caller has compared it, or knows.
 
         Raises:
-            BlockRejected: The block is inconsistent.
+            BlockRejected: The table is inconsistent. Each row of several may be valid by itself.
             IllegalQueue: Topic or queue id cannot name a folder.
             StoreFull: No space; appends work again when there is some.
             StorePoisoned: A flush has failed.
             StoreClosed: The store was closed.
         """
-        return self._appender.append(block, queue_id, born_host)
-
-    def append_table(
-        self, table: BlockTable, *, born_host: Host = _NO_HOST
-    ) -> AppendedTable | None:
-        """Append many small blocks at once, all of them or none.
-
-        Args:
-            table: The blocks.
-            born_host: The address of the producer, as the broker sees it.
-
-        Returns:
-            The place of each; None if they must be appended one by one, which also tells what is
-            wrong with invalid ones.
-
-        Raises:
-            IllegalQueue: As ``append_block``, with all its other errors except BlockRejected.
-        """
-        return self._appender.append_table(table, born_host)
+        return self._appender.append(table, queue_ids, born_host, sequences)
 
     # Reading.
 

@@ -118,8 +118,8 @@ def test_dump_speaks_of_the_body_as_it_was_given(tmp_path, kind, compress):
     body = b"all work and no play " * 30
     flag = int(SystemFlag.COMPRESSED | kind)
     with Store.open(tmp_path / "s", small_config()) as store:
-        store.append_block(block_of("t", [compress(body)], system_flag=flag), 0)
-        store.append_block(block_of("t", [b"no such thing"], system_flag=flag), 0)
+        store.append(block_of("t", [compress(body)], system_flag=flag), 0)
+        store.append(block_of("t", [b"no such thing"], system_flag=flag), 0)
     sound, broken = objects(run("dump", tmp_path / "s", "-o", "jsonl"))
     assert (sound["body_length"], sound["body_crc32"]) == (len(body), zlib.crc32(body))
     assert sound["stored_body_length"] == len(compress(body))
@@ -298,7 +298,7 @@ def queue_findings(root):
 
 def test_every_flipped_bit_of_an_entry_is_a_finding(tmp_path):
     with Store.open(tmp_path / "s", small_config()) as store:
-        store.append_block(block_of("flights", [b"x"] * 6, tags=["arrived"] * 6), 0)
+        store.append(block_of("flights", [b"x"] * 6, tags=["arrived"] * 6), 0)
     for bit in (7, 71, *range(0, 160, 5)):
 
         def flip_bit(entries, bit=bit):
@@ -353,7 +353,7 @@ def test_tag_codes_of_delayed_messages_are_times_of_delivery(tmp_path):
     encoder = BlockEncoder("SCHEDULE_TOPIC_XXXX", size_bytes_max=1 << 16)
     encoder.add(b"x", tag="arrived", properties={"DELAY": "3"}, born_timestamp_ms=1)
     with Store.open(tmp_path / "s", small_config()) as store:
-        store.append_block(encoder.finish(), 2)
+        store.append(encoder.finish(), 2)
     assert json.loads(run("verify", tmp_path / "s", "-o", "json").stdout)["findings"] == 0
 
 
@@ -364,7 +364,7 @@ def test_entries_of_the_timer_topic_may_have_hashes_of_tags_as_java_brokers_writ
     for tag in ("arrived", "", "late"):
         encoder.add(b"x", tag=tag, properties=due, born_timestamp_ms=1)
     with Store.open(root, small_config()) as store:
-        store.append_block(encoder.finish(), 0)
+        store.append(encoder.finish(), 0)
     hashes = [java_string_hash("arrived"), 0, java_string_hash("late")]
     change_queue(
         root, "rmq_sys_wheel_timer", 0, lambda e: e["tags_code"].__setitem__(slice(3), hashes)
@@ -400,7 +400,7 @@ def test_a_queue_that_the_log_knows_nothing_of_is_a_finding(root):
 def test_hosts_are_written_as_they_are_given(tmp_path):
     config = replace(small_config(), store_host=("::1", 10911))
     with Store.open(tmp_path / "s", config) as store:
-        store.append_block(block_of("flights", [b"x"]), 0, born_host=("192.0.2.7", 4711))
+        store.append(block_of("flights", [b"x"]), 0, born_host=("192.0.2.7", 4711))
     (row,) = (
         json.loads(line)
         for line in run("dump", tmp_path / "s", "-o", "jsonl").output.splitlines()

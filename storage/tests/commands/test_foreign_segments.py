@@ -169,7 +169,7 @@ def test_an_empty_segment_behind_a_vanished_last_one_hides_no_loss(bench, fill):
     bench.disk.remove(bench.segment_path(last))
     store = bench.open()
     assert store.damage == (Damage(last, last + SEGMENT, DamageReason.SEGMENT_MISSING),)
-    appended = store.append_block(block_of("flights", [b"on"]), 0)
+    appended = store.append(block_of("flights", [b"on"]), 0)
     assert appended.first_commit_log_offset == last + SEGMENT
     store.close()
     store = bench.open()

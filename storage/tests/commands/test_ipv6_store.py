@@ -28,7 +28,7 @@ def root(tmp_path):
         for turn in range(6):
             bodies = [b"%d-%d" % (turn, place) for place in range(COUNT)]
             block = block_of("flights", bodies, tags=["t"] * COUNT, keys=[["k"]] * COUNT)
-            store.append_block(block, 0, born_host=BORN_HOSTS[turn % 2])
+            store.append(block, 0, born_host=BORN_HOSTS[turn % 2])
     return tmp_path / "store"
 
 

@@ -54,7 +54,7 @@ def test_segments_missing_at_the_end_are_a_gap_and_no_offset_is_used_again(
     for queue, (_, high) in bounds.items():
         assert store.queue_bounds(*queue)[1] == high
         assert all(m.commit_log_offset < first_lost for m in read_all(store, *queue))
-        appended = store.append_block(block_of(queue[0], [b"on"]), queue[1])
+        appended = store.append(block_of(queue[0], [b"on"]), queue[1])
         assert appended.first_queue_offset == high
     store.close()
     store = bench.open()
@@ -124,7 +124,7 @@ def test_segments_of_another_program_are_left_alone_by_the_wrong_sizes(bench, fi
 def write_foreign(bench, records) -> None:
     """Lay down records without a checksum of themselves as the log of another program."""
     opened = bench.open()
-    opened.append_block(block_of("flights", [b"x" * 100]), 0)
+    opened.append(block_of("flights", [b"x" * 100]), 0)
     usual = opened.message_at(0)
     opened.close()
     log = b""
@@ -185,7 +185,7 @@ def test_a_log_of_very_many_segments_takes_few_descriptors(tmp_path):
     config: StoreConfig = replace(small_config(segment_bytes=4096), files_open_max=3)
     with Store.open(tmp_path / "s", config) as store:
         for _ in range(160):
-            store.append_block(block_of("flights", [b"x" * 1700] * 2), 0)
+            store.append(block_of("flights", [b"x" * 1700] * 2), 0)
             store.flush()
     for arguments in (["verify"], ["dump"], ["dump", "--queue", "flights:0"], ["rebuild"]):
         assert run(arguments[0], tmp_path / "s", *arguments[1:]).exit_code == 0
@@ -196,18 +196,18 @@ def test_a_log_of_very_many_segments_takes_few_descriptors(tmp_path):
 
 def test_a_folder_that_is_removed_beside_us_stops_the_store_with_a_reason(tmp_path):
     store = Store.open(tmp_path / "s", small_config())
-    store.append_block(block_of("flights", [b"x" * 900] * 2), 0)
+    store.append(block_of("flights", [b"x" * 900] * 2), 0)
     shutil.rmtree(tmp_path / "s")
 
     def go_on():
         for _ in range(20):
-            store.append_block(block_of("flights", [b"x" * 900] * 2), 0)
+            store.append(block_of("flights", [b"x" * 900] * 2), 0)
             store.flush_derived()
 
     with pytest.raises(StorePoisoned, match="No such file or directory"):
         go_on()
     with pytest.raises(StorePoisoned):
-        store.append_block(block_of("flights", [b"never"]), 0)
+        store.append(block_of("flights", [b"never"]), 0)
     # What was written is still served, until somebody closes it.
     assert store.read_queue("flights", 0, 0, max_count=1, max_bytes=1).count == 1
     store.close()
@@ -216,7 +216,7 @@ def test_a_folder_that_is_removed_beside_us_stops_the_store_with_a_reason(tmp_pa
 def test_a_log_that_went_on_behind_a_gap_and_vanished_again(bench):
     """Nothing but the checkpoint says where the log was."""
     store = bench.open()
-    store.append_block(block_of("flights", [b"x"]), 0)
+    store.append(block_of("flights", [b"x"]), 0)
     store.close()
     for _ in range(3):
         for name in bench.disk.names(bench.root / "commitlog"):
@@ -231,8 +231,8 @@ def test_first_files_of_a_queue_that_are_gone_are_built_again(bench, read_all):
     store = bench.open()
     entries = bench.config.consume_queue_file_entries
     for number in range(entries + 5):
-        store.append_block(block_of("flights", [b"%d" % number]), 0)
-        store.append_block(block_of("delays", [b"x"]), 0)
+        store.append(block_of("flights", [b"%d" % number]), 0)
+        store.append(block_of("delays", [b"x"]), 0)
     store.close()
     bench.disk.remove(bench.root / "consumequeue" / "flights" / "0" / f"{0:020d}")
     store = bench.open()

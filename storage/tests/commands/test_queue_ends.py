@@ -16,9 +16,9 @@ def make_idle(bench):
     """A store whose queue quiet:0 has reached 4, and retention has taken all of that."""
     bench.config = replace(bench.config, disk_clean_ratio=0.5, disk_force_ratio=0.5)
     store = bench.open()
-    store.append_block(block_of("quiet", [b"x"] * 4), 0)
+    store.append(block_of("quiet", [b"x"] * 4), 0)
     while store.max_offset <= 2 * store.config.segment_bytes:
-        store.append_block(block_of("loud", [b"y" * 1000] * 3), 0)
+        store.append(block_of("loud", [b"y" * 1000] * 3), 0)
     store.flush_derived()
     bench.disk.used_ratio = 0.9
     store.keeping.apply_retention()
@@ -43,16 +43,16 @@ def test_a_store_of_another_program_says_where_its_idle_queues_are(bench, noted)
         assert store.queue_bounds("quiet", 0)[1] == 4
         bench.disk = bench.disk.kill()
     store = bench.open()
-    assert store.append_block(block_of("quiet", [b"x"]), 0).first_queue_offset == 4
+    assert store.append(block_of("quiet", [b"x"]), 0).first_queue_offset == 4
     store.close()
 
 
 def lose_last_record(bench):
     """A store whose newest record, of flights:0, is durable and damaged."""
     store = bench.open()
-    appended = store.append_block(block_of("flights", [b"x" * 200] * 5), 0)
-    store.append_block(block_of("flights", [b"y"]), 1)
-    last = store.append_block(block_of("flights", [b"x" * 200]), 0)
+    appended = store.append(block_of("flights", [b"x" * 200] * 5), 0)
+    store.append(block_of("flights", [b"y"]), 1)
+    last = store.append(block_of("flights", [b"x" * 200]), 0)
     store.close()
     assert (appended.first_queue_offset, last.first_queue_offset) == (0, 5)
     path = bench.segment_path(0)
@@ -107,7 +107,7 @@ def test_a_rebuild_may_be_interrupted_anywhere(bench, seed):
 def test_what_cannot_be_read_stops_a_rebuild_before_anything_is_removed(tmp_path):
     root = tmp_path / "s"
     with Store.open(root, small_config()) as store:
-        store.append_block(block_of("flights", [b"x"]), 0)
+        store.append(block_of("flights", [b"x"]), 0)
     (root / "idle-queues.json").write_text("[\n")
     found = CliRunner().invoke(store_group, ["fsck", str(root)])
     assert found.exit_code == 1
@@ -122,7 +122,7 @@ def test_what_cannot_be_read_stops_a_rebuild_before_anything_is_removed(tmp_path
 def test_a_queue_that_is_not_there_is_named(tmp_path):
     root = tmp_path / "s"
     with Store.open(root, small_config()) as store:
-        store.append_block(block_of("flights", [b"x"]), 3)
+        store.append(block_of("flights", [b"x"]), 3)
     for queue, said in (("flights:0", "flights has 3"), ("trains:0", "nor any of trains")):
         result = CliRunner().invoke(store_group, ["dump", str(root), "--queue", queue])
         assert result.exit_code == 2

@@ -68,7 +68,7 @@ def test_a_copy_that_takes_over_goes_on_behind_the_log(primary, replica, fill, r
     fill(primary, blocks=5)
     follow(primary, replica)
     replica.copying.begin_epoch(2)
-    appended = replica.append_block(block_of("flights", [b"mine"]), 1)
+    appended = replica.append(block_of("flights", [b"mine"]), 1)
     assert appended.first_queue_offset == primary.queue_bounds("flights", 1)[1]
     assert appended.first_commit_log_offset == primary.max_offset
     # And the one before follows it.
@@ -259,7 +259,7 @@ def lives(bench, disk, seed, notes):
 def append(store, name, dice):
     bodies = [f"{name}.{place}".encode() * dice.randint(1, 60) for place in range(3)]
     block = block_of("flights", bodies, keys=[(name,)] * 3)
-    store.append_block(block, 0)
+    store.append(block, 0)
 
 
 @pytest.mark.parametrize("flush_mode", list(FlushMode))

@@ -18,7 +18,7 @@ def copies(tmp_path):
     """The paths of two closed stores with the same log of some segments."""
     one, other = (Store.open(tmp_path / name, CONFIG) for name in ("one", "other"))
     for number in range(40):
-        one.append_block(block_of("loud", [b"%d" % number * 400], keys=[["k"]]), 0)
+        one.append(block_of("loud", [b"%d" % number * 400], keys=[["k"]]), 0)
     place = 0
     while place < one.max_offset:
         content = one.copying.read(place, one.max_offset)

@@ -31,7 +31,7 @@ def any_hour(bench):
 
 def fill(store, segments=4):
     while store.max_offset <= (segments - 1) * store.config.segment_bytes:
-        store.append_block(block_of("flights", [b"x" * 900] * 2), 0)
+        store.append(block_of("flights", [b"x" * 900] * 2), 0)
 
 
 def test_a_blip_deletes_nothing(bench, any_hour):
@@ -182,7 +182,7 @@ def test_a_file_that_was_written_to_lately_is_young(tmp_path):
 def park(store, body):
     encoder = BlockEncoder(DELAY_TOPIC, size_bytes_max=1 << 12)
     encoder.add(body, properties={"DELAY": "1"}, born_timestamp_ms=1)
-    return store.append_block(encoder.finish(), 0)
+    return store.append(encoder.finish(), 0)
 
 
 def due(store):

@@ -165,13 +165,13 @@ def test_neither_appends_nor_queries_wait_while_an_index_file_is_made(bench):
     bench.disk = disk = SlowToAllocate()
     store = bench.open()
     keys = [("same",)] * bench.config.index_items
-    store.append_block(block_of("flights", [b"x"] * len(keys), keys=keys), 0)
+    store.append(block_of("flights", [b"x"] * len(keys), keys=keys), 0)
     disk.slow = True
     filer = threading.Thread(target=store.keeping.file_keys)
     filer.start()
     try:
         assert disk.in_allocate.wait(60)
-        store.append_block(block_of("flights", [b"new"], keys=[("same",)]), 0)
+        store.append(block_of("flights", [b"new"], keys=[("same",)]), 0)
         newest = store.query_by_key("flights", "same", max_count=1)
         assert [message.body for message in newest] == [b"new"]
         assert len(store.query_by_key("flights", "same", max_count=99)) == len(keys) + 1
@@ -211,7 +211,7 @@ def test_without_a_thread_beside_the_backlog_is_bounded_and_close_files_the_rest
     bench.config = replace(bench.config, index_backlog_keys=6)
     store = bench.open()
     for number in range(40):
-        store.append_block(block_of("flights", [b"x"] * 4, keys=[("k", f"n{number}")] * 4), 0)
+        store.append(block_of("flights", [b"x"] * 4, keys=[("k", f"n{number}")] * 4), 0)
         assert store.keeping.waiting_keys <= 6 + 8
         assert len(store.query_by_key("flights", "k", max_count=999)) == 4 * (number + 1)
     assert store.keeping.waiting_keys
@@ -230,7 +230,7 @@ def test_a_crash_with_keys_that_wait_loses_none(bench, filed):
 
     def append(count):
         for _ in range(count):
-            store.append_block(block_of("flights", [b"x"] * 2, keys=[("k",)] * 2), 0)
+            store.append(block_of("flights", [b"x"] * 2, keys=[("k",)] * 2), 0)
 
     append(10)
     store.flush_derived()

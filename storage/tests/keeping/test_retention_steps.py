@@ -19,9 +19,9 @@ def old(bench):
     """A store over several segments, and a disk that is too full."""
     bench.config = replace(bench.config, disk_refuse_ratio=1.0)
     store = bench.open()
-    store.append_block(block_of("quiet", [b"q"] * 4, keys=[["k"]] * 4), 0)
+    store.append(block_of("quiet", [b"q"] * 4, keys=[["k"]] * 4), 0)
     while store.max_offset <= 3 * store.config.segment_bytes:
-        store.append_block(block_of("loud", [b"x" * 900] * 2), 0)
+        store.append(block_of("loud", [b"x" * 900] * 2), 0)
     bench.disk.used_ratio = 0.9
     return store
 
@@ -51,7 +51,7 @@ def test_every_step_does_its_part_and_no_other(bench, old):
     assert plan.min_offset == 24576
     assert old.min_offset == 0
     assert b"q" in bodies(old, "quiet", 0)
-    first = old.append_block(block_of("quiet", [b"new"]), 0)
+    first = old.append(block_of("quiet", [b"new"]), 0)
     assert first.first_queue_offset == 4
 
     read = old.read_queue("quiet", 0, 0, max_count=4, max_bytes=1 << 20)
@@ -87,7 +87,7 @@ def test_what_nobody_let_go_of_is_not_deleted(bench, old):
 
 def test_what_was_let_go_of_and_not_deleted_is_there_again(bench, old, read_all):
     old.keeping.let_go(old.keeping.plan_retention())
-    old.append_block(block_of("quiet", [b"new"]), 0)
+    old.append(block_of("quiet", [b"new"]), 0)
     old.close()
     bench.disk.used_ratio = 0.1
     store = bench.open()
@@ -104,7 +104,7 @@ def test_a_crash_between_steps_takes_nothing_back(bench, old, steps, seed, read_
     plan = old.keeping.plan_retention()
     if steps == 2:
         old.keeping.let_go(plan)
-    old.append_block(block_of("quiet", [b"new"]), 0)
+    old.append(block_of("quiet", [b"new"]), 0)
     old.flush()
     bench.disk = bench.disk.lose_power(seed)
     bench.disk.used_ratio = 0.1
@@ -119,7 +119,7 @@ def test_a_crash_between_steps_takes_nothing_back(bench, old, steps, seed, read_
 def test_a_topic_that_is_made_again_meanwhile_keeps_all_it_has(bench, old):
     plan = old.keeping.plan_retention()
     old.keeping.delete_queues("quiet")
-    old.append_block(block_of("quiet", [b"anew"] * 2), 0)
+    old.append(block_of("quiet", [b"anew"] * 2), 0)
     old.flush_derived()
     old.keeping.let_go(plan)
     assert old.queue_bounds("quiet", 0) == (0, 2)
@@ -142,7 +142,7 @@ def test_an_end_is_known_although_a_message_came_that_power_loss_took(bench, old
     def flush_then_append():
         flushed = flush()
         old._parts.log.flush = flush
-        old.append_block(block_of("quiet", [b"taken"]), 0)
+        old.append(block_of("quiet", [b"taken"]), 0)
         return flushed
 
     old._parts.log.flush = flush_then_append
@@ -155,7 +155,7 @@ def test_an_end_is_known_although_a_message_came_that_power_loss_took(bench, old
         bench.disk.remove_folder(bench.root / "consumequeue")
     store = bench.open()
     assert store.min_offset == 24576
-    appended = store.append_block(block_of("quiet", [b"next"]), 0)
+    appended = store.append(block_of("quiet", [b"next"]), 0)
     assert appended.first_queue_offset in {4, 5}
     store.close()
 
@@ -169,7 +169,7 @@ def test_a_queue_is_on_the_disk_before_its_messages_are_not(bench, old, seed):
     bench.disk.used_ratio = 0.1
     store = bench.open()
     assert store.recovery.rebuilt == ()
-    assert store.append_block(block_of("quiet", [b"next"]), 0).first_queue_offset == 4
+    assert store.append(block_of("quiet", [b"next"]), 0).first_queue_offset == 4
     store.close()
 
 
@@ -177,7 +177,7 @@ def test_without_space_for_queues_only_what_is_in_them_already_goes(bench, old):
     old.flush_derived()
     written = old.max_offset
     while old.max_offset <= 6 * old.config.segment_bytes:
-        old.append_block(block_of("loud", [b"x" * 900] * 2), 0)
+        old.append(block_of("loud", [b"x" * 900] * 2), 0)
     write_out = old._parts.queues.write_out
 
     def no_space(commit_log_end):
@@ -201,7 +201,7 @@ def test_no_more_goes_than_makes_room(bench):
     )
     store = bench.open()
     while store.max_offset <= 17 * store.config.segment_bytes:
-        store.append_block(block_of("loud", [b"x" * 900] * 2), 0)
+        store.append(block_of("loud", [b"x" * 900] * 2), 0)
     assert bench.disk.usage(bench.root).ratio > 0.5
     ratio = 1.0
     while ratio >= 0.5:
@@ -264,7 +264,7 @@ def test_reads_and_appends_beside_retention_on_the_disk_of_the_machine(tmp_path)
             while passes < 40 and not failures:
                 queue_id = dice.randrange(12)
                 body = f"{queue_id}:{number};".encode() * 60
-                store.append_block(block_of("t", [body] * 2), queue_id)
+                store.append(block_of("t", [body] * 2), queue_id)
                 number += 1
                 queue_id = dice.randrange(12)
                 low, high = store.queue_bounds("t", queue_id)

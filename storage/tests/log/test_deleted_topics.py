@@ -18,10 +18,10 @@ def live_until_deleted(bench) -> Store:
     """Two topics, one of them deleted; records of both are in the log."""
     store = bench.open()
     for step in range(6):
-        store.append_block(block_of("flights", [b"old"] * 5, keys=[("K",)] * 5), step % 2)
-        store.append_block(block_of("delays", [b"stays"], keys=[("K",)]), 0)
+        store.append(block_of("flights", [b"old"] * 5, keys=[("K",)] * 5), step % 2)
+        store.append(block_of("delays", [b"stays"], keys=[("K",)]), 0)
     store.flush_derived()
-    store.append_block(block_of("flights", [b"newest"], keys=[("K",)]), 1)
+    store.append(block_of("flights", [b"newest"], keys=[("K",)]), 1)
     assert store.keeping.delete_queues("flights") == 2
     return store
 
@@ -55,7 +55,7 @@ def test_a_rebuild_does_not_bring_a_deleted_topic_back(bench, read_all, lost, st
 @pytest.mark.parametrize("lost", LOST)
 def test_a_topic_made_again_starts_clean_and_stays_so(bench, read_all, lost):
     store = live_until_deleted(bench)
-    made_again = store.append_block(block_of("flights", [b"new"] * 3, keys=[("K",)]), 1)
+    made_again = store.append(block_of("flights", [b"new"] * 3, keys=[("K",)]), 1)
     assert made_again.first_queue_offset == 0
     store.close()
     lose(bench, lost)
@@ -63,8 +63,8 @@ def test_a_topic_made_again_starts_clean_and_stays_so(bench, read_all, lost):
     assert store.queues() == [("delays", 0), ("flights", 1)]
     assert [m.body for m in read_all(store, "flights", 1)] == [b"new"] * 3
     assert [m.body for m in store.query_by_key("flights", "K")] == [b"new"]
-    assert store.append_block(block_of("flights", [b"old queue"]), 0).first_queue_offset == 0
-    assert store.append_block(block_of("flights", [b"on"]), 1).first_queue_offset == 3
+    assert store.append(block_of("flights", [b"old queue"]), 0).first_queue_offset == 0
+    assert store.append(block_of("flights", [b"on"]), 1).first_queue_offset == 3
     store.close()
 
 
@@ -72,13 +72,13 @@ def test_power_lost_at_every_step_of_a_deletion(bench, read_all):
     def life(disk, done):
         at_work = replace(bench, disk=disk)
         store = at_work.open()
-        store.append_block(block_of("flights", [b"old"] * 10), 0)
-        store.append_block(block_of("delays", [b"stays"] * 10), 0)
+        store.append(block_of("flights", [b"old"] * 10), 0)
+        store.append(block_of("delays", [b"stays"] * 10), 0)
         store.flush_derived()
         done.append("written")
         store.keeping.delete_queues("flights")
         done.append("deleted")
-        store.append_block(block_of("flights", [b"new"] * 2), 0)
+        store.append(block_of("flights", [b"new"] * 2), 0)
         store.flush_derived()
         done.append("made again")
 
@@ -116,21 +116,21 @@ def test_power_lost_at_every_step_of_deleting_several_topics(bench, read_all, ev
         at_work = replace(bench, disk=disk)
         store = at_work.open()
         for topic in [*topics, "delays"]:
-            store.append_block(block_of(topic, [b"old"] * 10, keys=[("K",)] * 10), 0)
-            store.append_block(block_of(topic, [b"old"] * 9), 1)
+            store.append(block_of(topic, [b"old"] * 10, keys=[("K",)] * 10), 0)
+            store.append(block_of(topic, [b"old"] * 9), 1)
         store.flush_derived()
         done.append("written")
-        store.append_block(block_of("flights", [b"old"] * 2), 0)
+        store.append(block_of("flights", [b"old"] * 2), 0)
         deletion = store.keeping.let_go_of_topics(topics)
         assert store.queues() == [("delays", 0), ("delays", 1)]
-        store.append_block(block_of("delays", [b"old"]), 0)
+        store.append(block_of("delays", [b"old"]), 0)
         store.flush_derived()
         store.keeping.finish_deletion(deletion)
         done.append("deleted")
-        store.append_block(block_of("flights", [b"new"] * 3, keys=[("K",)] * 3), 0)
+        store.append(block_of("flights", [b"new"] * 3, keys=[("K",)] * 3), 0)
         store.flush_derived()
         done.append("made again")
-        store.append_block(block_of("flights", [b"new"]), 0)
+        store.append(block_of("flights", [b"new"]), 0)
         store.flush_derived()
 
     undisturbed = FaultyDisk()
@@ -191,13 +191,13 @@ def test_a_kill_before_the_files_are_gone_costs_no_rebuild(bench):
 
 def test_a_deletion_that_is_taken_back_has_not_been(bench, read_all):
     store = bench.open()
-    store.append_block(block_of("flights", [b"x"] * 3), 0)
+    store.append(block_of("flights", [b"x"] * 3), 0)
     deletion = store.keeping.let_go_of_topics({"flights", "none"})
     assert deletion.ends.keys() == {"flights", "none"}
     assert store.queues() == []
     store.flush_derived()
     store.keeping.take_back(deletion)
-    assert store.append_block(block_of("flights", [b"x"]), 0).first_queue_offset == 3
+    assert store.append(block_of("flights", [b"x"]), 0).first_queue_offset == 3
     store = bench.reopen_after_kill()
     assert len(read_all(store, "flights", 0)) == 4
     store.close()
@@ -208,7 +208,7 @@ def test_what_is_noted_goes_with_the_records(bench):
     noted = bench.root / "deleted-topics.json"
     assert json.loads(bench.disk.read(noted)) == {"topics": {"flights": store.max_offset}}
     while store.max_offset <= 3 * store.config.segment_bytes:
-        store.append_block(block_of("delays", [b"x" * 900] * 2), 0)
+        store.append(block_of("delays", [b"x" * 900] * 2), 0)
     bench.disk.used_ratio = 0.95
     store.keeping.apply_retention()
     assert json.loads(bench.disk.read(noted)) == {"topics": {}}
@@ -222,7 +222,7 @@ def test_an_end_beyond_that_of_the_log_counts_only_up_to_it(bench, read_all):
     for folder in ("commitlog", "consumequeue", "index", "checkpoint"):
         lose(bench, folder)
     store = bench.open()
-    assert store.append_block(block_of("flights", [b"new"]), 0).first_queue_offset == 0
+    assert store.append(block_of("flights", [b"new"]), 0).first_queue_offset == 0
     store.close()
     lose(bench, "checkpoint")
     store = bench.open()
@@ -232,9 +232,9 @@ def test_an_end_beyond_that_of_the_log_counts_only_up_to_it(bench, read_all):
 
 def test_an_idle_queue_of_a_deleted_topic_stays_away(bench):
     store = bench.open()
-    store.append_block(block_of("flights", [b"idle"] * 4), 0)
+    store.append(block_of("flights", [b"idle"] * 4), 0)
     while store.max_offset <= 2 * store.config.segment_bytes:
-        store.append_block(block_of("delays", [b"x" * 900] * 2), 0)
+        store.append(block_of("delays", [b"x" * 900] * 2), 0)
     bench.disk.used_ratio = 0.95
     store.keeping.apply_retention()
     assert store.queue_bounds("flights", 0) == (4, 4)
@@ -244,13 +244,13 @@ def test_an_idle_queue_of_a_deleted_topic_stays_away(bench):
     bench.disk.used_ratio = 0.1
     store = bench.open()
     assert store.queues() == [("delays", 0)]
-    assert store.append_block(block_of("flights", [b"new"]), 0).first_queue_offset == 0
+    assert store.append(block_of("flights", [b"new"]), 0).first_queue_offset == 0
     store.close()
 
 
 def test_a_full_disk_deletes_nothing(bench, read_all, monkeypatch):
     store = bench.open()
-    store.append_block(block_of("flights", [b"x"] * 3), 0)
+    store.append(block_of("flights", [b"x"] * 3), 0)
     store.flush_derived()
     with monkeypatch.context() as patch:
         patch.setattr(bench.disk, "write", no_space)
@@ -278,11 +278,11 @@ def test_a_note_that_cannot_be_read_is_refused_not_guessed(bench):
 def test_queues_that_a_kill_has_left_are_no_damage(tmp_path, is_made_again):
     root = tmp_path / "store"
     with Store.open(root, small_config()) as store:
-        store.append_block(block_of("flights", [b"old"] * 20), 0)
+        store.append(block_of("flights", [b"old"] * 20), 0)
         store.flush_derived()
         store.keeping.delete_queues("flights")
         if is_made_again:
-            store.append_block(block_of("flights", [b"new"] * 3), 0)
+            store.append(block_of("flights", [b"new"] * 3), 0)
         shutil.copytree(root, tmp_path / "copy")
     result = CliRunner().invoke(store_group, ["fsck", str(tmp_path / "copy"), "-o", "json"])
     assert (result.exit_code, json.loads(result.stdout)) == (0, [])
@@ -300,8 +300,8 @@ def test_the_commands_know_of_deleted_topics(tmp_path):
 
     root = tmp_path / "store"
     with Store.open(root, small_config()) as store:
-        store.append_block(block_of("flights", [b"old"] * 20), 0)
-        store.append_block(block_of("delays", [b"stays"] * 3), 0)
+        store.append(block_of("flights", [b"old"] * 20), 0)
+        store.append(block_of("delays", [b"stays"] * 3), 0)
         store.keeping.delete_queues("flights")
     for _ in range(2):
         figures = json.loads(run("verify", root, "-o", "json").stdout)

@@ -107,7 +107,7 @@ def test_a_store_of_version_1():
             keys=[["N1", "N2"], ["N1"]],
             unique_ids=[f"U{number}"],
         )
-        store.append_block(block, number % 2)
+        store.append(block, number % 2)
         clock.advance(1500)
     store.close()
     contents = {
@@ -199,7 +199,7 @@ def test_transaction_marks_decide_what_is_dispatched(flag, entries, indexed):
 def test_the_delay_topic_keeps_the_time_of_delivery():
     disk, root, clock = FaultyDisk(), Path("/store"), FixedClock(10_000)
     store = Store.open(root, small_config(), disk=disk, clock=clock)
-    store.append_block(block_of("SCHEDULE_TOPIC_XXXX", [b"later"]), 2)
+    store.append(block_of("SCHEDULE_TOPIC_XXXX", [b"later"]), 2)
     store.close()
     path = root / "consumequeue" / "SCHEDULE_TOPIC_XXXX" / "2" / f"{0:020d}"
     appended = disk.read(path)[:20]

@@ -47,7 +47,7 @@ def test_appends_during_a_checkpoint_do_not_cost_a_rebuild(bench, fill, monkeypa
 def test_entries_do_not_count_before_it_is_known_where_their_records_end(bench, monkeypatch):
     """A write-out at any moment of an append sees no entry whose record is not durable."""
     store = bench.open()
-    store.append_block(block_of("flights", [b"x"]), 0)
+    store.append(block_of("flights", [b"x"]), 0)
     store.flush_derived()
     queue = store._parts.queues.find("flights", 0)
     durable = store.flushed_offset
@@ -62,7 +62,7 @@ def test_entries_do_not_count_before_it_is_known_where_their_records_end(bench, 
     tail = queue._tail
     queue._tail = Watched(tail.start, tail.encoded)
     seen.clear()
-    store.append_block(block_of("flights", [b"y"]), 0)
+    store.append(block_of("flights", [b"y"]), 0)
     assert seen == [1]
     store.close()
 
@@ -112,7 +112,7 @@ def test_what_runs_out_halfway_poisons_nothing_and_loses_nothing(bench, read_all
     bench.disk = disk = ShortOfDescriptors()
     store = bench.open()
     for topic in ("arrivals", "delays", "flights"):
-        store.append_block(block_of(topic, [b"x", b"y"], keys=[["k"], ["k"]]), 0)
+        store.append(block_of(topic, [b"x", b"y"], keys=[["k"], ["k"]]), 0)
     disk.refusing = True
     with pytest.raises(StoreFull, match="Too many open files"):
         store.flush_derived()
@@ -129,7 +129,7 @@ def test_what_runs_out_halfway_poisons_nothing_and_loses_nothing(bench, read_all
 
 def test_a_segment_whose_age_nobody_knows_is_kept(bench, store):
     while store.max_offset <= 2 * store.config.segment_bytes:
-        store.append_block(block_of("flights", [b"x" * 900] * 2), 0)
+        store.append(block_of("flights", [b"x" * 900] * 2), 0)
     bench.disk.used_ratio = 0.8
     far_future = bench.clock.time_ms + 1000 * 24 * 3_600_000
     for segment in store._parts.log.segments[1:]:
@@ -158,7 +158,7 @@ def test_segments_are_made_and_deleted_by_two_threads(tmp_path):
         maker.start()
         try:
             for _ in range(150):
-                store.append_block(block_of("flights", [b"x" * 1700] * 2), 0)
+                store.append(block_of("flights", [b"x" * 1700] * 2), 0)
                 store.keeping.apply_retention()
         finally:
             stop.set()
@@ -204,7 +204,7 @@ def test_a_roll_allocates_nothing_that_was_prepared(bench, monkeypatch):
             patch.setattr(bench.disk, "allocate", not_on_the_loop)
             for _ in range(2):
                 before = store.max_offset // bench.config.segment_bytes
-                store.append_block(block_of("flights", [b"x" * 900] * 2), 0)
+                store.append(block_of("flights", [b"x" * 900] * 2), 0)
                 rolls += store.max_offset // bench.config.segment_bytes - before
     store.close()
 
@@ -215,14 +215,14 @@ def test_a_full_index_file_that_cannot_be_flushed_poisons_the_store(bench, who):
     bench.config = replace(bench.config, index_backlog_keys=10)
     store = bench.open()
     keys = [(f"K{number}",) for number in range(bench.config.index_items - 1)]
-    store.append_block(block_of("flights", [b"x"] * len(keys), keys=keys), 0)
+    store.append(block_of("flights", [b"x"] * len(keys), keys=keys), 0)
     store.flush_derived()
-    store.append_block(block_of("flights", [b"y"] * 20, keys=[("more",)] * 20), 0)
+    store.append(block_of("flights", [b"y"] * 20, keys=[("more",)] * 20), 0)
     bench.disk.flush_fails_at = bench.disk.flushes + 1
     steps = {
         "keeper": store.keeping.file_keys,
         "checkpoint": store.flush_derived,
-        "append": lambda: store.append_block(block_of("flights", [b"z"]), 0),
+        "append": lambda: store.append(block_of("flights", [b"z"]), 0),
     }
     with pytest.raises(StorePoisoned):
         steps[who]()
@@ -261,6 +261,6 @@ def test_a_queue_that_nothing_was_appended_to_is_none(bench, store):
     bench.disk.used_ratio = 0.0
     bench.disk.space_bytes = 1
     with pytest.raises(StoreFull):
-        store.append_block(block_of("flights", [b"x" * 100]), 0)
+        store.append(block_of("flights", [b"x" * 100]), 0)
     assert store.queues() == []
     bench.disk.space_bytes = None

@@ -84,7 +84,7 @@ def test_a_lost_page_costs_the_records_on_it_only(bench, fill, read_all, known, 
         assert damage.end > begin
         store.close()
     store = bench.open()
-    store.append_block(block_of("flights", [b"goes on"]), 0)
+    store.append(block_of("flights", [b"goes on"]), 0)
     assert read_all(store, "flights", 0)[-1].body == b"goes on"
     store.close()
 
@@ -112,7 +112,7 @@ def test_a_lost_page_at_the_end_is_no_torn_tail(bench, fill, read_all, flushed):
         assert store.recovery.cut_reason is None
         store.close()
     store = bench.open()
-    appended = store.append_block(block_of("flights", [b"goes on"]), 0)
+    appended = store.append(block_of("flights", [b"goes on"]), 0)
     assert int(appended.commit_log_offsets[0]) >= end
     assert read_all(store, "flights", 0)[-1].body == b"goes on"
     store.close()
@@ -136,7 +136,7 @@ def test_a_page_that_is_lost_while_the_store_is_open(bench, store, fill, read_al
     found = {m.commit_log_offset for m in store.query_by_key("flights", "N1", max_count=1000)}
     assert found
     assert not found & set(lost)
-    assert store.append_block(block_of("flights", [b"goes on"]), 0)
+    assert store.append(block_of("flights", [b"goes on"]), 0)
 
 
 def test_a_lost_page_is_found_by_message_and_by_time_too(bench, store, fill):
@@ -163,7 +163,7 @@ def test_a_segment_that_is_shortened_while_the_store_is_open(bench, store, fill,
     assert records_of(store, read_all) == spared(
         spared(before, ends, 3 * PAGE, SEGMENT), ends, SEGMENT + PAGE, 2 * SEGMENT
     )
-    store.append_block(block_of("flights", [b"goes on"]), 0)
+    store.append(block_of("flights", [b"goes on"]), 0)
     assert read_all(store, "flights", 0)[-1].body == b"goes on"
 
 
@@ -199,7 +199,7 @@ def test_a_scan_finds_the_same_through_windows_of_any_size(
 
 def test_an_entry_that_names_a_huge_record_is_not_followed(bench, store, fill, read_all):
     """Nothing is read for it but the front of what is there."""
-    store.append_block(block_of("flights", [b"x"] * 5), 0)
+    store.append(block_of("flights", [b"x"] * 5), 0)
     queue = store._parts.queues.find("flights", 0)
     entry = queue.entries(2, 1).copy()
     entry["size"] = SEGMENT - int(entry["commit_log_offset"][0])

@@ -56,7 +56,7 @@ def test_one_more_record_costs_an_inspection_a_few_bytes(tmp_path, monkeypatch):
         root = tmp_path / str(count)
         with Store.open(root, config) as store:
             for number in range(count // BATCH):
-                store.append_block(batch(), number % 2)
+                store.append(batch(), number % 2)
         # The less of two: threads that other tests left in this process take memory now and then.
         (peak, found), (again, _) = peak_of_inspection(root), peak_of_inspection(root)
         assert (found.records, found.findings) == (count, [])

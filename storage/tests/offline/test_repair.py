@@ -284,8 +284,8 @@ def test_records_behind_a_hole_of_power_loss_go_by_name(root):
     """What was never flushed is cut at the first hole, and so are whole records behind it."""
     records = log(root)
     with Store.open(root, small_config()) as store:
-        store.append_block(block_of("delays", [b"1" * 600, b"2" * 600, b"3" * 600]), 0)
-        store.append_block(block_of("flights", [b"4"]), 1)
+        store.append(block_of("delays", [b"1" * 600, b"2" * 600, b"3" * 600]), 0)
+        store.append(block_of("flights", [b"4"]), 1)
     last = log(root)[len(records) :]
     # The checkpoint of before these appends, and a mark of a run that has not ended.
     with Store.open(root, small_config()) as store:
@@ -319,8 +319,8 @@ def test_a_repair_may_be_interrupted_anywhere(bench, fill):
     """Power lost at any step of a repair: the next one comes to the same."""
     store = bench.open()
     fill(store, blocks=12)
-    damaged = store.append_block(block_of("delays", [b"x" * 300]), 0).first_commit_log_offset
-    store.append_block(block_of("delays", [b"y"]), 0)
+    damaged = store.append(block_of("delays", [b"x" * 300]), 0).first_commit_log_offset
+    store.append(block_of("delays", [b"y"]), 0)
     store.close()
     content = bytearray(bench.disk.read(bench.segment_path(damaged // SEGMENT * SEGMENT)))
     content[damaged % SEGMENT + 100] ^= 1

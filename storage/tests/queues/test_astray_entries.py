@@ -40,7 +40,7 @@ def write_evenly(store, counts=(30, 30, 30)):
         for (topic, queue_id), count in zip(QUEUES, counts, strict=True):
             if number < count:
                 body = f"{topic} {queue_id} {number}".encode()
-                store.append_block(block_of(topic, [body]), queue_id)
+                store.append(block_of(topic, [body]), queue_id)
 
 
 def expected(queue, count=30):
@@ -80,12 +80,12 @@ def test_files_of_two_queues_that_are_exchanged_beside_us(bench, other, first_en
 
 def test_entries_of_an_earlier_topic_of_the_name_are_not_followed(bench, read_all):
     store = bench.open()
-    store.append_block(block_of("flights", [b"earlier"] * 8), 0)
-    store.append_block(block_of("delays", [b"other"] * 8), 0)
+    store.append(block_of("flights", [b"earlier"] * 8), 0)
+    store.append(block_of("delays", [b"other"] * 8), 0)
     store.flush_derived()
     earlier = bench.disk.read(queue_file(bench, "flights", 0))
     store.keeping.delete_queues("flights")
-    store.append_block(block_of("flights", [b"now"] * 8), 0)
+    store.append(block_of("flights", [b"now"] * 8), 0)
     store.flush_derived()
     bench.disk.write(queue_file(bench, "flights", 0), earlier)
     assert bodies(read_all(store, "flights", 0)) == [b"now"] * 8
@@ -119,16 +119,14 @@ def test_queues_whose_folders_were_exchanged_end_where_they_did(
         assert "consume queues" in store.recovery.rebuilt
         for queue, count in zip(QUEUES, counts, strict=True):
             assert bodies(read_all(store, *queue)) == expected(queue, count)
-            assert store.append_block(block_of(queue[0], [b"n"]), queue[1]).first_queue_offset == (
-                count
-            )
+            assert store.append(block_of(queue[0], [b"n"]), queue[1]).first_queue_offset == (count)
 
 
 def test_a_file_that_was_exchanged_is_mended_though_nobody_wants_its_tags(bench):
     with bench.open() as store:
         for _ in range(20):
-            store.append_block(block_of("flights", [b"a"], tags=["wanted"]), 0)
-            store.append_block(block_of("delays", [b"b"], tags=["other"]), 0)
+            store.append(block_of("flights", [b"a"], tags=["wanted"]), 0)
+            store.append(block_of("delays", [b"b"], tags=["other"]), 0)
     exchange(bench, queue_file(bench, "flights", 0, 8), queue_file(bench, "delays", 0, 8))
     with bench.open() as store:
         assert store.repairs.needed
@@ -147,17 +145,17 @@ def test_a_filter_passes_over_no_foreign_stretch(bench, read_repaired, what, fir
     bench.config = replace(bench.config, scan_entries_max=30)
     store = bench.open()
     topic = "delays" if what == "another topic's" else "flights"
-    store.append_block(block_of(topic, [b"."] * 24, tags=["other"] * 24), 0)
+    store.append(block_of(topic, [b"."] * 24, tags=["other"] * 24), 0)
     store.flush_derived()
     foreign = bench.disk.read(queue_file(bench, topic, 0, first_entry))
     if topic == "flights":
         store.keeping.delete_queues("flights")
     if what == "a deleted one's":
         for _ in range(3):
-            store.append_block(block_of("delays", [b"." * 2000] * 3), 1)
+            store.append(block_of("delays", [b"." * 2000] * 3), 1)
         bench.disk.used_ratio = 0.86
         assert store.keeping.apply_retention().deleted
-    store.append_block(block_of("flights", [b"now"] * 24, tags=["wanted"] * 24), 0)
+    store.append(block_of("flights", [b"now"] * 24, tags=["wanted"] * 24), 0)
     store.flush_derived()
     bench.disk.write(queue_file(bench, "flights", 0, first_entry), foreign)
     wanted = Tagged(tag_code("wanted"))
@@ -175,9 +173,9 @@ def test_a_time_is_not_looked_up_in_records_of_another_queue(bench, boundary):
     store = bench.open()
     for number in range(24):
         bench.clock.advance(1000)
-        store.append_block(block_of("flights", [b"a"]), 0)
+        store.append(block_of("flights", [b"a"]), 0)
         if number == 11:
-            store.append_block(block_of("delays", [b"b"] * 24), 0)
+            store.append(block_of("delays", [b"b"] * 24), 0)
     now_ms = bench.clock.now_ms()
     times_ms = range(now_ms - 25_000, now_ms + 2000, 500)
 
@@ -251,7 +249,7 @@ def test_reads_of_a_foreign_file_look_at_no_more_than_they_give(bench, monkeypat
     bench.config = replace(bench.config, consume_queue_file_entries=4096, segment_bytes=1 << 20)
     store = bench.open()
     for _ in range(6):
-        store.append_block(block_of("flights", [b"x" * 50] * 500), 0)
+        store.append(block_of("flights", [b"x" * 50] * 500), 0)
     store.flush_derived()
     dice = np.random.default_rng(7)
     foreign = np.frombuffer(dice.bytes(3000 * ENTRY_BYTES), ENTRY).copy()
@@ -333,9 +331,7 @@ def test_a_queue_that_is_deleted_meanwhile_is_not_mended(bench):
 def test_identity_of_many_is_that_of_each(bench, topic, host):
     bench.config = replace(bench.config, segment_bytes=1 << 16, store_host=(host, 1))
     store = bench.open()
-    appended = store.append_block(
-        block_of(topic, [b"x" * n for n in range(40)]), 3, born_host=(host, 2)
-    )
+    appended = store.append(block_of(topic, [b"x" * n for n in range(40)]), 3, born_host=(host, 2))
     (entries,) = [store.queue_entries(topic, 3, 0, max_count=99)]
     places = appended.commit_log_offsets.astype(np.int64)
     sizes = entries["size"].astype(np.int64)

@@ -28,7 +28,7 @@ def test_many_queues_take_few_descriptors(tmp_path):
     before = _open_descriptors()
     with Store.open(tmp_path / "store", config) as store:
         for queue_id in range(2000):
-            store.append_block(block, queue_id)
+            store.append(block, queue_id)
         store.flush_derived()
         assert _open_descriptors() - before < config.files_open_max + 30
         for queue_id in (0, 17, 1999):
@@ -46,7 +46,7 @@ def test_entries_beyond_what_was_durable_are_dropped(bench, kept, file_entries):
         bench.config, segment_bytes=1 << 20, consume_queue_file_entries=file_entries
     )
     store = bench.open()
-    appended = [store.append_block(block_of("t", [b"x"] * 500), 0) for _ in range(6)]
+    appended = [store.append(block_of("t", [b"x"] * 500), 0) for _ in range(6)]
     store.flush_derived()
     offsets = [int(offset) for part in appended for offset in part.commit_log_offsets]
     table = QueueTable(
@@ -68,7 +68,7 @@ def test_entries_beyond_what_was_durable_are_dropped(bench, kept, file_entries):
 def test_files_are_of_full_length_and_sparse(tmp_path):
     root = tmp_path / "store"
     with Store.open(root, StoreConfig(segment_bytes=1 << 16, index_slots=9, index_items=9)) as s:
-        s.append_block(block_of("flights", [b"x"]), 0)
+        s.append(block_of("flights", [b"x"]), 0)
     status = (root / "consumequeue" / "flights" / "0" / f"{0:020d}").stat()
     assert status.st_size == 6_000_000
     assert status.st_blocks * 512 < 100_000
@@ -80,9 +80,9 @@ def test_files_are_of_full_length_and_sparse(tmp_path):
 
 def test_reads_cross_files_and_the_tail(bench, store):
     for number in range(3):
-        store.append_block(block_of("flights", [b"%d" % number] * 9), 0)
+        store.append(block_of("flights", [b"%d" % number] * 9), 0)
         store.flush_derived()
-    store.append_block(block_of("flights", [b"tail"] * 4), 0)
+    store.append(block_of("flights", [b"tail"] * 4), 0)
     folder = bench.root / "consumequeue" / "flights" / "0"
     step = bench.config.consume_queue_file_entries * ENTRY_BYTES
     assert bench.disk.names(folder) == [f"{step * n:020d}" for n in range(4)]
@@ -92,14 +92,14 @@ def test_reads_cross_files_and_the_tail(bench, store):
 
 
 def test_one_message_is_served_however_large(store):
-    store.append_block(block_of("flights", [b"x" * 3000] * 2), 0)
+    store.append(block_of("flights", [b"x" * 3000] * 2), 0)
     read = store.read_queue("flights", 0, 0, max_count=10, max_bytes=10)
     assert read.count == 1
     assert read.size_bytes > 3000
 
 
 def test_offsets_outside_are_errors_and_say_the_bounds(store):
-    store.append_block(block_of("flights", [b"x"] * 3), 0)
+    store.append(block_of("flights", [b"x"] * 3), 0)
     assert store.read_queue("flights", 0, 3, max_count=1, max_bytes=1).status == "empty"
     for queue_offset in (-1, 4, 1 << 40):
         with pytest.raises(QueueOffsetOutOfRange) as caught:
@@ -119,8 +119,8 @@ def test_a_queue_that_nobody_wrote_to_is_empty(store):
 
 def test_interleaved_queues_come_in_runs(store):
     for _ in range(4):
-        store.append_block(block_of("flights", [b"a", b"b"]), 0)
-        store.append_block(block_of("flights", [b"c"]), 1)
+        store.append(block_of("flights", [b"a", b"b"]), 0)
+        store.append(block_of("flights", [b"c"]), 1)
     read = store.read_queue("flights", 0, 1, max_count=100, max_bytes=1 << 20)
     assert (len(read.chunks), read.count) == (4, 7)
     assert sum(read.sizes) == read.size_bytes
@@ -128,12 +128,12 @@ def test_interleaved_queues_come_in_runs(store):
 
 def test_deleted_topics_start_again_at_nothing(bench, read_all):
     store = bench.open()
-    store.append_block(block_of("flights", [b"old"] * 20), 0)
-    store.append_block(block_of("delays", [b"stays"]), 0)
+    store.append(block_of("flights", [b"old"] * 20), 0)
+    store.append(block_of("delays", [b"stays"]), 0)
     assert store.keeping.delete_queues("flights") == 1
     assert store.keeping.delete_queues("flights") == 0
     assert store.queues() == [("delays", 0)]
-    assert store.append_block(block_of("flights", [b"new"]), 0).first_queue_offset == 0
+    assert store.append(block_of("flights", [b"new"]), 0).first_queue_offset == 0
     store.close()
     for lost in ("nothing", "checkpoint"):
         bench.disk.remove(bench.root / lost)
@@ -146,7 +146,7 @@ def test_deleted_topics_start_again_at_nothing(bench, read_all):
 
 def test_entries_only_reach_the_files_once_their_records_are_durable(bench):
     store = bench.open()
-    store.append_block(block_of("flights", [b"x"] * 3), 0)
+    store.append(block_of("flights", [b"x"] * 3), 0)
     queue = store._parts.queues.find("flights", 0)
     unsynced = Unsynced()
     queue.write_out(store.flushed_offset, unsynced)
@@ -207,11 +207,11 @@ def store_bytes(bench, commit_log_offset):
 
 def test_a_queue_file_that_somebody_removes_beside_us_stops_nothing(bench, read_all):
     store = bench.open()
-    store.append_block(block_of("flights", [b"a"] * 3), 0)
+    store.append(block_of("flights", [b"a"] * 3), 0)
     store.flush_derived()
     store._parts.queues.close()
     bench.disk.remove(bench.root / "consumequeue" / "flights" / "0" / f"{0:020d}")
-    store.append_block(block_of("flights", [b"b"] * 2), 0)
+    store.append(block_of("flights", [b"b"] * 2), 0)
     store.flush_derived()
     assert [m.body for m in read_all(store, "flights", 0)] == [b"a"] * 3 + [b"b"] * 2
     store.close()
@@ -220,7 +220,7 @@ def test_a_queue_file_that_somebody_removes_beside_us_stops_nothing(bench, read_
 @pytest.mark.parametrize("max_count", [1, 7])
 def test_a_bit_that_flips_beside_us_costs_no_message(bench, read_repaired, max_count):
     store = bench.open()
-    store.append_block(block_of("flights", [bytes([65 + number]) for number in range(5)]), 0)
+    store.append(block_of("flights", [bytes([65 + number]) for number in range(5)]), 0)
     store.flush_derived()
     path = bench.root / "consumequeue" / "flights" / "0" / f"{0:020d}"
     sound = bench.disk.read(path)
@@ -240,7 +240,7 @@ def test_a_bit_that_flips_beside_us_costs_no_message(bench, read_repaired, max_c
 @pytest.mark.parametrize("place", [0, 2, 4])
 def test_an_entry_that_leads_beyond_all_offsets_is_mended(bench, read_all, place):
     store = bench.open()
-    store.append_block(block_of("flights", [b"x" * 100] * 5), 0)
+    store.append(block_of("flights", [b"x" * 100] * 5), 0)
     store.flush_derived()
     path = bench.root / "consumequeue" / "flights" / "0" / f"{0:020d}"
     content = bytearray(bench.disk.read(path))
@@ -257,7 +257,7 @@ def test_bytes_end_a_read_as_they_do_where_all_entries_are_looked_at(
 ):
     bench.config = replace(bench.config, segment_bytes=1 << 20)
     store = bench.open()
-    store.append_block(block_of("flights", [b"x" * size for size in sizes]), 0)
+    store.append(block_of("flights", [b"x" * size for size in sizes]), 0)
     bytes_wanted = (1, 5000, 200_000, 600_000, 1 << 20)
 
     def reads():

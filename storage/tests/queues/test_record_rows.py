@@ -34,7 +34,7 @@ def rows(bench):
         tags = ["", "b", "ccc", "dddddd", "eeeeeeee", "ffffffffff", "gggggggggggg", "h" * 20]
         tags += ["i" * 30, "j" * 40, "k" * 50, "l" * 60]
         block = block_of(topic, [b"x"] * count, tags=tags, unique_ids=["id"] * count)
-        store.append_block(block, queue_id)
+        store.append(block, queue_id)
     [stretch] = store.stretches(0)
     yield Rows.of(stretch)
     store.close()

@@ -27,8 +27,8 @@ def store(bench_class):
     while number < COUNT:
         run = min(1 + number % 7, COUNT - number)
         bodies = [b"x" * (1 + (number + place) % 50) for place in range(run)]
-        store.append_block(block_of("flights", bodies), 0)
-        store.append_block(block_of("delays", [b"y" * 1500]), 0)
+        store.append(block_of("flights", bodies), 0)
+        store.append(block_of("delays", [b"y" * 1500]), 0)
         number += run
     yield store
     store.close()

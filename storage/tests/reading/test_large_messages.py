@@ -22,7 +22,7 @@ def large(bench):
             bench.clock.advance(1000)
             encoder = BlockEncoder("flights", size_bytes_max=4 << 20)
             encoder.add(BODY, tag="large", born_timestamp_ms=1)
-            store.append_block(encoder.finish(), 0)
+            store.append(encoder.finish(), 0)
     return bench
 
 

@@ -61,38 +61,38 @@ def test_a_queue_file_of_an_earlier_topic_with_as_many_entries(
     bench, fill, read_all, how, deleted_by
 ):
     store = bench.open()
-    store.append_block(block_of("flights", [b"earlier"] * 5), 0)
+    store.append(block_of("flights", [b"earlier"] * 5), 0)
     store.flush_derived()
     earlier = bench.disk.read(queue_file(bench, ("flights", 0)))
     store.keeping.delete_queues("flights")
     if deleted_by == "retention":
         for _ in range(40):
-            store.append_block(block_of("delays", [b"." * 300] * 3), 0)
+            store.append(block_of("delays", [b"." * 300] * 3), 0)
         bench.disk.used_ratio = 0.86
         store.keeping.apply_retention()
         bench.disk.used_ratio = None
         assert store.min_offset > 1000
-    store.append_block(block_of("flights", [b"now"] * 5), 0)
+    store.append(block_of("flights", [b"now"] * 5), 0)
     leave(bench, store, how)
     bench.disk.write(queue_file(bench, ("flights", 0)), earlier)
     with bench.open() as store:
         assert bodies(read_all(store, "flights", 0)) == [b"now"] * 5
-        assert store.append_block(block_of("flights", [b"n"]), 0).first_queue_offset == 5
+        assert store.append(block_of("flights", [b"n"]), 0).first_queue_offset == 5
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
 def test_a_first_file_of_an_earlier_topic_hides_no_message(bench, read_all, how):
     store = bench.open()
-    store.append_block(block_of("flights", [b"earlier"] * 8), 0)
+    store.append(block_of("flights", [b"earlier"] * 8), 0)
     store.flush_derived()
     earlier = bench.disk.read(queue_file(bench, ("flights", 0)))
     store.keeping.delete_queues("flights")
     for _ in range(40):
-        store.append_block(block_of("delays", [b"." * 300] * 3), 0)
+        store.append(block_of("delays", [b"." * 300] * 3), 0)
     bench.disk.used_ratio = 0.86
     store.keeping.apply_retention()
     bench.disk.used_ratio = None
-    store.append_block(block_of("flights", [b"now"] * 20), 0)
+    store.append(block_of("flights", [b"now"] * 20), 0)
     leave(bench, store, how)
     bench.disk.write(queue_file(bench, ("flights", 0)), earlier)
     with bench.open() as store:
@@ -140,7 +140,7 @@ class Past:
             self.count += 1
             sent.append((b"%d;" % self.count + b"." * self.dice.randrange(300), self.tag()))
         block = block_of(topic, [body for body, _ in sent], tags=[tag for _, tag in sent])
-        appended = self.store.append_block(block, queue_id)
+        appended = self.store.append(block, queue_id)
         places = appended.commit_log_offsets.tolist()
         self.messages[queue] += [(*each, place) for each, place in zip(sent, places, strict=True)]
 
@@ -210,6 +210,6 @@ def test_any_file_of_the_past_hides_no_message(bench_class, read_all, read_tagge
             assert bodies(read_tagged(store, queue, "wanted")) == wanted, what
             sent = [body for body, _, _ in past.messages[queue]]
             assert bodies(read_all(store, *queue)) == sent, what
-            appended = store.append_block(block_of(queue[0], [b"new"]), queue[1])
+            appended = store.append(block_of(queue[0], [b"new"]), queue[1])
             assert appended.first_queue_offset >= end, what
         store.close()

@@ -77,7 +77,7 @@ def test_a_checkpoint_that_names_no_start_of_a_record_has_the_whole_segment_scan
         queue_offset=next_offset + 1,
         commit_log_offset=begin + HEADER_BYTES,
     )
-    store.append_block(block_of("flights", [encode_record(hidden)]), 0)
+    store.append(block_of("flights", [encode_record(hidden)]), 0)
     store.flush_derived()
     end, before = store.max_offset, contents(store, read_all)
     bench.disk = bench.disk.kill()
@@ -96,7 +96,7 @@ def test_a_checkpoint_that_names_no_start_of_a_record_has_the_whole_segment_scan
 def test_two_owners_of_one_folder(bench, store):
     with pytest.raises(StoreLocked, match="another process"):
         bench.open()
-    assert store.append_block(block_of("flights", [b"x"]), 0).count == 1
+    assert store.append(block_of("flights", [b"x"]), 0).count == 1
 
 
 @pytest.mark.parametrize("lock_is", ["removed", "made anew"])
@@ -109,7 +109,7 @@ def test_a_store_whose_lock_file_was_removed_has_one_owner_all_the_same(tmp_path
             Store.open(tmp_path / "s", small_config())
         with pytest.raises(StoreLocked):
             ClosedStore(tmp_path / "s", OsDisk())
-        assert store.append_block(block_of("flights", [b"x"]), 0).count == 1
+        assert store.append(block_of("flights", [b"x"]), 0).count == 1
     with ClosedStore(tmp_path / "s", OsDisk()), ClosedStore(tmp_path / "s", OsDisk()):
         with pytest.raises(StoreLocked):
             Store.open(tmp_path / "s", small_config())
@@ -235,7 +235,7 @@ def test_a_torn_tail_is_cut_and_never_comes_back(bench, fill, read_all):
     store = bench.open()
     fill(store, blocks=4)
     store.flush_derived()
-    torn = store.append_block(block_of("flights", [b"torn" * 100]), 0)
+    torn = store.append(block_of("flights", [b"torn" * 100]), 0)
     begin = torn.first_commit_log_offset
     bench.disk = bench.disk.kill()
     bench.disk.flip_bit(bench.segment_path(0), begin + 100, 0)
@@ -271,7 +271,7 @@ def test_a_shortened_last_segment(bench, fill, read_all, cut, crashed):
     assert {m.commit_log_offset for m in kept} <= {m.commit_log_offset for m in found}
     assert store.max_offset == min(end, store.max_offset)
     assert bench.disk.size_of(bench.segment_path(last)) == bench.config.segment_bytes
-    store.append_block(block_of("flights", [b"goes on"]), 0)
+    store.append(block_of("flights", [b"goes on"]), 0)
     assert read_all(store, "flights", 0)[-1].body == b"goes on"
     store.close()
 
@@ -294,7 +294,7 @@ def test_all_shortened_segments_are_scanned_and_what_came_after_the_checkpoint(
     store.flush_derived()
     checkpoint = store.max_offset
     while store.max_offset < checkpoint + 2 * size:
-        store.append_block(block_of("flights", [b"x" * 500]), 0)
+        store.append(block_of("flights", [b"x" * 500]), 0)
     before = contents(store, read_all)
     begin = store.max_offset - store.max_offset % size
     bench.disk = bench.disk.kill()
@@ -308,8 +308,8 @@ def test_all_shortened_segments_are_scanned_and_what_came_after_the_checkpoint(
 def test_a_record_whose_last_sector_was_never_written_is_torn(bench, read_all):
     """Its body is whole and its checksum is gone: it must not pass for one without a checksum."""
     store = bench.open()
-    store.append_block(block_of("flights", [b"whole"]), 0)
-    appended = store.append_block(block_of("flights", [b"torn"], keys=[("k" * 600,)]), 0)
+    store.append(block_of("flights", [b"whole"]), 0)
+    appended = store.append(block_of("flights", [b"torn"], keys=[("k" * 600,)]), 0)
     begin, end = appended.first_commit_log_offset, appended.next_commit_log_offset
     bench.disk = bench.disk.kill()
     content = bytearray(bench.disk.read(bench.segment_path(0)))
@@ -325,12 +325,12 @@ def test_a_record_whose_last_sector_was_never_written_is_torn(bench, read_all):
 def test_a_record_whose_checksum_is_half_written_is_torn(bench, read_all, bytes_behind):
     """The sector with its name was never written, that with its last digits was."""
     store = bench.open()
-    store.append_block(block_of("flights", [b"whole"]), 0)
+    store.append(block_of("flights", [b"whole"]), 0)
     begin = store.max_offset
     block = block_of("flights", [b"torn"], unique_ids=["u" * 300])
     room = (bytes_behind - begin - block.size_bytes) % 512
     block = block_of("flights", [b"torn" + b"." * room], unique_ids=["u" * 300])
-    end = store.append_block(block, 0).next_commit_log_offset
+    end = store.append(block, 0).next_commit_log_offset
     assert end % 512 == bytes_behind
     bench.disk = bench.disk.kill()
     content = bytearray(bench.disk.read(bench.segment_path(0)))
@@ -381,7 +381,7 @@ def test_what_was_durable_is_damage_at_the_end_too_and_no_torn_tail(
         assert store.queue_bounds("flights", 1) == bounds
         bench.disk = bench.disk.kill()
     store = bench.open()
-    appended = store.append_block(block_of("flights", [b"on"]), 1)
+    appended = store.append(block_of("flights", [b"on"]), 1)
     assert (appended.first_queue_offset, appended.first_commit_log_offset) == (bounds[1], end)
     assert read_all(store, "flights", 1)[-1].body == b"on"
     store.close()

@@ -25,8 +25,8 @@ def log_bytes(store: Store, begin: int, size: int) -> bytes:
 def test_bytes_are_those_of_the_record_codec(bench, store, topic, length_step):
     bodies = [bytes([place]) * (40 + length_step * place) for place in range(5)]
     block = block_of(topic, bodies, tags=["a", "b"], keys=[["k"], ["k"]], unique_ids=["u", "v"])
-    store.append_block(block_of("other", [b"first"]), 0)
-    appended = store.append_block(block, 3, born_host=("10.1.2.3", 4711))
+    store.append(block_of("other", [b"first"]), 0)
+    appended = store.append(block, 3, born_host=("10.1.2.3", 4711))
     for place, begin in enumerate(appended.commit_log_offsets.tolist()):
         properties = {}
         if place < 2:
@@ -54,9 +54,9 @@ def test_bytes_are_those_of_the_record_codec(bench, store, topic, length_step):
 def test_what_rocketmq_stored_with_a_control_character_can_be_copied(store, count):
     message = RecordFields(topic="flights", body=b"old", properties={"note": "two\nlines"})
     block = encode_block("flights", [message] * count)
-    store.append_block(block, 0)
+    store.append(block, 0)
     with pytest.raises(BlockRejected, match="control character"):
-        store.append_block(replace(block, forwarded=False), 0)
+        store.append(replace(block, forwarded=False), 0)
     assert store.read_queue("flights", 0, 0, max_count=200, max_bytes=1 << 20).count == count
 
 
@@ -70,34 +70,34 @@ def test_attempts_flags_and_half_offset_of_a_forwarded_message_are_kept(store):
         half_offset=99,
         born_timestamp_ms=5,
     )
-    appended = store.append_block(encode_block("flights", [message]), 0)
+    appended = store.append(encode_block("flights", [message]), 0)
     kept = store.message_at(appended.first_commit_log_offset)
     assert (kept.flag, kept.system_flag, kept.attempts, kept.half_offset) == (7, 8, 3, 99)
 
 
 def test_queue_offsets_are_dense_and_queues_apart(store):
-    first = store.append_block(block_of("flights", [b"a", b"b"]), 0)
-    other = store.append_block(block_of("flights", [b"c"]), 1)
-    second = store.append_block(block_of("flights", [b"d"]), 0)
+    first = store.append(block_of("flights", [b"a", b"b"]), 0)
+    other = store.append(block_of("flights", [b"c"]), 1)
+    second = store.append(block_of("flights", [b"d"]), 0)
     assert [first.first_queue_offset, second.first_queue_offset] == [0, 2]
     assert other.first_queue_offset == 0
 
 
 def test_store_timestamps_never_run_backwards(bench, store):
-    first = store.append_block(block_of("flights", [b"a"]), 0)
+    first = store.append(block_of("flights", [b"a"]), 0)
     bench.clock.advance(-5000)
-    second = store.append_block(block_of("flights", [b"b"]), 0)
+    second = store.append(block_of("flights", [b"b"]), 0)
     assert second.store_timestamp_ms == first.store_timestamp_ms
     store.close()
     reopened = bench.open()
-    third = reopened.append_block(block_of("flights", [b"c"]), 0)
+    third = reopened.append(block_of("flights", [b"c"]), 0)
     assert third.store_timestamp_ms == first.store_timestamp_ms
     reopened.close()
 
 
 def test_segments_roll_as_a_whole_with_a_filler(bench, store):
-    first = store.append_block(block_of("flights", [b"x" * 1000] * 4), 0)
-    second = store.append_block(block_of("flights", [b"y" * 1000] * 4), 0)
+    first = store.append(block_of("flights", [b"x" * 1000] * 4), 0)
+    second = store.append(block_of("flights", [b"y" * 1000] * 4), 0)
     assert second.first_commit_log_offset == bench.config.segment_bytes
     room = bench.config.segment_bytes - first.next_commit_log_offset
     filler = log_bytes(store, first.next_commit_log_offset, 8)
@@ -107,24 +107,24 @@ def test_segments_roll_as_a_whole_with_a_filler(bench, store):
 def test_a_block_fills_a_segment_up_to_the_room_for_the_filler(bench):
     bench.config = replace(bench.config, record_bytes_max=8192)
     store = bench.open()
-    empty = store.append_block(block_of("f", [b""]), 0)
+    empty = store.append(block_of("f", [b""]), 0)
     overhead = empty.next_commit_log_offset
     fitting = bench.config.segment_bytes - overhead - 8 - overhead
-    appended = store.append_block(block_of("f", [b"x" * fitting]), 0)
+    appended = store.append(block_of("f", [b"x" * fitting]), 0)
     assert appended.next_commit_log_offset == bench.config.segment_bytes - 8
     with pytest.raises(BlockRejected, match="a segment takes"):
-        store.append_block(block_of("f", [b"x" * 4000, b"y" * 4200]), 0)
+        store.append(block_of("f", [b"x" * 4000, b"y" * 4200]), 0)
     store.close()
 
 
-def flip(block, position, field="records"):
-    damaged = bytearray(getattr(block, field))
+def flip(block, position):
+    damaged = bytearray(block.records)
     damaged[position] ^= 1
-    return replace(block, **{field: bytes(damaged)})
+    return replace(block, pieces=(bytes(damaged),))
 
 
 def with_records(block, records):
-    return replace(block, records=bytes(records), crc32=crc32(bytes(records)))
+    return replace(block, pieces=(bytes(records),), crc32=crc32(bytes(records)))
 
 
 def patched(block, position, value):
@@ -149,7 +149,7 @@ TOPIC = 88 + 3 + 1
         (replace(SOUND, sizes=SOUND.sizes - 200), "too small", 0),
         (replace(SOUND, sizes=SOUND.sizes + 5000), "larger than", 0),
         (replace(SOUND, sizes=SOUND.sizes + np.int32(1)), "add up to", -1),
-        (replace(SOUND, records=SOUND.records[:-1]), "add up to", -1),
+        (replace(SOUND, pieces=(SOUND.records[:-1],)), "add up to", -1),
         (flip(SOUND, 90), "checksum differs", -1),
         (replace(SOUND, crc32=SOUND.crc32 ^ 1), "checksum differs", -1),
         (patched(SOUND, SECOND, (SECOND + 9).to_bytes(4, "big")), "not that of its column", 1),
@@ -172,11 +172,11 @@ TOPIC = 88 + 3 + 1
 )
 def test_what_is_not_as_it_claims_is_rejected_and_leaves_no_trace(store, block, reason, position):
     with pytest.raises(BlockRejected, match=reason) as caught:
-        store.append_block(block, 0)
+        store.append(block, 0)
     assert caught.value.position == position
     assert store.max_offset == 0
     assert store.queue_bounds("flights", 0) == (0, 0)
-    assert store.append_block(SOUND, 0).first_queue_offset == 0
+    assert store.append(SOUND, 0).first_queue_offset == 0
 
 
 def test_without_checksums_a_block_may_come_without_room_but_not_half(bench):
@@ -186,47 +186,48 @@ def test_without_checksums_a_block_may_come_without_room_but_not_half(bench):
     records = encode_record(message, checksum=False)
     plain = replace(
         encode_block("flights", [message]),
-        records=records,
+        pieces=(records,),
         sizes=np.array([len(records)], np.int32),
         crc32=crc32(records),
     )
-    appended = store.append_block(plain, 0)
+    appended = store.append(plain, 0)
     assert store.message_at(appended.first_commit_log_offset).body == b"plain"
-    store.append_block(SOUND, 0)
+    store.append(SOUND, 0)
     mixed = replace(
         with_records(plain, records + SOUND.records),
+        counts=(3,),
         sizes=np.concatenate((plain.sizes, SOUND.sizes)),
         tag_codes=np.zeros(3, np.int32),
         key_counts=np.zeros(3, np.uint8),
         key_hashes=SOUND.key_hashes[:0],
     )
     with pytest.raises(BlockRejected, match="some records have room"):
-        store.append_block(mixed, 0)
+        store.append(mixed, 0)
     store.close()
 
 
 @pytest.mark.parametrize("topic", ["", "../up", "a/b", ".", "..", "a b", "a\x00b", "é", "x" * 256])
 def test_topics_that_are_no_folder_names_are_refused(store, topic):
     with pytest.raises((IllegalQueue, BlockRejected)):
-        store.append_block(block_of(topic, [b"x"]), 0)
+        store.append(block_of(topic, [b"x"]), 0)
     assert store.max_offset == 0
 
 
 def test_negative_queue_ids_are_refused(store):
     with pytest.raises(IllegalQueue):
-        store.append_block(SOUND, -1)
+        store.append(SOUND, -1)
 
 
 def test_system_topics_are_folder_names(store):
     for topic in ("%RETRY%group-1", "%DLQ%group_1", "SCHEDULE_TOPIC_XXXX"):
-        assert store.append_block(block_of(topic, [b"x"]), 0).count == 1
+        assert store.append(block_of(topic, [b"x"]), 0).count == 1
 
 
 def test_a_closed_store_takes_nothing(bench):
     store = bench.open()
     store.close()
     with pytest.raises(StoreClosed):
-        store.append_block(SOUND, 0)
+        store.append(SOUND, 0)
     store.close()
 
 
@@ -238,7 +239,7 @@ def test_ipv6_addresses_that_stand_for_ipv4_are_stored_as_those():
 
 def test_memoryviews_are_as_good_as_bytes(store):
     view = memoryview(bytearray(SOUND.records))
-    appended = store.append_block(replace(SOUND, records=view), 0)
+    appended = store.append(replace(SOUND, pieces=(view,)), 0)
     record = log_bytes(store, appended.first_commit_log_offset, SECOND)
     assert decode_record(record).body == b"abc"
 

@@ -23,13 +23,16 @@ from ariane_record.encoding.block import RECORD_CRCS_COUNT_MIN
 from ariane_record.layout import PropertyName
 from ariane_storage import BlockRejected
 from ariane_storage.testing import block_of
-from ariane_storage.writing.append import OwnedFields, PackedRecords
-from ariane_storage.writing.block_check import BlockLimits, check_block
+from ariane_storage.writing.append import OwnedFields, Places
 from ariane_storage.writing.few_records import FEW, FewRecords
+from ariane_storage.writing.packed_records import PackedRecords
 from ariane_storage.writing.record_crcs import like_holes
+from ariane_storage.writing.table_check import TableLimits, check_table
+from storage.tests.writing.block_oracle import check_block
 
-LIMITS = BlockLimits(record_bytes_max=1 << 20, block_bytes_max=1 << 22, checksum=True)
-OWNED = OwnedFields(3, 250, 1_000_000, ("10.1.2.3", 4711), ("127.0.0.1", 10911), 1_700_000_000_001)
+LIMITS = TableLimits(record_bytes_max=1 << 20, table_bytes_max=1 << 22, checksum=True)
+OWNED = OwnedFields(("10.1.2.3", 4711), ("127.0.0.1", 10911), 1_700_000_000_001)
+PLACES = Places(1_000_000, (3,), (250,))
 
 messages = st.tuples(
     st.binary(max_size=300),
@@ -53,16 +56,16 @@ def summed(block):
     return replace(block, record_crcs=crcs)
 
 
-def placed(records, size, owned=OWNED):
+def placed(records, size):
     target = memoryview(bytearray(size + 64))
-    records.place(target, 32, owned)
+    records.place(target, 32, OWNED, PLACES)
     assert not any(target[:32])
     assert not any(target[32 + size :])
     return bytes(target[32 : 32 + size])
 
 
 def packed(block):
-    return PackedRecords(block, check_block(block, LIMITS))
+    return PackedRecords.of(block, check_table(block, LIMITS))
 
 
 @given(
@@ -124,18 +127,30 @@ def test_what_is_accepted_one_by_one_is_accepted_by_column(rows, data):
         records[place] = data.draw(st.integers(0, 255))
     sizes = block.sizes.copy()
     sizes[0] += data.draw(st.sampled_from([0, 0, 0, 1, -5000, 1 << 30]))
-    damaged = replace(block, records=bytes(records), sizes=sizes, crc32=crc32(bytes(records)))
+    damaged = replace(block, pieces=(bytes(records),), sizes=sizes, crc32=crc32(bytes(records)))
     # The other way round it need not be: what is unusual goes by column.
     if FewRecords.of(damaged, LIMITS) is not None:
-        check_block(damaged, LIMITS)
+        assert is_sound(damaged)
+    is_sound(damaged)
+    is_sound(summed_as_said(damaged))
+
+
+def summed_as_said(block):
+    """The block with sums as if its first size were right, which they may not be."""
+    return replace(block, record_crcs=np.zeros(block.count, np.uint32))
 
 
 def is_sound(block):
-    try:
-        check_block(block, LIMITS)
-    except BlockRejected:
-        return False
-    return True
+    """Whether a table of one row is accepted, and as the oracle says: for the same reason."""
+    verdicts = []
+    for check in (check_table, check_block):
+        try:
+            check(block, LIMITS)
+            verdicts.append(None)
+        except BlockRejected as error:
+            verdicts.append((error.reason, error.position))
+    assert verdicts[0] == verdicts[1]
+    return verdicts[0] is None
 
 
 # With their sums along, all bodies of so few are looked at; of more, only some.
@@ -158,7 +173,7 @@ def test_records_of_one_size_are_judged_as_those_of_many(row, count, sequence, w
 
 
 def with_records(block, records):
-    return replace(block, records=bytes(records), crc32=crc32(bytes(records)))
+    return replace(block, pieces=(bytes(records),), crc32=crc32(bytes(records)))
 
 
 MANY = summed(block_of("flights", [bytes([place]) * 50 for place in range(20)]))
@@ -194,7 +209,7 @@ def with_owned(block, place, value):
 )
 def test_blocks_with_sums_are_judged_as_strictly(store, block, reason, position):
     with pytest.raises(BlockRejected, match=reason) as caught:
-        store.append_block(block, 0)
+        store.append(block, 0)
     assert caught.value.position == position
     assert store.max_offset == 0
 
@@ -203,7 +218,7 @@ def test_one_wrong_sum_of_many_is_named(store):
     crcs = MANY.record_crcs.copy()
     crcs[13] ^= 0x100
     with pytest.raises(BlockRejected, match="came along") as caught:
-        store.append_block(replace(MANY, record_crcs=crcs), 0)
+        store.append(replace(MANY, record_crcs=crcs), 0)
     assert caught.value.position == 13
 
 
@@ -217,7 +232,7 @@ def test_what_a_client_may_not_say_is_refused(store, count, place, value, reason
     records = bytearray(sent.records)
     records[place : place + 1] = value
     with pytest.raises(BlockRejected, match=reason):
-        store.append_block(with_records(replace(sent, record_crcs=None), records), 0)
+        store.append(with_records(replace(sent, record_crcs=None), records), 0)
 
 
 @pytest.mark.parametrize("count", [1, 5, FEW + 1])
@@ -226,12 +241,12 @@ def test_properties_are_utf_8(bench, count):
     store = bench.open()
     rows = [(b"x" * place, "tág-日本") for place in range(count)]
     good = block_from("flights", rows)
-    store.append_block(good, 0)
+    store.append(good, 0)
     records = bytearray(good.records)
     bad_place = records.rindex("日".encode())
     records[bad_place] = 0x61
     with pytest.raises(BlockRejected, match="UTF-8") as caught:
-        store.append_block(with_records(replace(good, record_crcs=None), records), 0)
+        store.append(with_records(replace(good, record_crcs=None), records), 0)
     assert caught.value.position == count - 1
     store.close()
 
@@ -242,11 +257,11 @@ def test_a_sequence_elsewhere_than_at_the_beginning_is_refused(store):
         name: np.tile(getattr(once, name), 2)
         for name in ("sizes", "tag_codes", "key_counts", "key_hashes")
     }
-    twice = replace(with_records(once, once.records * 2), **columns)
+    twice = replace(with_records(once, once.records * 2), counts=(2,), **columns)
     assert FewRecords.of(once, LIMITS) is not None
     assert FewRecords.of(twice, LIMITS) is None
     with pytest.raises(BlockRejected, match="a producer sequence elsewhere"):
-        store.append_block(twice, 0)
+        store.append(twice, 0)
 
 
 def cancelling(block, first, second):
@@ -262,9 +277,9 @@ def cancelling(block, first, second):
 def test_a_lie_harms_the_liar_only(bench):
     store = bench.open()
     lying = cancelling(MANY, 3, 9)
-    before = store.append_block(block_of("other", [b"before"]), 0)
-    store.append_block(lying, 0)
-    after = store.append_block(block_of("other", [b"after"]), 0)
+    before = store.append(block_of("other", [b"before"]), 0)
+    store.append(lying, 0)
+    after = store.append(block_of("other", [b"after"]), 0)
     store = bench.reopen_after_kill()
     assert store.message_at(before.first_commit_log_offset).body == b"before"
     assert store.message_at(after.first_commit_log_offset).body == b"after"
@@ -277,13 +292,13 @@ def test_what_a_liar_hides_in_a_body_is_never_found(bench):
     """The body of a record with a wrong sum holds a sound record of another topic."""
     bench.config = replace(bench.config, segment_bytes=1 << 16)
     store = bench.open()
-    end = store.append_block(block_of("other", [b"before"]), 0).next_commit_log_offset
+    end = store.append(block_of("other", [b"before"]), 0).next_commit_log_offset
     place = end + 88  # Of the first body.
     forged = encode_record(RecordFields(topic="secret", body=b"x", commit_log_offset=place))
     bodies = [forged, *[b"y" * len(forged)] * 19]
     lying = cancelling(summed(block_of("flights", bodies)), 0, 1)
-    store.append_block(lying, 0)
-    store.append_block(block_of("other", [b"after"]), 0)
+    store.append(lying, 0)
+    store.append(block_of("other", [b"after"]), 0)
     store = bench.reopen_after_kill()
     assert store.queues() == [("flights", 0), ("other", 0)]
     assert store.queue_bounds("other", 0) == (0, 2)
@@ -295,8 +310,8 @@ def test_a_lie_about_what_looks_like_a_hole_is_found(bench):
     store = bench.open()
     hollow = summed(block_of("flights", [b"\x00" * 600] * 20))
     with pytest.raises(BlockRejected, match="came along"):
-        store.append_block(cancelling(hollow, 0, 1), 0)
-    assert store.append_block(hollow, 0).count == 20
+        store.append(cancelling(hollow, 0, 1), 0)
+    assert store.append(hollow, 0).count == 20
     store.close()
 
 
@@ -324,11 +339,11 @@ def test_records_are_as_wide_as_their_hosts(bench, count, step, topic, hosts):
     born_host, store_host = (addresses[hosts[0]], 4711), (addresses[hosts[1]], 10911)
     bench.config = replace(bench.config, store_host=store_host)
     store = bench.open()
-    store.append_block(block_of(topic, [b"first"]), 1)
+    store.append(block_of(topic, [b"first"]), 1)
     bodies = [bytes([place]) * (40 + step * place) for place in range(count)]
     block = block_of(topic, bodies, tags=["a"] * count, keys=[["k"]] * count)
     extra = 12 * hosts.count(6)
-    appended = store.append_block(block, 1, born_host=born_host)
+    appended = store.append(block, 1, born_host=born_host)
     assert appended.next_commit_log_offset - appended.first_commit_log_offset == (
         block.size_bytes + extra * count
     )
@@ -353,17 +368,17 @@ def test_records_are_as_wide_as_their_hosts(bench, count, step, topic, hosts):
 def test_a_block_too_wide_for_a_segment_is_refused(bench):
     bench.config = replace(bench.config, record_bytes_max=8192)
     store = bench.open()
-    overhead = store.append_block(block_of("f", [b""]), 0).next_commit_log_offset
+    overhead = store.append(block_of("f", [b""]), 0).next_commit_log_offset
     fitting = bench.config.segment_bytes - overhead - 8
     block = block_of("f", [b"x" * fitting])
     with pytest.raises(BlockRejected, match="with IPv6 hosts"):
-        store.append_block(block, 0, born_host=("::1", 1))
-    assert store.append_block(block, 0).count == 1
+        store.append(block, 0, born_host=("::1", 1))
+    assert store.append(block, 0).count == 1
     store.close()
 
 
 def test_forwarded_messages_keep_what_clients_may_not_say(store):
     again = RecordFields(topic="flights", body=b"again", attempts=3, half_offset=9)
-    appended = store.append_block(encode_block("flights", [again] * (FEW + 1)), 0)
+    appended = store.append(encode_block("flights", [again] * (FEW + 1)), 0)
     kept = store.message_at(appended.first_commit_log_offset)
     assert (kept.attempts, kept.half_offset) == (3, 9)

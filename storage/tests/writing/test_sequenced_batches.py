@@ -30,8 +30,8 @@ def test_batches_are_found_in_the_order_of_the_log(bench):
     store = bench.open()
     expected = []
     for number in range(40):
-        store.append_block(block_of("flights", [b"plain" * 9]), 0)
-        appended = store.append_block(batch_of(number * 2, [b"x" * number] * 2), number % 3)
+        store.append(block_of("flights", [b"plain" * 9]), 0)
+        appended = store.append(batch_of(number * 2, [b"x" * number] * 2), number % 3)
         expected.append((number % 3, number * 2, appended))
     batches = found(store)
     assert store.max_offset > store.config.segment_bytes
@@ -55,7 +55,7 @@ def test_a_time_says_where_to_begin(bench):
     store = bench.open()
     for number in range(40):
         bench.clock.advance(1000)
-        store.append_block(batch_of(number, [b"x" * 500]), 0)
+        store.append(batch_of(number, [b"x" * 500]), 0)
     since = found(store)[30].store_timestamp_ms
     recent = found(store, None, since)
     assert recent[-10:] == found(store)[30:]
@@ -66,7 +66,7 @@ def test_a_time_says_where_to_begin(bench):
 def test_a_body_that_looks_like_a_sequence_is_none(bench):
     store = bench.open()
     body = bytes(batch_of(0, [b""]).records)
-    store.append_block(block_of("flights", [body, b""]), 0)
+    store.append(block_of("flights", [body, b""]), 0)
     assert found(store) == []
     store.close()
 
@@ -74,10 +74,10 @@ def test_a_body_that_looks_like_a_sequence_is_none(bench):
 @pytest.mark.parametrize("lost_record", [1, 2, 3])
 def test_a_batch_that_power_loss_left_in_part_goes(bench, read_all, lost_record):
     store = bench.open()
-    store.append_block(batch_of(0, [b"whole"] * 2), 0)
+    store.append(batch_of(0, [b"whole"] * 2), 0)
     store.flush_derived()
     block = batch_of(2, [b"torn"] * 4)
-    torn = store.append_block(block, 0)
+    torn = store.append(block, 0)
     bench.disk = bench.disk.kill()
     bench.disk.flip_bit(bench.segment_path(0), int(torn.commit_log_offsets[lost_record]) + 50, 0)
     # Nothing valid is behind it, as when the pages behind it were never written.
@@ -88,7 +88,7 @@ def test_a_batch_that_power_loss_left_in_part_goes(bench, read_all, lost_record)
     assert store.max_offset == torn.first_commit_log_offset
     assert [message.body for message in read_all(store, "flights", 0)] == [b"whole"] * 2
     assert len(store.query_by_key("flights", "k")) == 2
-    again = store.append_block(block, 0)
+    again = store.append(block, 0)
     assert again.first_queue_offset == 2
     store.close()
     store = bench.open()
@@ -99,10 +99,10 @@ def test_a_batch_that_power_loss_left_in_part_goes(bench, read_all, lost_record)
 
 def test_the_keys_before_a_batch_that_goes_stay(bench):
     store = bench.open()
-    store.append_block(batch_of(0, [b"flushed"] * 2), 0)
+    store.append(batch_of(0, [b"flushed"] * 2), 0)
     store.flush_derived()
-    store.append_block(batch_of(2, [b"whole"] * 2), 0)
-    torn = store.append_block(batch_of(4, [b"torn"] * 4), 0)
+    store.append(batch_of(2, [b"whole"] * 2), 0)
+    torn = store.append(batch_of(4, [b"torn"] * 4), 0)
     bench.disk = bench.disk.kill()
     for offset in torn.commit_log_offsets[1:].tolist():
         bench.disk.flip_bit(bench.segment_path(0), offset + 50, 0)
@@ -115,7 +115,7 @@ def test_the_keys_before_a_batch_that_goes_stay(bench):
 
 def test_a_whole_batch_stays(bench, read_all):
     store = bench.open()
-    store.append_block(batch_of(0, [b"1", b"2"]), 0)
+    store.append(batch_of(0, [b"1", b"2"]), 0)
     store = bench.reopen_after_kill()
     assert len(read_all(store, "flights", 0)) == 2
     assert store.recovery.cut_reason is None
@@ -132,7 +132,8 @@ def test_only_the_first_record_may_say_a_sequence(bench):
         records = bytes(before.records) + bytes(second.records)
         forged = replace(
             first,
-            records=records,
+            counts=(2,),
+            pieces=(records,),
             sizes=np.concatenate((before.sizes, second.sizes)),
             tag_codes=np.zeros(2, np.int32),
             key_counts=np.zeros(2, np.uint8),
@@ -140,6 +141,6 @@ def test_only_the_first_record_may_say_a_sequence(bench):
             crc32=crc32(records),
         )
         with pytest.raises(BlockRejected, match="producer sequence"):
-            store.append_block(forged, 0)
+            store.append(forged, 0)
     assert store.max_offset == 0
     store.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -9,13 +10,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ariane_record import decode_properties, tag_code
+from ariane_record import RecordTable, decode_properties, tag_code
 from ariane_record.checksums.checksum import crc32
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.encoding.moved_records import MovedRecords
 from ariane_storage import BlockRejected
 from ariane_storage.log.records.tag_check import tag_code_of, tag_codes_of
-from ariane_storage.testing import block_of, joined_table
+from ariane_storage.testing import block_of
 
 NAMES = st.sampled_from(["TAGS", "KEYS", "XTAGS", "TAGSX", "G", "TAG"])
 VALUES = st.sampled_from(["", "a", "arrived", "delayed", "TAGS", "größer", "x" * 300])
@@ -81,10 +82,10 @@ def test_a_block_that_lies_about_a_tag_is_refused(bench, count, tags, lie):
     if block.tag_codes[place] == code:
         code = 7
     with pytest.raises(BlockRejected, match="its tag code is not that of its tag") as refusal:
-        store.append_block(lied(block, place, code), 0)
+        store.append(lied(block, place, code), 0)
     assert refusal.value.position == place
     assert store.max_offset == 0
-    store.append_block(block, 0)
+    store.append(block, 0)
     assert store.queue_entries("flights", 0, 0, max_count=count)["tags_code"].tolist() == (
         list(map(tag_code, words[:count]))
     )
@@ -97,7 +98,7 @@ def with_two_tags(count):
     records = bytes(block.records).replace(b"KEYS\1a\2", b"TAGS\1a\2")
     return replace(
         block,
-        records=records,
+        pieces=(records,),
         crc32=crc32(records),
         key_counts=np.zeros(count, np.uint8),
         key_hashes=block.key_hashes[:0],
@@ -111,12 +112,12 @@ def test_of_two_tags_the_last_counts_when_a_record_is_stored_read_and_moved(benc
     store = bench.open()
     block = with_two_tags(count)
     with pytest.raises(BlockRejected, match="its tag code is not that of its tag"):
-        store.append_block(lied(block, 0, tag_code("a")), 0)
-    appended = store.append_block(block, 0)
+        store.append(lied(block, 0, tag_code("a")), 0)
+    appended = store.append(block, 0)
     assert store.message_at(appended.first_commit_log_offset).tag == "b"
     moved = MovedRecords(decode_columns(block.records, block.sizes), dropped=())
     copies = moved.block("elsewhere", np.arange(count), heads=[b""] * count)
-    store.append_block(copies, 0)
+    store.append(copies, 0)
     for _ in range(2):
         for topic in ("flights", "elsewhere"):
             codes = store.queue_entries(topic, 0, 0, max_count=count)["tags_code"]
@@ -127,12 +128,12 @@ def test_of_two_tags_the_last_counts_when_a_record_is_stored_read_and_moved(benc
 
 
 @pytest.mark.parametrize("liar", [None, 0, 1])
-def test_a_table_of_blocks_that_lies_about_a_tag_is_not_taken_as_a_whole(store, liar):
+def test_a_table_with_a_row_that_lies_about_a_tag_is_not_taken(store, liar):
     blocks = [block_of("flights", [b"x"] * 3, tags=["a", "bb", ""]) for _ in range(2)]
     if liar is not None:
         blocks[liar] = lied(blocks[liar], 2, tag_code("a"))
-    table = joined_table(blocks, [0, 1], [None, None])
-    end = store.append_block(block_of("flights", [b"first"]), 0).next_commit_log_offset
-    appended = store.append_table(table)
-    assert (appended is None) == (liar is not None)
+    table = RecordTable.joined(blocks)
+    end = store.append(block_of("flights", [b"first"]), 0).next_commit_log_offset
+    with pytest.raises(BlockRejected) if liar is not None else nullcontext():
+        store.append(table, 0, 1)
     assert (store.max_offset == end) == (liar is not None)

@@ -3,11 +3,10 @@
 import asyncio
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from ariane_broker.append.append import AppendRecords
-from ariane_broker.append.batch_check import Batch
+from ariane_broker.append.rows import MoreOfRow, Rows
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.errors.public_errors import flush_unconfirmed
 from ariane_broker.errors.store_errors import STORAGE_RULES
@@ -31,12 +30,12 @@ class ScriptedLog:
         self.errors = []
         self.end = 0
 
-    def append_block(self, block, queue_id, *, born_host):
+    def append(self, table, *queue_ids, born_host, sequences):
         error = self.errors.pop(0) if self.errors else None
         if error is not None:
             raise error
-        begin, self.end = self.end, self.end + block.size_bytes
-        return Appended(0, block.count, begin, self.end, 5, np.array([begin]))
+        begin, self.end = self.end, self.end + table.size_bytes
+        return Appended((0,), table.counts, (begin, self.end), 5, [begin])
 
 
 class ScriptedTopics:
@@ -65,8 +64,8 @@ class ScriptedArrivals:
     def __init__(self):
         self.keys = []
 
-    def appended(self, queue, next_commit_log_offset, _tag_codes=None):
-        self.keys.append(queue)
+    def appended(self, queues, next_commit_log_offsets, _tag_codes=None):
+        self.keys += queues
 
 
 @pytest.fixture
@@ -93,7 +92,7 @@ def append_records(parts):
             keeping=parts.keeping,
             statistics=parts.statistics,
         ),
-        TopicsForSend(ScriptedTopics(), check_block=lambda block: None),
+        TopicsForSend(ScriptedTopics(), check_table=lambda block: None),
         sequences,
         None,
         body_bytes_max=100,
@@ -101,11 +100,12 @@ def append_records(parts):
     )
 
 
-def batch(*bodies, queue_id=0):
+def batch(*bodies, queue_id=0, demand=None):
     encoder = BlockEncoder("orders", size_bytes_max=1 << 20)
     for body in bodies or (b"a",):
         encoder.add(body, born_timestamp_ms=1)
-    return Batch(encoder.finish(), "orders", queue_id)
+    more = demand and MoreOfRow(demand=demand)
+    return Rows.one(encoder.finish(), queue_id, more=more)
 
 
 async def test_a_call_waits_once_for_all_its_batches(append_records, parts):
@@ -181,7 +181,7 @@ def lone_append(parts):
     log = broker_log(parts.log, sequences=sequences, promises=LonePromises("async", parts.flush))
     return AppendRecords(
         log,
-        TopicsForSend(ScriptedTopics(), check_block=lambda block: None),
+        TopicsForSend(ScriptedTopics(), check_table=lambda block: None),
         sequences,
         None,
         body_bytes_max=100,
@@ -190,7 +190,7 @@ def lone_append(parts):
 
 
 async def test_only_who_demands_more_waits_for_the_disk(lone_append, parts):
-    plain, flushed = batch(), batch()._replace(demand=Demand(AcknowledgedLevel.FLUSHED))
+    plain, flushed = batch(), batch(demand=Demand(AcknowledgedLevel.FLUSHED))
     assert [one.level for one in await lone_append.append([plain], HOST)] == ["memory"]
     assert parts.flush.waited == []
     outcomes = await lone_append.append([plain, flushed, plain], HOST)
@@ -200,7 +200,7 @@ async def test_only_who_demands_more_waits_for_the_disk(lone_append, parts):
 
 async def test_a_failed_demand_is_told_to_who_made_it(lone_append, parts):
     parts.flush.error = flush_unconfirmed()
-    flushed = batch()._replace(demand=Demand(AcknowledgedLevel.FLUSHED))
+    flushed = batch(demand=Demand(AcknowledgedLevel.FLUSHED))
     failed, stored = await lone_append.append([flushed, batch()], HOST)
     assert failed.appended is not None
     assert failed.error.row.name == "FLUSH_UNCONFIRMED"
@@ -208,7 +208,7 @@ async def test_a_failed_demand_is_told_to_who_made_it(lone_append, parts):
 
 
 async def test_what_cannot_be_promised_is_refused_and_not_stored(lone_append, parts):
-    replicated = batch()._replace(demand=Demand(AcknowledgedLevel.REPLICATED, 2))
+    replicated = batch(demand=Demand(AcknowledgedLevel.REPLICATED, 2))
     refused, stored = await lone_append.append([replicated, batch()], HOST)
     assert refused.appended is None
     assert refused.error.row.name == "TOO_FEW_IN_SYNC"

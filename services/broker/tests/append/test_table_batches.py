@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ariane_broker.append.batch_outcome import AcknowledgedLevel
-from ariane_broker.append.table_batches import TableBatches
+from ariane_broker.append.append import _RowByRow
 from ariane_broker.errors.public_errors import flush_unconfirmed
 from ariane_record import ProducerSequence
 from ariane_servicekit import ServiceError
+from ariane_storage.errors import StorageError
 from services.broker.tests.append_side import (
     GOOD,
     HOST,
@@ -87,9 +87,12 @@ async def both_ways(requests):
 
 def was_at_once(side, batches):
     """Whether they are appended at once."""
-    table = parsed(batches, joined=True)
-    assert isinstance(table, TableBatches)
-    return side.append_records._take_table(table, HOST) is not None
+    (rows,) = parsed(batches, joined=True)
+    try:
+        side.append_records._append_at_once(rows, HOST)
+    except (_RowByRow, ServiceError, StorageError):
+        return False
+    return True
 
 
 @pytest.fixture
@@ -174,7 +177,7 @@ async def test_nothing_is_acknowledged_before_it_is_on_the_disk(flushed_side):
     assert flushed_side.store.max_offset > flushed_side.store.flushed_offset
     flushed_side.flush.gate.set()
     outcomes = await answer
-    assert {outcome.level for outcome in outcomes} == {AcknowledgedLevel.FLUSHED}
+    assert {outcome.level for outcome in outcomes} == {"flushed"}
     ends = {queue: flushed_side.store.queue_bounds(*queue) for queue in flushed_side.store.queues()}
     after = opened(flushed_side.disk.lose_power(7))
     assert {queue: after.queue_bounds(*queue) for queue in after.queues()} == ends
@@ -185,16 +188,15 @@ async def test_each_is_told_that_its_flush_is_not_confirmed(flushed_side):
     flushed_side.flush.error = flush_unconfirmed()
     flushed_side.flush.gate.set()
     table = parsed(NEXT, joined=True)
-    first = await flushed_side.append_records.append(table, HOST)
-    assert {outcome.error.row.name for outcome in first} == {"FLUSH_UNCONFIRMED"}
+    (first,) = await flushed_side.append_records.append(table, HOST)
+    assert first.error.row.name == "FLUSH_UNCONFIRMED"
     # What is stored is not stored again, and is safe as soon as one flush is.
     flushed_side.flush.error = None
     second = await flushed_side.append_records.append(parsed(NEXT, joined=True), HOST)
     assert [outcome.error for outcome in second] == [None] * 4
     assert all(outcome.duplicate for outcome in second)
-    assert [outcome.appended.first_commit_log_offset for outcome in second] == [
-        outcome.appended.first_commit_log_offset for outcome in first
-    ]
+    firsts = [outcome.appended.first_commit_log_offset for outcome in second]
+    assert firsts == first.appended.edges[:-1]
 
 
 async def test_a_disk_that_fails_halfway_acknowledges_none_and_leaves_whole_records(side):

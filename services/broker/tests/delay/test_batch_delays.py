@@ -52,7 +52,7 @@ class Topics:
     async def find_or_create(self, topic, queue_id, block):
         return ORDERS
 
-    def check_block(self, block):
+    def check_table(self, block):
         pass
 
 
@@ -71,12 +71,12 @@ class DyingLog:
     def __getattr__(self, name):
         return getattr(self._store, name)
 
-    def append_block(self, block, queue_id, *, born_host=("127.0.0.1", 0)):
+    def append(self, table, *queue_ids, **fields):
         if self.left == 0:
             raise PowerLost
         if self.left is not None:
             self.left -= 1
-        return self._store.append_block(block, queue_id, born_host=born_host)
+        return self._store.append(table, *queue_ids, **fields)
 
 
 class PublicationWithoutLoop(BatchPublication):
@@ -119,7 +119,7 @@ class Broker:
             levels_ms=DELAY_LEVELS_MS,
             delay_ms_max=days_max * DAY_MS,
             now_ms=now_ms,
-            check_block=lambda block: None,
+            check_table=lambda block: None,
         )
         publication = PublicationWithoutLoop(log, self.table, Topics().find, parking, self.clock)
         self.publication = publication

@@ -280,7 +280,7 @@ async def test_what_waits_is_delivered_when_its_level_is_gone(running, clock):
 
 def test_what_waits_in_a_level_that_is_gone_is_found_where_replicas_may_lack_it(tmp_path):
     with Store.open(tmp_path / "store", small_config()) as store:
-        store.append_block(block_of(DELAY_TOPIC, [b"third"]), queue_of(3).queue_id)
+        store.append(block_of(DELAY_TOPIC, [b"third"]), queue_of(3).queue_id)
         store.copying.confirm_up_to(0)
         queues = LevelQueues(store, levels_ms=(1000,), now_ms=lambda: 0)
         queues.keep_topics(lambda topic: True)

@@ -128,7 +128,7 @@ async def test_a_copy_that_names_its_half_message_takes_out_nothing(
         (entry,) = store.queue_entries(TIMER_TOPIC, 0, 0, max_count=9)
         behind = int(entry["commit_log_offset"]) + int(entry["size"])
         copy = RecordFields(topic=CHECKS_EXHAUSTED_TOPIC, body=b"paid", half_offset=behind)
-        store.append_block(encode_block(CHECKS_EXHAUSTED_TOPIC, [copy]), 0)
+        store.append(encode_block(CHECKS_EXHAUSTED_TOPIC, [copy]), 0)
     clock.advance(3600)
     async with running() as broker:
         assert await come(broker, [b"a"]) == [b"a"]

@@ -45,10 +45,10 @@ class LogThatFills:
     def __getattr__(self, name):
         return getattr(self._store, name)
 
-    def append_block(self, *block, **fields):
+    def append(self, *block, **fields):
         if self.is_full:
             raise StoreFull(Path("store"), "no room")
-        return self._store.append_block(*block, **fields)
+        return self._store.append(*block, **fields)
 
 
 class Delays:
@@ -83,7 +83,7 @@ class Delays:
             levels_ms=DELAY_LEVELS_MS,
             delay_ms_max=40 * DAY_MS,
             now_ms=clock.now_ms,
-            check_block=lambda block: None,
+            check_table=lambda block: None,
         )
         self.restore()
 
@@ -98,8 +98,8 @@ class Delays:
     def topic(self, name):
         return TopicConfig(topic=name, read_queue_count=2, write_queue_count=2)
 
-    def appended(self, queue, next_commit_log_offset, _tag_codes=None):
-        if queue.topic == "orders":
+    def appended(self, queues, next_commit_log_offsets, _tag_codes=None):
+        if queues[0].topic == "orders":
             self.on_appended()
 
     def parked(self, block, queue_id, appended):
@@ -115,13 +115,13 @@ class Delays:
         self.append(self.parking.park(block, QueueKey("orders", 1), DelayLevel(level)))
 
     def append(self, parked):
-        appended = self.store.append_block(parked.block, parked.queue.queue_id, born_host=HOST)
+        appended = self.store.append(parked.block, parked.queue.queue_id, born_host=HOST)
         if parked.queue == TIMER_QUEUE:
             self.parked(parked.block, parked.queue.queue_id, appended)
 
     def fill(self, count=30):
         for _ in range(count):
-            self.store.append_block(block_of("others", [b"x" * 1000]), 0)
+            self.store.append(block_of("others", [b"x" * 1000]), 0)
 
     def retain(self):
         places = [place for place in (self.levels.needed_from, self.timer.needed_from) if place]
@@ -232,7 +232,7 @@ async def test_entries_of_rocketmq_do_not_say_the_time(delays, store, clock):
     times = DeliveryTimes(np.array([due], np.int64))
     parked = delays.parking.park(block, QueueKey("orders", 1), times)
     wrong = replace(parked.block, delivery_times_ms=np.array([2598919], np.int64))
-    store.append_block(wrong, TIMER_QUEUE.queue_id)
+    store.append(wrong, TIMER_QUEUE.queue_id)
     delays.restore()
     await delays.delivery.turn()
     assert delays.delivered() == 0
@@ -327,7 +327,7 @@ def park_as_rocketmq(store, due_ms, entry_ms):
     body = bytes(store.config.record_bytes_max - empty_bytes)
     encoder.add(body, unique_id="full", properties=said, born_timestamp_ms=1)
     block = replace(encoder.finish(), delivery_times_ms=np.array([entry_ms], np.int64))
-    store.append_block(block, TIMER_QUEUE.queue_id)
+    store.append(block, TIMER_QUEUE.queue_id)
 
 
 def told(logs, event):

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from ariane_broker.log.broker_log import Sequenced
 from ariane_broker.log.derived.producer_sequences import ProducerSequences
 from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.queue_key import QueueKey
@@ -20,8 +19,8 @@ class Arrived:
     def __init__(self):
         self.told = []
 
-    def appended(self, queue, next_commit_log_offset, _tag_codes=None):
-        self.told.append((queue, next_commit_log_offset))
+    def appended(self, queues, next_commit_log_offsets, _tag_codes=None):
+        self.told += zip(queues, next_commit_log_offsets, strict=True)
 
 
 @pytest.fixture
@@ -43,8 +42,9 @@ def test_all_whom_an_append_concerns_are_told_in_its_turn(store, told):
     log = broker_log(store, **{name: getattr(told, name) for name in vars(told) if name[0] != "_"})
     heard = []
     log.listen(HALF_TOPIC, lambda *said: heard.append(said))
-    stream = Sequenced(QueueKey("orders", 1), ProducerSequence(7, 0, 0))
-    first = log.append(block_of("orders", [b"a", b"b"]), 1, ("10.0.0.1", 4), stream)
+    stream = QueueKey("orders", 1), ProducerSequence(7, 0, 0)
+    streams = told.sequences.find_next([stream[0]], [stream[1]])
+    first = log.append_rows(block_of("orders", [b"a", b"b"]), [stream[0]], ("10.0.0.1", 4), streams)
     half = block_of(HALF_TOPIC, [b"c"])
     second = log.append(half)
     ends = [first.next_commit_log_offset, second.next_commit_log_offset]
@@ -59,13 +59,14 @@ def test_all_whom_an_append_concerns_are_told_in_its_turn(store, told):
 
 def test_of_what_is_not_stored_nobody_is_told(told):
     class Full:
-        def append_block(self, *block, **fields):
+        def append(self, *block, **fields):
             raise StoreFull(Path("s"), "no room")
 
     log = broker_log(Full(), **{name: getattr(told, name) for name in vars(told) if name[0] != "_"})
-    stream = Sequenced(QueueKey("orders", 1), ProducerSequence(7, 0, 0))
+    queues = [QueueKey("orders", 1)]
+    streams = told.sequences.find_next(queues, [ProducerSequence(7, 0, 0)])
     with pytest.raises(StoreFull):
-        log.append(block_of("orders", [b"a"]), 1, ("10.0.0.1", 4), stream)
+        log.append_rows(block_of("orders", [b"a"]), queues, ("10.0.0.1", 4), streams)
     assert told.arrivals.told == told.keeping.ends == []
     assert told.keeping.refusals == ["no room"]
     assert (told.statistics.stored_batch_count, len(told.sequences)) == (0, 0)

@@ -140,7 +140,7 @@ def park(store, count=1, level=1):
     encoder = BlockEncoder(DELAY_TOPIC, size_bytes_max=1 << 12)
     for _ in range(count):
         encoder.add(b"x", properties={"DELAY": str(level)}, born_timestamp_ms=1)
-    store.append_block(encoder.finish(), queue_of(level).queue_id)
+    store.append(encoder.finish(), queue_of(level).queue_id)
 
 
 def deliver(levels, level=1):

@@ -220,7 +220,7 @@ async def test_queues_are_woken_when_they_are_confirmed_and_not_before(log, make
     flush = make_flush(on_flushed=arrivals.confirm)
     log.written = 30
     for place, end in enumerate((10, 20, 40)):
-        arrivals.appended(QueueKey("t", place), end)
+        arrivals.appended([QueueKey("t", place)], [end])
     assert woken == []
     task = asyncio.create_task(flush.kept(30))
     await wait_flushes(log, 1)
@@ -228,7 +228,7 @@ async def test_queues_are_woken_when_they_are_confirmed_and_not_before(log, make
     await task
     assert woken == [QueueKey("t", 0), QueueKey("t", 1)]
     log.flushed_offset = 40
-    arrivals.appended(QueueKey("t", 3), 40)
+    arrivals.appended([QueueKey("t", 3)], [40])
     assert len(woken) == 2, "order is kept: the one before waits still"
     arrivals.confirm()
     assert woken[2:] == [QueueKey("t", 2), QueueKey("t", 3)]

@@ -75,7 +75,7 @@ def file(tmp_path, store):
 
 
 def append(store, count=7):
-    return store.append_block(block_of("flights", [b"x" * 50] * count), 0).commit_log_offsets
+    return store.append(block_of("flights", [b"x" * 50] * count), 0).commit_log_offsets
 
 
 def states_of(store, executor, file, *machines):

@@ -29,7 +29,7 @@ def test_a_small_store_says_nothing():
 def test_an_older_checkpoint_is_noted(tmp_path):
     def report_of(count):
         with Store.open(tmp_path, small_config()) as store:
-            store.append_block(block_of("flights", [b"x"] * count), 0)
+            store.append(block_of("flights", [b"x"] * count), 0)
             assert recovery_findings(store.recovery, (), ()) == []
             return recovery_notes(store.recovery)
 

@@ -35,7 +35,7 @@ def record_bytes(store):
     for number in range(COUNT):
         encoder = BlockEncoder("orders", size_bytes_max=1 << 16)
         encoder.add(b"%d" % number * 100, born_timestamp_ms=1)
-        store.append_block(encoder.finish(), 0)
+        store.append(encoder.finish(), 0)
     return store.max_offset // COUNT
 
 
@@ -65,7 +65,7 @@ def test_queues_are_shared_among_replicas(store, record_bytes):
     encoder.add(b"one", born_timestamp_ms=1)
     block = encoder.finish()
     for _ in range(2):
-        store.append_block(block, 1)
+        store.append(block, 1)
     found = hints(store, 1, "r:1", "r:2")
     assert found.of(QUEUE, 0).address == "r:1"
     assert found.of(QueueKey("orders", 1), 0).address == "r:2"

@@ -218,7 +218,7 @@ class ReceiveMachine(RuleBasedStateMachine):
                 tag="wanted" if wanted else "other",
                 born_timestamp_ms=1,
             )
-            appended = self.store.append_block(encoder.finish(), queue.queue_id)
+            appended = self.store.append(encoder.finish(), queue.queue_id)
             if wanted:
                 self.model.sent[queue, appended.first_queue_offset] = group
         self.store.flush()

@@ -29,7 +29,7 @@ def opened(tmp_path):
 
 def fill(store, name, blocks=4):
     for number in range(blocks):
-        store.append_block(block_of("flights", [f"{name}{number}".encode() * 50] * 3), 0)
+        store.append(block_of("flights", [f"{name}{number}".encode() * 50] * 3), 0)
 
 
 def welcome_of(primary, replica, begin=None):
@@ -156,7 +156,7 @@ def test_no_more_is_on_its_way_than_a_window(tmp_path):
     store.copying.begin_epoch(1)
     body = b"x" * 3000
     while store.max_offset < WINDOW_BYTES + 3 * CHUNK_BYTES:
-        store.append_block(block_of("flights", [body] * 200), 0)
+        store.append(block_of("flights", [body] * 200), 0)
     feed, sent = LogFeed(store, 0, busy_chunk_count=2), 0
     while (run := feed.take()) is not None:
         assert len(run.content) <= CHUNK_BYTES
@@ -168,7 +168,7 @@ def test_no_more_is_on_its_way_than_a_window(tmp_path):
 
 
 def grow(store, feed, body=b"small"):
-    store.append_block(block_of("flights", [body] * 3), 0)
+    store.append(block_of("flights", [body] * 3), 0)
     feed.appended()
     return store.max_offset
 
@@ -220,7 +220,7 @@ def test_a_record_larger_than_chunks_or_the_window_passes(tmp_path, body_bytes):
     one.copying.begin_epoch(1)
     encoder = BlockEncoder("flights", size_bytes_max=32 << 20)
     encoder.add(b"x" * body_bytes, born_timestamp_ms=0)
-    one.append_block(encoder.finish(), 0)
+    one.append(encoder.finish(), 0)
     follow(one, other, [])
     assert other.max_offset == one.max_offset > body_bytes
     one.close()

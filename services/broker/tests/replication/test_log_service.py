@@ -122,7 +122,7 @@ async def test_a_stranger_is_refused(follow, primary, field, wrong):
 
 
 async def test_a_replica_is_welcomed_gets_the_log_and_hears_of_changes(follow, primary, store):
-    store.append_block(block_of("flights", [b"x"]), 0)
+    store.append(block_of("flights", [b"x"]), 0)
     stream = follow(FollowLogRequest(hello=HELLO))
     welcome = (await told(stream)).welcome
     assert (welcome.epoch, welcome.max_commit_log_offset) == (1, store.max_offset)
@@ -133,7 +133,7 @@ async def test_a_replica_is_welcomed_gets_the_log_and_hears_of_changes(follow, p
     assert (await told(stream)).heartbeat.state_version == 7
     for body in (b"y", b"z"):
         begin = store.max_offset
-        store.append_block(block_of("flights", [body]), 0)
+        store.append(block_of("flights", [body]), 0)
         assert (await told(stream)).chunk.commit_log_offset == begin
     quiet = await told(stream)
     assert quiet.heartbeat.confirmed_commit_log_offset == store.confirmed_offset

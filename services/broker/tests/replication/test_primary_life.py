@@ -31,10 +31,10 @@ async def test_a_start_that_is_cut_short_confirms_nothing(elected, acknowledge):
     life = elected(acknowledge=acknowledge)
     store = life.store
     store.recover()
-    store.append_block(block_of("orders", [b"a"]), 0)
+    store.append(block_of("orders", [b"a"]), 0)
     edge = int(store.max_offset)
     store.copying.confirm_up_to(edge)
-    store.append_block(block_of("orders", [b"b"]), 0)
+    store.append(block_of("orders", [b"b"]), 0)
     end = int(store.max_offset)
     store.close()
     for _ in range(2):

@@ -81,7 +81,7 @@ class TestPrimary:
             on_deposed=lambda: None,
         )
         with Store.open(tmp_path / "store", small_config()) as store:
-            store.append_block(block_of("orders", [b"confirmed before"]), 0)
+            store.append(block_of("orders", [b"confirmed before"]), 0)
             primary = Primary(
                 reign,
                 store,
@@ -114,7 +114,7 @@ class TestWhatIsHandedOut:
         encoder = BlockEncoder("orders", size_bytes_max=1 << 16)
         for body in (b"confirmed", b"perhaps"):
             encoder.add(body, born_timestamp_ms=1)
-        appended = store.append_block(encoder.finish(), 0)
+        appended = store.append(encoder.finish(), 0)
         edge = int(appended.commit_log_offsets[1])
         told = []
 
@@ -248,7 +248,7 @@ class TestWaiting:
                 on_confirmed=lambda: None,
             )
             primary.begin()
-            store.append_block(block_of("orders", [b"sent"]), 0)
+            store.append(block_of("orders", [b"sent"]), 0)
             store.flush()
             self.end = store.max_offset
             self.copies = [primary.copies.attached(one, "", 0.0) for one in (1, 2)]

@@ -96,10 +96,10 @@ async def test_it_stands_in_routes_also_while_the_database_is_away(life):
 async def test_a_start_that_is_cut_short_confirms_nothing(life, tmp_path):
     path, config = tmp_path / "store", small_config()
     with Store.open(path, config) as store:
-        store.append_block(block_of("orders", [b"a"]), 0)
+        store.append(block_of("orders", [b"a"]), 0)
         edge = int(store.max_offset)
         store.copying.confirm_up_to(edge)
-        store.append_block(block_of("orders", [b"b"]), 0)
+        store.append(block_of("orders", [b"b"]), 0)
 
     def fail(_):
         raise OSError("disk")

@@ -28,7 +28,7 @@ class Noting:
 def test_role_epoch_members_and_lag_are_told(tmp_path, is_primary):
     row = ReplicaSet(epoch=7, primary_id=0, in_sync=frozenset({0, 1}), addresses={0: "a", 2: "c"})
     with Store.open(tmp_path, small_config()) as store:
-        store.append_block(block_of("orders", [b"1"]), 0)
+        store.append(block_of("orders", [b"1"]), 0)
         copies = [Copy(2, written=store.max_offset - 10)] if is_primary else []
         trouble = "" if is_primary else "the primary is silent"
         status = SetStatus(0, row, copies, has_lease=is_primary, now_s=0.0, trouble=trouble)

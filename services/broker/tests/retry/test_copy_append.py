@@ -46,11 +46,11 @@ def fail(store, clock):
         levels_ms=DELAY_LEVELS_MS,
         delay_ms_max=40 * DAY_MS,
         now_ms=clock.now_ms,
-        check_block=lambda block: None,
+        check_table=lambda block: None,
     )
     limits = ReturnLimits(delay_ms_max=40 * DAY_MS)
     copies = CopyAppend(broker_log(store), parking, limits=limits, now_ms=clock.now_ms)
-    store.append_block(block_of("orders", [b"bad"]), 0)
+    store.append(block_of("orders", [b"bad"]), 0)
     read = store.read_queue("orders", 0, 0, max_count=1, max_bytes=1 << 12)
     columns = decode_columns(b"".join(read.chunks), read.sizes.astype(np.int32))
     failed = FailedColumns(columns, "orders", GROUP)

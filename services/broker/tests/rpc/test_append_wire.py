@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.common.v1.error_reason_pb2 import ErrorReason
-from ariane_broker.append.batch_check import BATCHES_MAX
+from ariane_broker.append.row_check import ROWS_MAX
 from ariane_broker.rpc.translation import append_wire
 from ariane_broker.rpc.translation.append_wire import CUT_BYTES_MIN, append_request
 from ariane_record.single.wire_fields import length_prefix
@@ -38,10 +38,10 @@ def table_of(count):
     return send_pb.AppendRecordsRequest(table=table).SerializeToString()
 
 
-def seen(batch):
-    block = batch.block
-    columns = (bytes(block.records), block.sizes.tobytes(), block.key_counts.tobytes(), block.crc32)
-    return (batch.topic, batch.queue_id, batch.sequence, columns)
+def seen(row):
+    table = row.table
+    columns = (bytes(table.records), table.sizes.tobytes(), table.key_counts.tobytes(), table.crc32)
+    return (row.topics, row.queue_ids, row.sequences, columns)
 
 
 @given(requests)
@@ -52,15 +52,15 @@ def test_a_request_that_is_cut_is_the_same(request):
         patch.setattr(append_wire, "CUT_BYTES_MIN", 0)
         cut = append_request(raw)
     assert [*cut.trace_parents] == [*whole.trace_parents] == [*request.trace_parents]
-    assert list(map(seen, cut.batches)) == list(map(seen, whole.batches))
+    assert list(map(seen, cut.tables)) == list(map(seen, whole.tables))
 
 
 def test_the_blocks_of_a_large_request_are_not_copied():
     batch = send_pb.AppendBatch(topic="orders", queue_id=1, records=LARGE)
     raw = send_pb.AppendRecordsRequest(batches=[batch, batch]).SerializeToString()
-    for taken in append_request(raw).batches:
-        assert taken.block.records == LARGE
-        assert taken.block.records.obj is raw
+    for taken in append_request(raw).tables:
+        assert taken.table.records == LARGE
+        assert taken.table.records.obj is raw
 
 
 def test_fields_may_come_in_any_order_and_the_last_records_count():
@@ -72,8 +72,8 @@ def test_fields_may_come_in_any_order_and_the_last_records_count():
     assert wrapped.batches[0].records == LARGE
     length = len(parts)
     varint = bytes((length & 0x7F | 0x80, length >> 7 & 0x7F | 0x80, length >> 14))
-    (taken,) = append_request(b"\x0a" + varint + parts).batches
-    assert (taken.topic, taken.queue_id, bytes(taken.block.records)) == ("orders", 3, LARGE)
+    (taken,) = append_request(b"\x0a" + varint + parts).tables
+    assert (taken.table.topic, *taken.queue_ids, bytes(taken.table.records)) == ("orders", 3, LARGE)
 
 
 @given(st.binary(min_size=1, max_size=40), st.integers(0, 60))
@@ -86,10 +86,10 @@ def test_what_is_no_request_is_refused(noise, cut_at):
         except DecodeError:
             continue  # Also of groups, which Protocol Buffers still knows.
         expected = send_pb.AppendRecordsRequest.FromString(spoilt)
-        assert len(found.batches) == len(expected.batches)
+        assert sum(map(len, found.tables)) == len(expected.batches)
 
 
-MANY = BATCHES_MAX + 1
+MANY = ROWS_MAX + 1
 NOTHING = send_pb.AppendRecordsRequest(batches=[{}]).SerializeToString()
 LONG = send_pb.AppendRecordsRequest(batches=[{"records": LARGE}]).SerializeToString()
 TRACE = send_pb.AppendRecordsRequest(trace_parents=["9"]).SerializeToString()
@@ -103,13 +103,13 @@ TRACE = send_pb.AppendRecordsRequest(trace_parents=["9"]).SerializeToString()
         (table_of(MANY) + TRACE, MANY),
         (table_of(MANY) + LONG + TRACE, MANY + 1),
         (LONG + table_of(MANY) + TRACE, MANY + 1),
-        (table_of(BATCHES_MAX) + NOTHING + TRACE, MANY),
+        (table_of(ROWS_MAX) + NOTHING + TRACE, MANY),
     ],
 )
 def test_nobody_looks_at_each_of_too_many_batches(raw, count):
     request = append_request(raw)
-    assert len(request.batches) == count
-    assert {id(batch) for batch in request.batches} == {id(request.batches[0])}
+    (rows,) = request.tables
+    assert (len(rows), rows.table) == (count, None)
 
 
 GROUP = send_pb.AppendRecordsRequest(producer_group="g").SerializeToString()
@@ -131,8 +131,8 @@ def test_fields_without_end_are_left_to_protocol_buffers(first, many, last, monk
     raw = first + many + last + TRACE
     request, parsed = append_request(raw), send_pb.AppendRecordsRequest.FromString(raw)
     assert [*request.trace_parents] == ["9"]
-    assert len(request.batches) == len(parsed.batches) + len(parsed.table.topics)
-    assert len(steps) < 5 * BATCHES_MAX
+    assert sum(map(len, request.tables)) == len(parsed.batches) + len(parsed.table.topics)
+    assert len(steps) < 5 * ROWS_MAX
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_fields_without_end_are_left_to_protocol_buffers(first, many, last, monk
 def test_a_demand_that_makes_no_sense_names_its_field(senseless):
     batch = send_pb.AppendBatch(topic="orders", **senseless)
     raw = send_pb.AppendRecordsRequest(batches=[batch]).SerializeToString()
-    (taken,) = append_request(raw).batches
-    assert taken.block is None
+    (taken,) = append_request(raw).tables
+    assert taken.table is None
     assert taken.error.reason == ErrorReason.ERROR_REASON_FIELD_INVALID
     assert taken.error.metadata["field"] == next(iter(senseless))

@@ -34,7 +34,7 @@ def store(tmp_path):
     encoder = BlockEncoder("orders", size_bytes_max=1 << 16)
     for body in (b"confirmed", b"perhaps"):
         encoder.add(body, born_timestamp_ms=1)
-    appended = store.append_block(encoder.finish(), 0)
+    appended = store.append(encoder.finish(), 0)
     store.second = int(appended.commit_log_offsets[1])
     yield store
     store.close()

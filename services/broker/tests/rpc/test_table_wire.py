@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.common.v1.message_pb2 import ACKNOWLEDGED_LEVEL_FLUSHED
-from ariane_broker.append.table_batches import TableBatches
 from ariane_broker.errors.public_errors import flush_unconfirmed
 from ariane_broker.rpc.translation import append_wire
 from ariane_broker.rpc.translation.append_wire import CUT_BYTES_MIN, append_request, append_response
@@ -52,32 +51,32 @@ def understood(request):
         patch.setattr(append_wire, "CUT_BYTES_MIN", 0)
         cut = append_request(raw)
     assert [*whole.trace_parents] == [*cut.trace_parents]
-    assert said(whole.batches) == said(cut.batches)
+    assert said(whole.tables) == said(cut.tables)
     return whole, cut
 
 
-def said(batches):
-    """What batches say."""
-    each = batches.each() if isinstance(batches, TableBatches) else batches
+def said(tables):
+    """What rows say, each alone."""
     return [
         (
-            batch.topic,
-            batch.queue_id,
-            batch.sequence,
-            str(batch.error),
-            batch.block and (bytes(batch.block.records), batch.block.crc32),
-            batch.block and [column.tolist() for column in columns_of(batch.block)],
+            row.topics[0],
+            row.queue_ids[0],
+            row.sequences[0],
+            str(row.error),
+            row.table and (bytes(row.table.records), row.table.crc32),
+            row.table and [column.tolist() for column in columns_of(row.table)],
         )
-        for batch in each
+        for rows in tables
+        for row in rows.each()
     ]
 
 
-def columns_of(block):
-    return block.sizes, block.tag_codes, block.key_counts, block.key_hashes
+def columns_of(table):
+    return table.sizes, table.tag_codes, table.key_counts, table.key_hashes
 
 
 async def answered(side, request):
-    outcomes = await side.append_records.append(request.batches, HOST)
+    outcomes = await side.append_records.append(request.tables, HOST)
     raw = append_response(outcomes, request.record_counts)
     return send_pb.AppendRecordsResponse.FromString(raw)
 
@@ -142,14 +141,14 @@ async def test_a_table_waits_for_the_disk_and_each_batch_is_told_if_nobody_knows
 @settings(max_examples=40)
 def test_one_by_one_its_batches_are_those_that_came_together(batches):
     (request, _), single = understood(table_request(batches)), parsed(batches, joined=False)
-    assert said(request.batches) == said(single)
+    assert said(request.tables) == said(single)
 
 
 BROKEN = [
     ("queue ids", {"queue_ids": int32s(range(7))}),
     ("record counts", {"record_counts": b"1"}),
-    ("a batch has no records", {"record_counts": int32s([0, 6, 3, 3, 3, 3, 3, 3])}),
-    ("a batch has no records", {"record_counts": int32s([-3, 9, 3, 3, 3, 3, 3, 3])}),
+    ("a row has no records", {"record_counts": int32s([0, 6, 3, 3, 3, 3, 3, 3])}),
+    ("a row has no records", {"record_counts": int32s([-3, 9, 3, 3, 3, 3, 3, 3])}),
     ("key counts", {"record_counts": int32s([3] * 7 + [2])}),
     ("record sizes", {"record_sizes": b"123"}),
     ("tag codes", {"tag_codes": b""}),
@@ -235,7 +234,7 @@ async def test_batches_with_a_table_are_refused():
     request.batches.extend(GOOD[3:])
     side = Side()
     for each in understood(request):
-        outcomes = await side.append_records.append(each.batches, HOST)
+        outcomes = await side.append_records.append(each.tables, HOST)
         assert {outcome.error.row.name for outcome in outcomes} == {"FIELD_INVALID"}
 
 
@@ -243,6 +242,6 @@ def test_the_records_of_a_large_table_are_not_copied():
     batches = [wire("a", number % 4, [b"x" * 2000]) for number in range(CUT_BYTES_MIN // 2000)]
     raw = table_request(batches).SerializeToString()
     assert len(raw) > CUT_BYTES_MIN
-    records = append_request(raw).batches.table.records
+    records = append_request(raw).tables[0].table.records
     assert isinstance(records, memoryview)
     assert records.obj is raw

@@ -28,7 +28,7 @@ def staged(*, times_ms=(0, 0)):
     encoder.add(b"a", tag="t", keys=("k1", "k2"), unique_id="1", born_timestamp_ms=7)
     encoder.add(b"bc", unique_id="2", born_timestamp_ms=8)
     block = encoder.finish()
-    block = replace(block, records=bytes(block.records), record_crcs=None)
+    block = replace(block, pieces=(bytes(block.records),), record_crcs=None)
     return StagedBlock(block, np.array([3, 4], np.int32), np.array(times_ms, np.int64))
 
 

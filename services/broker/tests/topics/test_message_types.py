@@ -111,7 +111,7 @@ def test_records_that_are_not_what_they_say_are_left_to_the_store(count):
         (block.records[:length_place] + b"\x7f" + block.records[length_place + 1 :], block.sizes),
     ):
         assert not are_of_type(records, sizes, TopicMessageType.NORMAL) or not len(sizes)
-        assert verdict("NORMAL", replace(block, records=records, sizes=sizes)) == ""
+        assert verdict("NORMAL", replace(block, pieces=(records,), sizes=sizes)) == ""
 
 
 class RawColumns:

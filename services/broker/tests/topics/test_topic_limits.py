@@ -92,11 +92,11 @@ async def test_very_many_new_topics_of_one_request_do_not_hold_up_others(running
     async with running(auto_create_topics=True) as broker:
         turn = 0
         turns = Counter()
-        append_block = Store.append_block
+        append = Store.append
 
         def counted(store, *arguments, **options):
             turns[turn] += 1
-            return append_block(store, *arguments, **options)
+            return append(store, *arguments, **options)
 
         async def count_turns():
             nonlocal turn
@@ -104,7 +104,7 @@ async def test_very_many_new_topics_of_one_request_do_not_hold_up_others(running
                 await asyncio.sleep(0)
                 turn += 1
 
-        monkeypatch.setattr(Store, "append_block", counted)
+        monkeypatch.setattr(Store, "append", counted)
         batches = [broker.batch(f"t-{number}", [b"b"]) for number in range(500)]
         counting = asyncio.create_task(count_turns())
         results = await broker.append(*batches)

@@ -51,7 +51,7 @@ def half(transaction_id, padding=""):
 
 
 def store_half(store, table, record):
-    place = int(store.append_block(encode_block(HALF_TOPIC, [record]), 0).first_commit_log_offset)
+    place = int(store.append(encode_block(HALF_TOPIC, [record]), 0).first_commit_log_offset)
     table.stored(half_message_of(store.message_at(place)))
     return place
 

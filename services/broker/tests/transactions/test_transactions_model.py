@@ -87,12 +87,12 @@ class DyingLog:
     def __getattr__(self, name):
         return getattr(self._store, name)
 
-    def append_block(self, block, queue_id, *, born_host=("127.0.0.1", 0)):
+    def append(self, table, *queue_ids, **fields):
         if self._left == 0:
             raise self._error
         if self._left is not None:
             self._left -= 1
-        return self._store.append_block(block, queue_id, born_host=born_host)
+        return self._store.append(table, *queue_ids, **fields)
 
 
 class TransactionMachine(RuleBasedStateMachine):
@@ -356,7 +356,7 @@ class TransactionMachine(RuleBasedStateMachine):
     def grow_old(self, count):
         """Other messages come, half messages are stored anew, and old segments go."""
         for _ in range(count):
-            self.store.append_block(block_of("others", [b"x" * 1500]), 0)
+            self.store.append(block_of("others", [b"x" * 1500]), 0)
         at_once(self.upkeep.carry_forward(self.store.max_offset - 4000))
         at_once(self.upkeep.settle())
         self.disk.used_ratio = 0.86

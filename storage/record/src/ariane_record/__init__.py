@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ariane_record.checksums.java_hash import key_hash, tag_code
     from ariane_record.encoding.block import KEYS_MAX, BlockEncoder, encode_block
-    from ariane_record.encoding.record_block import RecordBlock
+    from ariane_record.encoding.record_table import RecordTable
     from ariane_record.errors import (
         BlockFull,
         IllegalName,
@@ -47,10 +47,10 @@ __all__ = [
     "ProducerSequence",
     "PropertyName",
     "QueueOffset",
-    "RecordBlock",
     "RecordCorrupted",
     "RecordError",
     "RecordFields",
+    "RecordTable",
     "RecordTooLarge",
     "StoredSequence",
     "SystemFlag",

@@ -12,7 +12,7 @@ from ariane_record.late_names import LateNames
 _HOMES: Final = {
     "ariane_record.checksums.java_hash": ("key_hash", "tag_code"),
     "ariane_record.encoding.block": ("KEYS_MAX", "BlockEncoder", "encode_block"),
-    "ariane_record.encoding.record_block": ("RecordBlock",),
+    "ariane_record.encoding.record_table": ("RecordTable",),
     "ariane_record.errors": (
         "BlockFull",
         "IllegalName",

@@ -8,7 +8,7 @@ like all derived data, and recovery restores them.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -112,6 +112,35 @@ class Index:
         # A copy of the hashes: they may be a view of a whole request, which must not be kept alive.
         hashes = np.array(key_hashes, np.int32)
         self._waiting.add(Keys(hashes, commit_log_offsets, timestamps))
+
+    def add_of(
+        self,
+        key_hashes: NDArray[np.int32],
+        key_counts: NDArray[np.uint8],
+        commit_log_offsets: Sequence[int] | Int64s,
+        timestamp: int,
+    ) -> None:
+        """Add keys of records that were appended together; never fails.
+
+        Args:
+            key_hashes: One for each key.
+            key_counts: How many of them each record has.
+            commit_log_offsets: Of each record, ascending; a list of few is not made an array.
+            timestamp: Their store timestamp, in milliseconds.
+        """
+        if not len(key_hashes):
+            return
+        if isinstance(commit_log_offsets, list):
+            counts = key_counts.tolist()
+            offsets = [
+                offset
+                for offset, count in zip(commit_log_offsets, counts, strict=True)
+                for _ in range(count)
+            ]
+            self._waiting.add_few(key_hashes.tolist(), offsets, timestamp)
+            return
+        offsets_of_keys = np.repeat(commit_log_offsets, key_counts)
+        self.add(key_hashes, offsets_of_keys, np.full(len(key_hashes), timestamp, np.int64))
 
     def settle(self) -> None:
         """File all waiting keys.

@@ -7,6 +7,7 @@ misses none, and waits neither for the disk nor for the filing thread.
 from __future__ import annotations
 
 import threading
+from array import array
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -16,6 +17,8 @@ from numpy.typing import NDArray
 from ariane_storage.log.records.fields import Int64s
 
 _BLOCKS_LOOKED_THROUGH_MAX: Final = 16
+_FEW_MAX: Final = 4096
+"""Keys of single messages that are kept as plain numbers before they become a block."""
 
 
 # Not changed once made; not frozen, because that takes more than twice as long to make.
@@ -67,18 +70,47 @@ class WaitingKeys:
         # Never held while waiting for the disk: appends wait for this work at most.
         self._lock = threading.Lock()
         self._blocks: list[Keys] = []
+        # The newest keys, of single messages: numbers side by side, for no array of one is worth
+        # its making.
+        self._few = array("i"), array("q"), array("q")
         self.count = 0
 
     def add(self, keys: Keys) -> None:
         """Take keys of records behind all others; never fails."""
         if len(keys):
             with self._lock:
+                self._settle_few()
                 self._blocks.append(keys)
                 self.count += len(keys)
+
+    def add_few(self, hashes: list[int], commit_log_offsets: list[int], timestamp: int) -> None:
+        """Take few keys of records of one timestamp behind all others; never fails."""
+        with self._lock:
+            of_hashes, of_offsets, of_timestamps = self._few
+            of_hashes.extend(hashes)
+            of_offsets.extend(commit_log_offsets)
+            of_timestamps.extend([timestamp] * len(hashes))
+            self.count += len(hashes)
+            if len(of_hashes) >= _FEW_MAX:
+                self._settle_few()
+
+    def _settle_few(self) -> None:
+        """Make a block of the newest keys; with the lock held."""
+        hashes, offsets, timestamps = self._few
+        if hashes:
+            self._few = array("i"), array("q"), array("q")
+            self._blocks.append(
+                Keys(
+                    np.frombuffer(hashes, np.int32),
+                    np.frombuffer(offsets, np.int64),
+                    np.frombuffer(timestamps, np.int64),
+                )
+            )
 
     def oldest(self, count: int) -> Keys | None:
         """The oldest keys, up to a number, which keep waiting; None if there are none."""
         with self._lock:
+            self._settle_few()
             taken, total = [], 0
             for block in self._blocks:
                 if total >= count:
@@ -90,6 +122,7 @@ class WaitingKeys:
     def drop(self, count: int) -> None:
         """Drop the oldest keys, which are filed now."""
         with self._lock:
+            self._settle_few()
             self.count -= count
             place = 0
             while count and count >= len(self._blocks[place]):
@@ -102,6 +135,7 @@ class WaitingKeys:
     def find(self, key_hash: int, *, begin_ms: int, end_ms: int) -> list[int]:
         """Commit-log offsets of a hash in a range of time, newest first."""
         with self._lock:
+            self._settle_few()
             if len(self._blocks) > _BLOCKS_LOOKED_THROUGH_MAX:
                 # Joined once for all later queries: single messages make blocks of their own.
                 self._blocks = [Keys.joined(self._blocks)]
@@ -118,6 +152,7 @@ class WaitingKeys:
     def keep_below(self, commit_log_end: int) -> None:
         """Forget keys of records at or above a commit-log offset."""
         with self._lock:
+            self._settle_few()
             if self._blocks:
                 keys = Keys.joined(self._blocks)
                 kept = int(np.searchsorted(keys.commit_log_offsets, commit_log_end))
@@ -127,5 +162,6 @@ class WaitingKeys:
     def clear(self) -> None:
         """Forget all."""
         with self._lock:
+            self._settle_few()
             self._blocks = []
             self.count = 0

@@ -20,6 +20,7 @@ zeros are no entry: there the written part of the file ends.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from struct import Struct
 from typing import Final
 
 import numpy as np
@@ -54,6 +55,10 @@ def encoded_entries(
     entries["size"] = sizes
     entries["tags_code"] = tag_codes
     return entries.tobytes()
+
+
+encoded_entry: Final = Struct(">qiq").pack
+"""Encode one entry: commit-log offset, size, tags code."""
 
 
 def holes(count: int) -> Entries:

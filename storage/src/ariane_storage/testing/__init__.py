@@ -4,7 +4,7 @@ from ariane_storage.testing.faulty_disk import FaultyDisk, PowerLost
 from ariane_storage.testing.filters import Saying, Tagged
 from ariane_storage.testing.fixed_clock import FixedClock
 from ariane_storage.testing.model_store import ModelMessage, ModelStore
-from ariane_storage.testing.small import BORN_MS, block_of, joined_table, small_config
+from ariane_storage.testing.small import BORN_MS, block_of, small_config
 
 __all__ = [
     "BORN_MS",
@@ -16,6 +16,5 @@ __all__ = [
     "Saying",
     "Tagged",
     "block_of",
-    "joined_table",
     "small_config",
 ]

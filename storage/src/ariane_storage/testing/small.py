@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
-from ariane_record import BlockEncoder, ProducerSequence, RecordBlock
-from ariane_record.checksums.checksum import crc32
+from ariane_record import BlockEncoder, RecordTable
 from ariane_storage.config import FlushMode, StoreConfig
-from ariane_storage.writing.block_table import BlockTable
 
 BORN_MS = 1_699_999_999_000
 
@@ -38,7 +34,7 @@ def block_of(
     keys: Sequence[Sequence[str]] = (),
     unique_ids: Sequence[str] = (),
     system_flag: int = 0,
-) -> RecordBlock:
+) -> RecordTable:
     """A block of messages; columns that are shorter than ``bodies`` leave the rest without."""
     encoder = BlockEncoder(topic, size_bytes_max=1 << 20)
     for place, body in enumerate(bodies):
@@ -51,26 +47,3 @@ def block_of(
             born_timestamp_ms=BORN_MS,
         )
     return encoder.finish()
-
-
-def joined_table(
-    blocks: Sequence[RecordBlock],
-    queue_ids: Sequence[int],
-    sequences: Sequence[ProducerSequence | None],
-) -> BlockTable:
-    """Joined blocks; the checksum is right if those of all blocks are."""
-    records = b"".join([bytes(block.records) for block in blocks])
-    sound = all(crc32(block.records) == block.crc32 for block in blocks)
-    return BlockTable(
-        topics=[block.topic for block in blocks],
-        queue_ids=queue_ids,
-        records=records,
-        crc=crc32(records) ^ (not sound),
-        sequences=sequences,
-        counts=np.array([block.count for block in blocks], np.int64),
-        key_hash_counts=np.array([len(block.key_hashes) for block in blocks], np.int64),
-        sizes=np.concatenate([block.sizes for block in blocks]),
-        tag_codes=np.concatenate([block.tag_codes for block in blocks]),
-        key_counts=np.concatenate([block.key_counts for block in blocks]),
-        key_hashes=np.concatenate([block.key_hashes for block in blocks]),
-    )

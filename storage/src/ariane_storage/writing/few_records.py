@@ -1,19 +1,18 @@
-"""Blocks of few records, record by record: a step of numpy costs more than a record.
+"""Tables of few records, record by record: a step of numpy costs more than a record.
 
-The accepted blocks and the written bytes are the same as by column (``block_check``, ``append``).
-Wrong or unusual blocks are passed to that way too, which finds the fault.
+The accepted tables and the written bytes are the same as by column (``table_check``,
+``packed_records``). Wrong or unusual tables are passed to that way too, which finds the fault.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from struct import Struct
 from typing import Final, Self
 
-import numpy as np
-
-from ariane_record import RecordBlock
+from ariane_record import RecordTable
 from ariane_record.checksums.checksum import checksum_digits, crc32
 from ariane_record.control_characters import properties_hold_control_character
 from ariane_record.layout import (
@@ -27,15 +26,13 @@ from ariane_record.layout import (
     RECORD_BYTES_MIN,
 )
 from ariane_record.single.counted_topic import counted_topic
+from ariane_record.single.producer_sequence import says_sequence
 from ariane_storage.log.records.fields import FIELD_STARTS, Int64s
 from ariane_storage.log.records.tag_check import TAG_NAME, tag_code_of
-from ariane_storage.writing.append import OwnedFields, packed_host
-from ariane_storage.writing.block_check import (
-    ALLOWED_FLAGS,
-    BlockLimits,
-    is_text,
-    says_later_sequence,
-)
+from ariane_storage.queues.consume_queue_entry import encoded_entry
+from ariane_storage.writing.append import HOSTS_END, HOSTS_START, OwnedFields, Places
+from ariane_storage.writing.property_check import Sequences, is_text, says_later_sequence
+from ariane_storage.writing.table_check import ALLOWED_FLAGS, PARKED_TOPICS, TableLimits
 
 FEW: Final = 64
 """Up to so many records are processed one by one: 2.3 us each (measured), against a fixed cost of
@@ -46,11 +43,8 @@ FEW: Final = 64
 _unpack_header = Struct(">iII24xiq24xiqi").unpack_from
 _pack_queue_id = Struct(">i").pack_into
 _pack_offsets = Struct(">qq").pack_into
-_pack_hosts = Struct(">4siq4si").pack
 _QUEUE_ID: Final = FIELD_STARTS["queue_id"]
 _OFFSETS: Final = FIELD_STARTS["queue_offset"]
-_HOSTS: Final = FIELD_STARTS["born_ip"]
-_HOSTS_END: Final = FIELD_STARTS["attempts"]
 _LENGTH_BYTES: Final = 2
 _VALUE_END: Final = PROPERTY_VALUE_END[0]
 
@@ -58,85 +52,153 @@ _VALUE_END: Final = PROPERTY_VALUE_END[0]
 # Never changed once made; not frozen, for that takes more than twice as long to make.
 @dataclass(slots=True, eq=False)
 class FewRecords:
-    """A valid block of few records.
+    """A valid table of few records.
 
     Attributes:
-        block: The block.
-        starts: Byte position of each record in it.
-        record_sizes: Bytes of each.
+        table: The table.
+        sizes: Bytes of each record.
+        codes: The code of each tag.
     """
 
-    block: RecordBlock
-    starts: Int64s
-    record_sizes: list[int]
+    table: RecordTable
+    sizes: list[int]
+    codes: list[int]
 
     @classmethod
-    def of(cls, block: RecordBlock, limits: BlockLimits) -> Self | None:
-        """The block, or None if it has many, invalid or unusual records."""
-        if block.record_crcs is not None or not 1 <= block.count <= FEW:
+    def of(
+        cls, table: RecordTable, limits: TableLimits, sequences: Sequences = None
+    ) -> Self | None:
+        """The table, or None if it has many, invalid or unusual records."""
+        sizes: list[int] = table.sizes.tolist()
+        if table.record_crcs is not None or not 1 <= len(sizes) <= FEW:
             return None
-        records = bytes(block.records)  # No copy if they are bytes already.
-        sizes = block.sizes.tolist()
-        if not _are_columns_sound(block, records, sizes, limits):
+        records = bytes(table.records)  # No copy if they are bytes already.
+        codes: list[int] = table.tag_codes.tolist()
+        if not _are_columns_sound(table, records, sizes, codes, limits):
             return None
-        if not _are_records_sound(block, records, sizes):
+        if not _are_rows_sound(table, records, sizes, codes, sequences):
             return None
-        return cls(block, np.array([0, *accumulate(sizes[:-1])], np.int64), sizes)
+        return cls(table, sizes, codes)
 
     @property
     def size_bytes(self) -> int:
         """The bytes of all records."""
-        return len(self.block.records)
+        return self.table.size_bytes
 
-    @property
-    def sizes(self) -> list[int]:
-        """Bytes of each record."""
-        return self.record_sizes
-
-    def place(self, view: memoryview, position: int, owned: OwnedFields) -> None:
-        """Write the records and their owned fields; see ``append.PackedRecords``."""
-        records = self.block.records
+    def place(self, view: memoryview, position: int, owned: OwnedFields, places: Places) -> None:
+        """Write the records and their owned fields; see ``PackedRecords``."""
+        records = self.table.records
         view[position : position + len(records)] = records
-        born_ip, store_ip = packed_host(owned.born_host), packed_host(owned.store_host)
-        stamp = owned.store_timestamp_ms
-        hosts = _pack_hosts(born_ip, owned.born_host[1], stamp, store_ip, owned.store_host[1])
-        queue_id, queue_offset, commit_log_offset, *_ = owned
+        hosts = owned.hosts()
+        commit_log_offset, queue_ids, first_queue_offsets = places
         begin = position
-        for size in self.record_sizes:
-            end = begin + size
-            _pack_queue_id(view, begin + _QUEUE_ID, queue_id)
-            _pack_offsets(view, begin + _OFFSETS, queue_offset, commit_log_offset)
-            view[begin + _HOSTS : begin + _HOSTS_END] = hosts
-            checksum = crc32(view[begin : end - CRC_PROPERTY_BYTES]) & CRC_MASK
-            view[end - (CRC_DIGITS + 1) : end - 1] = checksum_digits(checksum)
-            begin = end
-            queue_offset += 1
-            commit_log_offset += size
+        sizes = iter(self.sizes)
+        for queue_id, first, count in zip(
+            queue_ids, first_queue_offsets, self.table.counts, strict=True
+        ):
+            for queue_offset in range(first, first + count):
+                size = next(sizes)
+                end = begin + size
+                _pack_queue_id(view, begin + _QUEUE_ID, queue_id)
+                _pack_offsets(view, begin + _OFFSETS, queue_offset, commit_log_offset)
+                view[begin + HOSTS_START : begin + HOSTS_END] = hosts
+                checksum = crc32(view[begin : end - CRC_PROPERTY_BYTES]) & CRC_MASK
+                view[end - (CRC_DIGITS + 1) : end - 1] = checksum_digits(checksum)
+                begin = end
+                commit_log_offset += size
+
+    def offsets(self, commit_log_offset: int) -> list[int]:
+        """The start of each record in the log, if that of the first is this one."""
+        if len(self.sizes) == 1:
+            return [commit_log_offset]
+        return list(accumulate(self.sizes[:-1], initial=commit_log_offset))
+
+    def edges(self, commit_log_offset: int) -> Sequence[int]:
+        """The start of each row in the log, and the end of the last."""
+        counts = self.table.counts
+        if len(counts) == 1:
+            return commit_log_offset, commit_log_offset + len(self.table.records)
+        ends = list(accumulate(self.sizes, initial=commit_log_offset))
+        return [ends[row] for row in accumulate(counts, initial=0)]
+
+    def entries(self, commit_log_offset: int, tag_codes: Int64s | int | None) -> Sequence[bytes]:
+        """The entries of each row in its consume queue; see ``PackedRecords``."""
+        codes = self.codes
+        if len(codes) == 1 and tag_codes is None:
+            return (encoded_entry(commit_log_offset, self.sizes[0], codes[0]),)
+        if isinstance(tag_codes, int):
+            codes = [tag_codes] * len(codes)
+        elif tag_codes is not None:
+            codes = tag_codes.tolist()
+        encoded = list(map(encoded_entry, self.offsets(commit_log_offset), self.sizes, codes))
+        counts = self.table.counts
+        if len(encoded) == len(counts):
+            return encoded
+        return list(_joined_by(counts, encoded))
+
+
+def _joined_by(counts: Sequence[int], parts: Sequence[bytes]) -> Iterator[bytes]:
+    begin = 0
+    for count in counts:
+        yield b"".join(parts[begin : begin + count])
+        begin += count
 
 
 def _are_columns_sound(
-    block: RecordBlock, records: bytes, sizes: list[int], limits: BlockLimits
+    table: RecordTable, records: bytes, sizes: list[int], codes: list[int], limits: TableLimits
 ) -> bool:
-    hashes = block.key_hashes.tolist()
+    hashes = table.key_hashes.tolist()
+    counts = table.counts
     return (
-        len(block.tag_codes) == len(sizes) == len(block.key_counts)
-        and sum(block.key_counts.tolist()) == len(hashes)
+        len(codes) == len(sizes) == len(table.key_counts)
+        and sum(table.key_counts.tolist()) == len(hashes)
         and min(hashes, default=0) >= 0
         and min(sizes) >= RECORD_BYTES_MIN
         and max(sizes) <= limits.record_bytes_max
-        and sum(sizes) == len(records) <= limits.block_bytes_max
-        and crc32(records) == block.crc32
+        and sum(sizes) == len(records) <= limits.table_bytes_max
+        and min(counts) >= 1
+        and sum(counts) == len(sizes)
+        and (len(counts) == 1 or PARKED_TOPICS.isdisjoint(table.topics))
+        and crc32(records) == table.crc32
     )
 
 
-def _are_records_sound(block: RecordBlock, records: bytes, sizes: list[int]) -> bool:
-    """Whether records of the announced sizes, none below the minimum, are valid."""
-    magic, topic = counted_topic(block.topic)
-    forwarded = block.forwarded
+def _are_rows_sound(
+    table: RecordTable, records: bytes, sizes: list[int], codes: list[int], sequences: Sequences
+) -> bool:
+    """Whether the records of all rows are valid, and say the sequences that they should."""
+    if len(table.counts) == 1:
+        return _are_records_sound(table.topics[0], records, 0, sizes, codes, table) and (
+            sequences is None or says_sequence(records, sequences[0], len(sizes))
+        )
+    begin = place = 0
+    for row, (topic, count) in enumerate(zip(table.topics, table.counts, strict=True)):
+        end = begin + count
+        of_row = sizes[begin:end]
+        row_end = place + sum(of_row)
+        if not _are_records_sound(topic, records, place, of_row, codes[begin:end], table) or (
+            sequences is not None
+            and not says_sequence(records[place:row_end], sequences[row], count)
+        ):
+            return False
+        begin, place = end, row_end
+    return True
+
+
+def _are_records_sound(  # noqa: PLR0917 - one row of a table.
+    name: str,
+    records: bytes,
+    begin: int,
+    sizes: list[int],
+    codes: list[int],
+    table: RecordTable,
+) -> bool:
+    """Whether the records of a row are valid; none is of a size below the minimum."""
+    magic, topic = counted_topic(name)
+    forwarded = table.forwarded
     width = len(topic) + _LENGTH_BYTES
     between, length_between = b"", -1
     properties = []
-    begin = 0
     for size in sizes:
         end = begin + size
         header = _unpack_header(records, begin)
@@ -166,7 +228,7 @@ def _are_records_sound(block: RecordBlock, records: bytes, sizes: list[int]) -> 
             return False
         properties.append(records[properties_start:end])
         begin = end
-    encoded = b"".join(properties)
+    encoded = properties[0] if len(properties) == 1 else b"".join(properties)
     # The checksum property is ASCII: no character spans two records.
     if (
         not is_text(encoded)
@@ -174,7 +236,6 @@ def _are_records_sound(block: RecordBlock, records: bytes, sizes: list[int]) -> 
         or (not forwarded and properties_hold_control_character(encoded))
     ):
         return False
-    codes: list[int] = block.tag_codes.tolist()
     if TAG_NAME in encoded:
         return codes == list(map(tag_code_of, properties))
     return not any(codes)

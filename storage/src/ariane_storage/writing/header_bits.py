@@ -50,12 +50,6 @@ class HeaderBits:
         return self.in_all[name] == self.in_any[name] == value
 
 
-def bits_in_any(headers: NDArray[np.void]) -> dict[str, int]:
-    """``HeaderBits.in_any`` of at least one record, for callers that need only this."""
-    in_any = _unpack(_laid_over(_words_of(headers)).tobytes())
-    return dict(zip(_NAMES, in_any, strict=True))
-
-
 def _words_of(headers: NDArray[np.void]) -> NDArray[np.uint64]:
     return headers.view(np.uint64).reshape(-1, _WORDS)
 

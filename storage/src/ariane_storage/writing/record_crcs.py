@@ -1,11 +1,11 @@
 """The checksums of records from the producer's checksums, without a call for each record.
 
-A producer sends the CRC-32 of every record in the block, with zeros in the fields that the broker
+A producer sends the CRC-32 of every record in the table, with zeros in the fields that the broker
 owns. Three steps compute the final checksums from them, all by column
 (``ariane_record.checksums.crc_algebra``):
 
 1. The sums match the bytes: their total, each shifted by the bytes after its record, equals the
-   CRC-32 of the whole block, which the broker has computed.
+   CRC-32 of the whole table, which the broker has computed.
 2. A record with the owned fields filled in differs from the one with zeros only in those fields, so
    its CRC differs by their bare CRC, shifted by the bytes after them.
 3. Most of those fields are the same for all; only queue offset and commit-log offset vary.
@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_record import RecordBlock
+from ariane_record import RecordTable
 from ariane_record.checksums.checksum import range_crcs
 from ariane_record.checksums.crc_algebra import (
     CrcFolder,
@@ -45,32 +45,32 @@ _DIFFERS: Final = "its checksum is not the one that came along"
 
 
 def check_record_crcs(
-    block: RecordBlock, starts: Int64s, ends: Int64s, stride: int, folder: CrcFolder
+    table: RecordTable, starts: Int64s, ends: Int64s, stride: int, folder: CrcFolder
 ) -> None:
-    """Compare the sums of the records with that of the block, which is known to be right.
+    """Compare the sums of the records with that of the table, which is known to be right.
 
     Raises:
         BlockRejected: They do not add up; the error names the record if only one is wrong.
     """
-    crcs = block.record_crcs
+    crcs = table.record_crcs
     if crcs is None:
-        raise AssertionError("only for blocks with sums")
-    if block_crc(crcs, ends, folder, stride) != block.crc32:
-        check_crcs_of(block, starts, ends, np.arange(block.count))
+        raise AssertionError("only for tables with sums")
+    if block_crc(crcs, ends, folder, stride) != table.crc32:
+        check_crcs_of(table, starts, ends, np.arange(table.count))
         raise BlockRejected("the checksums of its records do not add up to its own")
 
 
-def check_crcs_of(block: RecordBlock, starts: Int64s, ends: Int64s, chosen: Int64s) -> None:
+def check_crcs_of(table: RecordTable, starts: Int64s, ends: Int64s, chosen: Int64s) -> None:
     """Compare sums of single records, one call for each.
 
     Raises:
         BlockRejected: One differs.
     """
-    crcs = block.record_crcs
+    crcs = table.record_crcs
     if crcs is None:
-        raise AssertionError("only for blocks with sums")
+        raise AssertionError("only for tables with sums")
     covered_ends = ends[chosen] - CRC_PROPERTY_BYTES
-    sums = range_crcs(memoryview(block.records), starts[chosen], covered_ends)
+    sums = range_crcs(memoryview(table.records), starts[chosen], covered_ends)
     wrong = np.flatnonzero(sums != crcs[chosen])
     if len(wrong):
         raise BlockRejected(_DIFFERS, int(chosen[wrong[0]]))
@@ -85,9 +85,9 @@ def like_holes(view: memoryview, position: int, size: int, starts: Int64s) -> In
 
     Args:
         view: A segment, which begins with a sector.
-        position: The start of the block in it.
-        size: Bytes of the block.
-        starts: The start of each record in the block.
+        position: The start of the table in it.
+        size: Bytes of the table.
+        starts: The start of each record in the table.
     """
     places_in_sector = (starts + position) & (DISK_SECTOR_BYTES - 1)
     found = np.flatnonzero(places_in_sector >= DISK_SECTOR_BYTES - _FRONT_BYTES)

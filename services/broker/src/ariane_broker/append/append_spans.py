@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
-from ariane_broker.append.batch_check import Batch
-from ariane_broker.append.batch_outcome import BatchOutcome, TableOutcomes
+from ariane_broker.append.outcome import Outcome
 from ariane_broker.append.promised_outcomes import PromisedOutcomes, Taken
-from ariane_broker.append.table_batches import TableBatches
+from ariane_broker.append.rows import Rows
 from ariane_broker.log.promise import AcknowledgedLevel
 from ariane_servicekit.errors import ServiceError
 from ariane_servicekit.observability.tracing import WorkSpan, WorkTracer
@@ -24,23 +23,23 @@ class AppendSpans:
     def around(
         self,
         take: Callable[[], Taken],
-        batches: Sequence[Batch] | TableBatches,
+        tables: Sequence[Rows],
         trace_parents: Sequence[str],
     ) -> Taken:
         """Append under a span, which ends when the promise holds.
 
         Args:
             take: Appends.
-            batches: The batches that it appends.
+            tables: The rows that it appends.
             trace_parents: Spans in which the messages were sent.
         """
-        topics = _topics_of(batches)
+        topics = {topic for rows in tables for topic in rows.topics}
         topic = topics.pop() if len(topics) == 1 else ""
         attributes: dict[str, str | int | bool] = {
             "messaging.system": "arianemq",
             "messaging.operation.name": "append",
             "ariane.broker.name": self._broker_name,
-            "ariane.batch_count": len(batches),
+            "ariane.batch_count": sum(map(len, tables)),
         }
         if topic:
             attributes["messaging.destination.name"] = topic
@@ -62,7 +61,7 @@ def _ended_with(span: WorkSpan, taken: Taken) -> Taken:
     if isinstance(taken, PromisedOutcomes):
         acknowledged = taken.acknowledged
 
-        def end(level: AcknowledgedLevel, failure: ServiceError | None) -> Sequence[BatchOutcome]:
+        def end(level: AcknowledgedLevel, failure: ServiceError | None) -> Sequence[Outcome]:
             outcomes = acknowledged(level, failure)
             _end(span, _first_error(outcomes))
             return outcomes
@@ -74,9 +73,7 @@ def _ended_with(span: WorkSpan, taken: Taken) -> Taken:
     return _awaited(span, taken)
 
 
-async def _awaited(
-    span: WorkSpan, taken: Awaitable[Sequence[BatchOutcome]]
-) -> Sequence[BatchOutcome]:
+async def _awaited(span: WorkSpan, taken: Awaitable[Sequence[Outcome]]) -> Sequence[Outcome]:
     error: BaseException | None = None
     try:
         outcomes = await taken
@@ -96,13 +93,5 @@ def _end(span: WorkSpan, error: BaseException | None) -> None:
     span.end()
 
 
-def _first_error(outcomes: Sequence[BatchOutcome]) -> ServiceError | None:
-    if isinstance(outcomes, TableOutcomes):
-        return outcomes.error
+def _first_error(outcomes: Sequence[Outcome]) -> ServiceError | None:
     return next((outcome.error for outcome in outcomes if outcome.error is not None), None)
-
-
-def _topics_of(batches: Sequence[Batch] | TableBatches) -> set[str]:
-    if isinstance(batches, TableBatches):
-        return set(batches.table.topics)
-    return {batch.topic for batch in batches}

@@ -8,7 +8,7 @@ from ariane_broker.append.append import AppendRecords
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.clients.room import ClientsRoom
 from ariane_broker.delay.recall import Recall
-from ariane_broker.delay.room import DelayRoom, block_check
+from ariane_broker.delay.room import DelayRoom, table_check
 from ariane_broker.environment import Environment
 from ariane_broker.errors.store_errors import STORAGE_RULES
 from ariane_broker.log.room import LogRoom
@@ -36,7 +36,7 @@ def append_room(
 ) -> AppendRoom:
     """Build the append room."""
     settings = environment.settings
-    topics_for_send = TopicsForSend(clients.topic_changes, check_block=block_check(settings))
+    topics_for_send = TopicsForSend(clients.topic_changes, check_table=table_check(settings))
     append_records = AppendRecords(
         log.broker_log,
         topics_for_send,

@@ -7,42 +7,42 @@ from collections.abc import Callable
 from ariane_broker.errors.public_errors import queue_not_found, topic_not_found
 from ariane_broker.topics.topic_changes import TopicChanges, check_user_topic
 from ariane_broker.topics.topic_table import TopicConfig
-from ariane_record import RecordBlock
+from ariane_record import RecordTable
 
 
 class TopicsForSend:
     """Finds the topics of arriving messages, and creates missing ones."""
 
     def __init__(
-        self, topics: TopicChanges, *, check_block: Callable[[RecordBlock], object]
+        self, topics: TopicChanges, *, check_table: Callable[[RecordTable], object]
     ) -> None:
-        """``check_block`` raises if the block could not be appended; writes nothing."""
+        """``check_table`` raises if the table could not be appended; writes nothing."""
         self._topics = topics
-        self._check_block = check_block
+        self._check_table = check_table
 
     def find(self, topic: str) -> TopicConfig | None:
         """Return the topic, or None if the broker does not know it."""
         return self._topics.find(topic)
 
-    def check_block(self, block: RecordBlock) -> None:
-        """Check that a block could be appended.
+    def check_table(self, table: RecordTable) -> None:
+        """Check that a table could be appended.
 
         Raises:
             BlockRejected: It is broken.
         """
-        self._check_block(block)
+        self._check_table(table)
 
-    async def find_or_create(self, topic: str, queue_id: int, block: RecordBlock) -> TopicConfig:
-        """Return the topic; create it if it is missing, may be created and could take the block.
+    async def find_or_create(self, topic: str, queue_id: int, table: RecordTable) -> TopicConfig:
+        """Return the topic; create it if it is missing, may be created and could take the row.
 
         Args:
             topic: Its name.
-            queue_id: The queue that the block goes to.
-            block: The block for that queue: a broken block creates no topic.
+            queue_id: The queue that the row goes to.
+            table: The row for that queue: a broken one creates no topic.
 
         Raises:
             ServiceError: TOPIC_NOT_FOUND, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED or QUEUE_NOT_FOUND.
-            BlockRejected: The block is broken.
+            BlockRejected: The row is broken.
         """
         config = self._topics.find(topic)
         if config is not None:
@@ -53,7 +53,7 @@ class TopicsForSend:
             raise topic_not_found(topic)
         if queue_id >= queue_count:
             raise queue_not_found(topic, queue_id, queue_count)
-        self._check_block(block)
+        self._check_table(table)
         config = await self._topics.create_for_send(topic)
         if config is None:
             raise topic_not_found(topic)

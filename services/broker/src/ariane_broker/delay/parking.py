@@ -25,7 +25,7 @@ from ariane_broker.delay.timer.timer_queue import TIMER_QUEUE
 from ariane_broker.errors.public_errors import delivery_time_too_late, message_illegal
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.topics.message_types import records_with
-from ariane_record import ProducerSequence, RecordBlock, RecordTooLarge
+from ariane_record import ProducerSequence, RecordTable, RecordTooLarge
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.encoding.moved_records import MovedRecords
 from ariane_record.layout import PropertyName
@@ -47,7 +47,7 @@ class Parked(NamedTuple):
         queue: The queue in which they wait.
     """
 
-    block: RecordBlock
+    block: RecordTable
     queue: QueueKey
 
 
@@ -58,17 +58,17 @@ class Parking:
     Attributes:
         levels_ms: How long each delay level waits, level 1 first.
         delay_ms_max: How far in the future a delivery time may be.
-        check_block: Raises if the block could not be appended; writes nothing.
+        check_table: Raises if the table could not be appended; writes nothing.
     """
 
     levels_ms: tuple[int, ...]
     delay_ms_max: int
     now_ms: Callable[[], int]
-    check_block: Callable[[RecordBlock], object]
+    check_table: Callable[[RecordTable], object]
 
     def park(
         self,
-        block: RecordBlock,
+        block: RecordTable,
         queue: QueueKey,
         delay: Delay,
         sequence: ProducerSequence | None = None,
@@ -86,7 +86,7 @@ class Parking:
             ServiceError: FIELD_INVALID or DELIVERY_TIME_TOO_LATE; MESSAGE_ILLEGAL for a producer's
                 record that itself names a destination, or that has no room for one.
         """
-        self.check_block(block)
+        self.check_table(block)
         moved = MovedRecords(decode_columns(block.records, block.sizes), dropped=DELAY_PROPERTIES)
         if not block.forwarded:
             for name in sorted(_RESERVED):
@@ -103,7 +103,7 @@ class Parking:
             raise field_invalid("delays_ms", f"must be 1 to {_DELAY_MS_MAX}")
         return self._park_for_times(moved, queue, self.now_ms() + delays_ms, sequence)
 
-    def check_staged(self, block: RecordBlock, times_ms: Int64s) -> None:
+    def check_staged(self, block: RecordTable, times_ms: Int64s) -> None:
         """Check now that records can be parked later, when it is too late to refuse them.
 
         Args:
@@ -122,7 +122,7 @@ class Parking:
             _refuse_rows(rows[records_with(columns, name)[rows]], name)
 
     def park_staged(
-        self, block: RecordBlock, queue_ids: Int64s, times_ms: Int64s, *, half_offset: int
+        self, block: RecordTable, queue_ids: Int64s, times_ms: Int64s, *, half_offset: int
     ) -> Parked:
         """Park records that ``check_staged`` has passed.
 

@@ -25,11 +25,11 @@ from ariane_broker.environment import Environment
 from ariane_broker.log.room import LogRoom
 from ariane_broker.settings import BrokerSettings
 from ariane_broker.state.room import StateRoom
-from ariane_record import RecordBlock
+from ariane_record import RecordTable
 from ariane_record.names import DELAY_TOPIC
 from ariane_storage.store_files import StoreFiles
 from ariane_storage.writing.append import Appended
-from ariane_storage.writing.block_check import BlockLimits, check_block
+from ariane_storage.writing.table_check import TableLimits, check_table
 
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 86_400_000
@@ -61,7 +61,7 @@ def delay_room(environment: Environment, state: StateRoom, log: LogRoom) -> Dela
     log.log_states.keep(levels, level_queues.FILE_NAME)
     log.log_states.keep(timer_queue, timer.FILE_NAME)
 
-    def parked(block: RecordBlock, queue_id: int, appended: Appended) -> None:
+    def parked(block: RecordTable, queue_id: int, appended: Appended) -> None:
         times_ms = block.delivery_times_ms
         if times_ms is None:
             # Not counted from the store timestamp, which may be ahead of the clock.
@@ -90,7 +90,7 @@ def delay_room(environment: Environment, state: StateRoom, log: LogRoom) -> Dela
         levels_ms=levels_ms,
         delay_ms_max=round(settings.delay_days_max * DAY_MS),
         now_ms=clock.now_ms,
-        check_block=block_check(settings),
+        check_table=table_check(settings),
     )
     return DelayRoom(
         parking=parking,
@@ -102,8 +102,8 @@ def delay_room(environment: Environment, state: StateRoom, log: LogRoom) -> Dela
     )
 
 
-def block_check(settings: BrokerSettings) -> Callable[[RecordBlock], object]:
-    """Make a function that raises for blocks that the store would refuse; it writes nothing."""
+def table_check(settings: BrokerSettings) -> Callable[[RecordTable], object]:
+    """Make a function that raises for tables that the store would refuse; it writes nothing."""
     config = settings.store_config()
-    limits = BlockLimits(config.record_bytes_max, config.segment_bytes, config.checksum)
-    return partial(check_block, limits=limits)
+    limits = TableLimits(config.record_bytes_max, config.segment_bytes, config.checksum)
+    return partial(check_table, limits=limits)

@@ -18,41 +18,28 @@ The caller then waits for the promise for all before ``next_commit_log_offset``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
-from ariane_broker.log.derived.producer_sequences import NextBatches, ProducerSequences, StoredBatch
+from ariane_broker.log.derived.producer_sequences import NextBatches, ProducerSequences
 from ariane_broker.log.held_requests import Arrivals
 from ariane_broker.log.promise import AcknowledgedLevel, Promises
 from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.log.store_keeping import StoreKeeping
 from ariane_broker.queue_key import QueueKey
-from ariane_record import ProducerSequence, RecordBlock, RecordFields
+from ariane_record import ProducerSequence, RecordFields, RecordTable
 from ariane_record.encoding.block import encode_block
 from ariane_record.layout import Host
 from ariane_record.single.message import EMPTY_HOST
 from ariane_record.single.record_copy import RecordCopy
 from ariane_storage.errors import StoreFull
 from ariane_storage.store import Store
-from ariane_storage.writing.append import Appended, AppendedTable
-from ariane_storage.writing.block_table import BlockTable
+from ariane_storage.writing.append import Appended
 
 SYSTEM_QUEUE_ID: Final = 0
 """The only queue that most topics of the system have."""
 
-Listener: TypeAlias = Callable[[RecordBlock, int, Appended], None]
-"""Called with a block, its queue id, and its place."""
-
-
-class Sequenced(NamedTuple):
-    """The place of a batch in the stream of an idempotent producer.
-
-    Attributes:
-        queue: The queue of the stream; a delayed batch is stored in another one.
-        sequence: The place.
-    """
-
-    queue: QueueKey
-    sequence: ProducerSequence
+Listener: TypeAlias = Callable[[RecordTable, int, Appended], None]
+"""Called with a table of one row, its queue id, and its place."""
 
 
 class Replicas(Protocol):
@@ -108,19 +95,38 @@ class BrokerLog:
         self._listeners[topic] = listener
 
     def append(
-        self,
-        block: RecordBlock,
-        queue_id: int = SYSTEM_QUEUE_ID,
-        born_host: Host = EMPTY_HOST,
-        sequenced: Sequenced | None = None,
+        self, table: RecordTable, queue_id: int = SYSTEM_QUEUE_ID, born_host: Host = EMPTY_HOST
     ) -> Appended:
-        """Append a block to a queue.
+        """Append one row of records in no stream.
 
         Args:
-            block: The records.
+            table: The records.
             queue_id: The queue of their topic.
             born_host: The producer's address as the broker sees it.
-            sequenced: Their place in their producer's stream.
+
+        Raises:
+            StorageError: Nothing is stored.
+            ServiceError: Replicas prevent the append; nothing is stored.
+        """
+        return self.append_rows(table, (QueueKey(table.topics[0], queue_id),), born_host)
+
+    def append_rows(
+        self,
+        table: RecordTable,
+        queues: Sequence[QueueKey],
+        born_host: Host,
+        streams: NextBatches | None = None,
+        sequences: Sequence[ProducerSequence | None] | None = None,
+    ) -> Appended:
+        """Append a table, all rows or none; several rows only for topics of users.
+
+        Args:
+            table: The records.
+            queues: The queue of each row.
+            born_host: The producer's address as the broker sees it.
+            streams: The places of rows in their producers' streams.
+            sequences: What the first records of rows must say of these; None for what the broker
+                has encoded.
 
         Raises:
             StorageError: Nothing is stored.
@@ -130,21 +136,28 @@ class BrokerLog:
         if replicas is not None:
             replicas.check()
         begin = self._monotonic()
+        queue_ids = [queue_id for _, queue_id in queues]
         try:
-            appended = self.store.append_block(block, queue_id, born_host=born_host)
+            appended = self.store.append(
+                table, *queue_ids, born_host=born_host, sequences=sequences
+            )
         except StoreFull as error:
             self._keeping.refused(error.reason)
             raise
-        if sequenced is not None:
-            self._sequences.remember(*sequenced, _stored_batch(sequenced.sequence, appended))
-        self._statistics.count_append(appended.count, block.size_bytes, self._monotonic() - begin)
-        listener = self._listeners.get(block.topic)
-        if listener is not None:
-            listener(block, queue_id, appended)
-        self._arrivals.appended(
-            QueueKey(block.topic, queue_id), appended.next_commit_log_offset, block.tag_codes
+        edges = appended.edges
+        if streams is not None:
+            self._sequences.remember_all(streams, appended)
+        self._statistics.count_append(
+            appended.count,
+            edges[-1] - edges[0],
+            self._monotonic() - begin,
+            batch_count=len(queues),
         )
-        self._keeping.appended(appended.next_commit_log_offset)
+        listener = self._listeners.get(queues[0].topic)
+        if listener is not None:
+            listener(table, queues[0].queue_id, appended)
+        self._arrivals.appended(queues, edges[1:], table.tag_codes)
+        self._keeping.appended(edges[-1])
         if replicas is not None:
             replicas.appended()
         return appended
@@ -156,49 +169,6 @@ class BrokerLog:
             StorageError: Nothing is stored.
         """
         return self.append(encode_block(topic, records), born_host=records[0].born_host)
-
-    def append_table(
-        self,
-        table: BlockTable,
-        queues: Sequence[QueueKey],
-        next_batches: NextBatches,
-        born_host: Host,
-    ) -> AppendedTable | None:
-        """Append many small blocks at once, all or none; not for topics of the system.
-
-        Args:
-            table: The blocks.
-            queues: The queue of each.
-            next_batches: Their places in their producers' streams.
-            born_host: Where the producer was seen.
-
-        Returns:
-            The place of each; None if they must be appended one by one.
-
-        Raises:
-            StorageError: Nothing is stored.
-            ServiceError: Replicas prevent the append; nothing is stored.
-        """
-        replicas = self._replicas
-        if replicas is not None:
-            replicas.check()
-        begin = self._monotonic()
-        appended = self.store.append_table(table, born_host=born_host)
-        if appended is None:
-            return None
-        edges = appended.commit_log_edges.tolist()
-        self._sequences.remember_all(next_batches, _columns_of(appended, edges))
-        self._statistics.count_append(
-            len(appended.commit_log_offsets),
-            edges[-1] - edges[0],
-            self._monotonic() - begin,
-            batch_count=len(appended),
-        )
-        self._arrivals.appended_at_once(queues, edges[1:])
-        self._keeping.appended(edges[-1])
-        if replicas is not None:
-            replicas.appended()
-        return appended
 
     async def promised(self, end: int | None = None) -> AcknowledgedLevel:
         """Wait until the promise holds for the log before an offset.
@@ -249,24 +219,6 @@ class BrokerLog:
         """
         if commit_log_offset >= self.store.confirmed_offset:
             await self.promised(commit_log_offset + 1)
-
-
-def _stored_batch(sequence: ProducerSequence, appended: Appended) -> StoredBatch:
-    return StoredBatch(
-        sequence.first_sequence,
-        appended.count,
-        appended.first_queue_offset,
-        appended.first_commit_log_offset,
-        appended.next_commit_log_offset,
-        appended.store_timestamp_ms,
-    )
-
-
-def _columns_of(appended: AppendedTable, edges: Sequence[int]) -> Sequence[Sequence[int]]:
-    """The columns of ``StoredBatch`` from the second on, each for all batches."""
-    counts = appended.counts.tolist()
-    stamps = [appended.store_timestamp_ms] * len(counts)
-    return counts, appended.first_queue_offsets.tolist(), edges[:-1], edges[1:], stamps
 
 
 def _nobody_waits(error: object) -> None:

@@ -223,34 +223,33 @@ class Arrivals:
 
     def appended(
         self,
-        queue: QueueKey,
-        next_commit_log_offset: int,
+        queues: Sequence[QueueKey],
+        next_commit_log_offsets: Sequence[int],
         tag_codes: NDArray[np.int32] | None = None,
     ) -> None:
-        """Note records appended to a queue.
+        """Note records appended to queues side by side.
 
         Args:
-            queue: The queue.
-            next_commit_log_offset: Where the last one ends.
-            tag_codes: Hash of the tag of each; None if they are not known.
+            queues: The queues.
+            next_commit_log_offsets: Where the last record of each ends.
+            tag_codes: Hash of the tag of each record; None if they are not known. Looked at where
+                there is one queue.
         """
+        if len(queues) > 1:
+            if not self._pending and next_commit_log_offsets[-1] <= self._store.confirmed_offset:
+                self._held.wake_all(queues)
+                return
+            unknown: list[None] = [None] * len(queues)
+            self._pending.extend(zip(next_commit_log_offsets, queues, unknown, strict=True))
+            return
+        (queue,), (end,) = queues, next_commit_log_offsets
         codes: list[int] | None = None
         if tag_codes is not None and self._held.wants_tags(queue):
             codes = tag_codes.tolist() if len(tag_codes) <= TAGS_LOOKED_AT_MAX else None
-        if not self._pending and next_commit_log_offset <= self._store.confirmed_offset:
+        if not self._pending and end <= self._store.confirmed_offset:
             self._held.wake(queue, codes)
         else:
-            self._pending.append((next_commit_log_offset, queue, codes))
-
-    def appended_at_once(
-        self, queues: Sequence[QueueKey], next_commit_log_offsets: Sequence[int]
-    ) -> None:
-        """Records were appended to queues side by side; those of each end at such an offset."""
-        if not self._pending and next_commit_log_offsets[-1] <= self._store.confirmed_offset:
-            self._held.wake_all(queues)
-        else:
-            unknown: list[None] = [None] * len(queues)
-            self._pending.extend(zip(next_commit_log_offsets, queues, unknown, strict=True))
+            self._pending.append((end, queue, codes))
 
     def confirm(self) -> None:
         """The confirmed end has moved: wake the requests that wait for messages before it."""

@@ -90,7 +90,7 @@ def _hide(store: Store, arrivals: Arrivals, end: int) -> None:
     """Wake held requests of all queues once the log before an offset is confirmed."""
     queues = [QueueKey(*queue) for queue in store.queues()]
     if queues:
-        arrivals.appended_at_once(queues, [end] * len(queues))
+        arrivals.appended(queues, [end] * len(queues))
 
 
 class PrimaryPromises:

@@ -18,7 +18,7 @@ from ariane_broker.retry.failed_records import DeadLetterReason
 from ariane_broker.retry.failures import Failure, ReturnLimits
 from ariane_broker.retry.return_table import Returned
 from ariane_broker.retry.waits import delay_of_try, wait_ms
-from ariane_record import RecordBlock, RecordTooLarge
+from ariane_record import RecordTable, RecordTooLarge
 from ariane_record.layout import Host
 from ariane_storage.log.records.fields import Int64s
 from ariane_storage.writing.append import Appended
@@ -89,11 +89,11 @@ class CopyAppend:
 
     def _block(
         self, failure: Failure, failed: FailedColumns, rows: Int64s, terms: AppendTerms, topic: str
-    ) -> RecordBlock:
+    ) -> RecordTable:
         """Encode the records, without the cause of failure if it does not fit."""
         attempts = terms.attempts + failure.local_attempts + 1
 
-        def copies(cause: str) -> RecordBlock:
+        def copies(cause: str) -> RecordTable:
             return failed.copies(
                 rows,
                 topic,
@@ -117,7 +117,7 @@ class CopyAppend:
         group: GroupConfig,
         terms: AppendTerms,
         *,
-        block: RecordBlock,
+        block: RecordTable,
         queue: QueueKey,
         born_host: Host,
     ) -> tuple[Appended, int]:

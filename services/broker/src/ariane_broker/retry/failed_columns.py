@@ -9,7 +9,7 @@ from typing import Final, Literal
 import numpy as np
 
 from ariane_broker.retry.failed_records import DROPPED, DeadLetterReason
-from ariane_record import PropertyName, RecordBlock
+from ariane_record import PropertyName, RecordTable
 from ariane_record.decoding.columns import RecordColumns
 from ariane_record.encoding.moved_records import MovedRecords
 from ariane_record.layout import Host, SystemFlag
@@ -72,7 +72,7 @@ class FailedColumns:
         cause: str,
         return_id: str,
         reason: DeadLetterReason | Literal[""],
-    ) -> RecordBlock:
+    ) -> RecordTable:
         """Make copies of some records, or their dead letters.
 
         Args:

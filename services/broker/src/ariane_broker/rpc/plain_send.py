@@ -8,7 +8,7 @@ from typing import Final
 
 from ariane.common.v1.message_pb2 import Message
 from ariane_broker.append.append import AppendRecords
-from ariane_broker.append.batch_check import Batch
+from ariane_broker.append.rows import MoreOfRow, Rows
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.errors.public_errors import message_type_mismatch
 from ariane_broker.log.promise import AcknowledgedLevel, Demand
@@ -21,8 +21,8 @@ from ariane_record import (
     BlockEncoder,
     BlockFull,
     ProducerSequence,
-    RecordBlock,
     RecordFields,
+    RecordTable,
 )
 from ariane_record.layout import Host
 from ariane_record.names import TRACE_PARENT, TRACE_TOPIC
@@ -116,11 +116,10 @@ class SendMessages:
             config = await self._topics.find_or_create(topic, 0, block)
             queue_id = self._choose_queue(config, messages)
         delay = delay_of(messages)
-        batch = Batch(
-            block, topic, queue_id, sequence=sequence, delay=delay, is_plain=True, demand=demand
-        )
+        more = MoreOfRow(delay, demand) if delay or demand else None
+        row = Rows.one(block, queue_id, sequence, more, is_plain=True)
         (outcome,) = await self._batch_append.append(
-            [batch], born_host, _trace_parents_of(messages) if self._batch_append.traces else ()
+            [row], born_host, _trace_parents_of(messages) if self._batch_append.traces else ()
         )
         if outcome.appended is None or outcome.error is not None or outcome.level is None:
             raise outcome.error or RuntimeError("a batch without result and without error")
@@ -132,7 +131,7 @@ class SendMessages:
 
     def _encode(
         self, topic: str, messages: Sequence[Message], sequence: ProducerSequence | None
-    ) -> tuple[RecordBlock, list[str]]:
+    ) -> tuple[RecordTable, list[str]]:
         encoder = BlockEncoder(
             topic, size_bytes_max=self._call_bytes_max, sequenced=sequence is not None
         )

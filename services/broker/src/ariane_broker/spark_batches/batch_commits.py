@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
-from ariane_broker.append.batch_check import check_sizes, check_takes_delayed
+from ariane_broker.append.row_check import check_sizes, check_takes_delayed
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.delay.parking import Parking
 from ariane_broker.errors.public_errors import (
@@ -259,7 +259,7 @@ class BatchCommits:
             raise field_invalid("queue_ids", "must be 0 or more", least)
         check_user_topic(block.topic)
         config = await self.topics.find_or_create(block.topic, most, block)
-        self.topics.check_block(block)
+        self.topics.check_table(block)
         if not config.writable:
             raise topic_not_writable(config.topic, int(config.permission))
         if most >= config.write_queue_count:

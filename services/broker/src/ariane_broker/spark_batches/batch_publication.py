@@ -28,7 +28,7 @@ from ariane_broker.spark_batches.batch_table import WAITING, BatchTable, Publica
 from ariane_broker.spark_batches.stage_format import StagedBlock, decode_stage
 from ariane_broker.topics.system_topics import BATCH_TOPIC
 from ariane_broker.topics.topic_table import TopicConfig
-from ariane_record import RecordBlock
+from ariane_record import RecordTable
 from ariane_record.layout import (
     PRODUCER_PROPERTIES_BYTES_MAX,
     PROPERTIES_BYTES_MAX,
@@ -190,7 +190,7 @@ class BatchPublication:
         )
         self._append(parked.block, parked.queue.queue_id, born_host, stage)
 
-    def _append(self, block: RecordBlock, queue_id: int, born_host: Host, stage: int) -> None:
+    def _append(self, block: RecordTable, queue_id: int, born_host: Host, stage: int) -> None:
         """Append records of a stage.
 
         Raises:

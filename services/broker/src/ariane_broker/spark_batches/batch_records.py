@@ -24,7 +24,7 @@ import numpy as np
 
 from ariane_broker.spark_batches.stage_format import StagedBlock, encode_stage
 from ariane_broker.topics.system_topics import BATCH_TOPIC, STAGE_TOPIC
-from ariane_record import PropertyName, RecordBlock, RecordFields
+from ariane_record import PropertyName, RecordFields, RecordTable
 from ariane_record.checksums.checksum import crc32
 from ariane_storage.log.records.fields import FIELD_STARTS, FieldColumn, Int64s
 
@@ -173,7 +173,7 @@ def name_of_stage(commit_log_offset: int) -> int:
     return commit_log_offset + 1
 
 
-def named_rows(block: RecordBlock, rows: Int64s, stage_offset: int) -> RecordBlock:
+def named_rows(block: RecordTable, rows: Int64s, stage_offset: int) -> RecordTable:
     """Some records of a stage, as messages.
 
     Args:
@@ -190,9 +190,9 @@ def named_rows(block: RecordBlock, rows: Int64s, stage_offset: int) -> RecordBlo
     places = np.cumsum(sizes, dtype=np.int64) - sizes + _HALF_OFFSET
     FieldColumn(records, ">i8", places, 0).set(name_of_stage(stage_offset))
     key_rows = np.repeat(np.arange(block.count), block.key_counts)
-    return RecordBlock(
-        topic=block.topic,
-        records=bytes(records),
+    return RecordTable.of(
+        block.topic,
+        bytes(records),
         sizes=sizes,
         tag_codes=block.tag_codes[rows],
         key_counts=block.key_counts[rows],

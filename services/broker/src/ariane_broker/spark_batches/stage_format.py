@@ -35,7 +35,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_record import RecordBlock
+from ariane_record import RecordTable
 from ariane_record.checksums.checksum import crc32
 from ariane_storage.errors import RecordCorrupted
 from ariane_storage.log.records.fields import Int64s
@@ -58,7 +58,7 @@ class StagedBlock:
         times_ms: When each is to be delivered; 0 for at once.
     """
 
-    block: RecordBlock
+    block: RecordTable
     queue_ids: NDArray[np.int32]
     times_ms: Int64s
 
@@ -131,9 +131,9 @@ def decode_stage(body: bytes, commit_log_offset: int) -> StagedBlock:
         columns.append(np.frombuffer(body, kind, number, place))
         place += kind.itemsize * number
     times_ms, sizes, tag_codes, queue_ids, key_hashes, key_counts = columns
-    block = RecordBlock(
-        topic=str(view[place:records_start], "utf-8"),
-        records=records,
+    block = RecordTable.of(
+        str(view[place:records_start], "utf-8"),
+        records,
         sizes=sizes,
         tag_codes=tag_codes,
         key_counts=key_counts,

@@ -7,6 +7,7 @@ one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import repeat
 from operator import contains
 from struct import Struct
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from ariane_broker.errors.public_errors import message_type_mismatch
 from ariane_broker.topics.topic_table import TopicConfig, TopicMessageType
-from ariane_record import RecordBlock
+from ariane_record import RecordTable
 from ariane_record.decoding.columns import RecordColumns, decode_columns
 from ariane_record.errors import RecordCorrupted
 from ariane_record.layout import (
@@ -115,8 +116,34 @@ def _few_properties(records: ByteBuffer, sizes: list[int]) -> list[bytes] | None
     return texts if begin == len(records) else None
 
 
-def check_message_types(block: RecordBlock, config: TopicConfig) -> None:
-    """Refuse a block with a record of another type than its topic takes.
+def check_types_of_rows(table: RecordTable, configs: Sequence[TopicConfig | None]) -> None:
+    """``check_message_types`` for rows, each with its topic.
+
+    Raises:
+        ServiceError: MESSAGE_TYPE_MISMATCH.
+    """
+    typed = [config for config in configs if config is not None and config.record_type is not None]
+    if not typed:
+        return
+    if len(table) > 1:
+        sizes = table.sizes
+        if int(sizes.min()) < 0 or int(sizes.sum(dtype=np.int64)) != table.size_bytes:
+            return  # The store finds the fault of these.
+        common = typed[0].record_type
+        if (
+            common is not None
+            and len(typed) == len(configs)
+            and all(config.record_type is common for config in typed)
+            and are_of_type(table.records, sizes, common)
+        ):
+            return
+    for row, config in zip(table.rows(), configs, strict=True):
+        if config is not None:
+            check_message_types(row, config)
+
+
+def check_message_types(block: RecordTable, config: TopicConfig) -> None:
+    """Refuse a row with a record of another type than its topic takes.
 
     A topic without a type, or a mixed one, takes all records and costs nothing here. A FIFO topic
     requires a message group on every record; a topic of normal messages allows none. Neither takes

@@ -11,10 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
-import numpy as np
-
-from ariane_broker.append.batch_check import Batch
 from ariane_broker.append.plain_message import PlainMessage
+from ariane_broker.append.rows import Rows
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.delay.parked.parked_records import DELAY_PROPERTIES
 from ariane_broker.errors.public_errors import (
@@ -46,7 +44,7 @@ from ariane_ordering import group_position
 from ariane_record import BlockEncoder, BlockFull, decode_record
 from ariane_record.encoding.block import OWN_ARGUMENTS
 from ariane_record.errors import RecordError
-from ariane_record.layout import CommitLogOffset, Host, QueueOffset
+from ariane_record.layout import Host
 from ariane_record.names import HALF_TOPIC
 from ariane_servicekit.errors import ServiceError, field_invalid
 from ariane_storage.errors import StorageError, StorePoisoned
@@ -199,8 +197,8 @@ class Halves:
         outcomes |= taking.outcomes
         return [outcomes[position] for position in range(len(requests))]
 
-    def store_record(self, batch: Batch, born_host: Host) -> tuple[Appended, bool]:
-        """Store the half message of a batch of one valid record.
+    def store_row(self, row: Rows, born_host: Host) -> tuple[Appended, bool]:
+        """Store the half message of a row of one valid record.
 
         Returns:
             Where it waits, and whether it had been stored before.
@@ -209,19 +207,14 @@ class Halves:
             ServiceError: As ``store``; MESSAGE_ILLEGAL for a property of the system.
             StorageError: Nothing is stored.
         """
-        (outcome,) = self.store([_half_request(batch)], born_host)
+        (outcome,) = self.store([_half_request(row)], born_host)
         if isinstance(outcome, Exception):
             raise outcome
         half = outcome.half
-        appended = Appended(
-            first_queue_offset=QueueOffset(half.queue_offset),
-            count=1,
-            first_commit_log_offset=CommitLogOffset(half.commit_log_offset),
-            # The promise for a place in a record is that for the whole record.
-            next_commit_log_offset=CommitLogOffset(half.commit_log_offset + 1),
-            store_timestamp_ms=half.store_timestamp_ms,
-            commit_log_offsets=np.array([half.commit_log_offset], np.int64),
-        )
+        place = half.commit_log_offset
+        # The promise for a place in a record is that for the whole record.
+        edges = place, place + 1
+        appended = Appended.of_row(half.queue_offset, edges, half.store_timestamp_ms, (place,))
         return appended, outcome.duplicate
 
     def _take(
@@ -388,12 +381,13 @@ def _add(encoder: BlockEncoder, request: HalfRequest, queue_id: int, position: i
     message.add_to(encoder, position, properties)
 
 
-def _half_request(batch: Batch) -> HalfRequest:
-    """The half message that is the only record of a batch."""
-    if batch.block is None or batch.half_of is None:
-        raise AssertionError("only for batches with a half message")
+def _half_request(row: Rows) -> HalfRequest:
+    """The half message that is the only record of a row."""
+    more = row.more_of(0)
+    if row.table is None or more.half_of is None:
+        raise AssertionError("only for rows with a half message")
     # Its checksum is the broker's to write; the store has checked the rest.
-    fields = decode_record(batch.block.records, verify=False)
+    fields = decode_record(row.table.records, verify=False)
     reserved = _RESERVED.intersection(fields.properties)
     if reserved:
         raise message_illegal(0, f"property {min(reserved)!r} belongs to the system")
@@ -410,4 +404,4 @@ def _half_request(batch: Batch) -> HalfRequest:
         fields.system_flag,
         fields.born_timestamp_ms,
     )
-    return HalfRequest(batch.topic, batch.queue_id, batch.half_of, message, batch.demand)
+    return HalfRequest(row.topics[0], row.queue_ids[0], more.half_of, message, more.demand)

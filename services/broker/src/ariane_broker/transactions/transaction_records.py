@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from ariane_record import BlockEncoder, PropertyName, RecordBlock, RecordFields, SystemFlag
+from ariane_record import BlockEncoder, PropertyName, RecordFields, RecordTable, SystemFlag
 from ariane_record.layout import TRANSACTION_MASK
 from ariane_record.names import HALF_TOPIC, OP_TOPIC
 from ariane_record.single.record_copy import RecordCopy, without_properties
@@ -199,7 +199,7 @@ def committed_transaction_id(fields: RecordFields) -> str:
     return fields.unique_id or _id_of_place(fields.half_offset)
 
 
-def op_block(ended: Iterable[tuple[HalfMessage, Decision | None]], now_ms: int) -> RecordBlock:
+def op_block(ended: Iterable[tuple[HalfMessage, Decision | None]], now_ms: int) -> RecordTable:
     """Make the op records of settled half messages, as one block.
 
     Args:

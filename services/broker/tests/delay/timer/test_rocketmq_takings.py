@@ -86,7 +86,7 @@ class RocketmqAtWork:
         if record.topic == TIMER_TOPIC:
             due = np.array([int(record.properties["TIMER_DELIVER_MS"])], np.int64)
             block = replace(block, delivery_times_ms=due)
-        self.store.append_block(block, int(queue_id))
+        self.store.append(block, int(queue_id))
 
 
 async def test_no_flipped_bit_of_timercheck_takes_out_what_waits(running, tmp_path):

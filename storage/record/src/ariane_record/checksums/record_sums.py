@@ -65,7 +65,7 @@ def even_record_crcs(
     *,
     tail_bytes: int,
 ) -> NDArray[np.uint32]:
-    """``RecordBlock.record_crcs`` of records that differ only in bodies and ids.
+    """``RecordTable.record_crcs`` of records that differ only in bodies and ids.
 
     The sums of two records differ only by the contributions of the bodies, of the bodies' sums in
     the headers, and of the ids. So only the first record is read as a whole.
@@ -99,7 +99,7 @@ def without_last_property(crcs: NDArray[np.uint32]) -> NDArray[np.uint32]:
 def block_crc(
     record_crcs: NDArray[np.uint32], ends: NDArray[np.int64], folder: CrcFolder, stride: int = 0
 ) -> int:
-    """The CRC-32 of a block from ``RecordBlock.record_crcs``.
+    """The CRC-32 of a block from ``RecordTable.record_crcs``.
 
     Args:
         record_crcs: The sums of its records, uint32[count].

@@ -13,7 +13,7 @@ from ariane_record.checksums.checksum import crc32 as crc32_of
 from ariane_record.checksums.checksum import range_crcs
 from ariane_record.checksums.java_hash import key_hashes, tag_code
 from ariane_record.control_characters import are_pairs
-from ariane_record.encoding.record_block import RecordBlock
+from ariane_record.encoding.record_table import RecordTable
 from ariane_record.errors import BlockFull, IllegalProperty, RecordTooLarge
 from ariane_record.layout import (
     CRC_DIGITS,
@@ -199,7 +199,7 @@ class BlockEncoder:
         self.size_bytes = size_bytes
         return size
 
-    def finish(self, sequence: ProducerSequence | None = None) -> RecordBlock:
+    def finish(self, sequence: ProducerSequence | None = None) -> RecordTable:
         """The block of everything added so far; the encoder starts the next one, empty.
 
         Args:
@@ -218,9 +218,9 @@ class BlockEncoder:
         records = b"".join(self._parts)
         count = len(self._sizes)
         sizes = np.array(self._sizes, np.int32)
-        block = RecordBlock(
-            topic=self.topic,
-            records=records,
+        block = RecordTable.of(
+            self.topic,
+            records,
             sizes=sizes,
             tag_codes=np.fromiter(map(tag_code, self._tags), np.int32, count),
             key_counts=np.array(self._key_counts, np.uint8),
@@ -249,7 +249,7 @@ class BlockEncoder:
 
 
 def record_crcs_of(records: ByteBuffer, sizes: NDArray[np.int32]) -> NDArray[np.uint32] | None:
-    """``RecordBlock.record_crcs`` of records with room for their checksum; None for a few."""
+    """``RecordTable.record_crcs`` of records with room for their checksum; None for a few."""
     if len(sizes) < RECORD_CRCS_COUNT_MIN:
         return None
     ends = np.cumsum(sizes, dtype=np.int64)
@@ -311,7 +311,7 @@ def _illegal_pair(properties: Mapping[str, str]) -> IllegalProperty:
     return IllegalProperty("empty names and values are not kept")
 
 
-def encode_block(topic: str, messages: Sequence[RecordFields]) -> RecordBlock:
+def encode_block(topic: str, messages: Sequence[RecordFields]) -> RecordTable:
     """A block of messages from decoded fields: of forwarded, retried and delayed ones.
 
     Hosts are left to the broker, as in every block. A producer sequence belongs to the place of the
@@ -333,9 +333,9 @@ def encode_block(topic: str, messages: Sequence[RecordFields]) -> RecordBlock:
     keys_of_each = [index_keys(message.unique_id, message.keys) for message in messages]
     key_counts = [len(keys) for keys in keys_of_each]
     joined = b"".join(records)
-    return RecordBlock(
-        topic=topic,
-        records=joined,
+    return RecordTable.of(
+        topic,
+        joined,
         sizes=np.array([len(record) for record in records], np.int32),
         tag_codes=np.array([tag_code(message.tag) for message in messages], np.int32),
         key_counts=np.array(key_counts, np.uint8),

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ariane_record.checksums.checksum import crc32 as crc32_of
 from ariane_record.checksums.crc_algebra import shifted
-from ariane_record.encoding.record_block import RecordBlock
+from ariane_record.encoding.record_table import RecordTable
 from ariane_record.layout import CRC_PROPERTY_BYTES, ByteBuffer
 from ariane_record.single.producer_sequence import (
     SEQUENCE_BYTES,
@@ -31,18 +31,18 @@ from ariane_record.single.producer_sequence import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LooseBlock:
-    """A ``RecordBlock`` in pieces.
+    """A ``RecordTable`` in pieces.
 
     Attributes:
-        topic: As ``RecordBlock``.
-        pieces: The records: joined, they are the records of ``RecordBlock``.
+        topic: As ``RecordTable``.
+        pieces: The records: joined, they are the records of ``RecordTable``.
         size_bytes: Bytes of all pieces.
-        sizes: As ``RecordBlock``.
-        tag_codes: As ``RecordBlock``.
-        key_counts: As ``RecordBlock``.
-        key_hashes: As ``RecordBlock``.
-        crc32: As ``RecordBlock``.
-        record_crcs: As ``RecordBlock``.
+        sizes: As ``RecordTable``.
+        tag_codes: As ``RecordTable``.
+        key_counts: As ``RecordTable``.
+        key_hashes: As ``RecordTable``.
+        crc32: As ``RecordTable``.
+        record_crcs: As ``RecordTable``.
         sequence_piece: The index of the piece with the producer sequence; None without one.
         sequence_start: The start of that piece in the block.
     """
@@ -60,7 +60,7 @@ class LooseBlock:
     sequence_start: int = 0
 
     @classmethod
-    def of(cls, block: RecordBlock, *, sequenced: bool) -> Self:
+    def of(cls, block: RecordTable, *, sequenced: bool) -> Self:
         """A loose block of one or three pieces from a packed block.
 
         Args:
@@ -113,11 +113,11 @@ class LooseBlock:
         crc32 = self.crc32 ^ shifted(change, self.size_bytes - end)
         return replace(self, pieces=pieces, crc32=crc32, record_crcs=crcs)
 
-    def joined(self) -> RecordBlock:
+    def joined(self) -> RecordTable:
         """The same block in one piece."""
-        return RecordBlock(
-            topic=self.topic,
-            records=b"".join(self.pieces),
+        return RecordTable.of(
+            self.topic,
+            b"".join(self.pieces),
             sizes=self.sizes,
             tag_codes=self.tag_codes,
             key_counts=self.key_counts,

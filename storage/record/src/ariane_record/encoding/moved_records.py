@@ -20,7 +20,7 @@ from ariane_record.checksums.java_hash import key_hashes, tag_code
 from ariane_record.decoding.columns import RecordColumns
 from ariane_record.decoding.property_columns import decode_property_columns
 from ariane_record.encoding.block import EMPTY_CRC_PROPERTY, index_keys
-from ariane_record.encoding.record_block import RecordBlock
+from ariane_record.encoding.record_table import RecordTable
 from ariane_record.errors import RecordTooLarge
 from ariane_record.layout import (
     HEADER,
@@ -73,7 +73,7 @@ class MovedRecords:
         half_offsets: Int64s | int = 0,
         attempts: int | None = None,
         delivery_times_ms: Int64s | None = None,
-    ) -> RecordBlock:
+    ) -> RecordTable:
         """Some of the records as a block of a topic.
 
         The copies belong to no transaction, even if the records did.
@@ -84,7 +84,7 @@ class MovedRecords:
             heads: Encoded properties to put before the kept ones, for each record.
             half_offsets: The value of the header field for a half message's offset.
             attempts: The attempts of all; None leaves them unchanged.
-            delivery_times_ms: As ``RecordBlock.delivery_times_ms``.
+            delivery_times_ms: As ``RecordTable.delivery_times_ms``.
 
         Raises:
             RecordTooLarge: The topic, or the properties of a record, do not fit into a record.
@@ -120,9 +120,9 @@ class MovedRecords:
         )
         records = b"".join(chain.from_iterable(parts))
         keys = list(map(self._keys.__getitem__, chosen))
-        return RecordBlock(
-            topic=topic,
-            records=records,
+        return RecordTable.of(
+            topic,
+            records,
             sizes=sizes.astype(np.int32),
             tag_codes=self._tag_codes[rows],
             key_counts=np.fromiter(map(len, keys), np.uint8, len(keys)),

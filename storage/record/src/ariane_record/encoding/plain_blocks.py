@@ -25,7 +25,7 @@ from ariane_record.checksums.checksum import crc32 as crc32_of
 from ariane_record.checksums.java_hash import index_hash, index_hashes_of
 from ariane_record.encoding.block import pack_unowned_header, record_crcs_of
 from ariane_record.encoding.plain_topic import PLAIN_RECORD_END, PlainTopic, TagShape
-from ariane_record.encoding.record_block import RecordBlock
+from ariane_record.encoding.record_table import RecordTable
 from ariane_record.layout import CRC_MASK, HEADER, HEADER_BYTES, MAGIC_V1
 from ariane_record.single.message_id import UniqueIds
 from ariane_record.single.producer_sequence import (
@@ -244,7 +244,7 @@ def encode_plain_runs(
     runs: Sequence[PlainRun],
     sequences: Sequence[ProducerSequence | None],
     unique_ids: UniqueIds,
-) -> Iterator[RecordBlock]:
+) -> Iterator[RecordTable]:
     """A block of each run.
 
     Args:
@@ -270,7 +270,7 @@ def encode_plain_runs(
     yield from record_blocks(topics, blocks)
 
 
-def record_blocks(topics: Iterable[PlainTopic], blocks: PlainBlocks) -> Iterator[RecordBlock]:
+def record_blocks(topics: Iterable[PlainTopic], blocks: PlainBlocks) -> Iterator[RecordTable]:
     """Encoded blocks as single blocks."""
     key_counts = np.ones(max(blocks.counts), np.uint8)
     ends = list(accumulate(blocks.counts))
@@ -278,9 +278,9 @@ def record_blocks(topics: Iterable[PlainTopic], blocks: PlainBlocks) -> Iterator
         topics, _records_apart(blocks), chain((0,), ends), ends, strict=False
     ):
         sizes = blocks.sizes[begin:end]
-        yield RecordBlock(
-            topic=topic.name,
-            records=records,
+        yield RecordTable.of(
+            topic.name,
+            records,
             sizes=sizes,
             tag_codes=blocks.tag_codes[begin:end],
             key_counts=key_counts[: end - begin],
@@ -301,7 +301,7 @@ def _records_apart(blocks: PlainBlocks) -> Sequence[bytes]:
 
 def encode_plain_run(
     run: PlainRun, sequence: ProducerSequence | None, unique_ids: Sequence[str]
-) -> RecordBlock:
+) -> RecordTable:
     """Encode a block of a few messages one by one: encoding by column has a fixed cost.
 
     Args:
@@ -329,9 +329,9 @@ def encode_plain_run(
         hashes.append(index_hash(hash_before_id + java_string_hash(unique_id)))
     records = b"".join(pieces)
     own_sizes = np.array(sizes, np.int32)
-    return RecordBlock(
-        topic=run.topic.name,
-        records=records,
+    return RecordTable.of(
+        run.topic.name,
+        records,
         sizes=own_sizes,
         tag_codes=np.array([shape.code for shape in run.shapes], np.int32),
         key_counts=np.array([1] * len(sizes), np.uint8),

@@ -23,7 +23,7 @@ import numpy as np
 from ariane_record.checksums.checksum import crc32
 from ariane_record.checksums.java_hash import key_hashes, tag_code
 from ariane_record.encoding.block import EMPTY_CRC_PROPERTY, index_keys
-from ariane_record.encoding.record_block import RecordBlock
+from ariane_record.encoding.record_table import RecordTable
 from ariane_record.errors import RecordTooLarge
 from ariane_record.layout import (
     CRC_PROPERTY_BYTES,
@@ -134,7 +134,7 @@ def _is_text(properties: bytes) -> bool:
     return True
 
 
-def copied_block(topic: str, copies: Sequence[RecordCopy]) -> RecordBlock:
+def copied_block(topic: str, copies: Sequence[RecordCopy]) -> RecordTable:
     """A block of copies.
 
     A message with more keys than the index takes can be found by the first ones.
@@ -164,9 +164,9 @@ def copied_block(topic: str, copies: Sequence[RecordCopy]) -> RecordBlock:
     encoded = [copy.properties for copy in copies]
     tags = list(map(_find_tag, encoded))
     keys_of_each = [index_keys(_find_unique_id(each), _keys_of(each)) for each in encoded]
-    return RecordBlock(
-        topic=topic,
-        records=records,
+    return RecordTable.of(
+        topic,
+        records,
         sizes=np.array(sizes, np.int32),
         tag_codes=np.array(list(map(tag_code, tags)), np.int32),
         key_counts=np.array(list(map(len, keys_of_each)), np.uint8),

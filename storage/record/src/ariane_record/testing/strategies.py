@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from ariane_record.encoding.block import OWN_ARGUMENTS, BlockEncoder
-from ariane_record.encoding.record_block import RecordBlock
+from ariane_record.encoding.record_table import RecordTable
 from ariane_record.layout import HOST_FLAGS, Host, SystemFlag
 from ariane_record.single.message import RecordFields
 
@@ -102,7 +102,7 @@ def message_arguments() -> st.SearchStrategy[dict[str, Any]]:
 
 
 @st.composite
-def blocks(draw: st.DrawFn, *, count_min: int = 0) -> RecordBlock:
+def blocks(draw: st.DrawFn, *, count_min: int = 0) -> RecordTable:
     """Blocks as a producer makes them."""
     encoder = BlockEncoder(draw(topic_names()), size_bytes_max=1 << 20)
     for arguments in draw(st.lists(message_arguments(), min_size=count_min, max_size=8)):

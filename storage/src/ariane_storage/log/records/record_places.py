@@ -1,6 +1,6 @@
 """Positions of the parts of many records, and whether the records are intact.
 
-Unlike ``block_check``, which judges one kind of record strictly, this reads everything that a
+Unlike ``table_check``, which judges one kind of record strictly, this reads everything that a
 commit log may hold: V1 and V2, IPv4 and IPv6 hosts, with or without a checksum of the record, many
 topics.
 """

@@ -19,7 +19,7 @@ from ariane.broker.v1.send_service_pb2 import (
     AppendTable,
     AppendTableResult,
 )
-from ariane_record import ProducerSequence, RecordBlock
+from ariane_record import ProducerSequence, RecordTable
 from ariane_record.checksums.checksum import crc32 as crc32_of
 from ariane_record.encoding.loose_block import LooseBlock
 from ariane_record.encoding.plain_blocks import PlainBlocks
@@ -56,7 +56,7 @@ def table_parts(
 def joined_parts(
     producer_group: str,
     queues: Sequence[MessageQueue],
-    blocks: Sequence[RecordBlock | LooseBlock],
+    blocks: Sequence[RecordTable | LooseBlock],
     sequences: Sequence[ProducerSequence],
     trace_parents: Iterable[str] = (),
 ) -> list[ByteBuffer]:

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from ariane.broker.v1.send_service_pb2 import AppendResult
-from ariane_record import BlockEncoder, ProducerSequence, RecordBlock
+from ariane_record import BlockEncoder, ProducerSequence, RecordTable
 from ariane_record.encoding.loose_block import LooseBlock
 from ariane_record.encoding.withdrawal import take_back
 from ariane_record.layout import PROPERTIES_BYTES_MAX, ByteBuffer
@@ -144,7 +144,7 @@ class SendBatch:
         self._body_bytes_max = body_bytes_max
         # Made on demand: a tiny batch of plain messages never needs it, and costs little else.
         self._encoder: BlockEncoder | None = None
-        self._block: RecordBlock | LooseBlock | None = None
+        self._block: RecordTable | LooseBlock | None = None
         self._block_sequence: ProducerSequence | None = None
         self._key_bytes = 0
         self._unique_ids: list[str] = _EMPTY
@@ -272,7 +272,7 @@ class SendBatch:
         """Whether a table can describe the batch: no delay, no demand beyond the broker's level."""
         return self._delay_kind == AT_ONCE and self.demand is None
 
-    def seal(self) -> RecordBlock | LooseBlock:
+    def seal(self) -> RecordTable | LooseBlock:
         """Close the batch, and return its records with the sequence of this call."""
         self.open = False
         self._block = self._sealed()
@@ -296,7 +296,7 @@ class SendBatch:
         times_ms = self._delivery_times_ms
         return np.array(times_ms, "<i8").tobytes() if times_ms else b""
 
-    def _sealed(self) -> RecordBlock | LooseBlock:
+    def _sealed(self) -> RecordTable | LooseBlock:
         """The records, with the sequence of this call."""
         sequence, block = self.sequence, self._block
         if block is None:

@@ -12,7 +12,7 @@ from itertools import accumulate, chain
 from typing import Final
 
 from ariane.broker.v1.send_service_pb2 import AppendResult
-from ariane_record import RecordBlock
+from ariane_record import RecordTable
 from ariane_record.encoding.plain_blocks import PlainRun, encode_plain_run, encode_plain_runs
 from ariane_record.encoding.plain_topic import PlainTopic, TagShape
 from ariane_record.layout import ByteBuffer
@@ -133,7 +133,7 @@ class SinglesBatch(SendBatch):
             encoder.add(body, tag=shape.tag, unique_id=unique_id, born_timestamp_ms=born_ms)
             self._unique_ids.append(unique_id)
 
-    def encoded_as(self, block: RecordBlock, unique_ids: list[str] | UniqueIds) -> None:
+    def encoded_as(self, block: RecordTable, unique_ids: list[str] | UniqueIds) -> None:
         """Take the encoded form of the plain messages.
 
         Args:

@@ -19,7 +19,7 @@ from ariane.broker.v1.send_service_pb2 import (
     AppendRecordsRequest,
 )
 from ariane.common.v1.message_pb2 import AcknowledgedLevel
-from ariane_record import ProducerSequence, RecordBlock
+from ariane_record import ProducerSequence, RecordTable
 from ariane_record.encoding.loose_block import LooseBlock
 from ariane_record.layout import ByteBuffer
 from ariane_record.single.wire_fields import length_prefix, length_tag
@@ -57,7 +57,7 @@ prefix: Final = lru_cache(maxsize=1024)(length_prefix)
 
 def encoded_batch(
     queue: MessageQueue,
-    block: RecordBlock | LooseBlock,
+    block: RecordTable | LooseBlock,
     sequence: ProducerSequence | None,
     *,
     delay_level: int = 0,
@@ -99,7 +99,7 @@ def encoded_batch(
     return EncodedBatch(wire.SerializeToString(), pieces_of(block), block.size_bytes)
 
 
-def pieces_of(block: RecordBlock | LooseBlock) -> Sequence[ByteBuffer]:
+def pieces_of(block: RecordTable | LooseBlock) -> Sequence[ByteBuffer]:
     """The records of a block, in pieces."""
     return block.pieces if isinstance(block, LooseBlock) else (block.records,)
 

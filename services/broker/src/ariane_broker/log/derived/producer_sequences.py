@@ -29,6 +29,7 @@ from ariane_broker.log.derived.snapshots import SnapshotState
 from ariane_broker.queue_key import QueueKey
 from ariane_record import ProducerSequence
 from ariane_storage.log.scan import Stretch
+from ariane_storage.writing.append import Appended
 from ariane_storage.writing.sequenced_batches import SequencedBatch, sequenced_batches
 
 BATCHES_KEPT: Final = 5
@@ -91,7 +92,6 @@ StreamKey: TypeAlias = tuple[int, str, int]
 """Producer id, topic, queue id."""
 
 _stored_batch: Final[Callable[[tuple[int, ...]], StoredBatch]] = partial(tuple.__new__, StoredBatch)
-_producer_of: Final[Callable[[ProducerSequence], int]] = itemgetter(0)
 _first_of: Final[Callable[[ProducerSequence], int]] = itemgetter(2)
 
 
@@ -99,13 +99,13 @@ class NextBatches(NamedTuple):
     """Batches that each continue a stream, side by side; valid until any stream changes.
 
     Attributes:
-        is_sequenced: Whether each batch has a sequence; the other columns have only those.
+        of_each: The sequence of each batch or None; the other columns have only those with one.
         sequences: The sequence of each.
         keys: The stream of each.
         streams: The stream's present state; None for a new one.
     """
 
-    is_sequenced: list[bool]
+    of_each: Sequence[ProducerSequence | None]
     sequences: list[ProducerSequence]
     keys: list[StreamKey]
     streams: list[Stream]
@@ -191,32 +191,30 @@ class ProducerSequences(SnapshotState):
     ) -> NextBatches | None:
         """Check that each batch continues its stream or has no sequence; None if one does not.
 
-        For the batches of such a request ``duplicate_of`` decides one by one.
+        One that does not is for ``duplicate_of`` to decide.
         """
-        is_sequenced = [sequence is not None for sequence in sequences]
         chosen = [sequence for sequence in sequences if sequence is not None]
         if len(chosen) < len(sequences):
-            queues = list(compress(queues, is_sequenced))
-        keys: list[StreamKey] = list(
-            zip(map(_producer_of, chosen), *zip(*queues, strict=True), strict=True)
-        )
-        if len(set(keys)) < len(keys):
+            queues = list(compress(queues, [sequence is not None for sequence in sequences]))
+        keys: list[StreamKey] = [
+            (sequence[0], *queue) for sequence, queue in zip(chosen, queues, strict=True)
+        ]
+        if len(keys) > 1 and len(set(keys)) < len(keys):
             return None
         since_ms = self.matters_since_ms
         streams = []
-        for sequence, stream in zip(chosen, map(self._streams.get, keys), strict=True):
-            producer_id, epoch, first = sequence
-            if stream is None:
-                if first or producer_id < 1 or epoch < 0:
+        for key, sequence in zip(keys, chosen, strict=True):
+            stream = self._streams.get(key)
+            _, epoch, first = sequence
+            if stream is None or epoch > stream.epoch or stream.last_used_ms < since_ms:
+                if first:
                     return None
                 streams.append(Stream.of(epoch))
                 continue
-            last_epoch, batches = stream
-            last_first, count, _, _, _, stamp = batches[-1]
-            if epoch != last_epoch or first != last_first + count or stamp < since_ms:
+            if epoch < stream.epoch or first != stream.batches[-1].next_sequence:
                 return None
             streams.append(stream)
-        return NextBatches(is_sequenced, chosen, keys, streams)
+        return NextBatches(sequences, chosen, keys, streams)
 
     def remember(self, queue: QueueKey, sequence: ProducerSequence, batch: StoredBatch) -> None:
         """Note a stored batch that ``duplicate_of`` has let pass."""
@@ -229,15 +227,25 @@ class ProducerSequences(SnapshotState):
         self.change_count += 1
         self._make_room()
 
-    def remember_all(self, batches: NextBatches, columns: Sequence[Sequence[int]]) -> None:
-        """Note stored batches that ``find_next`` has let pass.
+    def remember_all(self, batches: NextBatches, appended: Appended) -> None:
+        """Note batches that ``find_next`` has let pass, where they were stored.
 
-        Args:
-            batches: All of them.
-            columns: The columns of ``StoredBatch`` from the second on, each for all batches.
+        The records of a batch may be stored in another queue than that of its stream.
         """
-        if not all(batches.is_sequenced):
-            columns = [list(compress(column, batches.is_sequenced)) for column in columns]
+        if not batches.keys:
+            return
+        edges, count = appended.edges, len(appended)
+        stamps: Sequence[int] = [appended.store_timestamp_ms] * count
+        columns: Sequence[Sequence[int]] = (
+            appended.counts,
+            appended.first_queue_offsets,
+            edges[:-1],
+            edges[1:],
+            stamps,
+        )
+        if len(batches.keys) < count:
+            said = [sequence is not None for sequence in batches.of_each]
+            columns = [list(compress(each, said)) for each in columns]
         rows = map(_stored_batch, zip(map(_first_of, batches.sequences), *columns, strict=True))
         streams, pop = self._streams, self._streams.pop
         for key, stream, row in zip(batches.keys, batches.streams, rows, strict=True):

@@ -6,22 +6,22 @@ from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Final
 
-from ariane_broker.append.table_batches import TableBatches
 from ariane_broker.rpc.translation.append_wire import AppendRequest
 
 
 def topics_of_batches(request: AppendRequest) -> Sequence[str]:
-    """Return the topics of batches that stand alone, and of a mixture."""
-    batches = request.batches
-    if isinstance(batches, TableBatches):
+    """Return the topics of batches."""
+    if request.record_counts is not None:
         return ()
-    return [batch.topic for batch in batches]
+    return [topic for rows in request.tables for topic in rows.topics]
 
 
 def topics_of_table(request: AppendRequest) -> Sequence[str]:
     """Return the topics of a table."""
-    batches = request.batches
-    return batches.table.topics if isinstance(batches, TableBatches) else ()
+    if request.record_counts is None:
+        return ()
+    (rows,) = request.tables
+    return rows.topics
 
 
 APPEND_NAMES: Final = MappingProxyType(

@@ -13,7 +13,7 @@ from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.broker.v1.send_service_pb2_grpc import SendServiceServicer
 from ariane.common.v1.message_pb2 import StoredPosition
 from ariane_broker.append.append import AppendRecords
-from ariane_broker.append.batch_outcome import BatchOutcome
+from ariane_broker.append.outcome import Outcome
 from ariane_broker.append.promised_outcomes import PromisedOutcomes
 from ariane_broker.delay.recall import Recall
 from ariane_broker.rpc.peer_address import peer_host, peer_text
@@ -57,7 +57,7 @@ class SendServicer(SendServiceServicer):
     ) -> bytes | Awaitable[bytes]:
         """Append packed batches; without a wait if the broker's promise needs none."""
         outcomes = self._append_records.take(
-            request.batches, peer_host(context.peer()), request.trace_parents
+            request.tables, peer_host(context.peer()), request.trace_parents
         )
         counts = request.record_counts
         if isinstance(outcomes, Sequence):
@@ -138,6 +138,6 @@ class SendServicer(SendServiceServicer):
 
 
 async def _answer_later(
-    outcomes: Awaitable[Sequence[BatchOutcome]], record_counts: Sequence[int] | None
+    outcomes: Awaitable[Sequence[Outcome]], record_counts: Sequence[int] | None
 ) -> bytes:
     return append_response(await outcomes, record_counts)

@@ -22,15 +22,15 @@ from ariane.broker.v1.send_service_pb2 import (
     AppendResult,
 )
 from ariane.broker.v1.send_service_pb2 import ProducerSequence as WireSequence
-from ariane_broker.append.batch_check import BATCHES_MAX, Batch
-from ariane_broker.append.batch_outcome import BatchOutcome
-from ariane_broker.append.table_batches import TableBatches
+from ariane_broker.append.outcome import Outcome
+from ariane_broker.append.row_check import ROWS_MAX
+from ariane_broker.append.rows import MoreOfRow, Rows
 from ariane_broker.delay.delay import Delay, DelayLevel, Delays, DeliveryTimes
 from ariane_broker.errors.public_errors import block_corrupted
 from ariane_broker.rpc.translation.level_wire import LEVELS, demand_of
-from ariane_broker.rpc.translation.table_wire import record_counts_of, table_batches, table_result
+from ariane_broker.rpc.translation.table_wire import rows_of, tell
 from ariane_broker.rpc.translation.wire_time import set_time
-from ariane_record import ProducerSequence, RecordBlock
+from ariane_record import ProducerSequence, RecordTable
 from ariane_record.errors import WireCorrupted
 from ariane_record.layout import ByteBuffer
 from ariane_record.single.wire_fields import (
@@ -63,12 +63,12 @@ class AppendRequest(NamedTuple):
     """A producer's request.
 
     Attributes:
-        batches: The batches; one with invalid columns has its error.
+        tables: Its table, or each of its batches as a table of one row.
         trace_parents: Trace contexts of its senders.
         record_counts: How many records each row of its table has; None for ``batches``.
     """
 
-    batches: list[Batch] | TableBatches
+    tables: Sequence[Rows]
     trace_parents: Sequence[str]
     record_counts: Sequence[int] | None = None
 
@@ -95,8 +95,8 @@ def append_request(raw: bytes) -> AppendRequest:
         rest, blocks = cut
         request = AppendRecordsRequest.FromString(rest)
         if not request.HasField("table"):
-            batches = list(map(_batch_of, request.batches, blocks))
-            return AppendRequest(batches, request.trace_parents)
+            rows = list(map(_row_of, request.batches, blocks))
+            return AppendRequest(rows, request.trace_parents)
     # Far too many fields, or a table behind batches, which no SDK sends.
     return _request_of(AppendRecordsRequest.FromString(raw))
 
@@ -111,20 +111,22 @@ def _request_of(
     request: AppendRecordsRequest, table_records: ByteBuffer | None = None
 ) -> AppendRequest:
     """Convert a request that was parsed as a whole, or without the records of its table."""
-    count = len(request.batches) + len(request.table.topics)
-    if count > BATCHES_MAX:
+    table = request.table
+    count = len(request.batches) + len(table.topics)
+    if count > ROWS_MAX:
         # The request is refused for their number; millions fit into one, so none is looked at.
-        return AppendRequest([Batch(None, "", 0)] * count, ())
-    singles = [_batch_of(batch, batch.records) for batch in request.batches]
+        refused = Rows.refused([""] * count, block_corrupted(-1, "it is one of too many"))
+        return AppendRequest([refused], request.trace_parents)
     if not request.HasField("table"):
+        singles = [_row_of(batch, batch.records) for batch in request.batches]
         return AppendRequest(singles, request.trace_parents)
-    if singles:
-        refusal = field_invalid("batches", "cannot come with a table", len(singles))
-        return AppendRequest([Batch(None, "", 0, refusal)] * count, request.trace_parents)
+    if request.batches:
+        refusal = field_invalid("batches", "cannot come with a table", len(request.batches))
+        return AppendRequest([Rows.refused([""] * count, refusal)], request.trace_parents)
     records = request.table_records if table_records is None else table_records
-    batches = table_batches(request.table, records, request.producer_group)
-    counts = record_counts_of(request.table)
-    return AppendRequest(batches, request.trace_parents, counts)
+    rows = rows_of(table, records, request.producer_group)
+    counts = (0,) * len(rows) if rows.table is None else rows.table.counts
+    return AppendRequest([rows], request.trace_parents, counts)
 
 
 def _cut_table(raw: bytes) -> tuple[AppendRecordsRequest, ByteBuffer | None]:
@@ -150,7 +152,7 @@ def _cut_blocks(raw: bytes) -> tuple[bytes, list[ByteBuffer]] | None:
     rest: list[ByteBuffer] = []
     blocks: list[ByteBuffer] = []
     for field in fields_of(view):
-        if len(blocks) > BATCHES_MAX or len(rest) > 2 * len(blocks) + _FIELDS_MAX:
+        if len(blocks) > ROWS_MAX or len(rest) > 2 * len(blocks) + _FIELDS_MAX:
             return None
         if field.tag != _BATCHES:
             rest.append(field.whole)
@@ -170,16 +172,13 @@ def _cut_blocks(raw: bytes) -> tuple[bytes, list[ByteBuffer]] | None:
     return b"".join(rest), blocks
 
 
-def _batch_of(batch: AppendBatch, records: ByteBuffer) -> Batch:
-    sequence = sequence_of(batch.sequence) if batch.HasField("sequence") else None
-    delay: Delay | None = None
+def _row_of(batch: AppendBatch, records: ByteBuffer) -> Rows:
     try:
-        delay = _delay_of(batch)
-        demand = demand_of(batch.required_level, batch.in_sync_min)
+        more = MoreOfRow(_delay_of(batch), demand_of(batch.required_level, batch.in_sync_min))
         sums = batch.record_crc32s
-        block = RecordBlock(
-            topic=batch.topic,
-            records=records,
+        table = RecordTable.of(
+            batch.topic,
+            records,
             sizes=_int32_column(batch.record_sizes, "record sizes"),
             tag_codes=_int32_column(batch.tag_codes, "tag codes"),
             key_counts=np.frombuffer(batch.key_counts, np.uint8),
@@ -188,11 +187,11 @@ def _batch_of(batch: AppendBatch, records: ByteBuffer) -> Batch:
             record_crcs=_int32_column(sums, "record checksums").view(_UINT32) if sums else None,
         )
     except ServiceError as refusal:
-        return Batch(None, batch.topic, batch.queue_id, refusal, sequence)
+        return Rows.refused([batch.topic], refusal)
     except ValueError as error:
-        corrupted = block_corrupted(-1, str(error))
-        return Batch(None, batch.topic, batch.queue_id, corrupted, sequence)
-    return Batch(block, batch.topic, batch.queue_id, sequence=sequence, delay=delay, demand=demand)
+        return Rows.refused([batch.topic], block_corrupted(-1, str(error)))
+    sequence = sequence_of(batch.sequence) if batch.HasField("sequence") else None
+    return Rows.one(table, batch.queue_id, sequence, more if any(more) else None)
 
 
 def _delay_of(batch: AppendBatch) -> Delay | None:
@@ -220,7 +219,7 @@ def _int32_column(column: bytes, name: str) -> NDArray[np.int32]:
 
 
 def append_response(
-    outcomes: Sequence[BatchOutcome], record_counts: Sequence[int] | None = None
+    outcomes: Sequence[Outcome], record_counts: Sequence[int] | None = None
 ) -> bytes:
     """The answer to a request: an ``AppendRecordsResponse``, encoded.
 
@@ -230,14 +229,14 @@ def append_response(
     """
     response = AppendRecordsResponse()
     if record_counts is not None:
-        response.table_result.CopyFrom(table_result(outcomes, record_counts))
+        tell(outcomes, record_counts, response.table_result)
     else:
         for outcome in outcomes:
             _tell(outcome, response.results.add())
     return response.SerializeToString()
 
 
-def _tell(outcome: BatchOutcome, result: AppendResult) -> None:
+def _tell(outcome: Outcome, result: AppendResult) -> None:
     """Fill in a new result field by field, which costs half as much as to make and copy one."""
     if outcome.error is not None:
         result.error.CopyFrom(status_of(outcome.error))

@@ -30,7 +30,7 @@ from ariane_broker.transactions.checking import Answer
 from ariane_broker.transactions.ending import EndOutcome, EndRequest
 from ariane_broker.transactions.halves import HalfOutcome, HalfRequest
 from ariane_broker.transactions.transaction_records import HalfMessage, Outcome
-from ariane_record import PropertyName, RecordBlock, decode_record
+from ariane_record import PropertyName, RecordTable, decode_record
 from ariane_servicekit.errors import ServiceError, field_invalid
 from ariane_servicekit.rpc.error_status import status_of
 
@@ -198,9 +198,9 @@ def _staged_block(request: StageBatchRecordsRequest) -> StagedBlock:
         times_ms = np.zeros(len(sizes), np.int64)
     if not len(queue_ids) == len(times_ms) == len(sizes):
         raise block_corrupted(-1, "its columns differ in length")
-    block = RecordBlock(
-        topic=request.topic,
-        records=request.records,
+    block = RecordTable.of(
+        request.topic,
+        request.records,
         sizes=sizes,
         tag_codes=tag_codes,
         key_counts=np.frombuffer(request.key_counts, np.uint8),

@@ -40,7 +40,7 @@ from ariane_record.encoding.columns.arrow_texts import (
     own_octets,
 )
 from ariane_record.encoding.columns.message_columns import SMALL_BODY_BYTES, MessageColumns
-from ariane_record.encoding.record_block import RecordBlock
+from ariane_record.encoding.record_table import RecordTable
 from ariane_record.errors import IllegalColumn, RecordTooLarge
 from ariane_record.layout import (
     CRC_MASK,
@@ -90,7 +90,7 @@ def encode_columns(
     unique_ids: Any = None,
     born_timestamp_ms: int,
     sequenced: bool = False,
-) -> RecordBlock:
+) -> RecordTable:
     """Messages as one block.
 
     Args:
@@ -99,7 +99,7 @@ def encode_columns(
         unique_ids: The id of each, a string array without nulls or empty texts; or None.
         born_timestamp_ms: When they were made, milliseconds since the epoch.
         sequenced: Whether the first record gets room for a producer sequence, see
-            ``RecordBlock.with_sequence``.
+            ``RecordTable.with_sequence``.
 
     Raises:
         RecordTooLarge: More than 2 GiB, or a topic that does not fit into its length field.
@@ -131,9 +131,9 @@ def encode_columns(
     records = own_octets(joined(heads, _binary(messages.body), tails)).data
     key_counts, key_hashes = _key_columns(topic, messages, unique_ids)
     record_sizes = sizes.astype(np.int32)
-    return RecordBlock(
-        topic=topic,
-        records=records,
+    return RecordTable.of(
+        topic,
+        records,
         sizes=record_sizes,
         tag_codes=_tag_codes(messages),
         key_counts=key_counts,
@@ -242,7 +242,7 @@ def _record_crcs(
     body_crcs: NDArray[np.uint32],
     tails: Any,
 ) -> NDArray[np.uint32] | None:
-    """``RecordBlock.record_crcs`` from the sums of the parts of the records."""
+    """``RecordTable.record_crcs`` from the sums of the parts of the records."""
     count = len(sizes)
     if count < RECORD_CRCS_COUNT_MIN:
         return None

@@ -1,4 +1,4 @@
-"""A repeated batch: whether it equals the stored one, and the first result.
+"""A repeated row: whether it equals the stored one, and the first result.
 
 Records lie in the log as they came, except for the fields that the broker fills in, and for IPv6
 hosts, which make the header longer::
@@ -21,15 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane_broker.log.derived.producer_sequences import StoredBatch
-from ariane_record import RecordBlock
+from ariane_record import RecordTable
 from ariane_record.layout import (
     CRC_PROPERTY_BYTES,
     CRC_PROPERTY_PREFIX,
     HEADER_BYTES,
     IPV6_EXTRA_BYTES,
     ByteBuffer,
-    CommitLogOffset,
-    QueueOffset,
 )
 from ariane_storage.errors import StorageError
 from ariane_storage.log.records.fields import Int64s
@@ -47,71 +45,69 @@ _SENDERS_OWN: Final = np.r_[_BODY_AND_FLAG, 40:48]
 
 def is_stored_as(
     store: Store,
-    block: RecordBlock,
+    table: RecordTable,
     queue_id: int,
     stored: StoredBatch,
     *,
     is_plain: bool,
 ) -> bool:
-    """Whether a block is the batch that is stored under its sequence numbers.
+    """Whether a row is the batch that is stored under its sequence numbers.
 
     Records that the log has lost cannot be compared: for them the sequence numbers and the size of
     the batch decide.
 
     Args:
         store: The store.
-        block: The block that came.
+        table: The row that came.
         queue_id: The queue in which it was stored.
         stored: The stored batch of the same numbers, with as many records.
         is_plain: Whether the broker encoded it from plain messages.
     """
-    extra = _extra_bytes(block, stored)
-    if extra is None or not _is_whole(block):
+    extra = _extra_bytes(table, stored)
+    if extra is None or not _is_whole(table):
         return False
-    places = _places(block, stored, extra)
-    queue_offsets = np.arange(block.count, dtype=np.int64) + stored.first_queue_offset
-    sizes = block.sizes.astype(np.int64) + extra
-    records, kept_sizes, _ = store.records_of((block.topic, queue_id), queue_offsets, places, sizes)
-    if len(kept_sizes) < block.count:
+    places = _places(table, stored, extra)
+    queue_offsets = np.arange(table.count, dtype=np.int64) + stored.first_queue_offset
+    sizes = table.sizes.astype(np.int64) + extra
+    records, kept_sizes, _ = store.records_of((table.topic, queue_id), queue_offsets, places, sizes)
+    if len(kept_sizes) < table.count:
         return not _is_kept(store, stored.commit_log_offset)
     came_sizes = sizes - extra
     fields = _BODY_AND_FLAG if is_plain else _SENDERS_OWN
     if not np.array_equal(
-        _fields(block.records, came_sizes, fields), _fields(records, sizes, fields)
+        _fields(table.records, came_sizes, fields), _fields(records, sizes, fields)
     ):
         return False
     return is_plain or np.array_equal(
-        _behind_headers(block.records, came_sizes, 0), _behind_headers(records, sizes, extra)
+        _behind_headers(table.records, came_sizes, 0), _behind_headers(records, sizes, extra)
     )
 
 
-def first_result(stored: StoredBatch, block: RecordBlock) -> Appended:
+def first_result(stored: StoredBatch, table: RecordTable) -> Appended:
     """The result that was returned for the first copy of a batch."""
-    return Appended(
-        first_queue_offset=QueueOffset(stored.first_queue_offset),
-        count=stored.record_count,
-        first_commit_log_offset=CommitLogOffset(stored.commit_log_offset),
-        next_commit_log_offset=CommitLogOffset(stored.next_commit_log_offset),
-        store_timestamp_ms=stored.store_timestamp_ms,
-        commit_log_offsets=_places(block, stored, _extra_bytes(block, stored) or 0),
+    return Appended.of_row(
+        stored.first_queue_offset,
+        (stored.commit_log_offset, stored.next_commit_log_offset),
+        stored.store_timestamp_ms,
+        _places(table, stored, _extra_bytes(table, stored) or 0),
     )
 
 
-def _is_whole(block: RecordBlock) -> bool:
+def _is_whole(table: RecordTable) -> bool:
     """Whether the sizes can be those of the records; nothing else was checked before."""
-    smallest, total = int(block.sizes.min()), int(block.sizes.sum(dtype=np.int64))
-    return smallest >= HEADER_BYTES + CRC_PROPERTY_BYTES and total == len(block.records)
+    smallest, total = int(table.sizes.min()), int(table.sizes.sum(dtype=np.int64))
+    return smallest >= HEADER_BYTES + CRC_PROPERTY_BYTES and total == len(table.records)
 
 
-def _extra_bytes(block: RecordBlock, stored: StoredBatch) -> int | None:
+def _extra_bytes(table: RecordTable, stored: StoredBatch) -> int | None:
     """How many bytes longer each stored record is; None if the sizes cannot fit."""
-    extra, odd = divmod(stored.size_bytes - block.size_bytes, block.count)
+    extra, odd = divmod(stored.size_bytes - table.size_bytes, table.count)
     return extra if not odd and extra in {0, IPV6_EXTRA_BYTES, 2 * IPV6_EXTRA_BYTES} else None
 
 
-def _places(block: RecordBlock, stored: StoredBatch, extra: int) -> Int64s:
+def _places(table: RecordTable, stored: StoredBatch, extra: int) -> Int64s:
     """Commit-log offset of each record of the stored batch."""
-    sizes = block.sizes.astype(np.int64) + extra
+    sizes = table.sizes.astype(np.int64) + extra
     return np.cumsum(sizes) - sizes + stored.commit_log_offset
 
 

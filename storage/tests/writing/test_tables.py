@@ -1,4 +1,4 @@
-"""Blocks that are appended at once leave what they leave one by one, or nothing."""
+"""Rows that are appended at once leave what they leave one by one, or nothing."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ariane_record import BlockEncoder, ProducerSequence
+from ariane_record import BlockEncoder, ProducerSequence, RecordTable
 from ariane_record.checksums.checksum import crc32
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.layout import CRC_MASK, CRC_PROPERTY_BYTES, HEADER_BYTES
 from ariane_record.single.producer_sequence import SEQUENCE_BYTES
 from ariane_storage import BlockRejected, IllegalQueue, Store, StoreFull
 from ariane_storage.log.records.fields import FIELD_STARTS
-from ariane_storage.testing import FaultyDisk, FixedClock, block_of, joined_table, small_config
-from ariane_storage.writing.block_check import BlockLimits, check_block
-from ariane_storage.writing.draft_memory import DraftMemory
-from ariane_storage.writing.joined_blocks import JoinedBlocks
+from ariane_storage.testing import FaultyDisk, FixedClock, block_of, small_config
+from ariane_storage.writing.few_records import FEW, FewRecords
+from ariane_storage.writing.table_check import TableLimits, check_table
+from storage.tests.writing.block_oracle import check_block
 
 HOST = ("10.1.2.3", 4711)
 BODY_CRC = FIELD_STARTS["body_crc"]
-LIMITS = BlockLimits(record_bytes_max=1 << 12, block_bytes_max=1 << 22, checksum=True)
+LIMITS = TableLimits(record_bytes_max=1 << 12, table_bytes_max=1 << 22, checksum=True)
 CONFIG = small_config(segment_bytes=1 << 15)
 
 
@@ -43,7 +43,7 @@ messages = st.tuples(
 )
 blocks = st.builds(
     encoded,
-    st.sampled_from(["a", "flights", "x" * 127]),
+    st.sampled_from(["a", "flights", "x" * 127, "x" * 200]),
     st.integers(0, 2),
     st.lists(messages, min_size=1, max_size=5),
     st.sampled_from([None, None, ProducerSequence(7, 1, 42), ProducerSequence(1, 0, 0)]),
@@ -51,19 +51,36 @@ blocks = st.builds(
 
 
 def table_of(*rows):
-    """Blocks with queue ids and perhaps sequences, side by side."""
+    """Rows with queue ids and perhaps sequences: the table, and what is said beside it."""
     blocks, queue_ids, sequences = zip(*[(*row, None)[:3] for row in rows], strict=True)
-    return joined_table(blocks, queue_ids, sequences)
+    return RecordTable.joined(blocks), queue_ids, sequences
 
 
-def joined_of(table):
-    return JoinedBlocks.of(table, LIMITS, DraftMemory())
+def by_column(rows):
+    """Whether rows are accepted by column."""
+    table, _, sequences = table_of(*rows)
+    try:
+        check_table(table, LIMITS, sequences=sequences)
+    except BlockRejected:
+        return False
+    return True
 
 
-def store_with_log():
+def by_record(rows):
+    """Whether rows are accepted record by record."""
+    table, _, sequences = table_of(*rows)
+    return FewRecords.of(table, LIMITS, sequences) is not None
+
+
+def append(store, *rows, **fields):
+    table, queue_ids, sequences = table_of(*rows)
+    return store.append(table, *queue_ids, sequences=sequences, **fields)
+
+
+def store_with_log(config=CONFIG):
     """A store that has a segment already."""
-    store = Store.open(Path("/store"), CONFIG, disk=FaultyDisk(), clock=FixedClock())
-    store.append_block(block_of("first", [b"x"]), 0)
+    store = Store.open(Path("/store"), config, disk=FaultyDisk(), clock=FixedClock())
+    store.append(block_of("first", [b"x"]), 0)
     return store
 
 
@@ -86,25 +103,30 @@ def left_by(store):
 
 
 def said(appended):
-    return [(*astuple(one)[:-1], one.commit_log_offsets.tolist()) for one in appended]
+    """The places that appends of neighbouring rows tell."""
+    return [
+        [first for one in appended for first in one.first_queue_offsets],
+        [place for one in appended for place in one.edges[:-1]],
+        [place for one in appended for place in one.commit_log_offsets.tolist()],
+        appended[-1].next_commit_log_offset,
+        {one.store_timestamp_ms for one in appended},
+        [count for one in appended for count in one.counts],
+    ]
 
 
-def each_of(appended):
-    return [appended.block(row) for row in range(len(appended))]
+@given(st.lists(blocks, min_size=1, max_size=12), st.booleans())
+@settings(max_examples=12)
+def test_at_once_and_one_by_one_are_the_same(rows, are_many):
+    # Of few records each is looked at for itself; of many, they are by column.
+    leave_the_same((rows * FEW)[: FEW + 1] if are_many else rows, HOST)
 
 
-def astuple(one):
-    return tuple(getattr(one, name) for name in one.__slots__)
-
-
-@given(st.lists(blocks, min_size=1, max_size=12))
-@settings(max_examples=20)
-def test_at_once_and_one_by_one_are_the_same(rows):
-    with store_with_log() as at_once, store_with_log() as one_by_one:
-        appended = at_once.append_table(table_of(*rows), born_host=HOST)
-        assert appended is not None
-        expected = [one_by_one.append_block(row[0], row[1], born_host=HOST) for row in rows]
-        assert said(each_of(appended)) == said(expected)
+def leave_the_same(rows, host):
+    config = small_config(segment_bytes=1 << 19)
+    with store_with_log(config) as at_once, store_with_log(config) as one_by_one:
+        appended = append(at_once, *rows, born_host=host)
+        expected = [one_by_one.append(row[0], row[1], born_host=host) for row in rows]
+        assert said([appended]) == said(expected)
         assert left_by(at_once) == left_by(one_by_one)
 
 
@@ -117,7 +139,7 @@ def with_true_body_crcs(block):
         body_crc = crc32(block.records[start : start + length]) & CRC_MASK
         place = start - HEADER_BYTES + BODY_CRC
         records[place : place + 4] = body_crc.to_bytes(4, "big")
-    return replace(block, records=bytes(records), crc32=crc32(bytes(records)))
+    return replace(block, pieces=(bytes(records),), crc32=crc32(bytes(records)))
 
 
 FOUND_ROWS = [
@@ -155,9 +177,11 @@ def test_what_is_accepted_at_once_is_accepted_one_by_one(rows, victim, changes, 
         records[place % len(records)] = byte
     sizes = block.sizes.copy()
     sizes[0] += longer
-    block = replace(block, records=bytes(records), sizes=sizes, crc32=crc32(bytes(records)))
+    block = replace(block, pieces=(bytes(records),), sizes=sizes, crc32=crc32(bytes(records)))
     rows[victim] = block, queue_id, sequence
-    if joined_of(table_of(*rows)) is not None:
+    # Of few records, each body is compared with its checksum.
+    assert not by_record(rows) or by_column(rows)
+    if by_column(rows):
         for changed, _, _ in rows:
             # Of all bodies together only some are looked at: a lie about the others, in the body
             # or in its checksum, harms only its producer.
@@ -170,7 +194,7 @@ def test_few_bodies_are_all_compared_with_their_checksums(place):
     for start in decode_columns(block.records, block.sizes).starts.tolist():
         spoilt = with_bytes(block, start + place, b"z")
         assert not is_accepted(spoilt)
-        assert joined_of(table_of(GOOD, (spoilt, 0), GOOD)) is None
+        assert not by_column([GOOD, (spoilt, 0), GOOD])
 
 
 @pytest.mark.parametrize("place", [BODY_CRC, HEADER_BYTES])
@@ -178,7 +202,7 @@ def test_a_producer_whose_checksums_of_bodies_are_all_wrong_is_found(place):
     spoilt = encoded("a", 0, [(b"x", "", ())] * 5)[0]
     for start in decode_columns(spoilt.records, spoilt.sizes).starts.tolist():
         spoilt = with_bytes(spoilt, start + place, b"z")
-    assert joined_of(table_of(*[(spoilt, 0)] * 20)) is None
+    assert not by_column([*[(spoilt, 0)] * 20])
 
 
 def is_accepted(block):
@@ -193,7 +217,7 @@ def with_bytes(block, begin, put):
     """A block with other bytes at a place, and its checksum."""
     records = bytes(block.records)
     records = records[:begin] + put + records[begin + len(put) :]
-    return replace(block, records=records, crc32=crc32(records))
+    return replace(block, pieces=(records,), crc32=crc32(records))
 
 
 HOSTILE = [
@@ -225,8 +249,8 @@ def test_texts_behind_bodies_are_judged_as_one_by_one(rows, data):
     place = data.draw(st.sampled_from([topic - 1, topic]) | st.integers(start, end - len(put)))
     block = with_bytes(block, place, put)
     rows[victim] = block, queue_id, sequence
-    joined = joined_of(table_of(*rows))
-    assert (joined is not None) == is_accepted(block)
+    assert by_column(rows) == is_accepted(block)
+    assert by_record(rows) == by_column(rows)
 
 
 def test_a_first_property_without_the_end_of_its_name_is_refused_in_every_record():
@@ -236,27 +260,27 @@ def test_a_first_property_without_the_end_of_its_name_is_refused_in_every_record
         place = bytes(block.records).index(b"\x01", start)
         spoilt = with_bytes(block, place, b"z")
         assert not is_accepted(spoilt)
-        assert joined_of(table_of((spoilt, 0), GOOD)) is None
+        assert not by_column([(spoilt, 0), GOOD])
 
 
 @pytest.mark.parametrize("topics", [("a", "a"), ("a", "bb", "c" * 127), ("c" * 127, "bb", "a")])
 def test_every_letter_of_every_topic_is_looked_at(topics):
     rows = [(block_of(topic, [b"x", b"yy"]), 0) for topic in topics]
-    assert joined_of(table_of(*rows)) is not None
+    assert by_column([*rows])
     for victim, (block, _) in enumerate(rows):
         columns = decode_columns(block.records, block.sizes)
         for start in columns.topic_start.tolist():
             for place in range(start - 1, start + len(block.topic)):
                 spoilt = list(rows)
                 spoilt[victim] = with_bytes(block, place, b"z"), 0
-                assert joined_of(table_of(*spoilt)) is None
+                assert not by_column([*spoilt])
 
 
 def test_a_sequence_that_another_block_does_not_say_is_not_taken_for_its_own():
     first, _, sequence = SEQUENCED
     silent = GOOD[0]
-    assert joined_of(table_of((first, 0, sequence), (silent, 0))) is not None
-    assert joined_of(table_of((first, 0), (silent, 0, sequence))) is None
+    assert by_column([(first, 0, sequence), (silent, 0)])
+    assert not by_column([(first, 0), (silent, 0, sequence)])
 
 
 GOOD = encoded("a", 0, [(b"x", "", ()), (b"y", "t", ("k",))])
@@ -267,7 +291,7 @@ SEQUENCED = encoded("a", 1, [(b"x", "", ()), (b"y", "t", ("k",))], ProducerSeque
     "bad",
     [
         (replace(GOOD[0], crc32=1), 0),
-        (replace(GOOD[0], topic="b"), 0),
+        (replace(GOOD[0], topics=("b",)), 0),
         (replace(GOOD[0], sizes=GOOD[0].sizes[::-1].copy()), 0),
         (replace(GOOD[0], key_counts=GOOD[0].key_counts + np.uint8(1)), 0),
         (replace(GOOD[0], key_hashes=-GOOD[0].key_hashes), 0),
@@ -276,7 +300,6 @@ SEQUENCED = encoded("a", 1, [(b"x", "", ()), (b"y", "t", ("k",))], ProducerSeque
         (*GOOD[:2], ProducerSequence(7, 0, 2)),
         (block_of("SCHEDULE_TOPIC_XXXX", [b"x"]), 0),
         (block_of("rmq_sys_wheel_timer", [b"x"]), 0),
-        (block_of("t" * 128, [b"x"]), 0),
         (block_of("a", [b"x" * 4096]), 0),
         (block_of("a", [b"x"], system_flag=0x4), 0),
     ],
@@ -284,9 +307,11 @@ SEQUENCED = encoded("a", 1, [(b"x", "", ()), (b"y", "t", ("k",))], ProducerSeque
 def test_nothing_is_stored_with_one_that_is_unusual(bad):
     with store_with_log() as store:
         before = left_by(store)
-        assert store.append_table(table_of(GOOD, bad, SEQUENCED)) is None
+        for rows in ([GOOD, bad, SEQUENCED], [*[GOOD] * FEW, bad, SEQUENCED]):
+            with pytest.raises(BlockRejected):
+                append(store, *rows)
         assert left_by(store) == before
-        assert store.append_table(table_of(GOOD, SEQUENCED)) is not None
+        assert append(store, GOOD, SEQUENCED).count == 4
 
 
 def test_a_sequence_in_a_later_record_is_not_taken():
@@ -294,7 +319,8 @@ def test_a_sequence_in_a_later_record_is_not_taken():
     later = first.records + first.records
     twice = replace(
         first,
-        records=later,
+        counts=(2 * first.count,),
+        pieces=(later,),
         crc32=crc32(later),
         **{
             name: np.concatenate([getattr(first, name)] * 2)
@@ -302,30 +328,35 @@ def test_a_sequence_in_a_later_record_is_not_taken():
         },
     )
     with store_with_log() as store:
-        assert store.append_table(table_of((twice, 0, SEQUENCED[2]))) is None
-        with pytest.raises(BlockRejected):
-            store.append_block(twice, 0)
+        for rows in ([(twice, 0)], [(twice, 0, SEQUENCED[2]), GOOD], [(twice, 0), *[GOOD] * FEW]):
+            with pytest.raises(BlockRejected):
+                append(store, *rows)
 
 
-def test_blocks_stay_in_their_segment():
+def test_rows_stay_in_one_segment():
     block = block_of("a", [b"x" * 3000])
     with store_with_log() as store:
-        assert store.append_table(table_of(*[(block, 0)] * 20)) is None
-        assert store.append_table(table_of(*[(block, 0)] * 9)) is not None
-        assert store.append_table(table_of(*[(block, 0)] * 2)) is None
-        assert store.queue_bounds("a", 0) == (0, 9)
+        with pytest.raises(BlockRejected, match="a segment takes"):
+            append(store, *[(block, 0)] * 20)
+        first = append(store, *[(block, 0)] * 9)
+        second = append(store, *[(block, 0)] * 2)
+        assert first.next_commit_log_offset < CONFIG.segment_bytes == second.edges[0]
+        assert store.queue_bounds("a", 0) == (0, 11)
 
 
-def test_hosts_that_need_wider_records_go_one_by_one():
+def test_rows_are_as_wide_as_their_hosts_need():
+    rows = [GOOD, SEQUENCED, (block_of("x" * 200, [b"x"]), 0), GOOD]
+    leave_the_same(rows, ("::1", 1))
     with store_with_log() as store:
-        assert store.append_table(table_of(GOOD), born_host=("::1", 1)) is None
+        appended = append(store, *rows, born_host=("::1", 1))
+        assert store.message_at(appended.first_commit_log_offset).born_host == ("::1", 1)
 
 
 def test_a_queue_that_has_no_name_stores_nothing():
     with store_with_log() as store:
         before = left_by(store)
         with pytest.raises(IllegalQueue):
-            store.append_table(table_of(GOOD, (block_of("a/b", [b"x"]), 0)))
+            append(store, GOOD, (block_of("a/b", [b"x"]), 0))
         assert left_by(store)[:3] == before[:3]
 
 
@@ -333,14 +364,14 @@ def test_a_full_store_takes_none():
     with store_with_log() as store:
         store._parts.full_reason = "full"
         with pytest.raises(StoreFull):
-            store.append_table(table_of(GOOD))
+            append(store, GOOD, SEQUENCED)
 
 
 def test_what_was_appended_at_once_is_there_after_a_crash(bench):
     bench.config = CONFIG
     store = bench.open()
-    store.append_block(block_of("first", [b"x"]), 0)
-    store.append_table(table_of(GOOD, SEQUENCED, GOOD))
+    store.append(block_of("first", [b"x"]), 0)
+    append(store, GOOD, SEQUENCED, GOOD)
     before = left_by(store)
     store = bench.reopen_after_kill()
     assert left_by(store) == before

@@ -1,4 +1,4 @@
-"""Checks whether a block of records is valid, before a byte of it is written.
+"""An oracle: the check of one block as it was before tables; what it judges, tables must, too.
 
 The block is from the network, and nothing in it is trusted: every length is checked before its use,
 and every column is compared with the records.
@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_record import RecordBlock, SystemFlag
+from ariane_record import RecordTable, SystemFlag
 from ariane_record.checksums.checksum import crc32, range_crcs
 from ariane_record.checksums.crc_algebra import CrcFolder
 from ariane_record.control_characters import properties_hold_control_character
@@ -39,6 +39,7 @@ from ariane_storage.log.records.fields import FIELD_STARTS, ByteBuffer, FieldCol
 from ariane_storage.log.records.tag_check import tag_codes_of
 from ariane_storage.writing.header_bits import HeaderBits
 from ariane_storage.writing.record_crcs import check_record_crcs
+from ariane_storage.writing.table_check import TableLimits as BlockLimits
 
 ALLOWED_FLAGS: Final = int(
     SystemFlag.COMPRESSED
@@ -71,8 +72,6 @@ _OWNED_FIELDS: Final = (
     *("store_timestamp", "store_ip", "store_port"),
 )
 
-checksums = range_crcs
-
 
 @dataclass(frozen=True, slots=True)
 class CheckedBlock:
@@ -94,23 +93,8 @@ class CheckedBlock:
     headers: NDArray[np.void]
 
 
-@dataclass(frozen=True, slots=True)
-class BlockLimits:
-    """The limits of a store for blocks.
-
-    Attributes:
-        record_bytes_max: Largest record.
-        block_bytes_max: Largest block, which must fit into a segment.
-        checksum: Whether records without room for their checksum are refused.
-    """
-
-    record_bytes_max: int
-    block_bytes_max: int
-    checksum: bool
-
-
 def check_block(
-    block: RecordBlock, limits: BlockLimits, *, folder: CrcFolder | None = None
+    block: RecordTable, limits: BlockLimits, *, folder: CrcFolder | None = None
 ) -> CheckedBlock:
     """Check a block.
 
@@ -144,7 +128,7 @@ def check_block(
     return checked
 
 
-def _check_bodies(block: RecordBlock, checked: CheckedBlock) -> None:
+def _check_bodies(block: RecordTable, checked: CheckedBlock) -> None:
     """Compare all bodies with their checksums: one call for each."""
     begins = checked.starts + HEADER_BYTES
     ends = begins + checked.headers["body_length"]
@@ -152,7 +136,7 @@ def _check_bodies(block: RecordBlock, checked: CheckedBlock) -> None:
     _require(checked.headers["body_crc"] == sums, _BODY_DIFFERS)
 
 
-def _check_some_bodies(block: RecordBlock, checked: CheckedBlock) -> None:
+def _check_some_bodies(block: RecordTable, checked: CheckedBlock) -> None:
     """Compare some bodies."""
     view = memoryview(block.records)
     for position in spot_checks(block.count, block.crc32):
@@ -170,7 +154,7 @@ def spot_checks(count: int, crc: int) -> range:
     return range(crc % step, count, step)
 
 
-def _edges(block: RecordBlock, limits: BlockLimits) -> tuple[Int64s, Int64s, int]:
+def _edges(block: RecordTable, limits: BlockLimits) -> tuple[Int64s, Int64s, int]:
     """The begins and ends of records and their stride, if sizes and columns fit together."""
     count = block.count
     if count == 0:
@@ -202,8 +186,8 @@ def _edges(block: RecordBlock, limits: BlockLimits) -> tuple[Int64s, Int64s, int
         raise BlockRejected(
             f"its sizes add up to {int(ends[-1])} bytes, but it has {len(block.records)}"
         )
-    if len(block.records) > limits.block_bytes_max:
-        raise BlockRejected(f"{len(block.records)} bytes; a segment takes {limits.block_bytes_max}")
+    if len(block.records) > limits.table_bytes_max:
+        raise BlockRejected(f"{len(block.records)} bytes; a segment takes {limits.table_bytes_max}")
     return starts, ends, stride
 
 
@@ -216,7 +200,7 @@ def _headers(records: ByteBuffer, starts: Int64s, stride: int) -> NDArray[np.voi
 
 
 def _are_headers_sound(
-    block: RecordBlock, headers: NDArray[np.void], bits: HeaderBits, magic: int, stride: int
+    block: RecordTable, headers: NDArray[np.void], bits: HeaderBits, magic: int, stride: int
 ) -> bool:
     """Whether all headers are valid."""
     if stride == int(block.sizes[0]):
@@ -234,7 +218,7 @@ def _are_headers_sound(
     )
 
 
-def _explain_headers(block: RecordBlock, headers: NDArray[np.void], magic: int) -> None:
+def _explain_headers(block: RecordTable, headers: NDArray[np.void], magic: int) -> None:
     """Reject the block because of the first invalid header, with the reason."""
     _require(headers["size"] == block.sizes, "its size is not that of its column")
     _require(headers["magic"] == magic, "wrong magic code")
@@ -258,7 +242,7 @@ def _body_lengths(headers: NDArray[np.void], bits: HeaderBits) -> int | Int64s:
     return lengths
 
 
-def _check_lengths(  # noqa: PLR0917 - the places of one block.
+def _check_lengths(
     records: ByteBuffer,
     starts: Int64s,
     ends: Int64s,
@@ -304,7 +288,7 @@ def _lengths_after(first: int, later: int, count: int) -> int | Int64s:
 
 
 def _check_reserved(
-    block: RecordBlock,
+    block: RecordTable,
     ends: Int64s,
     stride: int,
     properties_lengths: int | Int64s,
@@ -334,7 +318,7 @@ def _check_reserved(
 
 
 def _check_properties(
-    block: RecordBlock,
+    block: RecordTable,
     ends: Int64s,
     stride: int,
     properties_lengths: int | Int64s,
@@ -355,7 +339,7 @@ def _check_properties(
         _require(codes == block.tag_codes, "its tag code is not that of its tag")
 
 
-def _explain_properties(block: RecordBlock, ends: Int64s, lengths: int | Int64s) -> None:
+def _explain_properties(block: RecordTable, ends: Int64s, lengths: int | Int64s) -> None:
     """Reject the block because of the first properties that are not text, if there are any."""
     of_each = np.broadcast_to(np.asarray(lengths), (len(ends),)).tolist()
     for position, (end, length) in enumerate(zip(ends.tolist(), of_each, strict=True)):

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ariane_broker.append.repeated_batch import first_result, is_stored_as
+from ariane_broker.append.repeated_row import first_result, is_stored_as
 from ariane_broker.log.derived.producer_sequences import StoredBatch
 from ariane_record import BlockEncoder, ProducerSequence
 from ariane_record.layout import CRC_PROPERTY_BYTES
@@ -24,8 +24,8 @@ def block_of(*bodies, **fields):
 @pytest.fixture(params=[("127.0.0.1", 5), ("::1", 5)], ids=["IPv4", "IPv6"])
 def stored(request):
     store = Store.open(Path("/store"), small_config(), disk=FaultyDisk(), clock=FixedClock())
-    store.append_block(block_of(b"before"), 0)
-    appended = store.append_block(block_of(b"one", b"", b"three"), 0, born_host=request.param)
+    store.append(block_of(b"before"), 0)
+    appended = store.append(block_of(b"one", b"", b"three"), 0, born_host=request.param)
     batch = StoredBatch(
         0,
         3,
@@ -67,7 +67,7 @@ def test_the_last_byte_before_the_checksum_counts(stored):
     block = block_of(b"one", b"", b"three")
     changed = bytearray(block.records)
     changed[int(block.sizes[0]) - CRC_PROPERTY_BYTES - 1] ^= 1
-    block.records = bytes(changed)
+    block.pieces = (bytes(changed),)
     assert not is_stored_as(store, block, 0, batch, is_plain=False)
 
 

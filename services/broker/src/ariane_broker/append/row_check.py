@@ -1,0 +1,160 @@
+"""Whether rows may be appended to their queues; the store checks the records themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from ariane_broker.append.rows import Rows
+from ariane_broker.errors.public_errors import (
+    message_illegal,
+    message_too_large,
+    message_type_mismatch,
+    queue_not_found,
+    topic_not_found,
+    topic_not_writable,
+)
+from ariane_broker.topics.topic_changes import user_topic_error
+from ariane_broker.topics.topic_table import TopicConfig, TopicMessageType
+from ariane_record import ProducerSequence, RecordTable
+from ariane_record.layout import HEADER, HEADER_BYTES, PRODUCER_PROPERTIES_BYTES_MAX
+from ariane_record.names import TRACE_TOPIC
+from ariane_record.single.counted_topic import counted_topic
+from ariane_servicekit.errors import field_invalid
+from ariane_storage.log.records.fields import FieldColumn
+
+ROWS_MAX: Final = 4096
+"""Rows of one call: each costs some 20 us of the loop, and 100 when appended one by one."""
+
+_SEQUENCE_MAX: Final = 1 << 62
+_INT32_MAX: Final = (1 << 31) - 1
+_INT64_MAX: Final = (1 << 63) - 1
+_ANY_SEQUENCE: Final = ProducerSequence(1, 0, 0)
+
+_BODY_LENGTH_START: Final = HEADER_BYTES - 4
+_COUNT_BYTES: Final = 2
+_DELAYED_TYPES: Final = frozenset(
+    {TopicMessageType.UNSPECIFIED, TopicMessageType.DELAY, TopicMessageType.MIXED}
+)
+_PACKED_TYPES: Final = frozenset(
+    {
+        TopicMessageType.UNSPECIFIED,
+        TopicMessageType.NORMAL,
+        TopicMessageType.FIFO,
+        TopicMessageType.MIXED,
+    }
+)
+"""Types of topics that take ordinary records; other records have their own ways in."""
+
+
+def check_numbers(rows: Rows, first_row: int) -> None:
+    """Refuse queue ids or sequences that are out of range.
+
+    Args:
+        rows: The rows.
+        first_row: Place of the first of them in the request.
+
+    Raises:
+        ServiceError: FIELD_INVALID.
+    """
+    if len(rows) == 1:  # The usual case, for less than columns cost.
+        producer_id, epoch, first = rows.sequences[0] or _ANY_SEQUENCE
+        numbers_are_sound = producer_id > 0 and epoch >= 0 and 0 <= first <= _SEQUENCE_MAX
+        if numbers_are_sound and rows.queue_ids[0] >= 0:
+            return
+    _check_range(rows.queue_ids, 0, _INT32_MAX, "queue_id", first_row)
+    said = [sequence for sequence in rows.sequences if sequence is not None]
+    if not said:
+        return
+    if len(said) < len(rows):
+        said = [sequence or _ANY_SEQUENCE for sequence in rows.sequences]
+    producer_ids, epochs, firsts = zip(*said, strict=True)
+    _check_range(producer_ids, 1, _INT64_MAX, "sequence.producer_id", first_row)
+    _check_range(epochs, 0, _INT32_MAX, "sequence.producer_epoch", first_row)
+    _check_range(firsts, 0, _SEQUENCE_MAX, "sequence.first_sequence", first_row)
+
+
+def _check_range(
+    numbers: Sequence[int], minimum: int, maximum: int, name: str, first_row: int
+) -> None:
+    if min(numbers) >= minimum and max(numbers) <= maximum:
+        return
+    row = next(row for row, each in enumerate(numbers) if not minimum <= each <= maximum)
+    rule = (
+        f"must be {minimum} to {maximum}"
+        if maximum == _SEQUENCE_MAX
+        else (f"must be {minimum} or more")
+    )
+    raise field_invalid(f"batches[{first_row + row}].{name}", rule, numbers[row])
+
+
+def check_place(
+    topic: str, queue_id: int, config: TopicConfig | None, *, is_delayed: bool = False
+) -> None:
+    """Refuse a row that may not be appended to its queue.
+
+    Args:
+        topic: Its topic.
+        queue_id: Its queue.
+        config: Its topic; None if the broker does not know it.
+        is_delayed: Whether it is to be delivered later.
+
+    Raises:
+        ServiceError: TOPIC_NOT_FOUND, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED, TOPIC_NOT_WRITABLE,
+            QUEUE_NOT_FOUND or MESSAGE_TYPE_MISMATCH.
+    """
+    if config is not None and not is_delayed and queue_id < config.plain_queue_count:
+        return  # The usual case: nothing more to check.
+    if config is None or (config.system and topic != TRACE_TOPIC):
+        raise user_topic_error(topic) or topic_not_found(topic)
+    if not config.writable:
+        raise topic_not_writable(topic, int(config.permission))
+    if queue_id >= config.write_queue_count:
+        raise queue_not_found(topic, queue_id, config.write_queue_count)
+    if is_delayed:
+        check_takes_delayed(config)
+    elif config.message_type not in _PACKED_TYPES:
+        raise message_type_mismatch(topic, config.message_type.value, "NORMAL")
+
+
+def check_takes_delayed(config: TopicConfig) -> None:
+    """Refuse delayed messages if the topic does not take them.
+
+    Raises:
+        ServiceError: MESSAGE_TYPE_MISMATCH.
+    """
+    if config.message_type not in _DELAYED_TYPES:
+        raise message_type_mismatch(config.topic, config.message_type.value, "DELAY")
+
+
+def check_sizes(table: RecordTable, body_bytes_max: int) -> None:
+    """Refuse bodies and properties over their limits; looks only into large records.
+
+    Raises:
+        ServiceError: MESSAGE_TOO_LARGE or MESSAGE_ILLEGAL; the position counts over all rows.
+    """
+    size_max = min(body_bytes_max, PRODUCER_PROPERTIES_BYTES_MAX)
+    if table.size_bytes <= size_max:
+        return
+    sizes = table.sizes
+    if not len(sizes) or int(sizes.max()) <= size_max:
+        return
+    if int(sizes.min()) < HEADER.itemsize or int(sizes.sum(dtype=np.int64)) != table.size_bytes:
+        return  # The store finds the fault of these.
+    ends = np.cumsum(sizes, dtype=np.int64)
+    large = np.flatnonzero(sizes > size_max)
+    places = ends[large] - sizes[large] + _BODY_LENGTH_START
+    lengths = FieldColumn(table.records, ">i4", places, 0).get().astype(np.int64)
+    first = int(np.argmax(lengths))
+    if lengths[first] > body_bytes_max:
+        raise message_too_large(int(lengths[first]), body_bytes_max, int(large[first]))
+    widths = np.array([len(counted_topic(topic)[1]) for topic in table.topics])
+    if len(table) > 1:
+        widths = widths.repeat(table.counts)[large]
+    beside = sizes[large] - lengths - (HEADER_BYTES + widths + _COUNT_BYTES)
+    first = int(np.argmax(beside))
+    if beside[first] > PRODUCER_PROPERTIES_BYTES_MAX:
+        rule = f"properties of {beside[first]} bytes; {PRODUCER_PROPERTIES_BYTES_MAX} are allowed"
+        raise message_illegal(int(large[first]), rule)

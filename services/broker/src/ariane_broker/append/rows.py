@@ -1,0 +1,129 @@
+"""The rows of a request: a table of records, and what each row says beside its records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, NamedTuple
+
+from ariane_broker.delay.delay import Delay
+from ariane_broker.errors.public_errors import block_corrupted
+from ariane_broker.log.promise import Demand
+from ariane_broker.queue_key import QueueKey
+from ariane_record import ProducerSequence, RecordTable
+from ariane_record.checksums.checksum import crc32
+from ariane_servicekit.errors import ServiceError
+
+
+class MoreOfRow(NamedTuple):
+    """What few rows say.
+
+    Attributes:
+        delay: When the row is to be delivered; None for at once.
+        demand: The level to reach, where that is more than the broker's own; or None.
+        half_of: The producer group of a half message; None for other rows.
+        refusal: Why the row cannot be appended.
+    """
+
+    delay: Delay | None = None
+    demand: Demand | None = None
+    half_of: str | None = None
+    refusal: ServiceError | None = None
+
+
+NOTHING_MORE: Final = MoreOfRow()
+_as_queue: Final[Callable[[tuple[str, int]], QueueKey]] = partial(tuple.__new__, QueueKey)
+
+
+# Never changed; not frozen, because that takes longer than the rest of a lone row.
+@dataclass(slots=True, eq=False)
+class Rows:
+    """Rows of records, each for one queue.
+
+    Attributes:
+        topics: The topic of each.
+        queue_ids: The queue of each.
+        table: The records; None if the columns of the request were wrong.
+        sequences: Each row's place in its producer's stream; None: every arrival is stored.
+        more: What rows say besides; None if they say nothing more.
+        error: Why there is no table.
+        is_plain: Whether the broker has encoded the records, and filled in missing fields.
+    """
+
+    topics: Sequence[str]
+    queue_ids: Sequence[int]
+    table: RecordTable | None
+    sequences: Sequence[ProducerSequence | None]
+    more: Sequence[MoreOfRow] | None = None
+    error: ServiceError | None = None
+    is_plain: bool = False
+
+    @classmethod
+    def one(
+        cls,
+        table: RecordTable,
+        queue_id: int,
+        sequence: ProducerSequence | None = None,
+        more: MoreOfRow | None = None,
+        *,
+        is_plain: bool = False,
+    ) -> Rows:
+        """A row alone."""
+        said = None if more is None else (more,)
+        return cls(table.topics, (queue_id,), table, (sequence,), said, is_plain=is_plain)
+
+    @classmethod
+    def refused(cls, topics: Sequence[str], error: ServiceError) -> Rows:
+        """Rows without records."""
+        return cls(topics, (0,) * len(topics), None, (None,) * len(topics), error=error)
+
+    def __len__(self) -> int:
+        return len(self.topics)
+
+    def queues(self) -> list[QueueKey]:
+        """The queue of each row."""
+        return list(map(_as_queue, zip(self.topics, self.queue_ids, strict=True)))
+
+    def more_of(self, row: int) -> MoreOfRow:
+        """What a row says beside its records."""
+        return NOTHING_MORE if self.more is None else self.more[row]
+
+    @property
+    def have_demands(self) -> bool:
+        """Whether some must be safer than the broker's own promise."""
+        return self.more is not None and any(more.demand is not None for more in self.more)
+
+    def each(self) -> list[Rows]:
+        """Each row alone."""
+        if len(self) == 1:
+            return [self]
+        table, error = self.table, self.error
+        if table is not None:
+            rule = _fault_of(table)
+            error = block_corrupted(-1, rule) if rule else None
+        tables = table.rows() if table is not None and error is None else [None] * len(self)
+        columns = zip(self.topics, self.queue_ids, tables, self.sequences, strict=True)
+        return [
+            Rows(
+                (topic,),
+                (queue_id,),
+                of_row,
+                (sequence,),
+                None if self.more is None else (self.more[row],),
+                error,
+                self.is_plain,
+            )
+            for row, (topic, queue_id, of_row, sequence) in enumerate(columns)
+        ]
+
+
+def _fault_of(table: RecordTable) -> str:
+    """Why rows cannot be cut out of a table; empty if they can."""
+    sizes, size_bytes = table.sizes, len(table.records)
+    if int(sizes.min()) < 0 or int(sizes.sum(dtype="int64")) != size_bytes:
+        return f"the sizes of its table do not add up to its {size_bytes} bytes"
+    # The rows have only this checksum.
+    return (
+        "" if crc32(table.records) == table.crc32 else ("its checksum differs: damaged on the way")
+    )

@@ -1,0 +1,373 @@
+"""Checks whether a table of records is valid, before a byte of it is written.
+
+The table is from the network, and nothing in it is trusted: every length is checked before its use,
+and every column is compared with the records.
+
+Most tables are valid, so each check first tests all records at once; only a table that fails is
+checked field by field, to find the fault and the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_record import RecordTable, SystemFlag
+from ariane_record.checksums.checksum import crc32, range_crcs
+from ariane_record.checksums.crc_algebra import CrcFolder
+from ariane_record.decoding.columns import gather_headers
+from ariane_record.layout import (
+    CRC_MASK,
+    HEADER,
+    HEADER_BYTES,
+    PROPERTIES_BYTES_MAX,
+    RECORD_BYTES_MIN,
+)
+from ariane_record.names import DELAY_TOPIC, TIMER_TOPIC
+from ariane_record.single.counted_topic import counted_topic
+from ariane_storage.errors import BlockRejected
+from ariane_storage.log.records.fields import FIELD_STARTS, ByteBuffer, FieldColumn, Int64s
+from ariane_storage.writing.header_bits import HeaderBits
+from ariane_storage.writing.property_check import Sequences, check_properties, require
+from ariane_storage.writing.record_crcs import check_record_crcs
+
+ALLOWED_FLAGS: Final = int(
+    SystemFlag.COMPRESSED
+    | SystemFlag.MULTI_TAGS
+    | SystemFlag.TRANSACTION_COMMIT
+    | SystemFlag.COMPRESSION_LZ4
+    | SystemFlag.COMPRESSION_ZSTD
+)
+"""Flags that a record in a table may have. Hosts have room for IPv4 here, and half or rolled-back
+messages are ordinary records of their own topics."""
+
+PARKED_TOPICS: Final = frozenset({DELAY_TOPIC, TIMER_TOPIC})
+"""Topics whose queues have times in the place of the codes of tags; tables of them have one row."""
+
+_LENGTH_BYTES: Final = 2
+_LENGTHS_WRONG: Final = "its lengths do not add up to its size"
+_BODY_CRC: Final = FIELD_STARTS["body_crc"]
+_BODY_LENGTH: Final = FIELD_STARTS["body_length"]
+_unpack_number = Struct(">I").unpack_from
+_BODY_DIFFERS: Final = "the checksum of the body differs"
+SPOT_CHECKS: Final = 4
+"""About the number of bodies that are compared with their checksums where comparing all would be
+the largest cost: with the sums of the records, or in a table of several rows. A producer that
+computes them wrongly is found at once; one that cheats damages only its own messages, which a full
+check would only refuse."""
+
+_OWNED_FIELDS: Final = (
+    *("queue_id", "queue_offset", "commit_log_offset", "born_ip", "born_port"),
+    *("store_timestamp", "store_ip", "store_port"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedTable:
+    """The places of the records of a valid table.
+
+    Attributes:
+        starts: Byte position of each record in the table.
+        ends: The end of each record.
+        stride: The common size of all records except the first, which has the sequence of its
+            batch and may be longer; 0 if sizes differ.
+        has_checksums: Whether every record ends with room for its checksum.
+        headers: ``layout.HEADER`` of each record: a copy, for its owner to change.
+    """
+
+    starts: Int64s
+    ends: Int64s
+    stride: int
+    has_checksums: bool
+    headers: NDArray[np.void]
+
+
+@dataclass(frozen=True, slots=True)
+class TableLimits:
+    """The limits of a store for tables.
+
+    Attributes:
+        record_bytes_max: Largest record.
+        table_bytes_max: Largest table, which must fit into a segment.
+        checksum: Whether records without room for their checksum are refused.
+    """
+
+    record_bytes_max: int
+    table_bytes_max: int
+    checksum: bool
+
+
+def check_table(
+    table: RecordTable,
+    limits: TableLimits,
+    *,
+    sequences: Sequences = None,
+    folder: CrcFolder | None = None,
+) -> CheckedTable:
+    """Check a table.
+
+    Args:
+        table: Records and columns as a producer sent them.
+        limits: The limits of the store.
+        sequences: What the first record of each row must say; None leaves that to the caller.
+        folder: Adds up the sums of the records; kept between checks.
+
+    Raises:
+        BlockRejected: The table is not valid; the error names the fault and the record. A row of a
+            table of several may be valid by itself.
+    """
+    records = table.records
+    starts, ends, stride = _edges(table, limits)
+    if crc32(records) != table.crc32:
+        raise BlockRejected("its checksum differs: damaged on the way")
+    magics, topics = zip(*map(counted_topic, table.topics), strict=True)
+    headers = _headers(records, starts, stride)
+    bits = HeaderBits.of(headers)
+    if not _are_headers_sound(table, headers, bits, magics, stride):
+        _explain_headers(table, headers, magics)
+    body_lengths = _body_lengths(headers, bits)
+    if topics.count(topics[0]) == len(topics):
+        lengths = _check_lengths(records, starts, ends, stride, body_lengths, topics[0])
+    else:
+        lengths = _check_lengths_of_rows(table, starts, ends, body_lengths, topics)
+    has_checksums = check_properties(
+        table, ends, stride, lengths, needs_checksums=limits.checksum, sequences=sequences
+    )
+    checked = CheckedTable(starts, ends, stride, has_checksums, headers)
+    if has_trusted_sums(table):
+        check_record_crcs(table, starts, ends, stride, folder or CrcFolder())
+        _check_some_bodies(table, checked)
+    elif len(table) > 1:
+        _check_some_bodies(table, checked)
+    else:
+        _check_bodies(table, checked)
+    return checked
+
+
+def has_trusted_sums(table: RecordTable) -> bool:
+    """Whether the checksums of records are made from the sums that came along.
+
+    Of several rows they are computed: each has another queue.
+    """
+    return table.record_crcs is not None and len(table) == 1
+
+
+def _check_bodies(table: RecordTable, checked: CheckedTable) -> None:
+    """Compare all bodies with their checksums: one call for each."""
+    begins = checked.starts + HEADER_BYTES
+    ends = begins + checked.headers["body_length"]
+    sums = range_crcs(memoryview(table.records), begins, ends) & np.uint32(CRC_MASK)
+    require(checked.headers["body_crc"] == sums, _BODY_DIFFERS)
+
+
+def _check_some_bodies(table: RecordTable, checked: CheckedTable) -> None:
+    """Compare some bodies."""
+    view = memoryview(table.records)
+    for position in spot_checks(table.count, table.crc32):
+        start = int(checked.starts[position])
+        (body_crc,) = _unpack_number(view, start + _BODY_CRC)
+        body = start + HEADER_BYTES
+        (length,) = _unpack_number(view, start + _BODY_LENGTH)
+        if crc32(view[body : body + length]) & CRC_MASK != body_crc:
+            raise BlockRejected(_BODY_DIFFERS, position)
+
+
+def spot_checks(count: int, crc: int) -> range:
+    """The records whose bodies are compared: some, spread over all, chosen by the checksum."""
+    step = max(1, count // SPOT_CHECKS)
+    return range(crc % step, count, step)
+
+
+def _check_columns(table: RecordTable, count: int) -> None:
+    """Check that the columns fit together."""
+    if count == 0:
+        raise BlockRejected("it has no records")
+    if len(table) > 1 and not PARKED_TOPICS.isdisjoint(table.topics):
+        raise BlockRejected("a system topic whose queue has other codes than those of tags")
+    if len(table.tag_codes) != count or len(table.key_counts) != count:
+        raise BlockRejected("its columns differ in length")
+    if table.record_crcs is not None and len(table.record_crcs) != count:
+        raise BlockRejected("its columns differ in length")
+    if int(table.key_counts.sum(dtype=np.int64)) != len(table.key_hashes):
+        raise BlockRejected("its key hashes are not as many as its key counts say")
+    if len(table.key_hashes) and int(table.key_hashes.min()) < 0:
+        raise BlockRejected("a key hash is negative")
+    if min(table.counts) < 1 or sum(table.counts) != count:
+        raise BlockRejected("its rows have other numbers of records than its columns")
+
+
+def _edges(table: RecordTable, limits: TableLimits) -> tuple[Int64s, Int64s, int]:
+    """The begins and ends of records and their stride, if sizes and columns fit together."""
+    count = table.count
+    _check_columns(table, count)
+    first, stride = int(table.sizes[0]), int(table.sizes[-1])
+    even = bool((table.sizes[1:] == stride).all())
+    edges = (first, stride) if even else (int(table.sizes.min()), int(table.sizes.max()))
+    maximum = limits.record_bytes_max
+    if min(edges) < RECORD_BYTES_MIN or max(edges) > maximum:
+        require(table.sizes >= RECORD_BYTES_MIN, "too small for a record")
+        require(table.sizes <= maximum, f"larger than {maximum} bytes")
+    if even:
+        ends = np.arange(first, first + count * stride, stride, dtype=np.int64)
+        starts = ends - stride
+        starts[0] = 0
+    else:
+        stride = 0
+        ends = np.cumsum(table.sizes, dtype=np.int64)
+        starts = ends - table.sizes
+    if int(ends[-1]) != len(table.records):
+        raise BlockRejected(
+            f"its sizes add up to {int(ends[-1])} bytes, but it has {len(table.records)}"
+        )
+    if len(table.records) > limits.table_bytes_max:
+        raise BlockRejected(f"{len(table.records)} bytes; a segment takes {limits.table_bytes_max}")
+    return starts, ends, stride
+
+
+def _headers(records: ByteBuffer, starts: Int64s, stride: int) -> NDArray[np.void]:
+    """The headers of all records, copied."""
+    if not stride:
+        return gather_headers(records, starts)
+    raw = FieldColumn(records, f"V{HEADER_BYTES}", starts, stride).get()
+    return (raw if raw.flags.owndata else raw.copy()).view(HEADER)
+
+
+def _are_headers_sound(
+    table: RecordTable,
+    headers: NDArray[np.void],
+    bits: HeaderBits,
+    magics: Sequence[int],
+    stride: int,
+) -> bool:
+    """Whether all headers are valid."""
+    if stride == int(table.sizes[0]):
+        if not bits.is_everywhere("size", stride):
+            return False
+    elif not bool((headers["size"] == table.sizes).all()):
+        return False
+    return (
+        _are_magics_sound(table, headers, bits, magics)
+        and not bits.in_any["system_flag"] & ~ALLOWED_FLAGS
+        and bits.in_any["born_timestamp"] >= 0
+        and bits.in_any["body_length"] >= 0
+        and (table.forwarded or not (bits.in_any["attempts"] or bits.in_any["half_offset"]))
+        and (not has_trusted_sums(table) or not any(bits.in_any[name] for name in _OWNED_FIELDS))
+    )
+
+
+def _are_magics_sound(
+    table: RecordTable, headers: NDArray[np.void], bits: HeaderBits, magics: Sequence[int]
+) -> bool:
+    if magics.count(magics[0]) == len(magics):
+        return bits.is_everywhere("magic", magics[0])
+    return bool((headers["magic"] == np.repeat(magics, table.counts)).all())
+
+
+def _explain_headers(table: RecordTable, headers: NDArray[np.void], magics: Sequence[int]) -> None:
+    """Reject the table because of the first invalid header, with the reason."""
+    require(headers["size"] == table.sizes, "its size is not that of its column")
+    require(headers["magic"] == np.repeat(magics, table.counts), "wrong magic code")
+    require(headers["system_flag"] & ~ALLOWED_FLAGS == 0, "system flag not allowed")
+    require(headers["body_length"] >= 0, _LENGTHS_WRONG)
+    require(headers["born_timestamp"] >= 0, "born before the epoch")
+    if not table.forwarded:
+        require(headers["attempts"] == 0, "attempts are the broker's to count")
+        require(headers["half_offset"] == 0, "no message of a client has a half message")
+    if has_trusted_sums(table):
+        for name in _OWNED_FIELDS:
+            require(headers[name] == 0, f"{name} is the broker's to fill in, and not zero")
+
+
+def _body_lengths(headers: NDArray[np.void], bits: HeaderBits) -> int | Int64s:
+    """The common length of all bodies, or the length of each."""
+    length = bits.in_any["body_length"]
+    if bits.is_everywhere("body_length", length):
+        return length
+    lengths: Int64s = headers["body_length"].astype(np.int64)
+    return lengths
+
+
+def _check_lengths(  # noqa: PLR0917 - the places of one table.
+    records: ByteBuffer,
+    starts: Int64s,
+    ends: Int64s,
+    stride: int,
+    body_lengths: int | Int64s,
+    counted_topic: bytes,
+) -> int | Int64s:
+    """Check that topics and properties fill the rest of records; return the properties' lengths."""
+    width = len(counted_topic) + _LENGTH_BYTES
+    if stride and isinstance(body_lengths, int):
+        # One form: topic and length of the properties are the same bytes in every later record.
+        place = HEADER_BYTES + body_lengths
+        later = stride - place - width
+        first = int(ends[0]) - place - width
+        if min(first, later) >= 0 and max(first, later) <= PROPERTIES_BYTES_MAX:
+            count = len(starts)
+            expected = counted_topic + later.to_bytes(_LENGTH_BYTES, "big")
+            of_first = counted_topic + first.to_bytes(_LENGTH_BYTES, "big")
+            shape = FieldColumn(records, f"V{width}", starts + place, stride).get()
+            if shape.tobytes() == of_first + expected * (count - 1):
+                return _lengths_after(first, later, count)
+    topic_starts = starts + HEADER_BYTES + body_lengths
+    require(topic_starts + width <= ends, _LENGTHS_WRONG)
+    topics = FieldColumn(records, f"V{len(counted_topic)}", topic_starts, 0).get()
+    if topics.tobytes() != counted_topic * len(ends):
+        wanted = np.frombuffer(counted_topic, topics.dtype)
+        require(topics == wanted, "its topic is not that of the block")
+    length_places = topic_starts + len(counted_topic)
+    lengths = FieldColumn(records, ">u2", length_places, 0).get().astype(np.int64)
+    require(length_places + _LENGTH_BYTES + lengths == ends, _LENGTHS_WRONG)
+    require(lengths <= PROPERTIES_BYTES_MAX, "properties larger than the format can say")
+    same = int(lengths[0])
+    return same if bool((lengths == same).all()) else lengths
+
+
+def _check_lengths_of_rows(
+    table: RecordTable,
+    starts: Int64s,
+    ends: Int64s,
+    body_lengths: int | Int64s,
+    topics: Sequence[bytes],
+) -> int | Int64s:
+    """``_check_lengths`` for rows of several topics."""
+    topic_starts = starts + HEADER_BYTES + body_lengths
+    widths = np.fromiter(map(len, topics), np.int64, len(topics))
+    properties_starts = topic_starts + (widths + _LENGTH_BYTES).repeat(table.counts)
+    lengths = ends - properties_starts
+    require((lengths >= 0) & (lengths <= PROPERTIES_BYTES_MAX), _LENGTHS_WRONG)
+    said = FieldColumn(table.records, ">u2", properties_starts - _LENGTH_BYTES, 0).get()
+    require(said == lengths, _LENGTHS_WRONG)
+    width = int(widths.max())
+    texts = _text_rows(table.records, topic_starts, width)
+    expected = np.array(topics, f"S{width}").view(np.uint8).reshape(-1, width)
+    different = texts != expected.repeat(table.counts, axis=0)
+    # The bytes after a shorter topic are not compared.
+    different &= (np.arange(width) < widths[:, None]).repeat(table.counts, axis=0)
+    require(~different.any(axis=1), "its topic is not that of its row")
+    return lengths
+
+
+def _text_rows(records: ByteBuffer, places: Int64s, width: int) -> NDArray[np.uint8]:
+    """``width`` bytes from each of some places on, ascending: uint8[places, width].
+
+    Bytes after the end are zeros.
+    """
+    if int(places[-1]) + width > len(records):
+        records = bytes(records) + bytes(width)
+    texts = FieldColumn(records, f"V{width}", places, 0).get()
+    return texts.view(np.uint8).reshape(-1, width)
+
+
+def _lengths_after(first: int, later: int, count: int) -> int | Int64s:
+    """Lengths with another one for the first record; one number if all are equal."""
+    if first == later:
+        return later
+    lengths = np.full(count, later, np.int64)
+    lengths[0] = first
+    return lengths
