@@ -228,7 +228,7 @@ async def test_groups_of_rocketmq_with_any_number_of_retries_are_taken(running, 
             request = group_pb.GetConsumerGroupRequest(consumer_group=name)
             found = (await broker.groups.GetConsumerGroup(request)).group
             attempts[name] = found.attempts_max
-        assert attempts == {"few": 0, "many": 1000, "odd": 16, "list": 16}
+        assert attempts == {"few": 0, "many": 2000, "odd": 16, "list": 16}
 
 
 async def test_what_cannot_be_saved_at_the_stop_keeps_nothing_else_from_it(

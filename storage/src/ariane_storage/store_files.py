@@ -51,6 +51,11 @@ class StoreFiles:
         return self.root / "consumequeue"
 
     @property
+    def extended_queues(self) -> Path:
+        """Folder of RocketMQ's extended consume queues; this program writes none."""
+        return self.root / "consumequeue_ext"
+
+    @property
     def index(self) -> Path:
         """Folder of index files."""
         return self.root / "index"

@@ -25,6 +25,11 @@ from ariane_storage.parts import StoreParts
 from ariane_storage.queues.idle_queues import IdleQueues
 from ariane_storage.queues.queue_table import QueueTable
 from ariane_storage.reading.entry_check import astray_edges
+from ariane_storage.recovery.foreign_features import (
+    foreign_findings,
+    has_extended_queues,
+    refuse_foreign_features,
+)
 from ariane_storage.recovery.recovery import ProgressCallback, Recovery, RecoveryReport
 from ariane_storage.store_files import StoreFiles, mark_running, own_store
 
@@ -87,10 +92,13 @@ def _recovered(
     for folder in (files.commit_log, files.consume_queues, files.config):
         disk.make_folders(folder)
     # Before any change: a store that needs an operator's decision stays as it is.
+    refuse_foreign_features(disk, files)
+    findings = tuple(foreign_findings(disk, files))
+    extended = has_extended_queues(disk, files)
     DeletedTopics(disk, files.deleted_topics).load(0)
     known = Quarantine(disk, files.quarantine)
     known.load()
-    rebuild = rebuild or known.is_mended
+    rebuild = rebuild or known.is_mended or extended
     if rebuild:
         IdleQueues(disk, files.idle_queues).check()
     crashed = mark_running(disk, files)
@@ -125,7 +133,9 @@ def _recovered(
     parts.quarantine.is_rebuilt()
     confirmed = checkpoint.confirmed_offset if checkpoint is not None else 0
     confirmed = min(max(confirmed, parts.log.min_offset), report.end_offset)
-    report = replace(report, set_aside=foreign, confirmed_offset=confirmed)
+    report = replace(
+        report, set_aside=foreign, confirmed_offset=confirmed, foreign_features=findings
+    )
     # Entries may point into damage that the scan has met: only records behind it are certain.
     parts.trusted_from = max([report.scanned_from, *(damage.end for damage in report.damage)])
     parts.store_timestamp_ms = max(
@@ -133,6 +143,14 @@ def _recovered(
         checkpoint.store_timestamp_ms if checkpoint is not None else 0,
     )
     keeper = Keeper(parts, checkpoint_file)
+    _begin_keeping(parts, keeper, confirmed)
+    if extended:
+        disk.remove_folder(files.extended_queues)  # What is built again is durable.
+    return parts, keeper, report
+
+
+def _begin_keeping(parts: StoreParts, keeper: Keeper, confirmed: int) -> None:
+    """Ask for repairs, and make the derived files durable."""
     keeper.follow_log()
     for queue in parts.queues:
         for queue_offset in astray_edges(parts, queue):
@@ -141,7 +159,6 @@ def _recovered(
     parts.confirm_limit = confirmed
     keeper.flush_derived()
     parts.confirm_limit = None
-    return parts, keeper, report
 
 
 def _parts(

@@ -89,6 +89,7 @@ class RecoveryReport:
         lost_begin: Segments missing at the begin of the log that retention has not deleted; or
             None.
         set_aside: New names of files in ``commitlog`` with a segment's name that were none.
+        foreign_features: What features of RocketMQ mean that cannot all be read here.
         confirmed_offset: No record at or behind it is known to have been handed out.
     """
 
@@ -103,6 +104,7 @@ class RecoveryReport:
     set_aside: tuple[str, ...] = ()
     cut_records: int = 0
     confirmed_offset: int = 0
+    foreign_features: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

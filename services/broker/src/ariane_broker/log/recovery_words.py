@@ -39,7 +39,7 @@ def recovery_findings(
         damage: Ranges of the log known to be damaged by now.
         unreadable: Places in other files that the disk could not read by now.
     """
-    findings = []
+    findings = list(report.foreign_features)
     if report.cut_reason is not None:
         findings.append(
             f"the tail was cut at commit-log offset {report.end_offset}: {report.cut_reason}; "
