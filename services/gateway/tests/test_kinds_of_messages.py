@@ -54,6 +54,12 @@ async def test_a_delayed_message_comes_at_its_time_or_is_recalled(
     assert (message.body, message.system_properties.message_id) == (b"kept", kept.message_id)
     assert message.system_properties.message_type == dp.DELAY
     assert message.system_properties.HasField("delivery_timestamp")
+    odd = pb.RecallMessageRequest(
+        topic=dp.Resource(name="another"), recall_handle=kept.recall_handle
+    )
+    assert (await client.call("RecallMessage", odd)).status.code == dp.BAD_REQUEST
+    odd = pb.RecallMessageRequest(topic=dp.Resource(name=ariane_topic), recall_handle="nonsense")
+    assert (await client.call("RecallMessage", odd)).status.code == dp.BAD_REQUEST
     late = pb.RecallMessageRequest(
         topic=dp.Resource(name=ariane_topic), recall_handle=kept.recall_handle
     )

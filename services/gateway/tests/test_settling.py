@@ -213,3 +213,14 @@ async def test_names_and_times_that_cannot_be_are_refused(client, ariane_topic, 
     )
     status, _ = await client.receive(ariane_topic, group, broker="nobody")
     assert status.code == dp.TOPIC_NOT_FOUND
+
+
+async def test_a_client_that_leaves_while_it_waits_gets_nothing(client, ariane_topic, group):
+    waiting = asyncio.ensure_future(client.receive(ariane_topic, group, hold_s=20))
+    await asyncio.sleep(0.1)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    await asyncio.sleep(0.1)
+    await client.send(ariane_topic, b"for the living")
+    _, (message,) = await client.receive(ariane_topic, group, hold_s=20)
+    assert message.system_properties.delivery_attempt == 1

@@ -68,7 +68,7 @@ class GatewayApp:
             ),
             tls=tls,
         )
-        self.clients = ClientTable(clock.monotonic)
+        self.clients = ClientTable(clock.monotonic, clients_max=settings.clients_max)
         self._holds = OpenHolds()
         groups = GroupCalls(self._cluster)
         receive_calls = ReceiveCalls(self._cluster)

@@ -70,6 +70,13 @@ class GatewaySettings(ServiceSettings):
         "connection may have a quarter of them, one host three quarters.",
         json_schema_extra=CHANGEABLE,
     )
+    clients_max: int = Field(
+        50_000,
+        ge=1,
+        description="Most clients of which brokers are told, so that they can be asked and their "
+        "messages kept. Further ones send and receive all the same. Each costs some 26 KiB here "
+        "and 3 KiB at each broker.",
+    )
     ping_interval_min_s: float = Field(
         5,
         ge=0,

@@ -31,8 +31,10 @@ class ClientTable:
         audience: Is told of every change; None: nobody.
     """
 
-    def __init__(self, monotonic: Callable[[], float]) -> None:
+    def __init__(self, monotonic: Callable[[], float], *, clients_max: int) -> None:
+        """``clients_max``: further ones are served, and nobody knows that they live."""
         self._monotonic = monotonic
+        self._clients_max = clients_max
         self._clients: dict[str, GatewayClient] = {}
         self.audience: Audience | None = None
 
@@ -58,19 +60,22 @@ class ClientTable:
         client = self._clients.get(client_id)
         if client is None:
             client = GatewayClient(client_id, language, version, address)
-            self._clients[client_id] = client
-            self._tell(client)
+            if len(self._clients) < self._clients_max:
+                self._clients[client_id] = client
+                self._tell(client)
         client.last_heard_s = self._monotonic()
         return client
 
     def opens(self, client: GatewayClient, stream: Callable[[Any], None]) -> None:
         """A client opens a stream; brokers hear of it once it says what it does."""
         client.streams.append(stream)
-        self._clients.setdefault(client.client_id, client)
+        if len(self._clients) < self._clients_max:
+            self._clients.setdefault(client.client_id, client)
 
     def changed(self, client: GatewayClient) -> None:
         """A client does something else now."""
-        self._tell(client)
+        if client.client_id in self._clients:
+            self._tell(client)
 
     def closes(self, client: GatewayClient, stream: Callable[[Any], None]) -> None:
         """A stream of a client ends; the client itself may live on."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any, Final, TypeVar
+from urllib.parse import unquote
 
 from grpc import aio
 
@@ -20,6 +21,9 @@ AnswerT = TypeVar("AnswerT")
 
 CLIENT_ID: Final = "x-mq-client-id"
 CLIENT_ID_LENGTH_MAX: Final = 255
+WORD_LENGTH_MAX: Final = 64
+"""Of a language or a version; more is cut off."""
+
 CALL_S_DEFAULT: Final = 60.0
 """How long a caller waits that names no deadline."""
 
@@ -56,9 +60,9 @@ class Door:
         remaining_s: float | None = context.time_remaining()
         return Caller(
             client_id,
-            headers.get("x-mq-language", ""),
-            headers.get("x-mq-client-version", ""),
-            context.peer(),
+            headers.get("x-mq-language", "")[:WORD_LENGTH_MAX],
+            headers.get("x-mq-client-version", "")[:WORD_LENGTH_MAX],
+            _address_of(context.peer()),
             CALL_S_DEFAULT if remaining_s is None else remaining_s,
             user,
         )
@@ -75,6 +79,11 @@ class Door:
             return await work(request, self.caller(context))
         except (Refused, Illegal) as error:
             return make(status=status_of(error))
+
+
+def _address_of(peer: str) -> str:
+    """A caller's address, without the kind that gRPC writes before it."""
+    return unquote(peer.partition(":")[2]) or peer
 
 
 def _text(value: str | bytes) -> str:

@@ -14,6 +14,7 @@ from ariane_gateway.rpc.sent_message import relayed_message
 from ariane_gateway.rpc.statuses import OK, Illegal, status_of, status_of_all
 from ariane_gateway.sending.sending import Sending
 from ariane_gateway.sending.transaction_handle import decode_transaction_handle
+from ariane_record.errors import RecordError
 from ariane_record.single.recall_handle import decode_recall_handle
 from ariane_sdk.message import RelayedMessage
 
@@ -90,19 +91,26 @@ class SendingCalls:
             Illegal: It was delivered, or the handle is none.
             Refused: The message is not known, or its broker did not answer.
         """
-        topic_of(request.topic)
+        topic = topic_of(request.topic)
+        try:
+            recalled = decode_recall_handle(request.recall_handle)
+        except RecordError as error:
+            raise Illegal(Code.BAD_REQUEST, str(error)) from None
+        if recalled.topic != topic:
+            raise Illegal(Code.BAD_REQUEST, f"the recall handle is not of topic {topic}")
         if not await self._sending.recall(request.recall_handle):
             raise Illegal(
                 Code.MESSAGE_NOT_FOUND, "the message was delivered, or is being delivered"
             )
-        return pb.RecallMessageResponse(
-            status=OK, message_id=recalled_message_id(request.recall_handle)
-        )
+        return pb.RecallMessageResponse(status=OK, message_id=recalled.unique_id)
 
     async def _send_one(self, message: Message, caller: Caller) -> pb.SendResultEntry:
         try:
             relayed = relayed_message(
-                message, body_bytes_max=self._body_bytes_max, now_ms=self._now_ms()
+                message,
+                caller.address,
+                body_bytes_max=self._body_bytes_max,
+                now_ms=self._now_ms(),
             )
             if message.system_properties.message_type == MessageType.TRANSACTION:
                 return await self._send_half(relayed, message)
@@ -127,8 +135,3 @@ class SendingCalls:
         return pb.SendResultEntry(
             status=OK, message_id=relayed.unique_id, transaction_id=handle.encode()
         )
-
-
-def recalled_message_id(recall_handle: str) -> str:
-    """The id of the message that a handle takes back."""
-    return decode_recall_handle(recall_handle).unique_id

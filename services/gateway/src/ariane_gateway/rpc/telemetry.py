@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from grpc import aio
 
-from apache.rocketmq.v2.definition_pb2 import Settings
+from apache.rocketmq.v2.definition_pb2 import Code, Settings
 from apache.rocketmq.v2.service_pb2 import TelemetryCommand
 from ariane_gateway.brokers.group_calls import GroupCalls
 from ariane_gateway.clients.client import GatewayClient
@@ -22,6 +22,9 @@ from ariane_gateway.rpc.filter_wire import wanted_of
 from ariane_gateway.rpc.settings_wire import consumer_settings, producer_settings
 from ariane_gateway.rpc.statuses import OK, Illegal, status_of
 from ariane_servicekit import field_invalid, first_request
+
+TOPICS_MAX: Final = 1024
+"""Of one client; brokers take no more."""
 
 COMMANDS_WAITING_MAX: Final = 64
 """Commands for a client that takes none; more are dropped: each will be needed again."""
@@ -121,16 +124,23 @@ class Telemetry:
         """
         kind = said.WhichOneof("pub_sub")
         if kind == "publishing":
+            _check_count(len(said.publishing.topics))
             client.produces = tuple(map(topic_of, said.publishing.topics))
             return producer_settings(said, body_bytes_max=self._body_bytes_max)
         if kind == "subscription":
             group = group_of(said.subscription.group)
             wanted = said.subscription.subscriptions
+            _check_count(len(wanted))
             client.consumes = {
                 group: tuple(wanted_of(each.topic, each.expression) for each in wanted)
             }
             return consumer_settings(said, await self._groups.rules(group))
         raise field_invalid("settings", "must have publishing or subscription")
+
+
+def _check_count(count: int) -> None:
+    if count > TOPICS_MAX:
+        raise Illegal(Code.BAD_REQUEST, f"{count} topics in the settings; {TOPICS_MAX} are most")
 
 
 class _Stream:
