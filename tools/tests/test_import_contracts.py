@@ -28,7 +28,7 @@ NO_SDK = "Services never import the SDK"
 CONNECTOR = "The connector is data source and sink"
 SPARK_ROOMS = "Rooms of the connector"
 SDK_ROOMS = "Rooms of the SDK"
-PRODUCER_ROOMS = "In a producer batches"
+PRODUCER_ROOMS = "Rooms of a producer"
 CONSUMER_ROOMS = "Rooms of a consumer"
 SDK_FACE = "Whoever builds on the SDK"
 BROKER_ROOMS = "Rooms of the broker"
@@ -92,6 +92,7 @@ BAD_IMPORTS = [
     (SDK_ROOMS, "ariane_sdk.net", "ariane_sdk.client"),
     (SDK_ROOMS, "ariane_sdk.checks", "ariane_sdk.net"),
     (PRODUCER_ROOMS, "ariane_sdk.producer.sending", "ariane_sdk.producer.intake"),
+    (PRODUCER_ROOMS, "ariane_sdk.producer.accumulator", "ariane_sdk.producer.sending"),
     (CONSUMER_ROOMS, "ariane_sdk.consumer.delivery", "ariane_sdk.consumer.pulling"),
     (SDK_FACE, "ariane_spark", "ariane_sdk.net"),
     (SDK_FACE, "ariane_admin", "ariane_sdk.checks.limits"),

@@ -55,39 +55,52 @@ def status(code, reason, message="scripted", **metadata):
 
 
 def batches_of_table(request):
-    """A request that says its batches one by one instead of by column; the same if it did."""
+    """A request that says its rows one by one instead of by column; the same if it did."""
     if not request.HasField("table"):
         return request
     table = request.table
-    width = {"record_counts": 4, "queue_ids": 4, "producer_epochs": 4, "first_sequences": 8}
-    queue_ids, counts, epochs, firsts = (
-        np.frombuffer(getattr(table, name), f"<i{width[name]}").tolist()
-        for name in ("queue_ids", "record_counts", "producer_epochs", "first_sequences")
-    )
+    rows, records = len(table.topics), len(table.record_sizes) // 4
+    per_row = {"queue_ids": "<i4", "record_counts": "<i4", "producer_epochs": "<i4"}
+    per_row |= {"first_sequences": "<i8", "in_sync_mins": "<i4"}
+    per_row |= {"delay_levels": "<u1", "required_levels": "<u1"}
+    of_row = {}
+    for name, kind in per_row.items():
+        column = np.frombuffer(getattr(table, name), kind).tolist()
+        assert len(column) in (0, rows), name
+        of_row[name] = column or [0] * rows
+    for name in ("delivery_times_ms", "delays_ms"):
+        assert len(getattr(table, name)) in (0, 8 * records), name
+    assert len(table.record_crc32s) in (0, 4 * records)
     assert crc32(request.table_records) == table.records_crc32
     sizes = np.frombuffer(table.record_sizes, "<i4")
-    same = type(request)(producer_group=request.producer_group)
+    same = type(request)(producer_group=request.producer_group, trace_parents=request.trace_parents)
     first = place = key = 0
-    for row, (topic, queue_id, count) in enumerate(
-        zip(table.topics, queue_ids, counts, strict=True)
-    ):
-        end, words = first + count, slice(4 * first, 4 * (first + count))
+    for row, topic in enumerate(table.topics):
+        end = first + of_row["record_counts"][row]
+        words, longs = slice(4 * first, 4 * end), slice(8 * first, 8 * end)
         keys_end = key + sum(table.key_counts[first:end])
         records = request.table_records[place : place + int(sizes[first:end].sum())]
         batch = same.batches.add(
             topic=topic,
-            queue_id=queue_id,
+            queue_id=of_row["queue_ids"][row],
             record_sizes=table.record_sizes[words],
             tag_codes=table.tag_codes[words],
             key_counts=table.key_counts[first:end],
             key_hashes=table.key_hashes[4 * key : 4 * keys_end],
             records_crc32=crc32(records),
+            record_crc32s=table.record_crc32s[words],
+            delay_level=of_row["delay_levels"][row],
+            required_level=of_row["required_levels"][row],
+            in_sync_min=of_row["in_sync_mins"][row],
             records=records,
         )
-        if table.producer_id:
+        for name in ("delivery_times_ms", "delays_ms"):
+            if any(getattr(table, name)[longs]):
+                setattr(batch, name, getattr(table, name)[longs])
+        if table.producer_id and of_row["first_sequences"][row] >= 0:
             batch.sequence.producer_id = table.producer_id
-            batch.sequence.producer_epoch = epochs[row]
-            batch.sequence.first_sequence = firsts[row]
+            batch.sequence.producer_epoch = of_row["producer_epochs"][row]
+            batch.sequence.first_sequence = of_row["first_sequences"][row]
         first, place, key = end, place + len(records), keys_end
     assert (first, place) == (len(sizes), len(request.table_records))
     return same

@@ -55,7 +55,7 @@ _HOMES: Final = {
         "SendResult",
     ),
     "ariane_sdk.message_queue": ("MessageQueue",),
-    "ariane_sdk.producer.batches.topic_lane": ("QueueSelector",),
+    "ariane_sdk.producer.accumulator.topic_lane": ("QueueSelector",),
     "ariane_sdk.producer.producer": ("Producer",),
     "ariane_sdk.producer.transactions.transaction": (
         "HalfMessage",

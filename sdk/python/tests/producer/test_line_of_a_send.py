@@ -8,7 +8,7 @@ from ariane_sdk import Message, Producer
 MODULES_MAX = 14
 """Whoever wants to follow a send reads no more files than these."""
 
-LINE = ("producer", "intake", "open_batches", "broker_sender", "append_calls", "connections")
+LINE = ("producer", "intake", "open_rows", "row", "sender", "append_calls", "connections")
 """From the application to the wire."""
 
 
@@ -43,5 +43,5 @@ async def test_the_outcome_comes_back_without_the_way_up(world):
     line = [module for module, _ in groupby(module for module in entered if module in LINE)]
     assert tuple(dict.fromkeys(line)) == LINE
     back = line[line.index("connections") + 1 :]
-    assert back[-3:] == ["append_calls", "broker_sender", "producer"]
-    assert not {"intake", "open_batches"}.intersection(back)
+    assert back == ["append_calls", "row", "append_calls", "sender", "producer"]
+    assert not {"intake", "open_rows"}.intersection(back)

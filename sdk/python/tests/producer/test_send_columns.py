@@ -177,14 +177,14 @@ async def test_more_than_the_buffer_takes_waits_for_room(world):
 
     async with Producer(world.name_servers, settings=settings) as producer:
         waiting = []
-        blocks = producer._intake.blocks
-        encode = blocks.new_unique_ids
+        whole_rows = producer._intake.whole_rows
+        encode = whole_rows.new_unique_ids
 
         def watch(count):
             waiting.append(producer._unsettled.size_bytes)
             return encode(count)
 
-        blocks.new_unique_ids = watch
+        whole_rows.new_unique_ids = watch
         result = await producer.send_columns("orders", table)
 
     assert result.num_rows == len(world.brokers["broker-a"].messages) == 300

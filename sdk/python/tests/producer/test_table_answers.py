@@ -3,9 +3,9 @@
 import asyncio
 from itertools import cycle
 
+import numpy as np
 import pytest
 
-from ariane.broker.v1.send_service_pb2 import AppendTableResult
 from ariane_sdk import Message, Producer, errors
 
 TOPICS = [f"topic-{number}" for number in range(80)]
@@ -75,14 +75,14 @@ async def test_a_table_result_that_cannot_be(many, change):
     )
 
 
-async def test_a_table_result_for_what_was_no_table(many):
+async def test_results_of_batches_for_what_was_a_table(many):
     broker, changed = many.brokers["broker-a"], []
 
     def twist(answer):
         if not changed:
             changed.append(True)
-            del answer.results[:]
-            answer.table_result.CopyFrom(AppendTableResult(first_queue_offsets=bytes(8)))
+            answer.ClearField("table_result")
+            answer.results.add()
 
     broker.twist = twist
     async with Producer(many.name_servers) as producer:
@@ -91,3 +91,26 @@ async def test_a_table_result_for_what_was_no_table(many):
         assert raised.value.outcome_unknown
         assert (await producer.send(Message("orders", b"two"))).unique_id
         assert not producer._sending.unsettled
+
+
+@pytest.mark.parametrize("count", [1, 3])
+async def test_offsets_of_records_that_were_stored_in_other_sizes(many, count):
+    broker = many.brokers["broker-a"]
+
+    def twist(answer):
+        offsets = [7000 - number for number in range(count)]
+        answer.table_result.commit_log_offsets = np.array(offsets, "<i8").tobytes()
+
+    broker.twist = twist
+    async with Producer(many.name_servers) as producer:
+        sends = [producer.send(Message("orders", b"%d" % n)) for n in range(count)]
+        results = await asyncio.gather(*sends)
+        assert [each.commit_log_offset for each in results] == [7000, 6999, 6998][:count]
+        broker.twist = cut_record_offsets
+        with pytest.raises(errors.SendError) as raised:
+            await producer.send(Message("orders", b"cut"))
+        assert raised.value.outcome_unknown
+
+
+def cut_record_offsets(answer):
+    answer.table_result.commit_log_offsets = bytes(16)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from sqlalchemy import create_engine, update
 from sqlalchemy.orm import sessionmaker
 
+from ariane.broker.v1.send_service_pb2 import AppendRecordsRequest
 from ariane_record import ProducerSequence
 from ariane_sdk import Message, MessageQueue
 from ariane_sdk.errors import ServiceUnavailable
@@ -16,7 +17,7 @@ from ariane_sdk.runtime.clock import SystemClock
 from ariane_sdk.sql import METADATA, Outbox, OutboxRelay, create_tables
 from ariane_sdk.sql._outbox.pulse import RelayPulse
 from ariane_sdk.sql._outbox.rows import Lease, OutboxRow, WaitingRow
-from ariane_sdk.sql._outbox.sends import _batch
+from ariane_sdk.sql._outbox.sends import _request
 from ariane_sdk.sql._outbox.share import Pace, PartitionShare
 
 QUEUES = [MessageQueue("orders", "broker-a", queue_id) for queue_id in range(2)]
@@ -81,11 +82,12 @@ def test_every_backlog_is_cut_into_batches_that_can_be_encoded(messages):
         chosen = share._choose(waiting, set())
         assert chosen, "nothing goes although everything may"
         for queue, row_ids in chosen.items():
-            batch = _batch(queue, ProducerSequence(7, 1, 0), [rows[each] for each in row_ids])
-            wire = batch.to_wire()
-            assert batch.count == len(row_ids) <= PACE.batch_rows_max
+            request = AppendRecordsRequest.FromString(
+                _request(queue, ProducerSequence(7, 1, 0), [rows[each] for each in row_ids])
+            )
+            assert len(request.table.record_sizes) // 4 == len(row_ids) <= PACE.batch_rows_max
             # The sequence takes its room once, and each row has counted it.
-            assert len(row_ids) == 1 or wire.size_bytes <= BATCH_BYTES_MAX
+            assert len(row_ids) == 1 or len(request.table_records) <= BATCH_BYTES_MAX
             sent += row_ids
         waiting = [row for row in waiting if row.row_id not in set(sent)]
     assert sorted(sent) == list(range(len(messages)))

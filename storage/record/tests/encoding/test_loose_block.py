@@ -10,8 +10,8 @@ from ariane_record.checksums.checksum import crc32
 from ariane_record.checksums.crc_algebra import CrcFolder
 from ariane_record.encoding.block import record_crcs_of
 from ariane_record.encoding.loose_block import LooseBlock
-from ariane_record.encoding.plain_block import encode_plain_block
-from ariane_record.encoding.plain_topic import PlainTopic
+from ariane_record.encoding.message_properties import TopicProperties
+from ariane_record.encoding.run_encoder import encode_run
 from ariane_record.single.message_id import IdRun, UniqueIds
 from ariane_record.single.producer_sequence import EMPTY_SEQUENCE, stored_sequence
 
@@ -46,11 +46,11 @@ def test_a_block_that_goes_elsewhere_is_the_one_made_for_there(count):
 def test_sums_that_were_put_together_are_those_of_the_bytes(lengths, even, sequenced):
     bodies = [bytes([length % 251]) * (lengths[0] if even else length) for length in lengths]
     ids = UniqueIds([IdRun("0" * 28, 40, 40 + len(bodies))])
-    topic = PlainTopic("orders", id_bytes=32)
+    topic = TopicProperties("orders", id_bytes=32, sequenced=sequenced)
 
-    loose = encode_plain_block(
+    loose = encode_run(
         topic,
-        topic.shape_of("created"),
+        topic.of_tag("created"),
         bodies,
         np.array([len(body) for body in bodies], np.int32),
         ids,

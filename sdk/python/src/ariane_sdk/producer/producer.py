@@ -17,8 +17,8 @@ from ariane_sdk.errors import (
 )
 from ariane_sdk.message import AcknowledgedLevel, Message, ReceivedMessage, SendResult
 from ariane_sdk.message_queue import MessageQueue
-from ariane_sdk.producer.batches.send_results import JoinedResults, SendResults
-from ariane_sdk.producer.batches.topic_lane import (
+from ariane_sdk.producer.accumulator.send_results import JoinedResults, SendResults
+from ariane_sdk.producer.accumulator.topic_lane import (
     NO_OPTIONS,
     QueueSelector,
     SendOptions,
@@ -314,7 +314,7 @@ class Producer(ProducerLife):
             from ariane_sdk.producer.intake.columns_intake import ColumnsIntake  # noqa: PLC0415 - see above.
 
             self._columns_intake = ColumnsIntake(
-                self._intake.blocks, settings=self._settings, clock=self._clock
+                self._intake.whole_rows, settings=self._settings, clock=self._clock
             )
         take_all = partial(
             self._columns_intake.take_all,

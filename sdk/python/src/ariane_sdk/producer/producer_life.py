@@ -14,12 +14,11 @@ from ariane_sdk.client.message_trace import MessageTrace
 from ariane_sdk.client.session import Session
 from ariane_sdk.client.telemetry import Telemetry
 from ariane_sdk.errors import ClientNotRunning, IllegalArgument
-from ariane_sdk.producer.batches.bundle import BundleSettings
 from ariane_sdk.producer.intake.intake import Intake
+from ariane_sdk.producer.queues.latency import BrokerLatencies, UnavailabilityTable
 from ariane_sdk.producer.recall_calls import RecallCalls
 from ariane_sdk.producer.requests.reply_inbox import ReplyInbox
 from ariane_sdk.producer.requests.request_reply import Requests
-from ariane_sdk.producer.sending.latency import BrokerLatencies, UnavailabilityTable
 from ariane_sdk.producer.sending.queue_sequences import new_sequences
 from ariane_sdk.producer.sending.sending import Sending
 from ariane_sdk.producer.sending.unsettled import Unsettled
@@ -156,7 +155,7 @@ class ProducerLife(TransactionalSends):
             self._unsettled,
             sequences=self._sequences,
             latencies=latencies,
-            bundle_settings=BundleSettings(unique_ids, sequenced=settings.idempotent),
+            unique_ids=unique_ids,
             group=self._group,
             settings=settings,
             clock=clock,

@@ -43,16 +43,16 @@ async def test_a_call_comes_back_once(world, make_status, monkeypatch, fate):
         call.over = lambda each: (over.append(each), give_back(each))
         send(calls, call)
 
-    def fail(_):
+    def fail(*_):
         monkeypatch.undo()
         monkeypatch.setattr(AppendCalls, "send", send_seen)
         raise ValueError("cannot be encoded")
 
     monkeypatch.setattr(AppendCalls, "send", send_seen)
     if FATES[fate] is None:
-        monkeypatch.setattr("ariane_sdk.producer.sending.append_calls.encode_together", fail)
+        monkeypatch.setattr("ariane_sdk.producer.sending.append_calls.encode_rows", fail)
     elif (step := FATES[fate](make_status)) == UNREADABLE:
-        broker.twist = lambda answer: answer.ClearField("results")
+        broker.twist = lambda answer: answer.table_result.ClearField("first_queue_offsets")
     else:
         broker.script.append(step)
     async with Producer(world.name_servers, settings=SETTINGS) as producer:

@@ -21,7 +21,7 @@ async def test_a_send_that_waits_for_its_next_round_goes_to_a_new_primary_at_onc
         sending = asyncio.create_task(producer.send(Message("orders", b"a")))
         async with asyncio.timeout(60):
             # Nobody tells that a batch waits for a round.
-            while not any(batch.failed_rounds for batch in producer._unsettled.batches):  # noqa: ASYNC110
+            while not any(batch.failed_rounds for batch in producer._unsettled.rows):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert not sending.done()
         server.set_route("orders", {"broker-a": address})

@@ -16,7 +16,7 @@ from ariane.broker.v1.transaction_service_pb2_grpc import (
 from ariane_sdk import Message, MessageQueue, ProducerSettings
 from ariane_sdk.errors import SendError
 from ariane_sdk.net.connections import Connections
-from ariane_sdk.producer.batches.topic_lane import SendOptions
+from ariane_sdk.producer.accumulator.topic_lane import SendOptions
 from ariane_sdk.producer.transactions.transaction_calls import TransactionCalls
 from ariane_sdk.routing.route import BrokerRoute, Route
 from ariane_sdk.runtime.clock import SystemClock

@@ -1,4 +1,4 @@
-"""Packed blocks (``record_block``) of messages: message by message, or from decoded fields."""
+"""Rows of messages of one topic (``record_table``): message by message, or from decoded fields."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ class BlockEncoder:
             IllegalProperty: The format cannot hold a property, tag or key.
             RecordTooLarge: The record fits into no block, or its properties into no record.
         """
-        encoded = _encode_pairs(properties, keys, tag, unique_id, message_group)
+        encoded = encode_pairs(properties, keys, tag, unique_id, message_group)
         if self._sequenced and not self._sizes:
             encoded = EMPTY_SEQUENCE + encoded
         if type(body) is not bytes:
@@ -256,7 +256,7 @@ def record_crcs_of(records: ByteBuffer, sizes: NDArray[np.int32]) -> NDArray[np.
     return range_crcs(memoryview(records), ends - sizes, ends - CRC_PROPERTY_BYTES)
 
 
-def _encode_pairs(  # noqa: C901 - five optional parts, one after the other.
+def encode_pairs(  # noqa: C901 - five optional parts, one after the other.
     properties: Mapping[str, str] | None,
     keys: Sequence[str],
     tag: str,

@@ -33,6 +33,7 @@ _IPV4_PLACE_BYTES: Final = 4 + _PLACE.size
 _IPV6_PLACE_BYTES: Final = 16 + _PLACE.size
 
 _COUNTER_LAST: Final = 0xFFFF
+_FEW: Final = 8
 _COUNTER_DIGITS: Final = 4
 _COUNTER: Final = f"V{_COUNTER_DIGITS}"
 _NO_COUNTER: Final = "0" * _COUNTER_DIGITS
@@ -134,6 +135,12 @@ class UniqueIds:
 
     def texts(self) -> list[str]:
         """The ids as texts."""
+        if len(self) < _FEW:
+            return [
+                f"{stamp}{counter:04X}"
+                for stamp, begin, end in self._runs
+                for counter in range(begin, end)
+            ]
         width = self.digit_count
         text = self.digits.tobytes().decode("ascii")
         return [text[start : start + width] for start in range(0, len(text), width)]

@@ -16,7 +16,9 @@ Source: the encoding of Protocol Buffers, https://protobuf.dev/programming-guide
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from array import array
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from ariane_record.errors import WireCorrupted
@@ -83,6 +85,36 @@ def number_tag(number: int) -> int:
 def length_prefix(tag: int, length: int) -> bytes:
     """The bytes before the value of a field with a length."""
     return varint(tag) + varint(length)
+
+
+def int32s(numbers: Sequence[int]) -> bytes:
+    """A column of packed numbers, little-endian."""
+    return _packed("i", numbers)
+
+
+def int64s(numbers: Sequence[int]) -> bytes:
+    """A column of packed numbers, little-endian."""
+    return _packed("q", numbers)
+
+
+def int64s_of(column: bytes) -> list[int]:
+    """The numbers of a packed column.
+
+    Raises:
+        ValueError: Its bytes are no whole numbers.
+    """
+    numbers = array("q", column)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers.tolist()
+
+
+def _packed(kind: str, numbers: Sequence[int]) -> bytes:
+    # An array of the standard library: one of numpy costs ten times as much for one number.
+    column = array(kind, numbers)
+    if sys.byteorder == "big":
+        column.byteswap()
+    return column.tobytes()
 
 
 def _read_varint(message: memoryview, place: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""From tables to batches: queues are chosen, batches cut and records encoded by column."""
+"""From Arrow tables to rows: queues are chosen, rows cut and records encoded by column."""
 
 from __future__ import annotations
 
@@ -21,16 +21,20 @@ from ariane_record.encoding.columns.column_encoder import encode_columns, record
 from ariane_record.encoding.columns.message_columns import MessageColumns
 from ariane_record.encoding.columns.packed_columns import ColumnPacking
 from ariane_record.encoding.loose_block import LooseBlock
-from ariane_record.encoding.plain_topic import PlainTopic
+from ariane_record.encoding.message_properties import TopicProperties
 from ariane_record.single.message_id import UniqueIds
 from ariane_sdk.errors import ArianeError
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.message_tables import TablePart, table_parts
-from ariane_sdk.producer.batches.block_batch import BlockBatch
-from ariane_sdk.producer.batches.column_outcomes import ColumnOutcomes
-from ariane_sdk.producer.batches.send_batch import COLUMN_BYTES, DELIVERY_TIME_BYTES, KEY_HASH_BYTES
-from ariane_sdk.producer.batches.topic_lane import TopicLane
-from ariane_sdk.producer.intake.block_intake import UNIQUE_ID_DIGITS_MAX, BlockIntake, cuts
+from ariane_sdk.producer.accumulator.row import (
+    COLUMN_BYTES,
+    DELIVERY_TIME_BYTES,
+    KEY_HASH_BYTES,
+    Row,
+)
+from ariane_sdk.producer.accumulator.topic_lane import TopicLane
+from ariane_sdk.producer.intake.column_outcomes import ColumnOutcomes
+from ariane_sdk.producer.intake.whole_rows import UNIQUE_ID_DIGITS_MAX, WholeRows, cuts
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.settings import ProducerSettings
 
@@ -73,7 +77,7 @@ class ColumnShare(NamedTuple):
 
 
 class _Call(NamedTuple):
-    """What the batches of one table have in common.
+    """What the rows of one table have in common.
 
     Attributes:
         deadline_s: When their time is over, on the monotonic clock.
@@ -87,13 +91,13 @@ class _Call(NamedTuple):
 class ColumnsIntake:
     """Takes tables and sends them."""
 
-    def __init__(self, blocks: BlockIntake, *, settings: ProducerSettings, clock: Clock) -> None:
+    def __init__(self, whole_rows: WholeRows, *, settings: ProducerSettings, clock: Clock) -> None:
         """Choose the compression.
 
         Raises:
             CodecMissing: The library that would compress bodies is not installed.
         """
-        self._blocks = blocks
+        self._whole_rows = whole_rows
         self._settings = settings
         self._clock = clock
         self._packing = ColumnPacking(
@@ -118,7 +122,7 @@ class ColumnsIntake:
             columns: Names of columns, by the field of a message that they hold.
             learn_lane: Gives the lane of the topic once its route is known; its argument tells
                 whether rows have message groups.
-            timeout_s: Time for the whole table; ``None``: ``send_timeout_s`` for each batch.
+            timeout_s: Time for the whole table; ``None``: ``send_timeout_s`` for each row.
             sent_in: The sampled span in which the table is sent, as a W3C trace context, which
                 brokers receive.
 
@@ -138,7 +142,7 @@ class ColumnsIntake:
         outcomes = ColumnOutcomes(parts[-1].first_row + len(parts[-1].messages))
         grouped = any(part.messages.message_group is not None for part in parts)
         lane = await learn_lane(grouped)
-        with self._blocks.spreading(lane) as spread_count:
+        with self._whole_rows.spreading(lane) as spread_count:
             await self._send_all(lane, parts, outcomes, spread_count, _Call(deadline_s, sent_in))
         return outcomes.result()
 
@@ -151,8 +155,8 @@ class ColumnsIntake:
         call: _Call,
     ) -> None:
         """Send rows, with a least number for each queue, and wait for their outcomes."""
-        batches: list[tuple[BlockBatch, NDArray[np.int64]]] = []
-        turns = self._blocks.turns()
+        sent: list[tuple[Row, NDArray[np.int64]]] = []
+        turns = self._whole_rows.turns()
         taken_bytes = 0
         for part in chain.from_iterable(map(partial(self._packed, lane.topic), parts)):
             for share in self._shares(lane, part):
@@ -160,15 +164,15 @@ class ColumnsIntake:
                     await turns.next(taken_bytes)
                     piece = share.slice(start, stop)
                     try:
-                        batch = self._send(lane, piece, call)
+                        row = self._send(lane, piece, call)
                     except ArianeError as error:
                         outcomes.refuse(piece.rows, error)
                     else:
-                        taken_bytes += batch.size_bytes
-                        batches.append((batch, piece.rows))
-        for batch, rows in batches:
-            await batch.wait_settled()
-            outcomes.take(batch, rows)
+                        taken_bytes += row.size_bytes
+                        sent.append((row, piece.rows))
+        for row, rows in sent:
+            await row.wait_settled()
+            outcomes.take(row, rows)
 
     def _packed(self, topic: str, part: TablePart) -> Iterator[TablePart]:
         """Compress large bodies, part by part as the caller asks for rows."""
@@ -190,7 +194,7 @@ class ColumnsIntake:
         rows = np.arange(part.first_row, part.first_row + len(messages))
         times_ms = part.delivery_times_ms
         if times_ms is not None:
-            # All messages of a batch are delivered at once, or all of them later.
+            # All messages of a row are delivered at once, or all of them later.
             later = np.flatnonzero(times_ms)
             if len(later):
                 yield ColumnShare(None, messages.take(later), rows[later], times_ms[later])
@@ -218,15 +222,14 @@ class ColumnsIntake:
     def _cuts(
         self, lane: TopicLane, share: ColumnShare, spread_count: int
     ) -> Iterator[tuple[int, int]]:
-        """Divide the rows of a queue into batches."""
+        """Divide the rows of a queue."""
         messages = share.messages
         count = len(messages)
         rows_max = ROWS_AT_ONCE_MAX
         if share.queue is None and count:
             rows_max = min(rows_max, lane.share_count(count, spread_count))
-        shape = lane.plain.shape_of("")
-        if shape is not None and not messages.have_properties and 0 < count <= rows_max:
-            beside = shape.overhead_bytes + COLUMN_BYTES + DELIVERY_TIME_BYTES
+        if not messages.have_properties and 0 < count <= rows_max:
+            beside = lane.properties.of_tag("").overhead_bytes + COLUMN_BYTES + DELIVERY_TIME_BYTES
             if own_octets(messages.body).size + beside * count <= self._settings.batch_bytes_max:
                 return iter(((0, count),))
         sizes = record_sizes(lane.topic, messages, unique_id_bytes=UNIQUE_ID_DIGITS_MAX)
@@ -237,8 +240,8 @@ class ColumnsIntake:
             sizes += DELIVERY_TIME_BYTES
         return cuts(sizes, self._settings.batch_bytes_max, rows_max)
 
-    def _send(self, lane: TopicLane, share: ColumnShare, call: _Call) -> BlockBatch:
-        """Encode rows as one batch, and send it.
+    def _send(self, lane: TopicLane, share: ColumnShare, call: _Call) -> Row:
+        """Encode messages as one row, and send it.
 
         Raises:
             DeadlinePassed: The deadline had passed before.
@@ -248,23 +251,24 @@ class ColumnsIntake:
         groups = share.messages.message_group
         if share.queue is None and groups is not None and lengths_of(groups).any():
             lane.check_groups()
-        return self._blocks.send(
+        return self._whole_rows.send(
             lane,
-            partial(self._encoded, lane.plain, share.messages),
+            partial(self._encoded, lane.properties, share.messages),
             queue=share.queue,
             delivery_times_ms=share.delivery_times_ms,
             deadline_s=call.deadline_s,
             sent_in=call.sent_in,
         )
 
-    def _encoded(self, topic: PlainTopic, messages: MessageColumns) -> tuple[LooseBlock, UniqueIds]:
+    def _encoded(
+        self, topic: TopicProperties, messages: MessageColumns
+    ) -> tuple[LooseBlock, UniqueIds]:
         """Encode rows as a block; returns it with the unique ids."""
-        shape = topic.shape_of("")
         bodies = messages.small_bodies()
-        if bodies is not None and shape is not None:
+        if bodies is not None:
             lengths = lengths_of(messages.body).astype(np.int32)
-            return self._blocks.plain_block(topic, shape, bodies, lengths)
-        unique_ids = self._blocks.new_unique_ids(len(messages))
+            return self._whole_rows.encoded_run(topic, topic.of_tag(""), bodies, lengths)
+        unique_ids = self._whole_rows.new_unique_ids(len(messages))
         sequenced = self._settings.idempotent
         block = encode_columns(
             topic.name,

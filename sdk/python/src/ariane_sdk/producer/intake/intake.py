@@ -1,44 +1,48 @@
-"""From messages to batches: checks, queue choice, encoding."""
+"""Messages from the application: checked, encoded, and put into the open row of their queue."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from functools import partial
 from random import Random
+from typing import TypeAlias
 
-from ariane_record.encoding.plain_topic import TagShape
+from ariane_record.encoding.message_properties import EncodedProperties
+from ariane_record.errors import RecordError
 from ariane_record.single.message_id import UniqueIdGenerator
 from ariane_sdk.checks.delay import AT_ONCE, delay_kind
 from ariane_sdk.checks.demand import Demand
 from ariane_sdk.checks.limits import checked_tag, checked_topic
 from ariane_sdk.checks.message_types import TYPE_ERRORS, check_sequence, check_types
-from ariane_sdk.errors import MessageIllegal, NameIllegal
+from ariane_sdk.errors import ArianeError, MessageIllegal, NameIllegal
 from ariane_sdk.message import Message, RelayedMessage, SendResult
 from ariane_sdk.message_queue import MessageQueue
-from ariane_sdk.producer.batches.open_batches import OpenBatches
-from ariane_sdk.producer.batches.send_batch import SendBatch
-from ariane_sdk.producer.batches.topic_lane import NO_OPTIONS, SendOptions, TopicLane
-from ariane_sdk.producer.intake.block_intake import BlockIntake
-from ariane_sdk.producer.intake.message_adding import MessageAdding
-from ariane_sdk.producer.intake.mixed_intake import MixedIntake, Outcome
-from ariane_sdk.producer.intake.plain_intake import PlainIntake
-from ariane_sdk.producer.intake.plain_messages import PlainMessages
-from ariane_sdk.producer.sending.group_moves import GroupMoves
-from ariane_sdk.producer.sending.latency import BrokerLatencies
-from ariane_sdk.producer.sending.route_wait import RouteWait
+from ariane_sdk.producer.accumulator.open_rows import OpenRows
+from ariane_sdk.producer.accumulator.row import Row
+from ariane_sdk.producer.accumulator.sent_in import note_span
+from ariane_sdk.producer.accumulator.topic_lane import NO_OPTIONS, SendOptions, TopicLane
+from ariane_sdk.producer.intake.group_moves import GroupMoves
+from ariane_sdk.producer.intake.message_encoding import MessageEncoding, time_of
+from ariane_sdk.producer.intake.message_run import MessageRun, send_run
+from ariane_sdk.producer.intake.route_wait import RouteWait
+from ariane_sdk.producer.intake.whole_rows import WholeRows
+from ariane_sdk.producer.queues.latency import BrokerLatencies
 from ariane_sdk.producer.sending.sending import Sending
 from ariane_sdk.routing.route import Route
 from ariane_sdk.routing.routes import Routes
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.settings import ProducerSettings
 
+Outcome: TypeAlias = SendResult | ArianeError
+
 
 class Intake:
-    """Takes messages from the application and adds them to batches.
+    """Takes messages from the application and adds them to rows.
 
     Attributes:
-        blocks: Sends messages that are encoded in one go.
+        whole_rows: Sends messages that are encoded in one go.
     """
 
     def __init__(
@@ -55,14 +59,19 @@ class Intake:
         self._routes = routes
         self._sending = sending
         self._unsettled = sending.unsettled
+        self._settings = settings
+        self._clock = clock
         self._random = random
         self._unique_ids = unique_ids
         self._latencies = latencies if latencies.counts_all else None
-        self.blocks = BlockIntake(sending, settings=settings, clock=clock, unique_ids=unique_ids)
-        self._plain = PlainIntake(self.blocks, batch_bytes_max=settings.batch_bytes_max)
-        self._open = OpenBatches(sending, settings=settings, unique_ids=unique_ids, clock=clock)
-        self._adding = MessageAdding(sending, settings=settings, clock=clock, unique_ids=unique_ids)
-        self._plain_bytes_max = self._adding.plain_bytes_max
+        self._open_rows = OpenRows(
+            sending.accumulators, sending.unsettled.add, sending.is_welcome, settings
+        )
+        self.whole_rows = WholeRows(
+            self._open_rows, sending, settings=settings, clock=clock, unique_ids=unique_ids
+        )
+        self._encoding = MessageEncoding(settings=settings, clock=clock)
+        self._plain_bytes_max = self._encoding.plain_bytes_max
         self._loop = asyncio.get_running_loop()
         self._lanes: dict[str, TopicLane] = {}
         self._route_wait = RouteWait(
@@ -72,12 +81,9 @@ class Intake:
             timeout_s=settings.send_timeout_s,
             place=self._place,
         )
-        self._mixed = MixedIntake(
-            self._lane, self._route_wait, self._open, self._adding, sending.unsettled
-        )
         self._moves = GroupMoves(sending, self._place_anew)
         routes.on_change(self._follow)
-        sending.on_gone(lambda batch: self._moves.take_over(self._lanes[batch.topic], batch))
+        sending.on_gone(lambda row: self._moves.take_over(self._lanes[row.topic], row))
 
     def take(self, message: Message, options: SendOptions) -> asyncio.Future[SendResult]:
         """Take one message; the future will hold its outcome.
@@ -87,15 +93,18 @@ class Intake:
             SendError: No broker takes messages for the topic.
         """
         future: asyncio.Future[SendResult] = self._loop.create_future()
-        if options is not NO_OPTIONS or not self._take_plain(message, future):
+        if options is not NO_OPTIONS or not self._take_usual(message, future):
             self._place_or_park(message, options, future)
         return future
 
-    def _take_plain(self, message: Message, future: asyncio.Future[SendResult]) -> bool:
-        """Take a message if it is plain and its topic is known.
+    def _take_usual(self, message: Message, future: asyncio.Future[SendResult]) -> bool:
+        """Take a message with a body and perhaps a tag, and nothing else, of a known topic.
+
+        Most messages are like that. Their properties are encoded already, and there is nothing to
+        be checked but the body.
 
         Returns:
-            Whether the message was taken; a message that is not plain is not checked here.
+            Whether the message was taken; any other message is not checked here.
 
         Raises:
             SendError: No broker takes messages for the topic.
@@ -105,9 +114,9 @@ class Intake:
             if lane is None or lane.route is None:
                 return False
             body = message.body
-            shape = lane.plain.shapes.get(message.tag) or _new_shape(lane, message.tag)
+            properties = lane.properties.of_tags.get(message.tag)
             if (
-                shape is None
+                properties is None
                 or type(body) is not bytes
                 or len(body) > self._plain_bytes_max
                 or message.keys != ()
@@ -123,7 +132,9 @@ class Intake:
                 return False
         except TYPE_ERRORS:
             return False
-        return self._open.add_plain(lane, body, shape, future)
+        row = self._open_rows.for_any_queue(lane, len(body))
+        self._unsettled.size_bytes += row.add(body, properties, self._clock.now_ms(), future)
+        return True
 
     def take_one_way(self, message: Message, options: SendOptions) -> None:
         """Take one message without reporting its outcome.
@@ -159,17 +170,67 @@ class Intake:
             demand: The level to reach; None for the broker's own.
         """
         check_sequence(messages)
-        if demand is not None:
-            return await self._mixed.take_all(messages, demand)
-        plain = PlainMessages.of(messages, body_bytes_max=self._plain_bytes_max)
-        shape = None if plain is None else self._shape_of(plain.topic, plain.tag)
-        if plain is None or shape is None:
-            return await self._mixed.take_all(messages)
-        # The garbage collector scans all objects that are alive: thousands of messages that only
-        # wait here would cost more in scans than in encoding.
-        del messages
-        lane = partial(self.lane_of, plain.topic, grouped=False)
-        return await self._plain.take_all(plain, shape, lane)
+        if demand is None:
+            run = MessageRun.of(messages, body_bytes_max=self._plain_bytes_max)
+            properties = None if run is None else self._properties_of(run)
+            if run is not None and properties is not None:
+                # The garbage collector scans all objects that are alive: thousands of messages that
+                # only wait here would cost more in scans than in encoding.
+                del messages
+                lane = partial(self.lane_of, run.topic, grouped=False)
+                sending = send_run(
+                    run, properties, lane, self.whole_rows, self._settings.batch_bytes_max
+                )
+                del run
+                return await sending
+        options = NO_OPTIONS if demand is None else SendOptions(demand=demand)
+        taken = await self._take_each(messages, options)
+        return [each if isinstance(each, ArianeError) else await _outcome(each) for each in taken]
+
+    async def _take_each(
+        self, messages: Sequence[Message], options: SendOptions
+    ) -> list[asyncio.Future[SendResult] | ArianeError]:
+        """Take messages of any topics and kinds one by one, in their order."""
+        taken: list[asyncio.Future[SendResult] | ArianeError] = []
+        turns = self.whole_rows.turns()
+        taken_bytes = 0
+        async with AsyncExitStack() as in_turn:
+            try:
+                refused = await self._learn_lanes(messages, in_turn)
+            except TYPE_ERRORS:
+                # No message was sent yet.
+                for message in messages:
+                    check_types(message)
+                raise
+            for message in messages:
+                future: asyncio.Future[SendResult] = self._loop.create_future()
+                try:
+                    if message.topic in refused:
+                        raise refused[message.topic]
+                    await turns.next(taken_bytes)
+                    self._put(self._lane(message.topic), message, options, future)
+                except (ArianeError, *TYPE_ERRORS) as error:
+                    taken.append(_refusal_of(message, error))
+                else:
+                    taken_bytes += len(message.body)
+                    taken.append(future)
+        return taken
+
+    async def _learn_lanes(
+        self, messages: Sequence[Message], in_turn: AsyncExitStack
+    ) -> dict[str, ArianeError]:
+        """Wait for the turn of each topic and for its route; returns the topics without one."""
+        refused: dict[str, ArianeError] = {}
+        grouped = {message.topic for message in messages if message.message_group}
+        # Topics are sorted, so that two calls cannot wait for each other.
+        for topic in sorted({message.topic for message in messages}):
+            try:
+                lane = self._lane(topic)
+                await in_turn.enter_async_context(lane.turn)
+                await self._route_wait.wait_for(lane, grouped=topic in grouped)
+            except ArianeError as error:
+                refused[topic] = error
+        return refused
 
     async def lane_of(self, topic: str, *, grouped: bool) -> TopicLane:
         """Return the lane of a topic, once its route is known.
@@ -198,7 +259,7 @@ class Intake:
         try:
             lane = self._lane(message.topic)
             if self._route_wait.must_wait(lane, message, options):
-                self._adding.check(message)
+                self._encoding.check(message)
                 self._route_wait.park(lane, message, options, future)
             else:
                 self._put(lane, message, options, future)
@@ -213,7 +274,7 @@ class Intake:
         options: SendOptions,
         future: asyncio.Future[SendResult] | None,
     ) -> None:
-        """Add a parked message to the open batch of its queue."""
+        """Add a parked message to the open row of its queue."""
         try:
             self._put(lane, message, options, future)
         except TYPE_ERRORS:
@@ -227,7 +288,7 @@ class Intake:
         options: SendOptions,
         future: asyncio.Future[SendResult] | None,
     ) -> None:
-        self._adding.check(message)
+        self._encoding.check(message)
         queue = None
         if message.message_group or options is not NO_OPTIONS:
             queue = lane.pinned_queue(message, options)
@@ -239,8 +300,8 @@ class Intake:
         message: Message,
         future: asyncio.Future[SendResult],
         demand: Demand | None,
-    ) -> SendBatch:
-        """Add a message, whose group has lost its queue, to the open batch of its new queue."""
+    ) -> Row:
+        """Add a message, whose group has lost its queue, to the open row of its new queue."""
         queue = lane.pinned_queue(message, NO_OPTIONS)
         return self._add(lane, message, queue, future, demand, grouped=True)
 
@@ -253,12 +314,30 @@ class Intake:
         demand: Demand | None,
         *,
         grouped: bool,
-    ) -> SendBatch:
-        """Add a checked message to the open batch of a queue; None as queue means any queue."""
-        size, kind = len(message.body), delay_kind(message)
-        batch = self._open.batch_for(lane, queue, size, kind, demand, grouped=grouped)
-        self._adding.add(batch, message, future)
-        return batch
+    ) -> Row:
+        """Add a checked message to the open row of a queue; None as queue means any queue."""
+        body, properties = self._encoding.encode(lane.properties, message)
+        born_ms = self._clock.now_ms()
+        if isinstance(message, RelayedMessage):
+            born_ms = message.born_timestamp_ms
+        kind = delay_kind(message)
+        time_ms = time_of(message, kind, born_ms)
+        size = len(body)
+        if queue is None:
+            row = self._open_rows.for_any_queue(lane, size, kind, demand)
+        else:
+            row = self._open_rows.for_queue(lane, queue, size, kind, demand, grouped=grouped)
+        kept = message if row.grouped else None
+        self._unsettled.size_bytes += row.add(body, properties, born_ms, future, time_ms, kept)
+        if message.properties:
+            note_span(row, message)
+        elif not message.message_group and not message.keys:
+            self._remember_tag(lane, message.tag)
+        return row
+
+    def _remember_tag(self, lane: TopicLane, tag: str) -> None:
+        """Have later messages of a checked tag taken as usual ones."""
+        lane.properties.of_tag(tag)
 
     def _lane(self, topic: str) -> TopicLane:
         """Return the lane of a topic, with or without a route."""
@@ -268,6 +347,7 @@ class Intake:
         lane = TopicLane(
             checked_topic(topic),
             id_digits=self._unique_ids.digit_count,
+            sequenced=self._settings.idempotent,
             sticky_first=self._random.getrandbits(16),
             latencies=self._latencies,
         )
@@ -277,11 +357,11 @@ class Intake:
         self._lanes[topic] = lane
         return lane
 
-    def _shape_of(self, topic: str, tag: str) -> TagShape | None:
-        """The shape of messages; None if they are not plain, or break a rule."""
+    def _properties_of(self, run: MessageRun) -> EncodedProperties | None:
+        """The properties of messages; None if topic or tag break a rule."""
         try:
-            return _new_shape(self._lane(topic), tag)
-        except NameIllegal:
+            return self._lane(run.topic).properties.of_tag(checked_tag(run.tag))
+        except (NameIllegal, MessageIllegal, RecordError):
             return None
 
     def _follow(self, route: Route) -> None:
@@ -290,9 +370,26 @@ class Intake:
             self._moves.follow(lane, route)
 
 
-def _new_shape(lane: TopicLane, tag: str) -> TagShape | None:
-    """Make the shape of messages with a new tag; None if the tag is illegal."""
+async def _outcome(future: asyncio.Future[SendResult]) -> Outcome:
+    """Wait for the outcome of a message."""
+    if not future.done():
+        await asyncio.wait((future,))
+    error = future.exception()
+    if isinstance(error, ArianeError):
+        return error
+    return future.result()
+
+
+def _refusal_of(message: Message, error: Exception) -> ArianeError:
+    """Turn an error into the outcome of the one message that caused it.
+
+    Raises:
+        Exception: The error itself, if the message did not cause it.
+    """
+    if isinstance(error, ArianeError):
+        return error
     try:
-        return lane.plain.shape_of(checked_tag(tag))
-    except MessageIllegal:
-        return None
+        check_types(message)
+    except MessageIllegal as refusal:
+        return refusal
+    raise error

@@ -1,29 +1,28 @@
-"""Calls that append: their batches are sent together, and settled when the answer comes."""
+"""Calls that append: the rows of a call are sent together, and settled when the answer comes."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import chain
+from operator import attrgetter
 from typing import Final
 
-from ariane.broker.v1.send_service_pb2 import AppendRecordsResponse, AppendResult
+from ariane.broker.v1.send_service_pb2 import AppendRecordsResponse
 from ariane.common.v1.message_pb2 import ACKNOWLEDGED_LEVEL_MEMORY
-from ariane_record.layout import ByteBuffer
+from ariane_record.encoding.row_encoder import EncodedRows, MessageRows, encode_rows
+from ariane_record.single.message_id import UniqueIdGenerator, UniqueIds
 from ariane_sdk.errors import CallError, DeadlinePassed, ServiceUnavailable
 from ariane_sdk.net.answers import Call, failure_of
 from ariane_sdk.net.connections import Connections
-from ariane_sdk.net.status import error_from_status
-from ariane_sdk.producer.batches.bundle import Bundle
-from ariane_sdk.producer.batches.bundle_wire import joined_parts, table_results
-from ariane_sdk.producer.batches.send_batch import SendBatch
-from ariane_sdk.producer.batches.sent_in import trace_parents_of
-from ariane_sdk.producer.batches.singles_batch import encode_together
-from ariane_sdk.producer.sending.append_wire import request_parts
-from ariane_sdk.producer.sending.broker_sender import AppendCall
-from ariane_sdk.producer.sending.latency import BrokerLatencies
+from ariane_sdk.producer.accumulator.row import Row
+from ariane_sdk.producer.accumulator.sent_in import trace_parents_of
+from ariane_sdk.producer.queues.latency import BrokerLatencies
 from ariane_sdk.producer.sending.queue_sequences import QueueSequences
 from ariane_sdk.producer.sending.repeats import Repeats
+from ariane_sdk.producer.sending.sender import AppendCall
+from ariane_sdk.producer.sending.table_wire import SentRows, settle_rows, table_request
 from ariane_sdk.producer.sending.unsettled import Unsettled
 from ariane_sdk.routing.routes import Routes
 from ariane_sdk.runtime.clock import Clock
@@ -32,15 +31,12 @@ from ariane_sdk.settings import ProducerSettings
 
 CALL_TIMEOUT_S_MIN: Final = 0.05
 
-JOINED_BATCHES_MIN: Final = 8
-"""From this many batches on a request is a table, which a broker stores at once."""
-
-JOINED_BATCH_BYTES_MAX: Final = 32 << 10
-"""With more bytes per batch on average, the bytes are the main cost; then no table is made."""
+_messages_of = attrgetter("messages")
+_block_of = attrgetter("block")
 
 
 class AppendCalls:
-    """Sends calls, and settles their batches."""
+    """Sends calls, and settles their rows."""
 
     def __init__(
         self,
@@ -51,6 +47,7 @@ class AppendCalls:
         *,
         sequences: QueueSequences | None,
         latencies: BrokerLatencies,
+        unique_ids: UniqueIdGenerator,
         group: str,
         settings: ProducerSettings,
         clock: Clock,
@@ -61,6 +58,7 @@ class AppendCalls:
         self._repeats = repeats
         self._sequences = sequences
         self._latencies = latencies
+        self._unique_ids = unique_ids
         self._group = group
         self._settings = settings
         self._clock = clock
@@ -69,10 +67,9 @@ class AppendCalls:
         self._finishing: dict[asyncio.Task[None], None] = {}
 
     def send(self, call: AppendCall) -> None:
-        """Send a call; in any case each of its batches gets an outcome or is sent again."""
+        """Send a call; in any case each of its rows gets an outcome or is sent again."""
         try:
-            bundle = call.bundle
-            sent = self._send_batches(call) if bundle is None else self._send_bundle(call, bundle)
+            sent = self._send(call)
         except Exception as error:  # noqa: BLE001 - waiting senders need every error.
             self._lose(call, error)
             sent = False
@@ -80,7 +77,7 @@ class AppendCalls:
             self._finish(call)
 
     async def close(self) -> None:
-        """End all calls; batches in flight may have been stored."""
+        """End all calls; rows in flight may have been stored."""
         self._closed = True
         for appending in list(self._in_flight):
             appending.cancel()
@@ -88,64 +85,69 @@ class AppendCalls:
             task.cancel()
         await asyncio.gather(*self._finishing, return_exceptions=True)
 
-    def _send_bundle(self, call: AppendCall, bundle: Bundle) -> bool:
-        """Send a bundle; if it cannot be sent as one, its batches go on alone."""
-        call.begun_s = self._clock.monotonic_s()
-        address = self._address(call.broker_name, (queue.topic for queue in bundle.queues))
-        if not bundle.count or not address or bundle.deadline_s <= call.begun_s:
-            self._take_apart(call)
-            return bool(call.batches) and self._send_batches(call)
-        self._write(call, address, bundle.to_wire(self._group, self._sequences), bundle.deadline_s)
-        return True
+    def _send(self, call: AppendCall) -> bool:
+        """Send a call; returns whether an answer is to come.
 
-    def _send_batches(self, call: AppendCall) -> bool:
-        """Send batches; returns whether an answer is to come."""
+        Raises:
+            ClientForked: The client was made in a parent process.
+        """
         now_s = call.begun_s = self._clock.monotonic_s()
-        if min([batch.deadline_s for batch in call.batches]) <= now_s:
-            call.batches = self._in_time(call.batches, now_s)
-            if not call.batches:
+        if min([row.deadline_s for row in call.rows]) <= now_s:
+            call.rows = self._in_time(call.rows, now_s)
+            if not call.rows:
                 return False
-        # An old batch must not end the call of younger ones: those behind them would be as old by
+        # An old row must not end the call of younger ones: those behind them would be as old by
         # the time of their call, and so on for good.
-        deadline_s = max([batch.deadline_s for batch in call.batches])
-        address = self._address(call.broker_name, [batch.topic for batch in call.batches])
+        deadline_s = max([row.deadline_s for row in call.rows])
+        address = self._address(call.broker_name, [row.topic for row in call.rows])
         if not address:
             text = f"broker {call.broker_name}: nobody knows where it is"
             call.refuse_all(ServiceUnavailable(text, reason="BROKER_NOT_PRIMARY"))
             return False
-        for batch in call.batches:
-            if self._sequences is not None and batch.sequence is None:
-                batch.sequence = self._sequences.take(batch.queue, batch.count)
-            batch.in_flight = True
-        encode_together(call.batches)
-        self._write(call, address, self._parts_of(call.batches), deadline_s)
+        request = self._encoded(call)
+        call.peer = f"broker {call.broker_name} at {address}"
+        left_s = min(deadline_s - call.begun_s, self._settings.call_timeout_s)
+        appending = self._connections.append_records(
+            address, request, max(CALL_TIMEOUT_S_MIN, left_s)
+        )
+        self._in_flight[appending] = None
+        appending.add_done_callback(partial(self._answered, call, address))
         return True
 
-    def _parts_of(self, batches: Sequence[SendBatch]) -> list[ByteBuffer]:
-        """Encode the request of batches; many small ones become a table."""
-        traced = any(batch.sent_in for batch in batches)
-        trace_parents = trace_parents_of(batches) if traced else ()
-        if (
-            len(batches) < JOINED_BATCHES_MIN
-            or not all(batch.fits_table for batch in batches)
-            or sum([batch.size_bytes for batch in batches]) > len(batches) * JOINED_BATCH_BYTES_MAX
-        ):
-            encoded = [batch.to_wire() for batch in batches]
-            return request_parts(self._group, encoded, trace_parents)
-        queues = [batch.queue for batch in batches]
-        sequences = [batch.sequence for batch in batches if batch.sequence is not None]
-        blocks = [batch.seal() for batch in batches]
-        return joined_parts(self._group, queues, blocks, sequences, trace_parents)
+    def _encoded(self, call: AppendCall) -> bytes:
+        """Encode a request: rows that are encoded already come first."""
+        sequences = self._sequences
+        for row in call.rows:
+            if sequences is not None and row.sequence is None:
+                row.sequence = sequences.take(row.queue, row.count)
+            row.in_flight = True
+        rows = call.rows
+        if any(map(_block_of, rows)):
+            rows = sorted(rows, key=_is_fresh)
+        blocks = [
+            row.block if row.sequence is None else row.block.at(row.sequence)
+            for row in rows
+            if row.block is not None
+        ]
+        fresh = rows[len(blocks) :]
+        unique_ids = encoded = None
+        if fresh:
+            unique_ids = self._unique_ids.next_ids(sum([len(row.messages) for row in fresh]))
+            encoded = _encoded_rows(fresh, unique_ids)
+        call.sent = SentRows(rows, encoded, unique_ids)
+        traced = any(row.sent_in for row in rows)
+        trace_parents = trace_parents_of(rows) if traced else ()
+        return table_request(self._group, rows, blocks, encoded, trace_parents)
 
-    def _in_time(self, batches: Sequence[SendBatch], now_s: float) -> list[SendBatch]:
-        """Return the batches with time left; the others fail."""
-        in_time: list[SendBatch] = []
-        for batch in batches:
-            if batch.deadline_s > now_s:
-                in_time.append(batch)
+    def _in_time(self, rows: Sequence[Row], now_s: float) -> list[Row]:
+        """Return the rows with time left; the others fail."""
+        in_time: list[Row] = []
+        for row in rows:
+            if row.deadline_s > now_s:
+                in_time.append(row)
             else:
                 late = DeadlinePassed("its time was up before it was sent", retriable=True)
-                self._unsettled.fail(batch, batch.last_refusal or late)
+                self._unsettled.fail(row, row.last_refusal or late)
         return in_time
 
     def _address(self, broker_name: str, topics: Iterable[str]) -> str:
@@ -157,29 +159,13 @@ class AppendCalls:
                 return address
         return ""
 
-    def _write(
-        self, call: AppendCall, address: str, parts: Sequence[ByteBuffer], deadline_s: float
-    ) -> None:
-        """Send a request.
-
-        Raises:
-            ClientForked: The client was made in a parent process.
-        """
-        call.peer = f"broker {call.broker_name} at {address}"
-        left_s = min(deadline_s - call.begun_s, self._settings.call_timeout_s)
-        appending = self._connections.append_records(
-            address, b"".join(parts), max(CALL_TIMEOUT_S_MIN, left_s)
-        )
-        self._in_flight[appending] = None
-        appending.add_done_callback(partial(self._answered, call, address))
-
     def _answered(
         self,
         call: AppendCall,
         address: str,
         appending: Call[AppendRecordsResponse],
     ) -> None:
-        """Settle the batches that were stored; have the others repeated or fail."""
+        """Settle the rows that were stored; have the others repeated or fail."""
         if self._closed:
             return
         self._in_flight.pop(appending, None)
@@ -198,51 +184,34 @@ class AppendCalls:
         self, call: AppendCall, address: str, answer: AppendRecordsResponse | CallError
     ) -> None:
         if isinstance(answer, CallError):
-            self._take_apart(call)
             call.refuse_all(answer)
-        elif call.bundle is None or answer.table_result.rows:
-            # A bundle whose rows differ is treated as if its batches had been sent alone.
-            self._take_apart(call)
-            results: Sequence[AppendResult] = answer.results
-            if answer.HasField("table_result"):
-                results = table_results(answer.table_result, len(call.batches))
-            for batch, result in zip(call.batches, results, strict=True):
-                if result.HasField("error"):
-                    call.refused.append((batch, error_from_status(result.error, peer=call.peer)))
-                else:
-                    size_bytes = batch.size_bytes
-                    batch.settle(result, address)
-                    self._unsettled.forget(batch, size_bytes)
-            self._heard(call, results[-1].acknowledged_level)
+            return
+        if call.sent is None:
+            raise AssertionError("an answer to what was not sent")
+        result = answer.table_result
+        call.refused = settle_rows(call.sent, result, address=address, peer=call.peer)
+        if call.refused:
+            refused = {row for row, _ in call.refused}
+            self._unsettled.forget_all([row for row in call.rows if row not in refused])
         else:
-            call.bundle.settle(answer.table_result, address)
-            self._unsettled.bundle_stored(call.bundle)
-            self._heard(call, answer.table_result.acknowledged_level)
-
-    def _heard(self, call: AppendCall, level: int) -> None:
-        """Note that a broker has answered, and the level of its answer."""
-        call.answers_late = level > ACKNOWLEDGED_LEVEL_MEMORY
+            self._unsettled.forget_all(call.rows)
+        call.answers_late = result.acknowledged_level > ACKNOWLEDGED_LEVEL_MEMORY
         if self._latencies.counts_all or call.broker_name in self._latencies.left_alone:
             latency_s = self._clock.monotonic_s() - call.begun_s
             self._latencies.answered(call.broker_name, latency_s)
 
-    def _take_apart(self, call: AppendCall) -> None:
-        """Replace the bundle by its batches."""
-        if call.bundle is not None:
-            call.batches = self._unsettled.take_apart(call.bundle)
-            call.bundle = None
-
     def _lose(self, call: AppendCall, error: Exception) -> None:
-        """Give up batches without an outcome, after an unexpected error."""
-        self._take_apart(call)
+        """Give up rows without an outcome, after an unexpected error."""
         call.refused = []
-        self._unsettled.lose(call.broker_name, call.batches, error)
+        self._unsettled.lose(call.broker_name, call.rows, error)
 
     def _finish(self, call: AppendCall) -> None:
         """Give the call back, after a task has decided what is repeated."""
         if not call.refused:
             call.over(call)
             return
+        if call.sent is not None:
+            call.sent.keep_encoded()
         task = start_task(self._repeat(call), f"repeats-{call.broker_name}")
         self._finishing[task] = None
         task.add_done_callback(self._finishing.pop)
@@ -251,6 +220,27 @@ class AppendCalls:
         try:
             await self._repeats.take(call.broker_name, call.refused, lost=call.lost)
         except Exception as error:  # noqa: BLE001 - as above.
-            self._unsettled.lose(call.broker_name, call.batches, error)
+            self._unsettled.lose(call.broker_name, call.rows, error)
         finally:
             call.over(call)
+
+
+def _is_fresh(row: Row) -> bool:
+    """Whether a row is not encoded yet."""
+    return row.block is None
+
+
+def _encoded_rows(rows: Sequence[Row], unique_ids: UniqueIds) -> EncodedRows:
+    """Encode the messages of rows."""
+    messages = chain.from_iterable(map(_messages_of, rows))
+    bodies, properties, born_timestamps_ms, *_ = zip(*messages, strict=True)
+    columns = MessageRows(
+        topics=[row.topic_properties for row in rows],
+        counts=[len(row.messages) for row in rows],
+        sequences=[row.sequence for row in rows if row.sequence is not None],
+        sizes_bytes=[row.size_bytes for row in rows],
+        bodies=bodies,
+        properties=properties,
+        born_timestamps_ms=born_timestamps_ms,
+    )
+    return encode_rows(columns, unique_ids)

@@ -1,9 +1,9 @@
-"""Sequence numbers of messages, by which brokers recognise a repeated batch.
+"""Sequence numbers of messages, by which brokers recognise a repeated row.
 
-The messages of one producer to one queue are a sequence, numbered from 0. A batch takes its numbers
+The messages of one producer to one queue are a sequence, numbered from 0. A row takes its numbers
 when it is sent, and keeps numbers and queue as long as it may be stored under them. When the
 producer gives up without knowing that, it cannot know which number the broker expects next: the
-sequence begins anew with a larger epoch, and the broker refuses batches in flight under the old
+sequence begins anew with a larger epoch, and the broker refuses rows in flight under the old
 one.
 """
 
@@ -32,11 +32,11 @@ class QueueSequences:
 
     def __init__(self, producer_id: int) -> None:
         self._producer_id = producer_id
-        # The place of the next batch of each queue.
+        # The place of the next row of each queue.
         self._next: dict[MessageQueue, ProducerSequence] = {}
 
     def take(self, queue: MessageQueue, count: int) -> ProducerSequence:
-        """Take the numbers of a batch that is about to be sent."""
+        """Take the numbers of a row that is about to be sent."""
         place = self._next.get(queue) or ProducerSequence(self._producer_id, 0, 0)
         producer_id, epoch, first = place
         self._next[queue] = ProducerSequence(producer_id, epoch, first + count)
@@ -45,7 +45,7 @@ class QueueSequences:
     def take_all(
         self, queues: Sequence[MessageQueue], counts: Sequence[int]
     ) -> list[ProducerSequence]:
-        """Take the numbers of batches that are sent together, each for a queue."""
+        """Take the numbers of rows that are sent together, each for a queue."""
         begin = ProducerSequence(self._producer_id, 0, 0)
         places = list(map(self._next.get, queues, repeat(begin)))
         producer_ids, epochs, firsts = zip(*places, strict=True)
@@ -54,13 +54,13 @@ class QueueSequences:
         return places
 
     def give_back(self, queue: MessageQueue, place: ProducerSequence) -> None:
-        """Free the numbers of a batch that was surely not stored, for the next batch."""
+        """Free the numbers of a row that was surely not stored, for the next row."""
         following = self._next[queue]
         if place.epoch == following.epoch and place.first_sequence < following.first_sequence:
             self._next[queue] = place
 
     def begin_anew(self, queue: MessageQueue, place: ProducerSequence) -> None:
-        """Start a new epoch: the batch may be stored, or the broker does not know the sequence."""
+        """Start a new epoch: the row may be stored, or the broker does not know the sequence."""
         if place.epoch == self._next[queue].epoch:
             self._next[queue] = ProducerSequence(self._producer_id, place.epoch + 1, 0)
 

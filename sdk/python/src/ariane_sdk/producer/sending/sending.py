@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
+from ariane_record.single.message_id import UniqueIdGenerator
 from ariane_sdk.net.connections import Connections
-from ariane_sdk.producer.batches.bundle import Bundle, BundleSettings
-from ariane_sdk.producer.batches.send_batch import SendBatch
+from ariane_sdk.producer.accumulator.accumulator import Accumulators
+from ariane_sdk.producer.accumulator.row import Row
+from ariane_sdk.producer.queues.latency import BrokerLatencies
 from ariane_sdk.producer.sending.append_calls import AppendCalls
-from ariane_sdk.producer.sending.broker_sender import BrokerSender
-from ariane_sdk.producer.sending.latency import BrokerLatencies
 from ariane_sdk.producer.sending.queue_sequences import QueueSequences
 from ariane_sdk.producer.sending.repeats import Repeats
+from ariane_sdk.producer.sending.sender import Sender
 from ariane_sdk.producer.sending.unsettled import Unsettled
 from ariane_sdk.routing.route import Route
 from ariane_sdk.routing.routes import Routes
@@ -20,15 +21,15 @@ from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.settings import ProducerSettings
 
 
-class Senders(dict[str, BrokerSender]):
+class Senders(dict[str, Sender]):
     """The sender of each broker, made on first use."""
 
-    def __init__(self, new_sender: Callable[[str], BrokerSender]) -> None:
+    def __init__(self, new_sender: Callable[[str], Sender]) -> None:
         super().__init__()
         self._new_sender = new_sender
 
-    def __missing__(self, broker_name: str) -> BrokerSender:
-        """Make the sender of a broker that had no batches yet."""
+    def __missing__(self, broker_name: str) -> Sender:
+        """Make the sender of a broker that had no rows yet."""
         sender = self[broker_name] = self._new_sender(broker_name)
         return sender
 
@@ -38,8 +39,9 @@ class Sending:
 
     Attributes:
         senders: The senders by broker name.
-        unsettled: The batches without an outcome.
-        is_welcome: Whether a batch for a broker would be sent at once, with a good chance.
+        accumulators: Their accumulators.
+        unsettled: The rows without an outcome.
+        is_welcome: Whether a row for a broker would be sent at once, with a good chance.
     """
 
     def __init__(
@@ -50,7 +52,7 @@ class Sending:
         *,
         sequences: QueueSequences | None,
         latencies: BrokerLatencies,
-        bundle_settings: BundleSettings,
+        unique_ids: UniqueIdGenerator,
         group: str,
         settings: ProducerSettings,
         clock: Clock,
@@ -58,9 +60,9 @@ class Sending:
     ) -> None:
         self.unsettled = unsettled
         self.senders = Senders(self._new_sender)
+        self.accumulators = Accumulators(lambda broker_name: self.senders[broker_name].rows)
         self._settings = settings
         self._clock = clock
-        self._bundle_settings = bundle_settings
         self._primaries: dict[str, str] = {}
         routes.on_change(self._follow)
         self._repeats = Repeats(
@@ -81,48 +83,37 @@ class Sending:
             self._repeats,
             sequences=sequences,
             latencies=latencies,
+            unique_ids=unique_ids,
             group=group,
             settings=settings,
             clock=clock,
         )
 
-    def add(self, batch: SendBatch) -> None:
-        """Have a new batch sent; it may grow until it is sent."""
-        self.unsettled.add(batch)
-        self.senders[batch.queue.broker_name].add(batch)
+    def add(self, row: Row) -> None:
+        """Have a new row sent; it may grow until it is sent."""
+        self.unsettled.add(row)
+        self.accumulators[row.queue.broker_name].add(row)
 
-    def bundle_for(self, broker_name: str, size_bytes_max: int) -> Bundle | None:
-        """Return a bundle for another topic; None if plain messages should not be bundled."""
-        sender = self.senders[broker_name]
-        if not sender.bundling:
-            return None
-        bundle = sender.joinable(size_bytes_max)
-        if bundle is None:
-            bundle = Bundle(self._bundle_settings)
-            self.unsettled.add(bundle)
-            sender.add_bundle(bundle)
-        return bundle
-
-    def on_gone(self, take_over: Callable[[SendBatch], bool]) -> None:
-        """Set the function that is asked about batches refused because their queues are lost."""
+    def on_gone(self, take_over: Callable[[Row], bool]) -> None:
+        """Set the function that is asked about rows refused because their queues are lost."""
         self._repeats.take_over = take_over
 
-    def take_out(self, batches: Sequence[SendBatch]) -> None:
-        """Stop sending batches, none of them in flight: their messages move to other batches."""
+    def take_out(self, rows: Sequence[Row]) -> None:
+        """Stop sending rows, none of them in flight: their messages move to other rows."""
         for sender in self.senders.values():
-            sender.take_out(set(batches))
-        for batch in batches:
-            self.unsettled.forget(batch, batch.size_bytes)
+            sender.rows.take_out(set(rows))
+        for row in rows:
+            self.unsettled.forget(row)
 
-    def release(self, batches: Iterable[SendBatch]) -> None:
-        """Send batches that had waited to be taken out: their queues are back."""
-        for batch in [batch for batch in batches if batch in self.unsettled.held]:
-            self.unsettled.held.discard(batch)
-            batch.not_before_s = 0.0
-            self.senders[batch.queue.broker_name].look_again()
+    def release(self, rows: Iterable[Row]) -> None:
+        """Send rows that had waited to be taken out: their queues are back."""
+        for row in [row for row in rows if row in self.unsettled.held]:
+            self.unsettled.held.discard(row)
+            row.not_before_s = 0.0
+            self.senders[row.queue.broker_name].send_soon()
 
     def _follow(self, route: Route) -> None:
-        """Send waiting batches at once where another broker has become primary."""
+        """Send waiting rows at once where another broker has become primary."""
         for broker in route.brokers:
             address = broker.addresses.get(0, "")
             if not address:
@@ -133,24 +124,24 @@ class Sending:
                 self._send_now(broker.broker_name)
 
     def _send_now(self, broker_name: str) -> None:
-        for batch in self.unsettled.batches:
-            if batch.queue.broker_name == broker_name and batch not in self.unsettled.held:
-                batch.not_before_s = 0.0
+        for row in self.unsettled.rows:
+            if row.queue.broker_name == broker_name and row not in self.unsettled.held:
+                row.not_before_s = 0.0
         if broker_name in self.senders:
-            self.senders[broker_name].look_again()
+            self.senders[broker_name].send_soon()
 
     async def close(self) -> None:
-        """Give everything up; batches in flight may have been stored."""
+        """Give everything up; rows in flight may have been stored."""
         for sender in self.senders.values():
             sender.close()
         await self._calls.close()
         self.unsettled.close()
 
-    def _new_sender(self, broker_name: str) -> BrokerSender:
-        return BrokerSender(
+    def _new_sender(self, broker_name: str) -> Sender:
+        return Sender(
             broker_name,
             self._calls.send,
-            take_apart=self.unsettled.take_apart,
+            on_cut=self.unsettled.add_cut,
             settings=self._settings,
             clock=self._clock,
         )

@@ -1,4 +1,4 @@
-"""The batches of a producer without an outcome, and the memory that they use.
+"""The rows of a producer without an outcome, and the memory that they use.
 
 Above a limit of bytes senders wait; they go on in the order in which they came.
 """
@@ -12,9 +12,7 @@ from typing import Final
 
 from ariane_sdk.errors import CallError
 from ariane_sdk.message import SendResult
-from ariane_sdk.producer.batches.bundle import Bundle
-from ariane_sdk.producer.batches.send_batch import SendBatch
-from ariane_sdk.producer.batches.singles_batch import SinglesBatch
+from ariane_sdk.producer.accumulator.row import Row
 from ariane_sdk.producer.sending.queue_sequences import QueueSequences
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
@@ -24,11 +22,11 @@ WOKEN_AT_ONCE: Final = 64
 
 
 class Unsettled:
-    """Batches and bundles in the order in which they were opened.
+    """Rows in the order in which they were opened.
 
     Attributes:
         size_bytes: Size of their records, and of messages that wait for a route.
-        held: Refused batches that wait to be taken out.
+        held: Refused rows that wait to be taken out.
     """
 
     __slots__ = (
@@ -52,27 +50,27 @@ class Unsettled:
         timeout_s: float,
         size_bytes_max: int,
     ) -> None:
-        """Start empty; without ``sequences`` batches have no sequence numbers.
+        """Start empty; without ``sequences`` rows have no sequence numbers.
 
-        A batch may take ``timeout_s``. Senders must wait from ``size_bytes_max`` on.
+        A row may take ``timeout_s``. Senders must wait from ``size_bytes_max`` on.
         """
         self._sequences = sequences
         self._clock = clock
         self._timeout_s = timeout_s
         self._size_bytes_max = size_bytes_max
-        self._all: dict[SendBatch | Bundle, None] = {}
+        self._all: dict[Row, None] = {}
         self._landings: dict[str, Callable[[], None]] = {}
         self._places = count()
         # By place in the line: the first sender has the smallest.
         self._turns: dict[int, asyncio.Future[None]] = {}
-        self.held: set[SendBatch] = set()
+        self.held: set[Row] = set()
         self.size_bytes = 0
 
     def __len__(self) -> int:
         return len(self._all)
 
-    def __contains__(self, batch: SendBatch | Bundle) -> bool:
-        return batch in self._all
+    def __contains__(self, row: Row) -> bool:
+        return row in self._all
 
     @property
     def full(self) -> bool:
@@ -113,24 +111,24 @@ class Unsettled:
                 if not turn.done():
                     turn.set_result(None)
 
-    def add(self, batch: SendBatch | Bundle) -> None:
-        """Add a batch that was just opened; its time begins."""
-        batch.deadline_s = self._clock.monotonic_s() + self._timeout_s
-        self._all[batch] = None
+    def add(self, row: Row) -> None:
+        """Add a row that was just opened; its time begins."""
+        row.deadline_s = self._clock.monotonic_s() + self._timeout_s
+        self._all[row] = None
+
+    def add_cut(self, row: Row) -> None:
+        """Add a part of another row, with what is left of the time of both."""
+        self._all[row] = None
+        self.size_bytes += row.sequence_bytes
 
     @property
-    def batches(self) -> list[SendBatch]:
-        """The batches, without bundles."""
-        return [each for each in self._all if isinstance(each, SendBatch)]
+    def rows(self) -> list[Row]:
+        """The rows."""
+        return list(self._all)
 
-    @property
-    def bundles(self) -> list[Bundle]:
-        """The bundles."""
-        return [each for each in self._all if isinstance(each, Bundle)]
-
-    def of_topic(self, topic: str) -> list[SendBatch]:
-        """The batches of a topic."""
-        return [batch for batch in self.batches if batch.topic == topic]
+    def of_topic(self, topic: str) -> list[Row]:
+        """The rows of a topic."""
+        return [row for row in self.rows if row.topic == topic]
 
     def withdraw(self, future: asyncio.Future[SendResult]) -> bool:
         """Take a message back that no call carries.
@@ -138,65 +136,53 @@ class Unsettled:
         Returns:
             Whether the message will surely not be stored.
         """
-        for batch in self._all:
-            size_bytes = batch.withdraw(future)
+        for row in self._all:
+            size_bytes = row.withdraw(future)
             if size_bytes:
                 self.release(size_bytes)
-                if isinstance(batch, SendBatch) and not batch.count:
-                    self.fail(batch, CallError("all its messages were withdrawn"))
+                if not row.messages:
+                    self.fail(row, CallError("all its messages were withdrawn"))
                 return True
         return False
 
     async def wait(self) -> None:
         """Wait for the outcome of everything that is here now."""
-        for batch in list(self._all):
-            await batch.wait_settled()
+        for row in list(self._all):
+            await row.wait_settled()
 
-    def take_apart(self, bundle: Bundle) -> list[SinglesBatch]:
-        """Replace a bundle by its batches, and return them."""
-        batches = bundle.take_apart()
-        if bundle not in self._all:
-            return batches
-        del self._all[bundle]
-        self._all.update(dict.fromkeys(batches))
-        # Bytes of rows whose messages were all withdrawn count, too.
-        self.release(bundle.size_bytes - sum(batch.size_bytes for batch in batches))
-        return batches
-
-    def bundle_stored(self, bundle: Bundle) -> None:
-        """Remove a bundle whose messages all have their results."""
-        del self._all[bundle]
-        self.release(bundle.size_bytes)
-
-    def fail(self, batch: SendBatch, error: CallError) -> None:
-        """Make a batch fail."""
-        size_bytes = batch.size_bytes
-        if self._sequences is not None and batch.sequence is not None:
-            if batch.maybe_stored or error.outcome_unknown:
-                self._sequences.begin_anew(batch.queue, batch.sequence)
+    def fail(self, row: Row, error: CallError) -> None:
+        """Make a row fail."""
+        if self._sequences is not None and row.sequence is not None:
+            if row.maybe_stored or error.outcome_unknown:
+                self._sequences.begin_anew(row.queue, row.sequence)
             else:
-                self._sequences.give_back(batch.queue, batch.sequence)
-        batch.fail(error)
-        self.forget(batch, size_bytes)
+                self._sequences.give_back(row.queue, row.sequence)
+        row.fail(error)
+        self.forget(row)
 
-    def lose(self, broker_name: str, batches: Iterable[SendBatch], error: Exception) -> None:
-        """Make the batches fail that are still here: their answer could not be processed."""
+    def lose(self, broker_name: str, rows: Iterable[Row], error: Exception) -> None:
+        """Make the rows fail that are still here: their answer could not be processed."""
         logger.error("an answer of broker %s was not understood", broker_name, exc_info=error)
-        for batch in batches:
-            if batch in self._all:
-                self.fail(batch, CallError(f"{broker_name}: {error}", outcome_unknown=True))
+        for row in rows:
+            if row in self._all:
+                self.fail(row, CallError(f"{broker_name}: {error}", outcome_unknown=True))
 
-    def forget(self, batch: SendBatch, size_bytes: int) -> None:
-        """Remove a batch of this size that has its outcome, or whose messages moved to others."""
-        del self._all[batch]
+    def forget(self, row: Row) -> None:
+        """Remove a row that has its outcome, or whose messages moved to others."""
+        del self._all[row]
         if self.held:
-            self.held.discard(batch)
-        self.release(size_bytes)
+            self.held.discard(row)
+        self.release(row.size_bytes)
         if self._landings:
-            self.tell_landed((batch.topic,))
+            self.tell_landed((row.topic,))
+
+    def forget_all(self, rows: Iterable[Row]) -> None:
+        """Remove rows that have their outcome."""
+        for row in rows:
+            self.forget(row)
 
     def await_landing(self, topic: str, landed: Callable[[], None] | None) -> None:
-        """Call a function whenever batches of a topic have landed: they are no longer in flight.
+        """Call a function whenever rows of a topic have landed: they are no longer in flight.
 
         Args:
             topic: The topic.
@@ -208,22 +194,20 @@ class Unsettled:
             self._landings[topic] = landed
 
     def tell_landed(self, topics: Iterable[str]) -> None:
-        """Report that batches of these topics are no longer in flight."""
+        """Report that rows of these topics are no longer in flight."""
         for topic in topics:
             if topic in self._landings:
-                # Not now: batches that are about to be sent would look as if they still waited.
+                # Not now: rows that are about to be sent would look as if they still waited.
                 asyncio.get_running_loop().call_soon(self._landings[topic])
 
     def close(self) -> None:
-        """Give everything up; batches in flight may have been stored."""
+        """Give everything up; rows in flight may have been stored."""
         self._landings.clear()
-        for bundle in self.bundles:
-            self.take_apart(bundle)
-        for batch in self.batches:
-            refusal = batch.last_refusal
+        for row in self.rows:
+            refusal = row.last_refusal
             before = "" if refusal is None else f" before another try, after: {refusal}"
             text = f"the producer was closed{before}"
-            self.fail(batch, CallError(text, outcome_unknown=batch.in_flight))
+            self.fail(row, CallError(text, outcome_unknown=row.in_flight))
 
 
 class SendTurns:
@@ -238,7 +222,7 @@ class SendTurns:
         self._end_bytes = -1
 
     async def next(self, taken_bytes: int) -> None:
-        """Before another batch: when a turn is over, let batches be sent, and wait for room."""
+        """Before another row: when a turn is over, let rows be sent, and wait for room."""
         if taken_bytes < self._end_bytes:
             return
         self._end_bytes = taken_bytes + self._turn_bytes

@@ -26,7 +26,7 @@ from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.backoff import Backoff
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.net.error_copy import error_copy
-from ariane_sdk.producer.batches.topic_lane import SendOptions
+from ariane_sdk.producer.accumulator.topic_lane import SendOptions
 from ariane_sdk.producer.intake.intake import Intake
 from ariane_sdk.producer.transactions.transaction import HalfMessage, TransactionOutcome
 from ariane_sdk.producer.transactions.transaction_requests import TransactionRequests

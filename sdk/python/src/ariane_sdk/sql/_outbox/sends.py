@@ -7,7 +7,9 @@ from enum import Enum
 from random import Random
 from typing import Final, NamedTuple
 
-from ariane_record import ProducerSequence
+from ariane_record import BlockEncoder, ProducerSequence
+from ariane_record.encoding.loose_block import LooseBlock
+from ariane_record.encoding.message_properties import TopicProperties
 from ariane_record.errors import RecordError
 from ariane_sdk.client.broker_calls import answer_of
 from ariane_sdk.client.session import Session
@@ -15,10 +17,13 @@ from ariane_sdk.errors import ArianeError, CallError, SendError, ServiceUnavaila
 from ariane_sdk.message import Message
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.status import error_from_status
-from ariane_sdk.producer.batches.send_batch import RECORD_OVERHEAD_BYTES_MAX, SendBatch
-from ariane_sdk.producer.batches.topic_lane import NO_OPTIONS, TopicLane
-from ariane_sdk.producer.sending.append_wire import request_parts
+from ariane_sdk.producer.accumulator.row import Row
+from ariane_sdk.producer.accumulator.topic_lane import NO_OPTIONS, TopicLane
+from ariane_sdk.producer.sending.table_wire import table_request
 from ariane_sdk.sql._outbox.rows import OutboxRow
+
+BLOCK_BYTES_MAX: Final = 0x7FFFFFFF
+"""More than any request holds."""
 
 SEQUENCE_GAP: Final = "SEQUENCE_GAP"
 SEQUENCE_PASSED: Final = "SEQUENCE_PASSED"
@@ -127,25 +132,52 @@ class OutboxSends:
         broker = route.broker(queue.broker_name)
         if broker is None or not broker.primary_address:
             raise ServiceUnavailable(f"nobody knows where broker {queue.broker_name} is")
-        request = b"".join(request_parts("", [_batch(queue, sequence, rows).to_wire()]))
+        request = _request(queue, sequence, rows)
         peer = f"broker {queue.broker_name} at {broker.primary_address}"
         call = self._session.connections.append_records(
             broker.primary_address, request, self._timeout_s
         )
-        (result,) = (await answer_of(call, peer)).results
-        if result.HasField("error"):
-            raise error_from_status(result.error, peer=peer)
+        for other in (await answer_of(call, peer)).table_result.rows:
+            if other.HasField("error"):
+                raise error_from_status(other.error, peer=peer)
         return Outcome(Verdict.STORED)
 
 
-def _batch(queue: MessageQueue, sequence: ProducerSequence, rows: Sequence[OutboxRow]) -> SendBatch:
-    # Room for all rows, also of a relay with other limits: the recorded rows are one batch.
-    room_bytes = sum(len(row.message.body) + RECORD_OVERHEAD_BYTES_MAX for row in rows)
-    batch = SendBatch(queue, choose_other=None, body_bytes_max=room_bytes, sequenced=True)
-    batch.sequence = sequence
-    for row in rows:
-        batch.add(row.message, row.unique_id, row.born_timestamp_ms, None, body=row.message.body)
-    return batch
+def add_record(encoder: BlockEncoder, message: Message, unique_id: str, born_ms: int) -> int:
+    """Encode a message; returns the bytes of its record.
+
+    Raises:
+        RecordError: The record format cannot hold the message.
+    """
+    return encoder.add(
+        message.body,
+        tag=message.tag,
+        keys=message.keys,
+        unique_id=unique_id,
+        properties=message.stored_properties,
+        message_group=message.message_group,
+        flag=message.flag,
+        born_timestamp_ms=born_ms,
+    )
+
+
+def _request(
+    queue: MessageQueue, sequence: ProducerSequence, outbox_rows: Sequence[OutboxRow]
+) -> bytes:
+    """Encode a request of one row."""
+    # Room for all, also of a relay with other limits: what was recorded together is one row.
+    encoder = BlockEncoder(queue.topic, size_bytes_max=BLOCK_BYTES_MAX, sequenced=True)
+    for each in outbox_rows:
+        add_record(encoder, each.message, each.unique_id, each.born_timestamp_ms)
+    row = Row(
+        queue,
+        TopicProperties(queue.topic, id_bytes=0, sequenced=True),
+        choose_other=None,
+        sequenced=True,
+    )
+    row.sequence = sequence
+    block = LooseBlock.of(encoder.finish(sequence), sequenced=True)
+    return table_request("", [row], [block], None)
 
 
 def _verdict(error: CallError, sequence: ProducerSequence, count: int) -> Verdict:

@@ -1,0 +1,427 @@
+"""A row: messages for one queue that are sent, stored and answered together.
+
+A row takes messages while it is open. Then it is sent, perhaps repeatedly, and settled at last.
+Messages wait as they came, and are encoded when the row is sent, together with those of all other
+rows in the same request; large runs and Arrow tables come encoded (``block``)::
+
+    row       topic, queue, kind of delay, demand, sequence
+    messages  (body, properties, born, future, time, message)   one tuple each, as they came
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
+from typing import Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_record import ProducerSequence
+from ariane_record.encoding.loose_block import LooseBlock
+from ariane_record.encoding.message_properties import EncodedProperties, TopicProperties
+from ariane_record.single.message_id import UniqueIds
+from ariane_record.single.producer_sequence import SEQUENCE_BYTES
+from ariane_record.single.recall_handle import RecallHandle
+from ariane_sdk.checks.delay import AFTER_DELAYS, AT_ONCE
+from ariane_sdk.checks.demand import Demand
+from ariane_sdk.errors import CallError, SendError
+from ariane_sdk.message import Message, SendResult, send_results
+from ariane_sdk.message_queue import MessageQueue
+from ariane_sdk.producer.accumulator.send_results import SendResults, StoredRow
+
+KEY_HASH_BYTES: Final = 4
+DELIVERY_TIME_BYTES: Final = 8
+COLUMN_BYTES: Final = 4 + 4 + 1 + KEY_HASH_BYTES
+"""Columns of one record beside its keys: size, tag code, number of keys, hash of the unique id."""
+
+ChooseQueue: TypeAlias = Callable[[Callable[[str], bool]], MessageQueue]
+"""Chooses a queue, preferably on a broker that the given function welcomes."""
+
+RowMessage: TypeAlias = tuple[
+    bytes, EncodedProperties, int, "asyncio.Future[SendResult] | None", int, Message | None
+]
+"""A message of a row: body; properties; when it was made; who waits for it; when it is due, or how
+long it is delayed, in milliseconds, 0 for a message of another kind; the message as it was given,
+if its row can be taken apart. A plain tuple: a class of its own costs as much as all else here."""
+
+NO_MAX: Final = 1 << 62
+"""More messages than a row ever has."""
+
+_NO_REFUSALS: Final[dict[str, float]] = {}
+"""Shared by rows that no broker has refused; never changed."""
+
+
+class Row:
+    """Messages for one queue, and the state of their sending.
+
+    The records do not name their queue; the broker fills it in. So a row that is not pinned can go
+    to any queue of its topic, as long as no broker may have stored it.
+
+    Attributes:
+        topic: The topic of all messages.
+        topic_properties: What encodes the properties of its messages.
+        queue: The queue that the row goes to.
+        pinned: Whether the row must go to this queue, in order with others for it.
+        grouped: Whether message groups brought the row to its queue: it is taken apart if that
+            queue disappears.
+        kind: The kind of delay of all messages: a level, or one of the constants of ``delay``.
+        demand: The level that all messages must reach; None for the broker's own.
+        count_max: Number of messages after which messages for any queue go on to the next queue.
+        open: Whether the row still takes messages.
+        messages: The messages, until the row has its outcome; none of a row that came encoded.
+        size_bytes: Size of the records in bytes.
+        wire_bytes: Size of records and columns on the wire, in bytes.
+        block: The records, once they are needed by themselves; None before.
+        unique_ids: The ids of ``block``.
+        times_ms: When each message of a row that came encoded is due; None for at once.
+        deadline_s: When the row is given up, by the monotonic clock.
+        not_before_s: The earliest time to send the row (again), by the monotonic clock.
+        relayed: Whether messages have their ids from elsewhere.
+        repeat_count: Repeats so far after errors that limit the number of repeats.
+        failed_rounds: Rounds in which every broker that could take the row has refused it; for a
+            pinned row, the number of its refusals.
+        refused_until_s: The brokers that refused the row in this round, each with the monotonic
+            time before which it asked not to be tried again.
+        last_refusal: The latest refusal.
+        in_flight: Whether a call carries the row now.
+        maybe_stored: Whether one of the calls may have stored the row.
+        sequence: The sequence numbers under which the row may be stored, or is about to be sent;
+            they count within its queue.
+        sequence_bytes: Room for them in the first record.
+        settled: Whether the messages have their outcomes.
+        results: The results of a row that came encoded and is stored.
+        error: Why the row failed.
+        sent_in: Sampled spans in which messages were sent, as W3C trace contexts; not all of them.
+    """
+
+    __slots__ = (
+        "_choose_other",
+        "_cut",
+        "_done",
+        "block",
+        "count_max",
+        "deadline_s",
+        "demand",
+        "error",
+        "failed_rounds",
+        "grouped",
+        "in_flight",
+        "kind",
+        "last_refusal",
+        "maybe_stored",
+        "messages",
+        "not_before_s",
+        "open",
+        "pinned",
+        "queue",
+        "refused_until_s",
+        "relayed",
+        "repeat_count",
+        "results",
+        "sent_in",
+        "sequence",
+        "sequence_bytes",
+        "settled",
+        "size_bytes",
+        "times_ms",
+        "topic",
+        "topic_properties",
+        "unique_ids",
+        "wire_bytes",
+    )
+
+    def __init__(
+        self,
+        queue: MessageQueue,
+        properties: TopicProperties,
+        *,
+        choose_other: ChooseQueue | None,
+        sequenced: bool,
+        grouped: bool = False,
+        kind: int = AT_ONCE,
+        demand: Demand | None = None,
+    ) -> None:
+        """Open a row.
+
+        Args:
+            queue: Its first choice, and its only one without ``choose_other``.
+            properties: What encodes the properties of its topic's messages.
+            choose_other: Chooses another queue.
+            sequenced: Whether the row gets sequence numbers before it is sent.
+            grouped: Whether message groups brought it to this queue.
+            kind: The kind of delay of all messages.
+            demand: The level that they must reach.
+        """
+        self.topic = queue.topic
+        self.queue = queue
+        self.pinned = choose_other is None
+        self.grouped = grouped
+        self.kind = kind
+        self.demand = demand
+        self.count_max = NO_MAX
+        self.open = True
+        self.messages: list[RowMessage] = []
+        self.size_bytes = 0
+        self.wire_bytes = 0
+        self.block: LooseBlock | None = None
+        self.unique_ids: UniqueIds | None = None
+        self.times_ms: NDArray[np.int64] | None = None
+        self.deadline_s = 0.0
+        self.not_before_s = 0.0
+        self.relayed = False
+        self.repeat_count = 0
+        self.failed_rounds = 0
+        self.refused_until_s = _NO_REFUSALS
+        self.last_refusal: CallError | None = None
+        self.in_flight = False
+        self.maybe_stored = False
+        self.sequence: ProducerSequence | None = None
+        self.settled = False
+        self.results: SendResults | None = None
+        self.error: SendError | None = None
+        self.sent_in: tuple[str, ...] = ()
+        self.topic_properties = properties
+        self._choose_other = choose_other
+        self.sequence_bytes = SEQUENCE_BYTES if sequenced else 0
+        self._done: asyncio.Future[None] | None = None
+        # The first messages, while they are a row of their own without an outcome.
+        self._cut: Row | None = None
+
+    @property
+    def movable(self) -> bool:
+        """Whether any queue will do: the row is not pinned, and surely not stored yet."""
+        return not self.pinned and self.sequence is None
+
+    @property
+    def count(self) -> int:
+        """Number of messages in the row."""
+        return len(self.messages) if self.block is None else self.block.count
+
+    def add(  # noqa: PLR0917 - one call for each message: by position it costs less.
+        self,
+        body: bytes,
+        properties: EncodedProperties,
+        born_ms: int,
+        future: asyncio.Future[SendResult] | None,
+        time_ms: int = 0,
+        message: Message | None = None,
+    ) -> int:
+        """Add a message; returns the bytes of its record. For the arguments see ``RowMessage``."""
+        size = len(body) + properties.overhead_bytes
+        if not self.messages:
+            size += self.sequence_bytes
+        self.messages.append((body, properties, born_ms, future, time_ms, message))
+        self.size_bytes += size
+        self.wire_bytes += size + COLUMN_BYTES
+        if properties.unique_id:
+            self.relayed = True
+        if properties.key_hashes:
+            self.wire_bytes += KEY_HASH_BYTES * len(properties.key_hashes)
+        if time_ms:
+            self.wire_bytes += DELIVERY_TIME_BYTES
+        return size
+
+    def take_encoded(
+        self, block: LooseBlock, unique_ids: UniqueIds, times_ms: NDArray[np.int64] | None = None
+    ) -> None:
+        """Fill the row at once with encoded messages that are awaited as a whole."""
+        self.open = False
+        self.block, self.unique_ids, self.times_ms = block, unique_ids, times_ms
+        self.size_bytes = block.size_bytes
+        self.wire_bytes = block.size_bytes + COLUMN_BYTES * block.count
+        self.wire_bytes += KEY_HASH_BYTES * (len(block.key_hashes) - block.count)
+        if times_ms is not None:
+            self.wire_bytes += DELIVERY_TIME_BYTES * len(times_ms)
+
+    def withdraw(self, future: asyncio.Future[SendResult]) -> int:
+        """Take a message back unless a call carries the row; returns the bytes that it took.
+
+        Returns 0 if the message is not here or was already sent.
+        """
+        if not self.open:
+            return 0
+        for position, (_, _, _, waiting, _, _) in enumerate(self.messages):
+            if waiting is future:
+                before = self.size_bytes
+                self._replace(self.messages[:position] + self.messages[position + 1 :])
+                return before - self.size_bytes
+        return 0
+
+    def split(self, count: int, queue: MessageQueue) -> Row:
+        """Cut the first messages off as a row of their own, which takes no more.
+
+        Args:
+            count: How many, fewer than there are.
+            queue: The queue that this row goes to from now on.
+        """
+        first = Row(
+            self.queue,
+            self.topic_properties,
+            choose_other=self._choose_other,
+            sequenced=self.sequence_bytes > 0,
+            kind=self.kind,
+            demand=self.demand,
+        )
+        first.deadline_s, first.sent_in = self.deadline_s, self.sent_in
+        first._replace(self.messages[:count])
+        self._replace(self.messages[count:])
+        self.queue = queue
+        first._cut = None if self._cut is None or self._cut.settled else self._cut
+        self._cut = first
+        return first
+
+    def _replace(self, messages: Iterable[RowMessage]) -> None:
+        """Have these messages and no others."""
+        self.messages, self.size_bytes, self.wire_bytes = [], 0, 0
+        for message in messages:
+            self.add(*message)
+
+    def wait_a_round(self, until_s: float) -> None:
+        """Begin a round of tries, with the first one no earlier than this monotonic time."""
+        refused_s = self.refused_until_s
+        self.not_before_s = max(until_s, refused_s.get(self.queue.broker_name, 0.0))
+        self.failed_rounds += 1
+        # A broker that asked for more time than this has refused the next round as well.
+        self.refused_until_s = {
+            name: then_s for name, then_s in refused_s.items() if then_s > self.not_before_s
+        }
+
+    def go_elsewhere(self, is_welcome: Callable[[str], bool]) -> None:
+        """Choose another queue, if possible of a welcome broker; a row that cannot move stays.
+
+        Raises:
+            SendError: No broker takes messages for the topic.
+        """
+        if self._choose_other is not None and self.movable:
+            self.queue = self._choose_other(is_welcome)
+
+    def other_queue(self) -> MessageQueue | None:
+        """Another queue of the same broker for a part of the messages; None if there is none."""
+        if self._choose_other is None:
+            return None
+        name = self.queue.broker_name
+        queue = self._choose_other(lambda broker_name: broker_name == name)
+        return queue if queue.broker_name == name and queue != self.queue else None
+
+    async def wait_settled(self) -> None:
+        """Wait until the row is settled, and what was cut off from it."""
+        if not self.settled:
+            if self._done is None:
+                self._done = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._done)
+        if self._cut is not None:
+            await self._cut.wait_settled()
+
+    def settle(
+        self, stored: StoredRow, log_offsets: Iterable[int], unique_ids: Sequence[str]
+    ) -> None:
+        """Give every sender the result of a row that was stored.
+
+        Args:
+            stored: Where.
+            log_offsets: Byte position of each record in the commit log; there may be more.
+            unique_ids: The id of each message.
+        """
+        if self.relayed:
+            unique_ids = [
+                properties.unique_id or unique_id
+                for (_, properties, *_), unique_id in zip(self.messages, unique_ids, strict=True)
+            ]
+        first = stored.first_queue_offset
+        results = send_results(
+            repeat(self.queue),
+            range(first, first + len(self.messages)),
+            log_offsets,
+            unique_ids,
+            acknowledged_level=stored.acknowledged_level,
+            store_timestamp_ms=stored.store_timestamp_ms,
+            broker_address=stored.broker_address,
+            duplicate=stored.duplicate,
+            recall_handles=self._recall_handles(unique_ids) if self.kind < AT_ONCE else None,
+        )
+        for (_, _, _, future, _, _), result in zip(self.messages, results, strict=True):
+            if future is not None and not future.done():
+                future.set_result(result)
+        self._finish()
+
+    def settle_whole(self, stored: StoredRow, log_offsets: NDArray[np.int64]) -> None:
+        """Likewise for a row that came encoded; its results are made when they are looked at."""
+        if self.unique_ids is None:
+            raise AssertionError("the row did not come encoded")
+        self.results = SendResults(
+            stored, log_offsets, self.unique_ids, range(len(self.unique_ids))
+        )
+        self._finish()
+
+    def _recall_handles(self, unique_ids: Sequence[str]) -> list[str]:
+        """The recall handle of each message."""
+        name = self.queue.broker_name
+        return [
+            RecallHandle(
+                self.topic,
+                name,
+                max(1, born_ms + time_ms) if self.kind == AFTER_DELAYS else time_ms,
+                unique_id,
+            ).encode()
+            for (_, _, born_ms, _, time_ms, _), unique_id in zip(
+                self.messages, unique_ids, strict=True
+            )
+        ]
+
+    def fail(self, cause: CallError) -> None:
+        """Give every sender an error: the row was not acknowledged.
+
+        The error says when an earlier call may have stored the row.
+        """
+        self.open = False
+        unknown = self.maybe_stored or cause.outcome_unknown
+        certainty = "; it may have been stored" if unknown else "; it was not stored"
+        # The text of a service may consist of sentences.
+        said = f"{str(cause).removesuffix('.')}{certainty}"
+        self.error = _send_error(said, cause, unknown=unknown)
+        for _, _, _, future, _, _ in self.messages:
+            if future is not None and not future.done():
+                # Each future gets an error of its own: every raise adds to the traceback of an
+                # error.
+                future.set_exception(_send_error(said, cause, unknown=unknown))
+        self._finish()
+
+    def take_apart(self) -> list[tuple[Message, asyncio.Future[SendResult]]]:
+        """Give the messages away; the row is sent no more, and ends once they all have outcomes.
+
+        Returns:
+            Each message, and the future that will hold its outcome.
+        """
+        self.open = False
+        loop = asyncio.get_running_loop()
+        parts = [
+            (message, future or loop.create_future())
+            for _, _, _, future, _, message in self.messages
+        ]
+        self.messages = []
+        ended = asyncio.gather(*(future for _, future in parts), return_exceptions=True)
+        ended.add_done_callback(lambda _: self._finish())
+        return [(message, future) for message, future in parts if message is not None]
+
+    def _finish(self) -> None:
+        self.settled = True
+        self.open = False
+        self.messages = []
+        self.block = None
+        if self._done is not None and not self._done.done():
+            self._done.set_result(None)
+
+
+def _send_error(text: str, cause: CallError, *, unknown: bool) -> SendError:
+    error = SendError(
+        text,
+        reason=cause.reason,
+        outcome_unknown=unknown,
+        retriable=cause.retriable,
+        retry_after_s=cause.retry_after_s,
+        metadata=cause.metadata,
+    )
+    error.__cause__ = cause
+    return error

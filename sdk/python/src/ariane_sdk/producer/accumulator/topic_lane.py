@@ -1,0 +1,281 @@
+"""One topic of a producer: its route, and its open rows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, NoReturn, TypeAlias
+
+from ariane_record.encoding.message_properties import TopicProperties
+from ariane_sdk.checks.demand import Demand
+from ariane_sdk.errors import (
+    IllegalArgument,
+    QueueNotFound,
+    QueueOrderUnknown,
+    SendError,
+)
+from ariane_sdk.message import Message, SendResult
+from ariane_sdk.message_queue import MessageQueue
+from ariane_sdk.producer.accumulator.row import ChooseQueue, Row
+from ariane_sdk.producer.queues.latency import BrokerLatencies, LeastLatency
+from ariane_sdk.producer.queues.queue_choice import CallFlow, GroupQueues, StickyRoundRobin
+from ariane_sdk.routing.route import Route
+
+QueueSelector: TypeAlias = Callable[[Sequence[MessageQueue], Message], MessageQueue]
+"""Chooses one of a topic's writable queues, which come sorted."""
+
+
+RowKey: TypeAlias = tuple[MessageQueue | None, int, Demand | None, bool]
+"""What the messages of an open row have in common: their queue, or None for the row that takes the
+next message for any queue; their kind of delay; the level that they must reach; and whether they
+must go to that queue."""
+
+PINNED: Final = True
+MOVABLE: Final = False
+"""The last part of a ``RowKey``."""
+
+
+class SendOptions(NamedTuple):
+    """What a sender demands of one send; at most one of the first two fields is given.
+
+    Attributes:
+        message_queue: The queue that the message must go to.
+        selector: A function that chooses that queue.
+        demand: The level to reach; None for the broker's own.
+    """
+
+    message_queue: MessageQueue | None = None
+    selector: QueueSelector | None = None
+    demand: Demand | None = None
+
+    @property
+    def names_queue(self) -> bool:
+        """Whether the sender names the queue of the message."""
+        return self.message_queue is not None or self.selector is not None
+
+
+NO_OPTIONS = SendOptions()
+
+
+def options_of(
+    message_queue: MessageQueue | None,
+    selector: QueueSelector | None,
+    demand: Demand | None = None,
+) -> SendOptions:
+    """Collect what a sender demands of one send."""
+    if message_queue is None and selector is None and demand is None:
+        return NO_OPTIONS
+    return SendOptions(message_queue, selector, demand)
+
+
+class ParkedMessage(NamedTuple):
+    """A message that waits until its topic has a known route."""
+
+    message: Message
+    options: SendOptions
+    future: asyncio.Future[SendResult] | None
+    size_bytes: int
+
+
+class TopicLane:
+    """Queue choice and open rows of one topic.
+
+    Attributes:
+        topic: The topic.
+        choose_queue: ``next_queue`` of the current route, as one object for all rows.
+        next_queue: Chooses the queue of the next row that is not pinned, if possible on a broker
+            that the given function welcomes; raises SendError if no broker takes messages.
+        queue_count: Number of queues of the route that take messages.
+        properties: Encodes the properties of its messages.
+        route: The route; None until a name server has returned it.
+        row: The row that takes the next message for any queue, at once and without a demand.
+        open_rows: All other open rows, by what their messages have in common.
+        parked: Messages that wait for the route.
+        parked_groups: Messages of message groups that wait for the order of queues.
+        route_task: The task that asks for the route.
+        order_task: The task that asks for the order of queues.
+        groups_held: Whether message groups keep their old queues whatever the route says: earlier
+            messages are still in flight there.
+        turn: Held by the call that sends many messages to the topic; later calls must not overtake
+            it.
+        flow: Tells whether large sends form a stream.
+        refusal: Why the topic has no route.
+    """
+
+    __slots__ = (
+        "_group_queues",
+        "_last_group_queues",
+        "_latencies",
+        "_sticky_first",
+        "choose_queue",
+        "flow",
+        "groups_held",
+        "next_queue",
+        "open_rows",
+        "order_task",
+        "parked",
+        "parked_groups",
+        "properties",
+        "queue_count",
+        "refusal",
+        "route",
+        "route_task",
+        "row",
+        "topic",
+        "turn",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        *,
+        id_digits: int = 0,
+        sequenced: bool = True,
+        sticky_first: int,
+        latencies: BrokerLatencies | None = None,
+    ) -> None:
+        """Start without a route; unique ids have ``id_digits``, and rows perhaps sequences.
+
+        The round through the queues begins with ``sticky_first``, which may be any number. With
+        ``latencies`` slow brokers are skipped.
+        """
+        self.topic = topic
+        self.choose_queue: ChooseQueue = self._choose_queue
+        self.next_queue: ChooseQueue = self._refuse
+        self.properties = TopicProperties(topic, id_bytes=id_digits, sequenced=sequenced)
+        self.route: Route | None = None
+        self.row: Row | None = None
+        self.open_rows: dict[RowKey, Row] = {}
+        self.parked: list[ParkedMessage] = []
+        self.parked_groups: list[ParkedMessage] = []
+        self.route_task: asyncio.Task[None] | None = None
+        self.order_task: asyncio.Task[None] | None = None
+        self.refusal: SendError | None = None
+        self.groups_held = False
+        self.turn = asyncio.Lock()
+        self.flow = CallFlow()
+        self._sticky_first = sticky_first
+        self._latencies = latencies
+        self.queue_count = 0
+        self._group_queues: GroupQueues | None = None
+        self._last_group_queues: GroupQueues | None = None
+
+    def follow(self, route: Route) -> None:
+        """Choose from the queues of this route from now on; open rows keep their queues."""
+        self.route = route
+        self._close_rows(pinned=False)
+        queues = route.write_queues
+        self.queue_count = len(queues)
+        if not queues:
+            self.next_queue = self._refuse
+        elif self._latencies is None:
+            self.next_queue = StickyRoundRobin(queues, self._sticky_first).move_on
+        else:
+            self.next_queue = LeastLatency(queues, self._sticky_first, self._latencies).move_on
+        if not self.groups_held:
+            self.follow_groups()
+        elif self._group_queues is None:
+            # The route had no queues for a moment; earlier messages are still in flight to the old
+            # ones.
+            self._group_queues = self._last_group_queues
+
+    def follow_groups(self) -> None:
+        """Let the queues of message groups follow the route, too."""
+        self.groups_held = False
+        queues = self.route.group_queues if self.route is not None else ()
+        self._group_queues = GroupQueues(queues) if queues else None
+        if self._group_queues is not None:
+            self._last_group_queues = self._group_queues
+
+    def close_pinned(self) -> None:
+        """Close the rows of particular queues: the next message for one begins a new row."""
+        self._close_rows(pinned=True)
+
+    def _close_rows(self, *, pinned: bool) -> None:
+        self.open_rows = {key: row for key, row in self.open_rows.items() if key[3] != pinned}
+
+    @property
+    def group_queues(self) -> Sequence[MessageQueue]:
+        """The sorted queues among which message groups are divided; empty if unknown."""
+        return () if self._group_queues is None else self._group_queues.queues
+
+    def share_count(self, count: int, count_min: int) -> int:
+        """Number of messages for each queue when ``count`` messages are spread over the queues.
+
+        At least ``count_min``. With 0 as ``count_min`` one queue gets all of them.
+        """
+        if not count_min or not self.queue_count:
+            return count
+        shares = max(1, min(self.queue_count, count // count_min))
+        return -(-count // shares)
+
+    @property
+    def groups_wait(self) -> bool:
+        """Whether messages of message groups must wait for the order of queues.
+
+        They also wait while earlier ones still do: none may overtake another.
+        """
+        waiting = self.order_task is not None or bool(self.parked_groups)
+        return waiting or (self.route is not None and self.route.groups_wait)
+
+    def check_groups(self) -> None:
+        """Check that the queues of message groups can be known.
+
+        Raises:
+            QueueOrderUnknown: No name server knows the order of the queues.
+        """
+        if self.groups_wait:
+            raise self._order_unknown()
+
+    def pinned_queue(self, message: Message, options: SendOptions) -> MessageQueue | None:
+        """Return the queue that a message must go to, or None if any will do.
+
+        Raises:
+            IllegalArgument: The queue is of another topic.
+            QueueNotFound: The route has no such queue to write.
+            QueueOrderUnknown: The queue of its message group is unknown.
+            SendError: No broker takes messages for the topic.
+        """
+        queue = options.message_queue
+        if queue is None and options.selector is not None:
+            queue = options.selector(self._write_queues(), message)
+        if queue is not None:
+            if queue.topic != self.topic:
+                raise IllegalArgument(f"{queue} is no queue of topic {self.topic!r}")
+            if queue not in self._write_queues():
+                raise QueueNotFound(f"the route has no queue {queue} to write", retriable=True)
+            return queue
+        if message.message_group:
+            if self._group_queues is None:
+                raise self._order_unknown() if self.groups_wait else self._refusal()
+            return self._group_queues.queue_of(message.message_group)
+        return None
+
+    def _choose_queue(self, is_welcome: Callable[[str], bool]) -> MessageQueue:
+        return self.next_queue(is_welcome)
+
+    def _refuse(self, _: Callable[[str], bool]) -> NoReturn:
+        raise self._refusal()
+
+    def _write_queues(self) -> Sequence[MessageQueue]:
+        return self.route.write_queues if self.route is not None else ()
+
+    def _order_unknown(self) -> QueueOrderUnknown:
+        cause = "no name server that answers was told the order of its queues (ariane topic order)"
+        if self.route is not None and self.route.provisional:
+            cause = (
+                "name servers have just started and may not know it yet; create it, or try later"
+            )
+        return QueueOrderUnknown(
+            f"topic {self.topic!r}: nobody knows to which queues message groups belong: {cause}",
+            retriable=True,
+            metadata={"topic": self.topic},
+        )
+
+    def _refusal(self) -> SendError:
+        return SendError(
+            f"no broker takes messages for topic {self.topic!r} now",
+            reason="TOPIC_NOT_WRITABLE",
+            retriable=True,
+            metadata={"topic": self.topic},
+        )

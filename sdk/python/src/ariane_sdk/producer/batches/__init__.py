@@ -1,1 +1,0 @@
-"""Messages become batches of records."""

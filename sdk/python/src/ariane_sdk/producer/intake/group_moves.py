@@ -1,0 +1,130 @@
+"""Message groups that move to other queues because their queues are gone.
+
+When a topic gets fewer queues to write, its message groups are divided among the remaining ones.
+The broker refuses rows in flight to the other queues, or has stored them just before. No later
+message of a group may overtake an earlier one, so groups move in three steps:
+
+1. The new route is known, but some rows of groups for lost queues are **in flight**. Later
+messages of the groups still go to the old queues, and wait there behind these rows.
+2. When none is in flight any more, and none is repeated because it may be stored, the other rows
+are taken back: those that were refused, and those that wait behind them.
+3. Their messages are put into rows anew, in their order. From then on groups follow the route.
+
+A queue is lost if its broker is in the route without it. A broker that is missing from the route
+may come back with its queues: its rows wait for it, and other groups go on. Messages whose
+sender named the queue do not move.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeAlias
+
+from ariane_sdk.checks.demand import Demand
+from ariane_sdk.errors import ArianeError, SendError
+from ariane_sdk.message import Message, SendResult
+from ariane_sdk.message_queue import MessageQueue
+from ariane_sdk.producer.accumulator.row import Row
+from ariane_sdk.producer.accumulator.topic_lane import TopicLane
+from ariane_sdk.producer.sending.sending import Sending
+from ariane_sdk.routing.route import Route
+
+PlaceAnew: TypeAlias = Callable[
+    [TopicLane, Message, asyncio.Future[SendResult], Demand | None], Row
+]
+"""Puts a checked message into the open row of its group's queue; returns the row's queue."""
+
+
+class GroupMoves:
+    """Makes message groups follow the routes of their topics."""
+
+    def __init__(self, sending: Sending, place_anew: PlaceAnew) -> None:
+        self._sending = sending
+        self._place_anew = place_anew
+        # For each topic the one row that it waits for, and the route: rows that land meanwhile
+        # cost one comparison, and no search through everything in flight.
+        self._awaited: dict[str, tuple[Row, Route | None]] = {}
+
+    def follow(self, lane: TopicLane, route: Route) -> None:
+        """Make a topic follow a route; its message groups follow as soon as none is overtaken."""
+        lane.groups_held = True
+        lane.follow(route)
+        self._move(lane)
+
+    def take_over(self, lane: TopicLane, row: Row) -> bool:
+        """Move a row that was refused, or keep it until others in flight have landed.
+
+        Returns:
+            Whether the row's queue is lost; for other rows the caller decides.
+        """
+        if row.maybe_stored or not _is_homeless(row, lane.route):
+            return False
+        self._look_again(lane)
+        return True
+
+    def _look_again(self, lane: TopicLane) -> None:
+        """Move rows, unless the awaited row is still in flight."""
+        row, route = self._awaited.get(lane.topic, (None, None))
+        if row is None or row.settled or lane.route is not route or not _is_away(row):
+            self._move(lane)
+
+    def _move(self, lane: TopicLane) -> None:
+        """Move the rows of lost queues, now or when none of them is in flight."""
+        grouped = [row for row in self._sending.unsettled.of_topic(lane.topic) if row.grouped]
+        homeless = [row for row in grouped if _is_homeless(row, lane.route)]
+        self._sending.release(set(grouped).difference(homeless))
+        # The row sent last mostly lands last.
+        away = next(filter(_is_away, reversed(homeless)), None)
+        if away is not None:
+            self._awaited[lane.topic] = away, lane.route
+            self._sending.unsettled.await_landing(lane.topic, partial(self._look_again, lane))
+            return
+        self._awaited.pop(lane.topic, None)
+        self._sending.unsettled.await_landing(lane.topic, None)
+        lane.follow_groups()
+        if homeless:
+            self._sending.take_out(homeless)
+            lane.close_pinned()
+            for row in homeless:
+                self._send_anew(lane, row)
+            # Later messages have later deadlines than these.
+            lane.close_pinned()
+
+    def _send_anew(self, lane: TopicLane, gone: Row) -> None:
+        deadline_s = gone.deadline_s
+        for message, future in gone.take_apart():
+            try:
+                row = self._place_anew(lane, message, future, gone.demand)
+            except ArianeError as error:
+                if not future.done():
+                    future.set_exception(_refusal(error))
+            else:
+                row.deadline_s = min(row.deadline_s, deadline_s)
+
+
+def _is_away(row: Row) -> bool:
+    """Whether a row may be stored in its queue by now, or soon."""
+    return row.in_flight or row.maybe_stored
+
+
+def _is_homeless(row: Row, route: Route | None) -> bool:
+    """Whether a row is of message groups that the route puts into other queues."""
+    if route is None or not row.grouped:
+        return False
+    return _is_gone(row.queue, route.group_queues, route)
+
+
+def _is_gone(queue: MessageQueue, group_queues: Sequence[MessageQueue], route: Route) -> bool:
+    broker = route.broker(queue.broker_name)
+    is_there = broker is not None and bool(broker.primary_address)
+    return is_there and bool(group_queues) and queue not in group_queues
+
+
+def _refusal(error: ArianeError) -> SendError:
+    """The error for messages that no queue takes any more."""
+    said = str(error).removesuffix(".")
+    refusal = SendError(f"{said}; it was not stored", reason=error.reason, retriable=True)
+    refusal.__cause__ = error
+    return refusal

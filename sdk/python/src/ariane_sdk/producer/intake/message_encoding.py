@@ -1,0 +1,99 @@
+"""From a message to what a row holds of it: checked, compressed, its properties encoded."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ariane_record.encoding.message_properties import EncodedProperties, TopicProperties
+from ariane_record.errors import RecordError
+from ariane_sdk.checks.delay import (
+    AFTER_DELAYS,
+    AT_ONCE,
+    check_delay,
+    check_delivery_time,
+    delay_ms,
+    delivery_time_ms,
+    is_delayed,
+)
+from ariane_sdk.checks.limits import check_body_size, checked_tag, refusal_of
+from ariane_sdk.checks.property_names import check_property_names
+from ariane_sdk.errors import MessageIllegal
+from ariane_sdk.message import Message, RelayedMessage
+from ariane_sdk.producer.intake.body_packing import BodyPacking
+from ariane_sdk.runtime.clock import Clock
+from ariane_sdk.settings import ProducerSettings
+
+TAGS_REMEMBERED_MAX: Final = 4096
+"""Tags that are known to be legal."""
+
+
+class MessageEncoding:
+    """Checks and encodes messages.
+
+    Attributes:
+        plain_bytes_max: Largest body in bytes that is stored without a try to compress it.
+    """
+
+    def __init__(self, *, settings: ProducerSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._packing = BodyPacking(settings)
+        self._tags_seen: set[str] = set()
+        self.plain_bytes_max = min(settings.body_bytes_max, self._packing.size_bytes_min - 1)
+
+    def check(self, message: Message) -> None:
+        """Check that a message breaks no rule.
+
+        Raises:
+            IllegalArgument: The message breaks a rule.
+        """
+        body_bytes_max = self._settings.body_bytes_max
+        if len(message.body) > body_bytes_max:
+            check_body_size(len(message.body), body_bytes_max)
+        if message.tag not in self._tags_seen:
+            if len(self._tags_seen) >= TAGS_REMEMBERED_MAX:
+                self._tags_seen.clear()
+            self._tags_seen.add(checked_tag(message.tag))
+        if message.properties:
+            check_property_names(message)
+        if is_delayed(message):
+            check_delay(message)
+            check_delivery_time(message, self._clock.now_ms(), self._settings.delay_days_max)
+        if isinstance(message.keys, str):
+            raise MessageIllegal(f"keys {message.keys!r}: a tuple of texts is expected, not a text")
+
+    def encode(self, topic: TopicProperties, message: Message) -> tuple[bytes, EncodedProperties]:
+        """The stored body of a checked message, and its properties.
+
+        Raises:
+            MessageIllegal: The record format cannot hold the message.
+        """
+        body, system_flag = message.body, 0
+        if len(body) >= self._packing.size_bytes_min:
+            body, system_flag = self._packing.packed(body)
+        try:
+            properties = topic.encode(
+                tag=message.tag,
+                keys=message.keys,
+                properties=message.stored_properties,
+                message_group=message.message_group,
+                flag=message.flag,
+                system_flag=system_flag,
+                unique_id=message.unique_id if isinstance(message, RelayedMessage) else "",
+            )
+        except RecordError as error:
+            raise refusal_of(error) from error
+        return body if type(body) is bytes else bytes(memoryview(body)), properties
+
+
+def time_of(message: Message, kind: int, now_ms: int) -> int:
+    """When a message is due, or how long it is delayed, in milliseconds; 0 without either.
+
+    Args:
+        message: The message.
+        kind: Its kind of delay.
+        now_ms: When its delay begins.
+    """
+    if kind >= AT_ONCE:
+        return 0
+    return delay_ms(message) if kind == AFTER_DELAYS else delivery_time_ms(message, now_ms)

@@ -1,0 +1,151 @@
+"""Many messages of one topic and tag at once: the usual argument of ``send_batch``.
+
+They are encoded together, without a Python step for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from itertools import chain
+from operator import attrgetter, countOf
+from typing import Final, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_record.encoding.message_properties import EncodedProperties
+from ariane_sdk.checks.delay import AT_ONCE
+from ariane_sdk.errors import ArianeError
+from ariane_sdk.message import Message, SendResult
+from ariane_sdk.producer.accumulator.row import COLUMN_BYTES, Row
+from ariane_sdk.producer.accumulator.send_results import JoinedResults, SendResults
+from ariane_sdk.producer.accumulator.topic_lane import TopicLane
+from ariane_sdk.producer.intake.whole_rows import WholeRows, cuts
+
+COUNT_MIN: Final = 64
+"""Fewer are taken one by one, into rows that they share with others."""
+
+_body_of = attrgetter("body")
+_others_of = attrgetter(
+    "topic",
+    "tag",
+    "keys",
+    "properties",
+    "message_group",
+    "flag",
+    "deliver_at",
+    "delay",
+    "delay_level",
+    "priority",
+)
+_UNSET: Final[tuple[object, ...]] = ({}, "", 0, None, None, AT_ONCE, 0)
+"""The defaults of the fields from ``properties`` on."""
+
+
+class MessageRun(NamedTuple):
+    """Messages of one topic and tag that have a body and nothing else.
+
+    Attributes:
+        topic: The topic of all.
+        tag: The tag of all, or nothing.
+        bodies: The bodies.
+        lengths: Size of each body in bytes: int32.
+    """
+
+    topic: str
+    tag: str
+    bodies: Sequence[bytes]
+    lengths: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, messages: Sequence[Message], *, body_bytes_max: int) -> Self | None:
+        """Collect messages; None if they are few, or one of them differs.
+
+        Args:
+            messages: The messages; they are not checked here.
+            body_bytes_max: Larger bodies may be compressed, and are taken one by one.
+        """
+        count = len(messages)
+        if count < COUNT_MIN or countOf(map(type, messages), Message) < count:
+            return None
+        first = _others_of(messages[0])
+        topic, tag, keys, *unset = first
+        plain = type(topic) is type(tag) is str and keys in ((), []) and tuple(unset) == _UNSET
+        if not plain or countOf(map(_others_of, messages), first) < count:
+            return None
+        bodies = list(map(_body_of, messages))
+        if countOf(map(type, bodies), bytes) < count:
+            return None
+        lengths = np.fromiter(map(len, bodies), np.int64, count)
+        if int(lengths.max()) > body_bytes_max:
+            return None
+        return cls(topic, tag, bodies, lengths.astype(np.int32))
+
+    def slice(self, begin: int, end: int) -> Self:
+        """Some neighbouring messages."""
+        if end - begin == len(self.bodies):
+            return self
+        return self._replace(bodies=self.bodies[begin:end], lengths=self.lengths[begin:end])
+
+
+async def send_run(
+    messages: MessageRun,
+    properties: EncodedProperties,
+    learn_lane: Callable[[], Awaitable[TopicLane]],
+    whole_rows: WholeRows,
+    batch_bytes_max: int,
+) -> Sequence[SendResult | ArianeError]:
+    """Send messages, and wait for their outcomes.
+
+    Args:
+        messages: The messages.
+        properties: The properties of each.
+        learn_lane: Gives the lane of their topic once its route is known.
+        whole_rows: Encodes and sends them.
+        batch_bytes_max: The most bytes of a row.
+    """
+    try:
+        lane = await learn_lane()
+    except ArianeError as error:
+        return [error] * len(messages.bodies)
+    sent: list[tuple[Row | ArianeError, int]] = []
+    with whole_rows.spreading(lane) as spread_count:
+        count_max = lane.share_count(len(messages.bodies), spread_count)
+        turns = whole_rows.turns()
+        taken_bytes = 0
+        sizes = messages.lengths + np.int64(COLUMN_BYTES + properties.overhead_bytes)
+        for start, stop in cuts(sizes, batch_bytes_max, count_max):
+            part = messages.slice(start, stop)
+            await turns.next(taken_bytes)
+            encode = partial(
+                whole_rows.encoded_run, lane.properties, properties, part.bodies, part.lengths
+            )
+            try:
+                row = whole_rows.send(lane, encode)
+            except ArianeError as error:
+                sent.append((error, stop - start))
+            else:
+                taken_bytes += row.size_bytes
+                sent.append((row, stop - start))
+            del part, encode  # So that bodies are freed once they are sent.
+        del messages
+        outcomes = [await _outcomes_of(row, count) for row, count in sent]
+    if len(outcomes) == 1:
+        return outcomes[0]
+    stored = [part for part in outcomes if isinstance(part, SendResults)]
+    if len(stored) == len(outcomes):
+        return JoinedResults(stored)
+    return list(chain.from_iterable(outcomes))
+
+
+async def _outcomes_of(row: Row | ArianeError, count: int) -> Sequence[SendResult | ArianeError]:
+    """Return the outcomes of the messages of one row, once it is settled."""
+    if isinstance(row, ArianeError):
+        return [row] * count
+    await row.wait_settled()
+    if row.results is not None:
+        return row.results
+    if row.error is None:
+        raise AssertionError("a settled row has results or an error")
+    return [row.error] * count

@@ -1,0 +1,147 @@
+"""Rows that are filled at once with thousands of encoded messages: of large runs and of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane_record.checksums.crc_algebra import CrcFolder
+from ariane_record.encoding.loose_block import LooseBlock
+from ariane_record.encoding.message_properties import EncodedProperties, TopicProperties
+from ariane_record.encoding.run_encoder import encode_run
+from ariane_record.single.message_id import UniqueIdGenerator, UniqueIds
+from ariane_sdk.checks.delay import AT_ONCE, AT_TIMES
+from ariane_sdk.errors import DeadlinePassed
+from ariane_sdk.message_queue import MessageQueue
+from ariane_sdk.producer.accumulator.open_rows import OpenRows
+from ariane_sdk.producer.accumulator.row import Row
+from ariane_sdk.producer.accumulator.topic_lane import TopicLane
+from ariane_sdk.producer.sending.sending import Sending
+from ariane_sdk.producer.sending.unsettled import SendTurns
+from ariane_sdk.runtime.clock import Clock
+from ariane_sdk.settings import ProducerSettings
+
+UNIQUE_ID_DIGITS_MAX: Final = 56
+"""Digits of an id of a producer with an IPv6 address."""
+
+
+class WholeRows:
+    """Encodes thousands of messages at a time and sends them as rows.
+
+    Attributes:
+        new_unique_ids: Makes the ids of a given number of messages.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_folder",
+        "_open_rows",
+        "_sending",
+        "_settings",
+        "_unsettled",
+        "new_unique_ids",
+    )
+
+    def __init__(
+        self,
+        open_rows: OpenRows,
+        sending: Sending,
+        *,
+        settings: ProducerSettings,
+        clock: Clock,
+        unique_ids: UniqueIdGenerator,
+    ) -> None:
+        self._open_rows = open_rows
+        self._sending = sending
+        self._unsettled = sending.unsettled
+        self._settings = settings
+        self._clock = clock
+        self.new_unique_ids = unique_ids.next_ids
+        self._folder = CrcFolder()
+
+    def turns(self) -> SendTurns:
+        """Lets other sends have their turn while one call sends much."""
+        return SendTurns(self._unsettled, self._settings.batch_bytes_max)
+
+    @contextmanager
+    def spreading(self, lane: TopicLane) -> Iterator[int]:
+        """Number of messages that each queue gets at least; 0 if one queue gets all of a call."""
+        is_few = lane.flow.begin(self._clock.monotonic_s())
+        # While each queue has a send under way, whole ones are even enough, and cost half as much.
+        is_spread = is_few and lane.flow.running <= lane.queue_count
+        try:
+            yield self._settings.spread_count if is_spread else 0
+        finally:
+            lane.flow.end(self._clock.monotonic_s())
+
+    def encoded_run(
+        self,
+        topic: TopicProperties,
+        properties: EncodedProperties,
+        bodies: Sequence[bytes],
+        lengths: NDArray[np.int32],
+    ) -> tuple[LooseBlock, UniqueIds]:
+        """Encode messages of one topic and tag, and nothing else."""
+        unique_ids = self.new_unique_ids(len(bodies))
+        block = encode_run(
+            topic,
+            properties,
+            bodies,
+            lengths,
+            unique_ids,
+            born_timestamp_ms=self._clock.now_ms(),
+            sequenced=self._settings.idempotent,
+            folder=self._folder,
+        )
+        return block, unique_ids
+
+    def send(
+        self,
+        lane: TopicLane,
+        encode: Callable[[], tuple[LooseBlock, UniqueIds]],
+        *,
+        queue: MessageQueue | None = None,
+        delivery_times_ms: NDArray[np.int64] | None = None,
+        deadline_s: float = float("inf"),
+        sent_in: tuple[str, ...] = (),
+    ) -> Row:
+        """Send messages as one row.
+
+        Args:
+            lane: Their topic.
+            encode: Makes the block and the unique ids.
+            queue: The queue that they must go to; ``None``: any queue will do.
+            delivery_times_ms: When each message is to be delivered; ``None``: at once.
+            deadline_s: When to give up, by the monotonic clock, if sooner than usual.
+            sent_in: The sampled spans in which they are sent, as W3C trace contexts.
+
+        Raises:
+            DeadlinePassed: The deadline had passed before.
+            TopicRefused: No broker takes messages for the topic.
+        """
+        if self._clock.monotonic_s() >= deadline_s:
+            raise DeadlinePassed("time was up before it was sent", retriable=True)
+        kind = AT_ONCE if delivery_times_ms is None else AT_TIMES
+        row = self._open_rows.whole(lane, queue, kind)
+        row.take_encoded(*encode(), delivery_times_ms)
+        row.sent_in = sent_in
+        self._unsettled.size_bytes += row.size_bytes
+        self._sending.add(row)
+        row.deadline_s = min(row.deadline_s, deadline_s)
+        return row
+
+
+def cuts(sizes: NDArray[np.int64], bytes_max: int, count_max: int) -> Iterator[tuple[int, int]]:
+    """Divide messages by bytes and number; one that is larger than the limit stands alone."""
+    ends = np.cumsum(sizes)
+    start = 0
+    while start < len(sizes):
+        behind = int(ends[start - 1]) if start else 0
+        stop = int(np.searchsorted(ends, behind + bytes_max, side="right"))
+        stop = min(max(stop, start + 1), start + count_max)
+        yield start, stop
+        start = stop

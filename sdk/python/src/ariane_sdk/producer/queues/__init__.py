@@ -1,0 +1,1 @@
+"""Which queue a message goes to."""

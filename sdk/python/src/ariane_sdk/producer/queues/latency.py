@@ -1,0 +1,149 @@
+"""Avoiding brokers that failed or were slow, for a while and if another broker can take messages.
+
+A broker that gave no answer is avoided for ``avoid_broker_s``, or until it answers.
+
+With the queue choice by least latency, the duration of each call counts; a failed call counts as 10
+s. Two rows of equal length, the ones of RocketMQ, give the time that the broker is then avoided::
+
+    a call took at least     0.05   0.1   0.55   1.8    3     5     15   seconds
+    then no messages for     0      0     2      5      6     10    30   seconds
+
+A later call never shortens that time. Afterwards the broker counts like any other, until its next
+call. If all brokers are avoided, the faster half of them gets the messages in turn, as in RocketMQ:
+late is better than refused, and all messages at one broker would make that one slow, too.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from ariane_sdk.errors import IllegalArgument
+from ariane_sdk.message_queue import MessageQueue
+from ariane_sdk.producer.queues.queue_choice import StickyRoundRobin
+from ariane_sdk.runtime.clock import Clock
+
+LATEST_SHARE: Final = 0.3
+"""How much the latest call weighs in the average of a broker's latency."""
+
+
+class UnavailabilityTable:
+    """How long a broker is avoided, by the latency of a call."""
+
+    __slots__ = ("_bounds_s", "_durations_s")
+
+    def __init__(self, bounds_s: Sequence[float], durations_s: Sequence[float]) -> None:
+        """Build the table from its two rows.
+
+        Raises:
+            IllegalArgument: The rows differ in length, or bounds do not ascend.
+        """
+        if len(bounds_s) != len(durations_s):
+            raise IllegalArgument("latency_bounds_s and unavailable_s differ in length")
+        if list(bounds_s) != sorted(set(bounds_s)):
+            raise IllegalArgument("latency_bounds_s must ascend")
+        self._bounds_s = tuple(bounds_s)
+        self._durations_s = (0.0, *durations_s)
+
+    def duration_s(self, latency_s: float) -> float:
+        """How long a broker is avoided after a call of this latency."""
+        return self._durations_s[bisect_right(self._bounds_s, latency_s)]
+
+
+class BrokerLatencies:
+    """Recent latencies of a producer's brokers, and which brokers are avoided.
+
+    Attributes:
+        counts_all: Whether every answer must be reported, or only those of avoided brokers.
+        left_alone: The avoided brokers, each with the monotonic time at which that ends.
+    """
+
+    __slots__ = (
+        "_average_s",
+        "_avoid_s",
+        "_clock",
+        "_failed_call_s",
+        "_table",
+        "counts_all",
+        "left_alone",
+    )
+
+    def __init__(
+        self,
+        table: UnavailabilityTable | None,
+        *,
+        failed_call_s: float,
+        avoid_s: float = 0.0,
+        clock: Clock,
+    ) -> None:
+        self._table = table
+        self.counts_all = table is not None
+        self._avoid_s = avoid_s
+        self._failed_call_s = failed_call_s
+        self._clock = clock
+        self._average_s: dict[str, float] = {}
+        self.left_alone: dict[str, float] = {}
+
+    def answered(self, broker_name: str, latency_s: float) -> None:
+        """Note a call that was answered."""
+        average_s = self._average_s.get(broker_name, latency_s)
+        self._average_s[broker_name] = average_s + LATEST_SHARE * (latency_s - average_s)
+        if self._table is None:
+            self.left_alone.pop(broker_name, None)
+        else:
+            self._leave_alone(broker_name, self._table.duration_s(latency_s))
+
+    def failed(self, broker_name: str) -> None:
+        """Note a call without an answer."""
+        self.answered(broker_name, self._failed_call_s)
+        self._leave_alone(broker_name, self._avoid_s)
+
+    def _leave_alone(self, broker_name: str, duration_s: float) -> None:
+        if duration_s:
+            available_s = self._clock.monotonic_s() + duration_s
+            self.left_alone[broker_name] = max(available_s, self.left_alone.get(broker_name, 0.0))
+
+    def is_available(self, broker_name: str) -> bool:
+        """Whether the broker is not avoided."""
+        available_s = self.left_alone.get(broker_name)
+        return available_s is None or self._clock.monotonic_s() >= available_s
+
+    def average_s(self, broker_name: str) -> float:
+        """A moving average of the broker's latency; 0 without any call."""
+        return self._average_s.get(broker_name, 0.0)
+
+
+class LeastLatency(StickyRoundRobin):
+    """Sticky round robin among brokers that are not avoided; the faster half if all are."""
+
+    __slots__ = ("_latencies",)
+
+    def __init__(
+        self, queues: Sequence[MessageQueue], first: int, latencies: BrokerLatencies
+    ) -> None:
+        super().__init__(queues, first)
+        self._latencies = latencies
+
+    def move_on(self, is_welcome: Callable[[str], bool]) -> MessageQueue:
+        """Go to the next queue of the best broker.
+
+        The best brokers are welcome and available; then come welcome ones, then available ones.
+        Of brokers that are not available, the faster half has its turns.
+        """
+        brokers = {queue.broker_name for queue in self.queues}
+        welcome = {name for name in brokers if is_welcome(name)}
+        available = {name for name in brokers if self._latencies.is_available(name)}
+        chosen = welcome & available
+        if not chosen:
+            chosen = self._faster_half(welcome) if welcome else available
+        if not chosen:
+            chosen = self._faster_half(brokers)
+        return super().move_on(chosen.__contains__)
+
+    def _faster_half(self, broker_names: set[str]) -> set[str]:
+        """The faster half of some brokers; of an odd number, the one in the middle, too."""
+        fastest_first = sorted(
+            broker_names, key=lambda name: (self._latencies.average_s(name), name)
+        )
+        return set(fastest_first[: (len(fastest_first) + 1) // 2])

@@ -1,0 +1,139 @@
+"""Which message queue a message goes to.
+
+* Without a message group: **sticky round robin**. One queue gets as many messages as make a
+worthwhile row, then the next queue gets as many. Messages that are sent together are spread over
+all queues, and rows grow large without waiting. Brokers take turns: a busy broker is skipped
+while another is idle. ``sending.latency`` has the variant that also skips slow brokers.
+* With a message group: the queue follows from the group alone, so that its messages stay in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import gcd
+from typing import Final
+
+from ariane_ordering import group_position
+from ariane_sdk.message_queue import MessageQueue
+
+SPREAD_CALLS_MAX: Final = 16
+"""So many large sends in a row are divided among the queues. Those that follow go to one queue
+each, in turn: that is even by then, and costs half as much."""
+
+SPREAD_SHARES_MAX: Final = 64
+"""So many shares of single sends in a row are handed from queue to queue; then calls are whole."""
+
+PAUSE_S: Final = 0.05
+"""Large sends with less time between them come in a row."""
+
+_SMALL_ROUND: Final = 8
+"""Of fewer queues each gets its share soon, in whichever order."""
+
+_GOLDEN_SHARE: Final = 0.618
+
+GROUPS_REMEMBERED_MAX: Final = 1 << 16
+"""Groups whose queue is remembered; a hash costs ten times a look into a table."""
+
+
+class StickyRoundRobin:
+    """A round through the queues that stays at one queue until it is moved on.
+
+    Attributes:
+        current: The queue that gets messages now.
+        queues: All queues, in the order of the round.
+    """
+
+    __slots__ = ("_position", "_several_brokers", "current", "queues")
+
+    def __init__(self, queues: Sequence[MessageQueue], first: int) -> None:
+        # Neighbours in the round lie on different brokers, so that brokers share the work evenly.
+        in_line = sorted(queues, key=lambda queue: (queue.queue_id, queue.broker_name))
+        step = _step_of(len(in_line))
+        self.queues = [in_line[turn * step % len(in_line)] for turn in range(len(in_line))]
+        self._several_brokers = len({queue.broker_name for queue in queues}) > 1
+        self._position = first % len(queues)
+        self.current = self.queues[self._position]
+
+    def move_on(self, is_welcome: Callable[[str], bool]) -> MessageQueue:
+        """Go to the next queue on a welcome broker; if no broker is welcome, to the next queue."""
+        count = len(self.queues)
+        following = self._position + 1
+        if self._several_brokers:
+            for position in range(following, following + count):
+                if is_welcome(self.queues[position % count].broker_name):
+                    following = position
+                    break
+        self._position = following % count
+        self.current = self.queues[self._position]
+        return self.current
+
+
+class CallFlow:
+    """Tells a few large sends from a stream of them. A stream is spread already, call by call.
+
+    Attributes:
+        running: The sends that have begun and not ended.
+    """
+
+    __slots__ = ("_count", "_count_max", "_idle_since_s", "running")
+
+    def __init__(self, count_max: int = SPREAD_CALLS_MAX) -> None:
+        self._count_max = count_max
+        self.running = 0
+        self._count = 0
+        self._idle_since_s = float("-inf")
+
+    def begin(self, now_s: float) -> bool:
+        """Note that a send begins at this monotonic time; returns whether it should be spread."""
+        if not self.running and now_s - self._idle_since_s > PAUSE_S:
+            self._count = 0
+        self.running += 1
+        self._count += 1
+        return self._count <= self._count_max
+
+    def end(self, now_s: float) -> None:
+        """Note that a send has ended at this monotonic time."""
+        self.running -= 1
+        self._idle_since_s = now_s
+
+    def moment(self, now_s: float) -> bool:
+        """Note a send that begins and ends at this time; returns whether it should be spread."""
+        is_spread = self.begin(now_s)
+        self.end(now_s)
+        return is_spread
+
+
+class GroupQueues:
+    """Assigns each message group a queue: Java's hash of the name, modulo the sorted queues.
+
+    Attributes:
+        queues: The queues, sorted.
+    """
+
+    __slots__ = ("_known", "queues")
+
+    def __init__(self, queues: Sequence[MessageQueue]) -> None:
+        self.queues: Sequence[MessageQueue] = sorted(queues)
+        self._known: dict[str, MessageQueue] = {}
+
+    def queue_of(self, message_group: str) -> MessageQueue:
+        """The queue of a message group."""
+        queue = self._known.get(message_group)
+        if queue is None:
+            queue = self.queues[group_position(message_group, len(self.queues))]
+            if len(self._known) >= GROUPS_REMEMBERED_MAX:
+                self._known.clear()
+            self._known[message_group] = queue
+        return queue
+
+
+def _step_of(count: int) -> int:
+    """How far apart in the sorted queues the neighbours of a round lie.
+
+    A consumer mostly owns queues that lie side by side. A send of few shares should reach several
+    consumers.
+    """
+    if count < _SMALL_ROUND:
+        return 1
+    wanted = round(count * _GOLDEN_SHARE)
+    return next(step for step in range(wanted, 2 * count) if gcd(step, count) == 1)

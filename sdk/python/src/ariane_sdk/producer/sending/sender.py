@@ -1,0 +1,216 @@
+r"""The calls to one broker: the messages that gather while a call is in flight form the next one.
+
+The rule, for small messages:
+
+1. With no call in flight, everything that waits is sent. A lone message is sent in this very turn
+   of the loop.
+2. If many have waited for one answer, all send again when it comes: client and broker would
+   work in turn. So that is then sent in two halves, and the broker works on one while the client
+   makes the other.
+3. Beside one call in flight another is sent as soon as half as much waits for it.
+4. A second call must be worth its price: it has 24 messages a row, or each topic gets more and
+   smaller rows. And where each answer waits for the disk or a replica there is none: two calls
+   would wait for twice as many flushes.
+
+Where 256 KiB wait, the bytes are the main cost: such calls are sent beside one another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ariane_sdk.errors import CallError, DeadlinePassed, ServiceUnavailable
+from ariane_sdk.message_queue import MessageQueue
+from ariane_sdk.producer.accumulator.accumulator import EVERYTHING, Accumulator, Taken
+from ariane_sdk.producer.accumulator.row import Row
+from ariane_sdk.producer.sending.table_wire import SentRows
+from ariane_sdk.runtime.clock import Clock
+from ariane_sdk.settings import ProducerSettings
+
+LARGE_CALL_BYTES: Final = 256 << 10
+"""With so many bytes, the cost of the call itself is small compared to that of its records."""
+
+SMALL_CALLS_MAX: Final = 2
+"""Small calls at the same time: one that the broker works on, and one that is made meanwhile."""
+
+ROW_COUNT_MIN: Final = 24
+"""In rows of so many messages each, a second call is worth its price."""
+
+
+def is_worth_a_call(count: int, row_count: int) -> bool:
+    """Whether so many messages in so many rows are worth a second call beside the first."""
+    return count >= ROW_COUNT_MIN * max(1, row_count)
+
+
+@dataclass(slots=True, eq=False)
+class AppendCall:
+    """One call to a broker; the sender gets it back with the outcome of everything it carried.
+
+    Attributes:
+        broker_name: The broker.
+        over: Called with the call when nothing is left to do for it.
+        rows: The rows that it carries.
+        queues: Queues to which no other call may send until this one is over.
+        count: Number of messages.
+        sent: The rows as they were sent.
+        begun_s: When the call was sent, by the monotonic clock.
+        peer: The broker's name and address, for the text of errors.
+        refused: The rows that were not acknowledged, each with the reason.
+        lost: Whether the broker gave no answer.
+        answers_late: Whether the broker answers only when the messages are safer than in its
+            memory; None while that is not known.
+    """
+
+    broker_name: str
+    over: Callable[[AppendCall], None]
+    rows: Sequence[Row]
+    queues: set[MessageQueue]
+    count: int
+    sent: SentRows | None = None
+    begun_s: float = 0.0
+    peer: str = ""
+    refused: list[tuple[Row, CallError]] = field(default_factory=list)
+    lost: bool = False
+    answers_late: bool | None = None
+
+    def refuse_all(self, error: CallError) -> None:
+        """Refuse all rows for the same reason."""
+        self.lost = isinstance(error, ServiceUnavailable | DeadlinePassed)
+        self.refused = [(row, error) for row in self.rows]
+
+
+class Sender:
+    """Sends what waits in the accumulator of one broker.
+
+    Attributes:
+        broker_name: The broker's name.
+        rows: The accumulator.
+        answers_late: Whether the broker answers only when messages are safer than in its memory.
+    """
+
+    def __init__(
+        self,
+        broker_name: str,
+        send_call: Callable[[AppendCall], None],
+        *,
+        on_cut: Callable[[Row], None],
+        settings: ProducerSettings,
+        clock: Clock,
+    ) -> None:
+        """Start with nothing to send.
+
+        Args:
+            broker_name: The broker's name.
+            send_call: Sends a call, and gives it back when it is over.
+            on_cut: Called with a new row that is a part of another.
+            settings: The numbers of calls and their sizes.
+            clock: Says when rows that wait for their next try may be sent.
+        """
+        self.broker_name = broker_name
+        self._send_call = send_call
+        self._on_cut = on_cut
+        self._clock = clock
+        self._calls_max = settings.calls_in_flight_max
+        self._large_calls_max = settings.large_calls_in_flight_max
+        self._loop = asyncio.get_running_loop()
+        self.rows = Accumulator(
+            self.send_soon,
+            request_bytes_max=settings.request_bytes_max,
+            sequenced=settings.idempotent,
+        )
+        self._queues_in_flight: set[MessageQueue] = set()
+        self._calls_in_flight = 0
+        self._count_in_flight = 0
+        self._in_step = False
+        self._closed = False
+        self._sending_soon: asyncio.Handle | None = None
+        self._wake_up: asyncio.TimerHandle | None = None
+        self.answers_late = False
+
+    @property
+    def idle(self) -> bool:
+        """Whether a new row would be sent at once."""
+        return self._calls_in_flight < self._calls_max
+
+    def send_soon(self) -> None:
+        """Send what may be sent, at the end of this turn of the loop: its sends share the call."""
+        if self._sending_soon is None and not self._closed:
+            self._sending_soon = self._loop.call_soon(self._send_waiting)
+
+    def close(self) -> None:
+        """Send nothing from now on."""
+        self._closed = True
+        for handle in (self._sending_soon, self._wake_up):
+            if handle is not None:
+                handle.cancel()
+
+    def _send_waiting(self) -> None:
+        self._sending_soon = None
+        while self.rows:
+            count_max = self._count_of_next_call()
+            if not count_max:
+                return
+            now_s = self._clock.monotonic_s()
+            taken = self.rows.take(count_max, self._queues_in_flight, now_s)
+            self._wake_up_at(taken.next_s, now_s)
+            if not taken.rows:
+                return
+            self._send(taken)
+
+    def _count_of_next_call(self) -> int:
+        """How many messages the next call takes; 0 while none may be sent."""
+        if self._calls_in_flight >= max(self._calls_max, self._large_calls_max):
+            return 0
+        overlaps = self._large_calls_max >= SMALL_CALLS_MAX and not self.answers_late
+        if self.idle:
+            halves = overlaps and self._in_step and not self._calls_in_flight
+            return self._half() if halves else EVERYTHING
+        waiting = self.rows.waiting(self._queues_in_flight)
+        if waiting.size_bytes >= LARGE_CALL_BYTES or (
+            overlaps
+            and self._calls_in_flight < SMALL_CALLS_MAX
+            and waiting.message_count >= self._count_in_flight // 2
+            and is_worth_a_call(waiting.message_count, waiting.row_count)
+        ):
+            return EVERYTHING
+        return 0
+
+    def _half(self) -> int:
+        """Half of the messages that wait, if that is worth a call; else all."""
+        waiting = self.rows.waiting(frozenset())
+        half = (waiting.message_count + 1) // 2
+        return half if is_worth_a_call(half, waiting.row_count // 2) else EVERYTHING
+
+    def _send(self, taken: Taken) -> None:
+        """Send rows as one call, and hold their queues while it is in flight."""
+        if taken.cut is not None:
+            self._on_cut(taken.cut)
+        rows = taken.rows
+        queues = {row.queue for row in rows if self.rows.is_in_order(row)}
+        count = sum([row.count for row in rows])
+        self._queues_in_flight |= queues
+        self._calls_in_flight += 1
+        self._count_in_flight += count
+        self._send_call(AppendCall(self.broker_name, self._over, rows, queues, count))
+
+    def _wake_up_at(self, next_s: float, now_s: float) -> None:
+        if self._wake_up is not None:
+            self._wake_up.cancel()
+            self._wake_up = None
+        if next_s < float("inf"):
+            self._wake_up = self._loop.call_later(next_s - now_s, self.send_soon)
+
+    def _over(self, call: AppendCall) -> None:
+        """End a call. Senders that got their outcome send again before the next call is made."""
+        self._calls_in_flight -= 1
+        self._count_in_flight -= call.count
+        # Whether everybody has waited for this one answer.
+        everybody = not self._calls_in_flight and not self.rows
+        self._in_step = everybody and call.count >= ROW_COUNT_MIN
+        self._queues_in_flight -= call.queues
+        if call.answers_late is not None:
+            self.answers_late = call.answers_late
+        self.send_soon()

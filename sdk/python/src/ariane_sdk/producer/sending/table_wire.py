@@ -1,0 +1,334 @@
+"""A table on the wire: the request of some rows, and the answer to it.
+
+Protocol Buffers encodes the columns. It would copy the records twice, into freshly mapped pages;
+here they are copied once, when all parts of the request are joined. The pieces of a row that came
+encoded come together only then.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import accumulate, chain
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ariane.broker.v1.send_service_pb2 import (
+    AppendRecordsRequest,
+    AppendRowResult,
+    AppendTable,
+    AppendTableResult,
+)
+from ariane_record.checksums.checksum import range_crcs
+from ariane_record.checksums.crc_algebra import shifted
+from ariane_record.encoding.loose_block import LooseBlock
+from ariane_record.encoding.row_encoder import EncodedRows
+from ariane_record.layout import CRC_PROPERTY_BYTES, ByteBuffer
+from ariane_record.single.message_id import UniqueIds
+from ariane_record.single.wire_fields import (
+    int32s,
+    int64s,
+    int64s_of,
+    length_prefix,
+    length_tag,
+)
+from ariane_sdk.checks.delay import AFTER_DELAYS, AT_ONCE, AT_TIMES
+from ariane_sdk.errors import CallError
+from ariane_sdk.message import AcknowledgedLevel
+from ariane_sdk.net.status import error_from_status
+from ariane_sdk.producer.accumulator.row import Row
+from ariane_sdk.producer.accumulator.send_results import StoredRow
+
+_TABLE: Final = length_tag(AppendRecordsRequest.TABLE_FIELD_NUMBER)
+_TABLE_RECORDS: Final = length_tag(AppendRecordsRequest.TABLE_RECORDS_FIELD_NUMBER)
+_TRACE_PARENTS: Final = length_tag(AppendRecordsRequest.TRACE_PARENTS_FIELD_NUMBER)
+_LEVEL_MAX: Final = 255
+"""Brokers cut higher levels to their highest one, which is far below."""
+
+_NO_STREAM: Final = -1
+_LEVELS: Final = {level.value: level for level in AcknowledgedLevel}
+"""By their numbers in the contract."""
+
+
+def table_request(
+    producer_group: str,
+    rows: Sequence[Row],
+    blocks: Sequence[LooseBlock],
+    encoded: EncodedRows | None,
+    trace_parents: Iterable[str] = (),
+) -> bytes:
+    """Encode an AppendRecordsRequest.
+
+    Args:
+        producer_group: The producer's group; may be empty.
+        rows: The rows.
+        blocks: The records of the first rows, each by itself.
+        encoded: The records of the other rows.
+        trace_parents: The trace contexts that the broker gets.
+    """
+    columns: dict[str, Any] = {
+        "topics": [row.topic for row in rows],
+        "queue_ids": int32s([row.queue.queue_id for row in rows]),
+    }
+    _put_sequences(columns, rows)
+    if blocks:
+        pieces = _put_blocks(columns, blocks, encoded)
+    elif encoded is not None:
+        pieces = [encoded.records]
+        columns["record_counts"] = int32s(encoded.counts)
+        columns["record_sizes"] = int32s(encoded.sizes)
+        columns["tag_codes"] = encoded.tag_codes
+        columns["key_counts"] = encoded.key_counts
+        columns["key_hashes"] = encoded.key_hashes
+        columns["records_crc32"] = encoded.crc32
+    if any(row.kind != AT_ONCE or row.demand is not None for row in rows):
+        _put_terms(columns, rows)
+    # All at once: each field that is set by itself costs as much as all of a small table.
+    head = AppendTable(**columns).SerializeToString()
+    parts: list[ByteBuffer] = [_group_part(producer_group)]
+    for trace_parent in trace_parents:
+        parts += (length_prefix(_TRACE_PARENTS, len(trace_parent)), trace_parent.encode())
+    size_bytes = sum(map(len, pieces))
+    parts += (length_prefix(_TABLE, len(head)), head, length_prefix(_TABLE_RECORDS, size_bytes))
+    return b"".join(parts + pieces)
+
+
+def _put_sequences(columns: dict[str, Any], rows: Sequence[Row]) -> None:
+    """Put the place of each row into the table; without any, the columns stay empty."""
+    sequences = [row.sequence for row in rows]
+    if not any(sequences):
+        return
+    columns["producer_id"] = next(each.producer_id for each in sequences if each is not None)
+    columns["producer_epochs"] = int32s([0 if each is None else each.epoch for each in sequences])
+    columns["first_sequences"] = int64s(
+        [_NO_STREAM if each is None else each.first_sequence for each in sequences]
+    )
+
+
+def _put_blocks(
+    columns: dict[str, Any], blocks: Sequence[LooseBlock], encoded: EncodedRows | None
+) -> list[ByteBuffer]:
+    """Put the columns of records into the table; returns the pieces of the records."""
+    pieces: list[ByteBuffer] = list(chain.from_iterable([block.pieces for block in blocks]))
+    sizes = [_on_wire(block.sizes) for block in blocks]
+    tag_codes = [_on_wire(block.tag_codes) for block in blocks]
+    key_counts = [block.key_counts.tobytes() for block in blocks]
+    key_hashes = [_on_wire(block.key_hashes) for block in blocks]
+    counts = [block.count for block in blocks]
+    crc32 = 0
+    for block in blocks:
+        crc32 = shifted(crc32, block.size_bytes) ^ block.crc32 if crc32 else block.crc32
+    if encoded is not None:
+        pieces.append(encoded.records)
+        sizes.append(int32s(encoded.sizes))
+        tag_codes.append(encoded.tag_codes)
+        key_counts.append(encoded.key_counts)
+        key_hashes.append(encoded.key_hashes)
+        counts += encoded.counts
+        crc32 = shifted(crc32, len(encoded.records)) ^ encoded.crc32
+    columns["record_counts"] = int32s(counts)
+    columns["record_sizes"] = b"".join(sizes)
+    columns["tag_codes"] = b"".join(tag_codes)
+    columns["key_counts"] = b"".join(key_counts)
+    columns["key_hashes"] = b"".join(key_hashes)
+    columns["records_crc32"] = crc32
+    if any(block.record_crcs is not None for block in blocks):
+        columns["record_crc32s"] = b"".join(map(_record_crcs, blocks)) + _encoded_crcs(encoded)
+    return pieces
+
+
+def _record_crcs(block: LooseBlock) -> bytes:
+    """``LooseBlock.record_crcs``, also of a row of few records."""
+    crcs = block.record_crcs
+    if crcs is None:
+        crcs = _range_crcs(b"".join(block.pieces), block.sizes)
+    return _on_wire(crcs)
+
+
+def _encoded_crcs(encoded: EncodedRows | None) -> bytes:
+    if encoded is None:
+        return b""
+    return _on_wire(_range_crcs(encoded.records, np.array(encoded.sizes, np.int32)))
+
+
+def _range_crcs(records: bytes, sizes: NDArray[np.int32]) -> NDArray[np.uint32]:
+    ends = np.cumsum(sizes, dtype=np.int64)
+    return range_crcs(memoryview(records), ends - sizes, ends - CRC_PROPERTY_BYTES)
+
+
+def _put_terms(columns: dict[str, Any], rows: Sequence[Row]) -> None:
+    """Put delays and demands into the table."""
+    kinds = {row.kind for row in rows}
+    if max(kinds) > AT_ONCE:
+        columns["delay_levels"] = bytes([min(max(row.kind, AT_ONCE), _LEVEL_MAX) for row in rows])
+    if AT_TIMES in kinds:
+        columns["delivery_times_ms"] = b"".join([_times(row, AT_TIMES) for row in rows])
+    if AFTER_DELAYS in kinds:
+        columns["delays_ms"] = b"".join([_times(row, AFTER_DELAYS) for row in rows])
+    demands = [row.demand for row in rows]
+    if any(demand is not None for demand in demands):
+        columns["required_levels"] = bytes(
+            [0 if each is None else int(each.level) for each in demands]
+        )
+        columns["in_sync_mins"] = int32s(
+            [0 if each is None else each.in_sync_min for each in demands]
+        )
+
+
+def _times(row: Row, kind: int) -> bytes:
+    """The times of a row's records; zeros in a row of another kind."""
+    if row.kind != kind:
+        return bytes(8 * row.count)
+    if row.times_ms is not None:
+        return row.times_ms.astype("<i8", copy=False).tobytes()
+    return int64s([time_ms for _, _, _, _, time_ms, _ in row.messages])
+
+
+@lru_cache(maxsize=64)
+def _group_part(producer_group: str) -> bytes:
+    """Encode the producer group; empty if there is none."""
+    return AppendRecordsRequest(producer_group=producer_group).SerializeToString()
+
+
+def _on_wire(column: NDArray[np.int32] | NDArray[np.uint32]) -> bytes:
+    """Encode a column of packed numbers, little-endian."""
+    return (column.byteswap() if sys.byteorder == "big" else column).tobytes()
+
+
+class _Places(NamedTuple):
+    """Where a broker stored the rows of a table.
+
+    Attributes:
+        queue_offsets: Queue offset of the first message of each row.
+        log_offsets: Commit-log offset of the first record of each row.
+        record_offsets: Commit-log offset of each record; empty if they follow from their sizes.
+    """
+
+    queue_offsets: list[int]
+    log_offsets: list[int]
+    record_offsets: list[int]
+
+
+class SentRows(NamedTuple):
+    """The rows of a request.
+
+    Attributes:
+        rows: The rows; those that were encoded already come first.
+        encoded: The records of the other rows.
+        unique_ids: Their ids.
+    """
+
+    rows: Sequence[Row]
+    encoded: EncodedRows | None
+    unique_ids: UniqueIds | None
+
+    def keep_encoded(self) -> None:
+        """Let each row without an outcome keep its records: it is repeated as it was sent."""
+        encoded, unique_ids = self.encoded, self.unique_ids
+        if encoded is None or unique_ids is None:
+            return
+        begin = 0
+        for row, block in zip(self.rows[-len(encoded.counts) :], encoded.apart(), strict=True):
+            if not row.settled:
+                row.block, row.unique_ids = block, unique_ids.part(begin, begin + block.count)
+            begin += block.count
+
+
+def settle_rows(
+    sent: SentRows, result: AppendTableResult, *, address: str, peer: str
+) -> list[tuple[Row, CallError]]:
+    """Give the senders of a request their results.
+
+    Args:
+        sent: What was sent.
+        result: The answer.
+        address: The broker, "host:port".
+        peer: Its name and address, for the text of errors.
+
+    Returns:
+        The rows that were not acknowledged, each with the reason.
+
+    Raises:
+        ValueError: The result counts other rows or records. No sender got a result.
+    """
+    counts = [row.count for row in sent.rows]
+    places = _places(result, len(counts), sum(counts))
+    others = {each.row: each for each in result.rows}
+    encoded = sent.encoded
+    sizes: Sequence[int] = () if encoded is None else encoded.sizes
+    ids = [] if sent.unique_ids is None else sent.unique_ids.texts()
+    level = _LEVELS[result.acknowledged_level]
+    store_timestamp_ms = result.store_time.ToMilliseconds()
+    refused: list[tuple[Row, CallError]] = []
+    begin = record = 0
+    for place, (row, count) in enumerate(zip(sent.rows, counts, strict=True)):
+        first, fresh = begin, row.block is None
+        if fresh:
+            begin += count
+        record += count
+        stored = StoredRow(
+            row.queue,
+            places.queue_offsets[place],
+            level,
+            store_timestamp_ms,
+            address,
+            duplicate=False,
+        )
+        if others and place in others:
+            other = others[place]
+            if other.HasField("error"):
+                refused.append((row, error_from_status(other.error, peer=peer)))
+                continue
+            stored = _other(stored, other)
+        offsets = places.record_offsets[record - count : record]
+        if row.block is None:
+            log_offsets = offsets or accumulate(
+                sizes[first:begin], initial=places.log_offsets[place]
+            )
+            row.settle(stored, log_offsets, ids[first:begin])
+        else:
+            own = offsets or _offsets(row.block.sizes, places.log_offsets[place])
+            _settle_block(row, stored, np.array(own))
+    return refused
+
+
+def _settle_block(row: Row, stored: StoredRow, log_offsets: NDArray[np.int64]) -> None:
+    if row.messages and row.unique_ids is not None:
+        row.settle(stored, log_offsets.tolist(), row.unique_ids.texts())
+    else:
+        row.settle_whole(stored, log_offsets)
+
+
+def _offsets(sizes: NDArray[np.int32], first: int) -> NDArray[np.int64]:
+    """The commit-log offsets of records that follow one another."""
+    return np.cumsum(sizes, dtype=np.int64) - sizes + first
+
+
+def _other(stored: StoredRow, other: AppendRowResult) -> StoredRow:
+    """What became of a row that is not as the others."""
+    return stored._replace(
+        acknowledged_level=_LEVELS[other.acknowledged_level],
+        store_timestamp_ms=other.store_time.ToMilliseconds(),
+        duplicate=other.duplicate,
+    )
+
+
+def _places(result: AppendTableResult, row_count: int, record_count: int) -> _Places:
+    """Read where rows were stored.
+
+    Raises:
+        ValueError: The result counts other rows or records.
+    """
+    queue_offsets = int64s_of(result.first_queue_offsets)
+    log_offsets = int64s_of(result.first_commit_log_offsets)
+    record_offsets = int64s_of(result.commit_log_offsets) if result.commit_log_offsets else []
+    if not len(queue_offsets) == len(log_offsets) == row_count:
+        text = f"{len(queue_offsets)} queue offsets and {len(log_offsets)} commit-log offsets"
+        raise ValueError(f"{text} in the answer to a table of {row_count} rows")
+    if record_offsets and len(record_offsets) != record_count:
+        text = f"{len(record_offsets)} offsets of records"
+        raise ValueError(f"{text} in the answer to a table of {record_count} records")
+    return _Places(queue_offsets, log_offsets, record_offsets)

@@ -1,0 +1,233 @@
+"""Rows: what was withdrawn was never there, every sender gets its result, and nothing is kept."""
+
+import asyncio
+import weakref
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ariane.broker.v1.send_service_pb2 import AppendRecordsRequest, AppendResult
+from ariane_record import ProducerSequence
+from ariane_record.encoding.message_properties import TopicProperties
+from ariane_record.single.message_id import UniqueIdGenerator
+from ariane_sdk import Message
+from ariane_sdk.errors import CallError, SendError
+from ariane_sdk.message_queue import MessageQueue
+from ariane_sdk.producer.accumulator.row import Row
+from ariane_sdk.producer.sending.append_calls import AppendCalls
+from ariane_sdk.producer.sending.queue_sequences import QueueSequences
+from ariane_sdk.producer.sending.sender import AppendCall
+from ariane_sdk.producer.sending.table_wire import settle_rows
+
+NOW_MS = 1_700_000_000_000
+PRODUCER_ID = (1 << 62) + 7
+ADDRESS = "127.0.0.1:10911"
+
+sends = st.lists(
+    st.tuples(
+        st.integers(0, 5),
+        st.binary(max_size=300),
+        st.sampled_from(["", "paid", "größe"]),
+        st.sampled_from([(), ("k",), ("k", "other")]),
+    ),
+    min_size=1,
+    max_size=60,
+)
+
+
+class Side:
+    """A call with the rows of some messages, as a sender would make it."""
+
+    def __init__(self, messages, *, sequenced=True):
+        ids = UniqueIdGenerator(lambda: NOW_MS, ip="10.1.2.3", pid=7, origin=0)
+        self.rows, self.futures = {}, []
+        self.calls = SimpleNamespace(
+            _sequences=QueueSequences(PRODUCER_ID) if sequenced else None,
+            _unique_ids=ids,
+            _group="group",
+        )
+        loop = asyncio.get_running_loop()
+        for number, (topic_number, body, tag, keys) in enumerate(messages):
+            queue = MessageQueue(f"topic-{topic_number}", "broker-a", topic_number % 3)
+            topic = TopicProperties(queue.topic, id_bytes=ids.digit_count, sequenced=sequenced)
+            if queue not in self.rows:
+                self.rows[queue] = Row(
+                    queue, topic, choose_other=lambda _, queue=queue: queue, sequenced=sequenced
+                )
+            self.futures.append(loop.create_future())
+            properties = topic.encode(tag=tag, keys=keys)
+            self.rows[queue].add(body, properties, NOW_MS + number, self.futures[-1])
+        self.call = None
+
+    def request(self):
+        """The request of a call with all of them."""
+        rows = [row for row in self.rows.values() if row.messages]
+        for row in rows:
+            row.open = False
+        self.call = AppendCall("broker-a", lambda _: None, rows, set(), 0)
+        return AppendRecordsRequest.FromString(AppendCalls._encoded(self.calls, self.call))
+
+
+def settle(side, result):
+    return settle_rows(side.call.sent, result, address=ADDRESS, peer="broker-a")
+
+
+def results_for(request):
+    results = []
+    for number, batch in enumerate(request.batches):
+        result = AppendResult(
+            first_queue_offset=number * 1000,
+            first_commit_log_offset=number << 33,
+            record_count=len(batch.key_counts),
+            acknowledged_level=1,
+        )
+        result.store_time.FromMilliseconds(NOW_MS + 5)
+        results.append(result)
+    return results
+
+
+@given(messages=sends, taken=st.sets(st.integers(0, 59)), sequenced=st.booleans())
+def test_what_is_withdrawn_was_never_there(tables, messages, taken, sequenced):
+    async def check():
+        side = Side(messages, sequenced=sequenced)
+        gone = [number for number in sorted(taken) if number < len(messages)]
+        if len(gone) == len(messages):
+            gone.pop()
+        for number in gone:
+            row = side.rows[queue_of(messages[number])]
+            before = row.size_bytes, row.wire_bytes
+            withdrawn = row.withdraw(side.futures[number])
+            assert withdrawn == before[0] - row.size_bytes > 0
+            assert row.wire_bytes < before[1]
+            assert row.withdraw(side.futures[number]) == 0
+        left = [number for number in range(len(messages)) if number not in gone]
+        expected = Side([messages[number] for number in left], sequenced=sequenced)
+        for row in side.rows.values():
+            same = expected.rows.get(row.queue)
+            assert row.size_bytes == (0 if same is None else same.size_bytes)
+        # All but the times at which they were made.
+        found, wanted = side.request().table, expected.request().table
+        for name in ("record_counts", "record_sizes", "tag_codes", "key_counts", "key_hashes"):
+            if set(zip(found.topics, found.queue_ids, strict=False)) == set(
+                zip(wanted.topics, wanted.queue_ids, strict=False)
+            ) and list(found.topics) == list(wanted.topics):
+                assert getattr(found, name) == getattr(wanted, name)
+        for number in left:
+            row = side.rows[queue_of(messages[number])]
+            assert row.withdraw(side.futures[number]) == 0
+
+    asyncio.run(check())
+
+
+def queue_of(message):
+    return MessageQueue(f"topic-{message[0]}", "broker-a", message[0] % 3)
+
+
+@given(messages=sends, sequenced=st.booleans(), unlucky=st.integers(0, 5))
+def test_everybody_is_told_where_the_message_is_or_keeps_it(tables, messages, sequenced, unlucky):
+    async def check():
+        side = Side(messages, sequenced=sequenced)
+        request = tables.batches_of(side.request())
+        results = results_for(request)
+        rows = list(side.call.rows)
+        refused = rows[unlucky] if unlucky < len(rows) else None
+        if refused is not None:
+            results[unlucky].Clear()
+            results[unlucky].error.code = 14
+        side.futures[0].cancel()
+        waiting = [asyncio.create_task(row.wait_settled()) for row in rows if row is not refused]
+        await asyncio.sleep(0)
+
+        failed = settle(side, tables.result_of(results))
+        assert [row for row, _ in failed] == [refused] * (refused is not None)
+        await asyncio.wait_for(asyncio.gather(*waiting), 60)
+        seen = dict.fromkeys(rows, 0)
+        for number, (message, future) in enumerate(zip(messages, side.futures, strict=True)):
+            row = side.rows[queue_of(message)]
+            place, seen[row] = seen[row], seen[row] + 1
+            if row is refused or number == 0:
+                assert not future.done() or future.cancelled()
+                continue
+            result, batch = future.result(), request.batches[rows.index(row)]
+            assert result.message_queue == row.queue
+            assert result.queue_offset == 1000 * rows.index(row) + place
+            start = sum(np_int32s(batch.record_sizes)[:place])
+            assert result.commit_log_offset == (rows.index(row) << 33) + start
+            assert result.unique_id.encode() in batch.records[start:]
+        if refused is not None:
+            # It is sent again as it was.
+            sent = request.batches[unlucky]
+            side.call.sent.keep_encoded()
+            side.rows = {refused.queue: refused}
+            (again,) = tables.batches_of(side.request()).batches
+            assert again == sent
+            result = results_for(AppendRecordsRequest(batches=[again]))
+            settle(side, tables.result_of(result))
+            waiting_for = zip(messages, side.futures, strict=True)
+            assert all(
+                future.done() for each, future in waiting_for if queue_of(each) == refused.queue
+            )
+
+    asyncio.run(check())
+
+
+def np_int32s(column):
+    return memoryview(column).cast("i").tolist()
+
+
+@pytest.mark.parametrize("answered", [0, 1, 3, 5])
+async def test_an_answer_to_another_table_tells_nobody_anything(tables, answered):
+    side = Side([(number % 4, b"%d" % number, "", ()) for number in range(20)])
+    results = results_for(tables.batches_of(side.request()))
+    result = tables.result_of(2 * results)
+    result.first_queue_offsets = result.first_queue_offsets[: 8 * answered]
+    with pytest.raises(ValueError, match="in the answer to a table of 4 rows"):
+        settle(side, result)
+    assert not any(future.done() for future in side.futures)
+
+
+@pytest.mark.parametrize("ends", ["stored", "stored as sent again", "failed"])
+async def test_nothing_is_kept_of_what_was_sent(tables, ends):
+    """The lane of a topic that has gone quiet still knows its last row."""
+    side = Side([(number % 4, b"%d" % number, "", ()) for number in range(20)])
+    results = results_for(tables.batches_of(side.request()))
+    rows = list(side.call.rows)
+    if ends == "stored as sent again":
+        side.call.sent.keep_encoded()
+        blocks = [weakref.ref(row.block.sizes) for row in rows]
+        side.request()
+    if ends == "failed":
+        for row in rows:
+            row.fail(CallError("gone"))
+    else:
+        settle(side, tables.result_of(results))
+    side.call = None
+    assert not any(row.messages or row.block for row in rows)
+    if ends == "stored as sent again":
+        assert not any(block() for block in blocks)
+    assert all(
+        isinstance(each.exception(), SendError) == (ends == "failed") for each in side.futures
+    )
+
+
+async def test_a_row_that_is_taken_apart_ends_with_its_messages():
+    topic = TopicProperties("orders", id_bytes=32, sequenced=True)
+    queue = MessageQueue("orders", "broker-a", 0)
+    row = Row(queue, topic, choose_other=None, sequenced=True, grouped=True)
+    row.sequence = ProducerSequence(1, 0, 0)
+    future = asyncio.get_running_loop().create_future()
+    messages = [Message("orders", b"%d" % number, message_group="g") for number in range(2)]
+    for message, waiting in zip(messages, (future, None), strict=True):
+        properties = topic.encode(message_group="g")
+        row.add(message.body, properties, NOW_MS, waiting, 0, message)
+    ended = asyncio.create_task(row.wait_settled())
+    (first, its_future), (second, other_future) = row.take_apart()
+    assert (first, second, its_future) == (*messages, future)
+    assert not row.open
+    future.cancel()
+    await asyncio.sleep(0)
+    assert not ended.done()
+    other_future.set_exception(CallError("refused"))
+    await asyncio.wait_for(ended, 60)

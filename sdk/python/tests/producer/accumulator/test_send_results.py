@@ -1,0 +1,68 @@
+"""Results of a row that are made when they are looked at: as good as a list of them."""
+
+import numpy as np
+import pytest
+
+from ariane_record.single.message_id import IdRun, UniqueIds
+from ariane_sdk import SendResult
+from ariane_sdk.message import AcknowledgedLevel
+from ariane_sdk.message_queue import MessageQueue
+from ariane_sdk.producer.accumulator.send_results import JoinedResults, SendResults, StoredRow
+
+QUEUE = MessageQueue("orders", "broker-a", 3)
+IDS = [f"{number:032X}" for number in range(5)]
+
+
+@pytest.fixture
+def results():
+    row = StoredRow(
+        message_queue=QUEUE,
+        first_queue_offset=70,
+        acknowledged_level=AcknowledgedLevel.FLUSHED,
+        store_timestamp_ms=5,
+        broker_address="127.0.0.1:1",
+        duplicate=False,
+    )
+    offsets = np.array([100, 110, 130, 160, 200], np.int64)
+    return SendResults(row, offsets, UniqueIds([IdRun("0" * 28, 0, 5)]), range(5))
+
+
+def test_they_are_what_a_list_would_hold(results):
+    expected = [
+        SendResult(QUEUE, 70 + n, offset, IDS[n], AcknowledgedLevel.FLUSHED, 5, "127.0.0.1:1")
+        for n, offset in enumerate([100, 110, 130, 160, 200])
+    ]
+    assert results == expected
+    assert list(results) == expected
+    assert [results[n] for n in range(-5, 5)] == [*expected, *expected]
+    assert results[1:4] == expected[1:4]
+    assert results[1:4][::-2] == expected[1:4][::-2]
+    assert results[::-1][0] == expected[-1]
+    assert results[5:] == []
+    assert results != expected[1:]
+    assert results.index(expected[2]) == 2
+    assert repr(results) == repr(expected)
+    assert type(results[0].queue_offset) is type(results[0].commit_log_offset) is int
+
+
+def test_there_is_none_beyond_the_last(results):
+    with pytest.raises(IndexError):
+        results[5]
+    with pytest.raises(IndexError):
+        results[1:4][3]
+
+
+def test_those_of_several_batches_are_what_a_list_would_hold(results):
+    joined = JoinedResults([results, results[1:2], results[2:]])
+    expected = [*results, results[1], *results[2:]]
+    assert joined == expected
+    assert joined == JoinedResults([results, results[1:2], results[2:]])
+    assert joined != expected[1:]
+    assert len(joined) == len(expected) == 9
+    assert [joined[n] for n in range(-9, 9)] == [*expected, *expected]
+    assert joined[3:7] == expected[3:7]
+    assert joined[::-2] == expected[::-2]
+    assert joined.index(expected[7]) == 3  # An equal one comes before.
+    assert repr(joined) == repr(expected)
+    with pytest.raises(IndexError):
+        joined[9]

@@ -1,0 +1,83 @@
+"""A run of messages in one go: byte for byte what the encoder makes of them one by one."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ariane_record import BlockEncoder, ProducerSequence
+from ariane_record.checksums.crc_algebra import CrcFolder
+from ariane_record.encoding.message_properties import TopicProperties
+from ariane_record.encoding.run_encoder import encode_run
+from ariane_record.single.message_id import IdRun, UniqueIds
+
+SEQUENCE = ProducerSequence(7, 1, 42)
+NOON = 1_700_000_000_000
+
+
+def ids(count, width, first):
+    """So many ids, their counters from a given one on."""
+    stamps = [f"{number:0{width - 4}X}" for number in (0xABCDEF, 0xABCDF0)]
+    in_first = min(count, 0x10000 - first)
+    runs = [IdRun(stamps[0], first, first + in_first)]
+    if count > in_first:
+        runs.append(IdRun(stamps[1], 0, count - in_first))
+    return UniqueIds(runs)
+
+
+def encoded(topic, tag, bodies, unique_ids, *, sequenced):
+    properties = TopicProperties(topic, id_bytes=unique_ids.digit_count, sequenced=sequenced)
+    shape = properties.of_tag(tag)
+    return shape, encode_run(
+        properties,
+        shape,
+        bodies,
+        np.array([len(body) for body in bodies], np.int32),
+        unique_ids,
+        born_timestamp_ms=NOON,
+        sequenced=sequenced,
+        folder=CrcFolder(),
+    )
+
+
+@st.composite
+def even_bodies(draw):
+    size = draw(st.sampled_from([0, 1, 7, 300]))
+    return draw(st.lists(st.binary(min_size=size, max_size=size), min_size=1, max_size=8))
+
+
+@given(
+    bodies=st.one_of(st.lists(st.binary(max_size=40), min_size=1, max_size=8), even_bodies()),
+    repeats=st.sampled_from([1, 40]),
+    topic=st.sampled_from(["orders", "t" * 127, "t" * 200, "täglich"]),
+    tag=st.sampled_from(["", "created", "größe"]),
+    sequenced=st.booleans(),
+    width=st.sampled_from([32, 56]),
+    first=st.sampled_from([0, 0x12FC, 0xFFFE]),
+)
+def test_it_is_what_the_encoder_makes(bodies, repeats, topic, tag, sequenced, width, first):
+    bodies *= repeats
+    unique_ids = ids(len(bodies), width, first)
+    encoder = BlockEncoder(topic, size_bytes_max=1 << 20, sequenced=sequenced)
+    for body, unique_id in zip(bodies, unique_ids.texts(), strict=True):
+        encoder.add(body, tag=tag, unique_id=unique_id, born_timestamp_ms=NOON)
+    expected = encoder.finish(SEQUENCE if sequenced else None)
+
+    _, block = encoded(topic, tag, bodies, unique_ids, sequenced=sequenced)
+    assert block.size_bytes == sum(map(len, block.pieces)) == block.sizes.sum()
+    block = (block.at(SEQUENCE) if sequenced else block).joined()
+
+    assert bytes(block.records) == bytes(expected.records)
+    assert block.crc32 == expected.crc32
+    for name in ("sizes", "tag_codes", "key_counts", "key_hashes"):
+        found, wanted = getattr(block, name), getattr(expected, name)
+        assert found.dtype == wanted.dtype
+        assert found.tolist() == wanted.tolist()
+    if expected.record_crcs is None:
+        assert block.record_crcs is None
+    else:
+        assert block.record_crcs.tolist() == expected.record_crcs.tolist()
+
+
+def test_the_overhead_is_that_of_each_record():
+    shape, block = encoded("orders", "created", [b"", b"abc"], ids(2, 32, 0), sequenced=False)
+    assert block.sizes.tolist() == [shape.overhead_bytes, shape.overhead_bytes + 3]
