@@ -18,6 +18,7 @@ import latency
 import receive
 import served_filters
 import store
+import tls
 from measure import Row, table_of, write_results
 from page import write_page
 
@@ -35,6 +36,7 @@ def main() -> None:
         "receive": receive.rows,
         "served_filters": served_filters.rows,
         "store": store.rows,
+        "tls": tls.rows,
     }
     measured: list[Row] = []
     for name, bench in benches.items():
