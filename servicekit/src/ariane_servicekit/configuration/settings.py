@@ -30,7 +30,7 @@ from pydantic import (
 )
 
 from ariane_servicekit.addresses import Address
-from ariane_servicekit.configuration.tls_settings import TlsSettings
+from ariane_servicekit.configuration.openid_settings import OpenIdSettings
 from ariane_servicekit.observability.logs import LogFormat, LogLevel
 from ariane_servicekit.security.access_mode import AccessMode
 from ariane_wire import LoopName
@@ -71,7 +71,7 @@ AddressList = Annotated[
 """Addresses, ``host:port,host:port``."""
 
 
-class ServiceSettings(TlsSettings):
+class ServiceSettings(OpenIdSettings):
     """Settings that every service has."""
 
     model_config = ConfigDict(

@@ -12,7 +12,7 @@ from ariane_servicekit.running.background import Loop
 from ariane_servicekit.security.caller import Identify, anonymous
 from ariane_servicekit.security.identify import Identifier
 from ariane_servicekit.security.key_file import KeyFile
-from ariane_servicekit.security.logins import Logins, PublicKey
+from ariane_servicekit.security.logins import Logins, PublicKey, TokenVerifier
 from ariane_servicekit.security.service_tls import ServiceTls
 from ariane_wire import Identity
 
@@ -54,7 +54,15 @@ class Identities:
         self._tls = tls
         self._judged = 1
         self._keys = KeyFile(settings.login_keys, key_of)
-        self.logins = Logins(self._keys, machine, tls, insecure=settings.insecure)
+        verifier: TokenVerifier | None = None
+        if settings.openid_issuer:
+            # Loading it takes time that few processes need.
+            from ariane_servicekit.security.openid import OpenIdVerifier  # noqa: PLC0415
+
+            verifier = OpenIdVerifier(settings)
+        self.logins = Logins(
+            self._keys, machine, tls, insecure=settings.insecure, verifier=verifier
+        )
         self.identify: Identify = machine.identify
         if machine.identify is anonymous:
             self.identify = Identifier(tls, self.logins)

@@ -1,0 +1,179 @@
+"""Tokens of an OpenID provider: JSON Web Tokens, signed by keys from one configured URL."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import jwt
+
+from ariane_servicekit.configuration.openid_settings import OpenIdSettings
+from ariane_servicekit.security.caller import Caller, CallerKind
+from ariane_servicekit.security.logins import LOGIN_MS_MAX
+from ariane_servicekit.security.member_names import USER_WORD
+
+ALGORITHMS: Final = (
+    "RS256",
+    "RS384",
+    "RS512",
+    "PS256",
+    "PS384",
+    "PS512",
+    "ES256",
+    "ES384",
+    "EdDSA",
+)
+"""Asymmetric ones only: a public key must never be taken for a secret."""
+
+REQUIRED: Final = ("iss", "aud", "exp", "nbf")
+TOKEN_BYTES_MAX: Final = 16 << 10
+GROUPS_MAX: Final = 100
+LEEWAY_S: Final = 30.0
+"""How far clocks may be apart."""
+
+KEYS_BYTES_MAX: Final = 256 << 10
+KEYS_MAX: Final = 100
+KEYS_S_MAX: Final = 600.0
+"""Keys are fetched again when they are older."""
+
+FETCH_S_MIN: Final = 10.0
+"""The least time between two fetches: tokens with unknown keys cannot have more made."""
+
+FETCH_S_MAX: Final = 5.0
+
+Fetch = Callable[[str], bytes]
+
+
+class OpenIdVerifier:
+    """Verifies tokens of one issuer."""
+
+    def __init__(self, settings: OpenIdSettings, fetch: Fetch | None = None) -> None:
+        """Fetch nothing yet.
+
+        Args:
+            settings: Issuer, audience, and where the keys are.
+            fetch: Reads a URL; None for the network.
+        """
+        self._settings = settings
+        self._fetch = fetch or fetch_once
+        self._keys: Mapping[str, jwt.PyJWK] = {}
+        self._fetched_s = float("-inf")
+        self._fetching = asyncio.Lock()
+
+    async def verify(self, token: str, peer: str) -> tuple[Caller, int]:
+        """The user of a token, and when it ends, in ms since 1970.
+
+        Raises:
+            ValueError: The token does not hold; the text is for the log, and has nothing of it.
+        """
+        if len(token) > TOKEN_BYTES_MAX:
+            raise ValueError("the token is too long")
+        try:
+            header = jwt.get_unverified_header(token)
+            algorithm, key_id = header.get("alg"), header.get("kid", "")
+            if algorithm not in ALGORITHMS:
+                raise ValueError("the token is signed by an algorithm that is not taken")
+            key = await self._key(str(key_id))
+            claims: dict[str, Any] = jwt.decode(
+                token,
+                key.key,
+                algorithms=[algorithm],
+                audience=self._settings.openid_audience,
+                issuer=self._settings.openid_issuer,
+                leeway=LEEWAY_S,
+                options={"require": list(REQUIRED)},
+            )
+            ends_ms = int(claims["exp"]) * 1000
+        except (jwt.PyJWTError, TypeError, OverflowError, RecursionError) as error:
+            # Foreign text: a key of another kind, numbers that are none, lists in lists in lists.
+            raise ValueError(f"the token does not hold: {type(error).__name__}") from None
+        user = claims.get(self._settings.openid_user_claim)
+        if not isinstance(user, str) or re.fullmatch(USER_WORD, user) is None:
+            raise ValueError("the token names no user that can be one here")
+        groups = claims.get(self._settings.openid_groups_claim, [])
+        if not isinstance(groups, list) or len(groups) > GROUPS_MAX:
+            raise ValueError("the token has no list of groups, or too many")
+        known = tuple(
+            each for each in groups if isinstance(each, str) and re.fullmatch(USER_WORD, each)
+        )
+        caller = Caller(CallerKind.USER, peer, user, groups=known)
+        return caller, min(ends_ms, int(time.time() * 1000) + LOGIN_MS_MAX)
+
+    async def _key(self, key_id: str) -> jwt.PyJWK:
+        """A key of the issuer.
+
+        Raises:
+            ValueError: The issuer has none of this id, or does not answer.
+        """
+        key = self._keys.get(key_id)
+        age_s = time.monotonic() - self._fetched_s
+        if key is None or age_s > KEYS_S_MAX:
+            async with self._fetching:
+                if time.monotonic() - self._fetched_s > FETCH_S_MIN:
+                    self._fetched_s = time.monotonic()
+                    await self._fetch_keys(fails=key is None)
+            key = self._keys.get(key_id)
+        if key is None:
+            raise ValueError("the issuer has no such key")
+        return key
+
+    async def _fetch_keys(self, *, fails: bool) -> None:
+        try:
+            content = await asyncio.to_thread(self._fetch, self._settings.openid_keys_url)
+            self._keys = _keys_in(content)
+        except (OSError, ValueError, jwt.PyJWTError) as error:
+            # Keys that are known hold on: the provider may be away for a while.
+            if fails:
+                raise ValueError(f"the issuer's keys cannot be read: {error}") from None
+
+
+def fetch_once(url: str) -> bytes:
+    """Read a URL: no redirection, no more than is taken, in bounded time.
+
+    Raises:
+        OSError: It cannot be read.
+        ValueError: It is too long.
+    """
+    opener = urllib.request.build_opener(_NoRedirection)
+    with opener.open(url, timeout=FETCH_S_MAX) as answer:
+        content: bytes = answer.read(KEYS_BYTES_MAX + 1)
+    if len(content) > KEYS_BYTES_MAX:
+        raise ValueError("they are too long")
+    return content
+
+
+class _NoRedirection(urllib.request.HTTPRedirectHandler):
+    """Follows none: then the answer is an error."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        """Make no further request."""
+
+
+def _keys_in(content: bytes) -> dict[str, jwt.PyJWK]:
+    """The keys of a JWK set by their ids; those for other uses are left out.
+
+    Raises:
+        ValueError: It is no set.
+    """
+    try:
+        told = json.loads(content)
+    except RecursionError:
+        raise ValueError("they are nested too deeply") from None
+    rows = told.get("keys") if isinstance(told, dict) else None
+    if not isinstance(rows, list) or len(rows) > KEYS_MAX:
+        raise ValueError("they are no JWK set, or too many")
+    keys = {}
+    for row in rows:
+        if not isinstance(row, dict) or row.get("use", "sig") != "sig" or row.get("kty") == "oct":
+            continue
+        try:
+            keys[str(row.get("kid", ""))] = jwt.PyJWK.from_dict(row)
+        except jwt.PyJWTError:
+            continue  # Of a kind that is not known here.
+    return keys
