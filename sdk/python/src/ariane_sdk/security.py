@@ -29,12 +29,15 @@ class Tls:
         certificate: The own certificate, which says who this is; None where credentials do.
         key: Its private key.
         oldest: Oldest version of TLS that is spoken.
+        acting_for: Of a member of the cluster: returns the user for whom a call is made, or an
+            empty text; asked for each call. None: no call is made for a user.
     """
 
     ca: str | Path
     certificate: str | Path | None = None
     key: str | Path | None = None
     oldest: Literal["1.3", "1.2"] = "1.3"
+    acting_for: Callable[[], str] | None = None
 
 
 class PrivateKey(NamedTuple):
@@ -118,10 +121,12 @@ class Access:
     Attributes:
         tls: Gives the context of each connection; None for plain text.
         credentials: Gives what is proved by; None for nothing.
+        acting_for: As in ``Tls``.
     """
 
     tls: ClientTlsFiles | None = None
     credentials: CredentialSource | None = None
+    acting_for: Callable[[], str] | None = None
 
 
 PLAIN: Final = Access()
@@ -133,7 +138,8 @@ def access_of(tls: TlsGiven, credentials: CredentialsGiven = None) -> Access:
     Raises:
         IllegalArgument: A file cannot be read, or is none.
     """
-    return Access(tls_files(tls), credential_source(credentials))
+    acting_for = tls.acting_for if isinstance(tls, Tls) else None
+    return Access(tls_files(tls), credential_source(credentials), acting_for)
 
 
 def credential_source(given: CredentialsGiven) -> CredentialSource | None:

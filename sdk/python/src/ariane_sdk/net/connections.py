@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from ariane.broker.v1.client_service_pb2_grpc import ClientServiceStub
@@ -39,6 +39,7 @@ from ariane.broker.v1.transaction_service_pb2 import (
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
 from ariane_sdk.errors import ClientNotRunning, IllegalArgument
+from ariane_sdk.net.acting import ActingChannel
 from ariane_sdk.net.answers import Call
 from ariane_sdk.net.login import Login
 from ariane_sdk.runtime.fork import PROCESS, ForkGuard
@@ -178,7 +179,7 @@ class Connections:
         return channel
 
     def _open(self, address: str) -> Channel:
-        tls = self._access.tls
+        tls, acting_for = self._access.tls, self._access.acting_for
         opening = self._login
         if tls is None:
             if opening is not None and not is_loopback(address):
@@ -195,13 +196,17 @@ class Connections:
             self._expected.get(address, _ANYBODY).check(shown)
             self._shown[address] = shown
 
-        return secure_channel(
+        channel = secure_channel(
             address,
             tls,
             CHANNEL_OPTIONS,
             chance=self._chance,
             check_server=check,
             opening=opening,
+        )
+        # A channel in all that this client asks of it.
+        return (
+            channel if acting_for is None else cast("Channel", ActingChannel(channel, acting_for))
         )
 
     def expect(self, address: str, expected: Expected) -> None:

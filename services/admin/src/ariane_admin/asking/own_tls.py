@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ariane_sdk import Tls
+from ariane_servicekit.security.asking import user_name
 from ariane_servicekit.security.service_tls import MEMBER_TLS
 
 
@@ -12,4 +13,11 @@ def own_tls() -> Tls | None:
     if member is None:
         return None
     files = member.files
-    return Tls(ca=files.members, certificate=files.certificate, key=files.key, oldest=files.oldest)
+    # The processes judge the user who asked admin; what admin asks by itself is in its own name.
+    return Tls(
+        ca=files.members,
+        certificate=files.certificate,
+        key=files.key,
+        oldest=files.oldest,
+        acting_for=user_name,
+    )

@@ -15,9 +15,13 @@ from ariane_admin.asking.own_tls import own_tls
 from ariane_sdk import DeadLetters, LiveBroker, Producer
 from ariane_sdk.errors import ArianeError, RouteNotFound
 from ariane_servicekit import ErrorTranslator, ServiceError
+from ariane_servicekit.security.asking import user_name
 
 QUESTION_SECONDS_MAX: Final = 10.0
 """How long a broker may take for one question, which may be several calls."""
+
+PRODUCERS_MAX: Final = 16
+"""Users for whom a producer is kept."""
 
 
 class ClusterAccess:
@@ -34,7 +38,7 @@ class ClusterAccess:
         self.reader = DeadLetters(name_servers, patience_s=PATIENCE_S, tls=own_tls())
         self.translator = translator
         self._name_servers = name_servers
-        self._producer: Producer | None = None
+        self._producers: dict[str, Producer] = {}
         self._producer_turn = asyncio.Lock()
 
     async def start(self) -> None:
@@ -44,19 +48,28 @@ class ClusterAccess:
 
     async def close(self) -> None:
         """Close the clients. Repeating is harmless."""
-        if self._producer is not None:
-            await self._producer.close()
+        producers, self._producers = list(self._producers.values()), {}
+        for producer in producers:
+            await producer.close()
         await self.reader.close()
         await self.doors.client.close()
 
     async def producer(self) -> Producer:
-        """The producer for messages of operators; made at the first use."""
+        """The producer for messages of the operator who asks; made at the first use.
+
+        Each user has one: what it does in the background is done for whoever made it.
+        """
+        user = user_name()
         async with self._producer_turn:
-            if self._producer is None:
+            producer = self._producers.get(user)
+            if producer is None:
+                while len(self._producers) >= PRODUCERS_MAX:
+                    oldest = next(iter(self._producers))
+                    await self._producers.pop(oldest).close()
                 producer = Producer(self._name_servers, tls=own_tls())
                 await producer.start()
-                self._producer = producer
-            return self._producer
+                self._producers[user] = producer
+            return producer
 
     async def answers(self, *, cluster_name: str = "") -> Answers:
         """Questions to all primaries, or to those of a cluster.

@@ -89,7 +89,10 @@ class RulesTeller:
             return
         rules = await self._database.call(self._store.rules)
         self._parts = [*_parts_of(rules)]
+        first = self._version <= 0 < rules.version
         self._version = rules.version
+        if first:
+            self._finding.wake()
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
