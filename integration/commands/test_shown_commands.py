@@ -91,7 +91,7 @@ ORDER = (
     r"sink (move|delete)|transaction (decide|resume)|filter (quarantine|release)",
     r"filter delete",
     r"dead-letter redrive",
-    r"group delete",
+    r"group (delete|forget)",
     r"topic delete",
     r"ha switchover",
     r"ha remove",
@@ -173,8 +173,8 @@ FIRST = {
     " | grep -q .; do seq 40 | ariane produce orders; done",
     r"--token-file": "echo secret > token",
     r"group (pause|resume) billing": "ariane group resume billing || true",
-    r"group (delete|clone|reset|pause|resume) billing": "ariane topic create orders --exists-ok;"
-    " seq 40 | ariane produce orders;"
+    r"group (delete|clone|reset|forget|pause|resume) billing": ""
+    "ariane topic create orders --exists-ok; seq 40 | ariane produce orders;"
     " ariane consume orders --group billing --from earliest --count 1",
     r"broker drain": "ariane broker restore broker-a",
     r"broker restore": "ariane broker drain broker-a --yes",

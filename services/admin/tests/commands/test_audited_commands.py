@@ -72,6 +72,7 @@ def test_each_changing_command_leaves_its_entry(admin_beside, ariane, ariane_jso
     moved = ariane_json(*reset, "--yes")
     assert {row["consumer_offset"] for row in moved} == {0}
     ariane("group", "clone", "au-billing", "au-trial", "au-orders", "--yes")
+    ariane("group", "forget", "au-trial", "au-orders", "--yes")
     ariane("dead-letter", "redrive", "au-billing", "--yes")
     ariane("group", "delete", "au-billing", "--yes")
     ariane("broker", "drain", "broker-b", "--yes")
@@ -80,6 +81,7 @@ def test_each_changing_command_leaves_its_entry(admin_beside, ariane, ariane_jso
     assert trail() == [
         ("ResetGroupOffsets", "au-billing", "done"),
         ("CloneGroupOffsets", "au-trial", "done"),
+        ("DeleteGroupOffsets", "au-trial", "done"),
         ("RedriveDeadLetters", "au-billing", "done"),
         ("DeleteGroup", "au-billing", "done"),
         ("DrainBroker", "broker-b", "done"),

@@ -51,7 +51,12 @@ class Place:
             in_doubt=lambda _: False,
         )
         self.servicer = OffsetServicer(
-            self.changes, members, SimpleNamespace(told=0), unread=None, standings=None
+            self.changes,
+            members,
+            SimpleNamespace(told=0),
+            unread=None,
+            standings=None,
+            deletion=None,
         )
 
     async def _shared(self):

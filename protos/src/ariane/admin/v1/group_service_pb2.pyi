@@ -790,3 +790,63 @@ class CloneGroupOffsetsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CloneGroupOffsetsResponse: _TypeAlias = CloneGroupOffsetsResponse  # noqa: Y015
+
+@_typing.final
+class DeleteGroupOffsetsRequest(_message.Message):
+    """Deletes a group's offsets of one topic."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONSUMER_GROUP_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    consumer_group: _builtins.str
+    """The group."""
+    topic: _builtins.str
+    """The topic."""
+    validate_only: _builtins.bool
+    """Whether only to tell what would be deleted."""
+    def __init__(
+        self,
+        *,
+        consumer_group: _builtins.str = ...,
+        topic: _builtins.str = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "topic", b"topic", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteGroupOffsetsRequest: _TypeAlias = DeleteGroupOffsetsRequest  # noqa: Y015
+
+@_typing.final
+class DeleteGroupOffsetsResponse(_message.Message):
+    """Answers with what was deleted."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OFFSETS_FIELD_NUMBER: _builtins.int
+    OUTCOMES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupQueueOffset]:
+        """The offsets as they were, by broker and queue."""
+
+    @_builtins.property
+    def outcomes(self) -> _containers.RepeatedCompositeFieldContainer[_cluster_service_pb2.BrokerOutcome]:
+        """One entry for each broker that knows the group, by name."""
+
+    def __init__(
+        self,
+        *,
+        offsets: _abc.Iterable[Global___GroupQueueOffset] | None = ...,
+        outcomes: _abc.Iterable[_cluster_service_pb2.BrokerOutcome] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["offsets", b"offsets", "outcomes", b"outcomes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteGroupOffsetsResponse: _TypeAlias = DeleteGroupOffsetsResponse  # noqa: Y015

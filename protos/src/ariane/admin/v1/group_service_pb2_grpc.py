@@ -81,6 +81,11 @@ class GroupServiceStub(object):
                 request_serializer=ariane_dot_admin_dot_v1_dot_group__service__pb2.CloneGroupOffsetsRequest.SerializeToString,
                 response_deserializer=ariane_dot_admin_dot_v1_dot_group__service__pb2.CloneGroupOffsetsResponse.FromString,
                 _registered_method=True)
+        self.DeleteGroupOffsets = channel.unary_unary(
+                '/ariane.admin.v1.GroupService/DeleteGroupOffsets',
+                request_serializer=ariane_dot_admin_dot_v1_dot_group__service__pb2.DeleteGroupOffsetsRequest.SerializeToString,
+                response_deserializer=ariane_dot_admin_dot_v1_dot_group__service__pb2.DeleteGroupOffsetsResponse.FromString,
+                _registered_method=True)
 
 
 class GroupServiceServicer(object):
@@ -164,6 +169,15 @@ class GroupServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DeleteGroupOffsets(self, request, context):
+        """Deletes a group's offsets of one topic on all brokers, also of a topic that is deleted.
+        Errors: GROUP_NOT_FOUND, GROUP_IN_USE while members subscribe to the topic,
+        NAME_SERVERS_UNREACHABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GroupServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -211,6 +225,11 @@ def add_GroupServiceServicer_to_server(servicer, server):
                     servicer.CloneGroupOffsets,
                     request_deserializer=ariane_dot_admin_dot_v1_dot_group__service__pb2.CloneGroupOffsetsRequest.FromString,
                     response_serializer=ariane_dot_admin_dot_v1_dot_group__service__pb2.CloneGroupOffsetsResponse.SerializeToString,
+            ),
+            'DeleteGroupOffsets': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteGroupOffsets,
+                    request_deserializer=ariane_dot_admin_dot_v1_dot_group__service__pb2.DeleteGroupOffsetsRequest.FromString,
+                    response_serializer=ariane_dot_admin_dot_v1_dot_group__service__pb2.DeleteGroupOffsetsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -458,6 +477,33 @@ class GroupService(object):
             '/ariane.admin.v1.GroupService/CloneGroupOffsets',
             ariane_dot_admin_dot_v1_dot_group__service__pb2.CloneGroupOffsetsRequest.SerializeToString,
             ariane_dot_admin_dot_v1_dot_group__service__pb2.CloneGroupOffsetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteGroupOffsets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ariane.admin.v1.GroupService/DeleteGroupOffsets',
+            ariane_dot_admin_dot_v1_dot_group__service__pb2.DeleteGroupOffsetsRequest.SerializeToString,
+            ariane_dot_admin_dot_v1_dot_group__service__pb2.DeleteGroupOffsetsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -75,6 +75,11 @@ class GroupServiceStub:
     """Copies a group's offsets of one topic to another group, on all brokers.
     Errors: GROUP_NOT_FOUND, TOPIC_NOT_FOUND, NAME_SERVERS_UNREACHABLE.
     """
+    DeleteGroupOffsets: _grpc.UnaryUnaryMultiCallable[_group_service_pb2.DeleteGroupOffsetsRequest, _group_service_pb2.DeleteGroupOffsetsResponse]
+    """Deletes a group's offsets of one topic on all brokers, also of a topic that is deleted.
+    Errors: GROUP_NOT_FOUND, GROUP_IN_USE while members subscribe to the topic,
+    NAME_SERVERS_UNREACHABLE.
+    """
 
 @_typing.type_check_only
 class GroupServiceAsyncStub(GroupServiceStub):
@@ -122,6 +127,11 @@ class GroupServiceAsyncStub(GroupServiceStub):
     CloneGroupOffsets: _aio.UnaryUnaryMultiCallable[_group_service_pb2.CloneGroupOffsetsRequest, _group_service_pb2.CloneGroupOffsetsResponse]  # type: ignore[assignment]
     """Copies a group's offsets of one topic to another group, on all brokers.
     Errors: GROUP_NOT_FOUND, TOPIC_NOT_FOUND, NAME_SERVERS_UNREACHABLE.
+    """
+    DeleteGroupOffsets: _aio.UnaryUnaryMultiCallable[_group_service_pb2.DeleteGroupOffsetsRequest, _group_service_pb2.DeleteGroupOffsetsResponse]  # type: ignore[assignment]
+    """Deletes a group's offsets of one topic on all brokers, also of a topic that is deleted.
+    Errors: GROUP_NOT_FOUND, GROUP_IN_USE while members subscribe to the topic,
+    NAME_SERVERS_UNREACHABLE.
     """
 
 class GroupServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -221,6 +231,17 @@ class GroupServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_group_service_pb2.CloneGroupOffsetsResponse, _abc.Awaitable[_group_service_pb2.CloneGroupOffsetsResponse]]:
         """Copies a group's offsets of one topic to another group, on all brokers.
         Errors: GROUP_NOT_FOUND, TOPIC_NOT_FOUND, NAME_SERVERS_UNREACHABLE.
+        """
+
+    @_abc_1.abstractmethod
+    def DeleteGroupOffsets(
+        self,
+        request: _group_service_pb2.DeleteGroupOffsetsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_group_service_pb2.DeleteGroupOffsetsResponse, _abc.Awaitable[_group_service_pb2.DeleteGroupOffsetsResponse]]:
+        """Deletes a group's offsets of one topic on all brokers, also of a topic that is deleted.
+        Errors: GROUP_NOT_FOUND, GROUP_IN_USE while members subscribe to the topic,
+        NAME_SERVERS_UNREACHABLE.
         """
 
 def add_GroupServiceServicer_to_server(servicer: GroupServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

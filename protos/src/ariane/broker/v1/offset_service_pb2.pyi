@@ -511,6 +511,60 @@ class CloneConsumerOffsetsResponse(_message.Message):
 Global___CloneConsumerOffsetsResponse: _TypeAlias = CloneConsumerOffsetsResponse  # noqa: Y015
 
 @_typing.final
+class DeleteConsumerOffsetsRequest(_message.Message):
+    """Deletes a group's offsets of one topic."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONSUMER_GROUP_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    consumer_group: _builtins.str
+    """The group."""
+    topic: _builtins.str
+    """The topic; it may be deleted already."""
+    validate_only: _builtins.bool
+    """Whether only to tell what would be deleted."""
+    def __init__(
+        self,
+        *,
+        consumer_group: _builtins.str = ...,
+        topic: _builtins.str = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "topic", b"topic", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteConsumerOffsetsRequest: _TypeAlias = DeleteConsumerOffsetsRequest  # noqa: Y015
+
+@_typing.final
+class DeleteConsumerOffsetsResponse(_message.Message):
+    """Answers with what was deleted."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OFFSETS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueConsumerOffset]:
+        """The offsets as they were, by queue."""
+
+    def __init__(
+        self,
+        *,
+        offsets: _abc.Iterable[Global___QueueConsumerOffset] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["offsets", b"offsets"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteConsumerOffsetsResponse: _TypeAlias = DeleteConsumerOffsetsResponse  # noqa: Y015
+
+@_typing.final
 class ListConsumerLagsRequest(_message.Message):
     """Asks for backlogs."""
 

@@ -56,6 +56,11 @@ class OffsetServiceStub(object):
                 request_serializer=ariane_dot_broker_dot_v1_dot_offset__service__pb2.CloneConsumerOffsetsRequest.SerializeToString,
                 response_deserializer=ariane_dot_broker_dot_v1_dot_offset__service__pb2.CloneConsumerOffsetsResponse.FromString,
                 _registered_method=True)
+        self.DeleteConsumerOffsets = channel.unary_unary(
+                '/ariane.broker.v1.OffsetService/DeleteConsumerOffsets',
+                request_serializer=ariane_dot_broker_dot_v1_dot_offset__service__pb2.DeleteConsumerOffsetsRequest.SerializeToString,
+                response_deserializer=ariane_dot_broker_dot_v1_dot_offset__service__pb2.DeleteConsumerOffsetsResponse.FromString,
+                _registered_method=True)
         self.ListConsumerLags = channel.unary_unary(
                 '/ariane.broker.v1.OffsetService/ListConsumerLags',
                 request_serializer=ariane_dot_broker_dot_v1_dot_offset__service__pb2.ListConsumerLagsRequest.SerializeToString,
@@ -105,6 +110,15 @@ class OffsetServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DeleteConsumerOffsets(self, request, context):
+        """Deletes a group's offsets of one topic: the group begins there as if it had never consumed it.
+        Errors: GROUP_NOT_FOUND, GROUP_IN_USE while members subscribe to the topic,
+        REPLICATION_UNCONFIRMED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListConsumerLags(self, request, context):
         """Lists the backlog of groups by group, topic and queue.
         Errors: PAGE_TOKEN_INVALID.
@@ -135,6 +149,11 @@ def add_OffsetServiceServicer_to_server(servicer, server):
                     servicer.CloneConsumerOffsets,
                     request_deserializer=ariane_dot_broker_dot_v1_dot_offset__service__pb2.CloneConsumerOffsetsRequest.FromString,
                     response_serializer=ariane_dot_broker_dot_v1_dot_offset__service__pb2.CloneConsumerOffsetsResponse.SerializeToString,
+            ),
+            'DeleteConsumerOffsets': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteConsumerOffsets,
+                    request_deserializer=ariane_dot_broker_dot_v1_dot_offset__service__pb2.DeleteConsumerOffsetsRequest.FromString,
+                    response_serializer=ariane_dot_broker_dot_v1_dot_offset__service__pb2.DeleteConsumerOffsetsResponse.SerializeToString,
             ),
             'ListConsumerLags': grpc.unary_unary_rpc_method_handler(
                     servicer.ListConsumerLags,
@@ -252,6 +271,33 @@ class OffsetService(object):
             '/ariane.broker.v1.OffsetService/CloneConsumerOffsets',
             ariane_dot_broker_dot_v1_dot_offset__service__pb2.CloneConsumerOffsetsRequest.SerializeToString,
             ariane_dot_broker_dot_v1_dot_offset__service__pb2.CloneConsumerOffsetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteConsumerOffsets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ariane.broker.v1.OffsetService/DeleteConsumerOffsets',
+            ariane_dot_broker_dot_v1_dot_offset__service__pb2.DeleteConsumerOffsetsRequest.SerializeToString,
+            ariane_dot_broker_dot_v1_dot_offset__service__pb2.DeleteConsumerOffsetsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -56,6 +56,11 @@ class OffsetServiceStub:
     tells its members: to them it is a reset.
     Errors: GROUP_NOT_FOUND, GROUP_NAME_ILLEGAL, TOPIC_NOT_FOUND, REPLICATION_UNCONFIRMED.
     """
+    DeleteConsumerOffsets: _grpc.UnaryUnaryMultiCallable[_offset_service_pb2.DeleteConsumerOffsetsRequest, _offset_service_pb2.DeleteConsumerOffsetsResponse]
+    """Deletes a group's offsets of one topic: the group begins there as if it had never consumed it.
+    Errors: GROUP_NOT_FOUND, GROUP_IN_USE while members subscribe to the topic,
+    REPLICATION_UNCONFIRMED.
+    """
     ListConsumerLags: _grpc.UnaryUnaryMultiCallable[_offset_service_pb2.ListConsumerLagsRequest, _offset_service_pb2.ListConsumerLagsResponse]
     """Lists the backlog of groups by group, topic and queue.
     Errors: PAGE_TOKEN_INVALID.
@@ -88,6 +93,11 @@ class OffsetServiceAsyncStub(OffsetServiceStub):
     """Copies a group's offsets of one topic to another group, which is made where groups may be, and
     tells its members: to them it is a reset.
     Errors: GROUP_NOT_FOUND, GROUP_NAME_ILLEGAL, TOPIC_NOT_FOUND, REPLICATION_UNCONFIRMED.
+    """
+    DeleteConsumerOffsets: _aio.UnaryUnaryMultiCallable[_offset_service_pb2.DeleteConsumerOffsetsRequest, _offset_service_pb2.DeleteConsumerOffsetsResponse]  # type: ignore[assignment]
+    """Deletes a group's offsets of one topic: the group begins there as if it had never consumed it.
+    Errors: GROUP_NOT_FOUND, GROUP_IN_USE while members subscribe to the topic,
+    REPLICATION_UNCONFIRMED.
     """
     ListConsumerLags: _aio.UnaryUnaryMultiCallable[_offset_service_pb2.ListConsumerLagsRequest, _offset_service_pb2.ListConsumerLagsResponse]  # type: ignore[assignment]
     """Lists the backlog of groups by group, topic and queue.
@@ -142,6 +152,17 @@ class OffsetServiceServicer(metaclass=_abc_1.ABCMeta):
         """Copies a group's offsets of one topic to another group, which is made where groups may be, and
         tells its members: to them it is a reset.
         Errors: GROUP_NOT_FOUND, GROUP_NAME_ILLEGAL, TOPIC_NOT_FOUND, REPLICATION_UNCONFIRMED.
+        """
+
+    @_abc_1.abstractmethod
+    def DeleteConsumerOffsets(
+        self,
+        request: _offset_service_pb2.DeleteConsumerOffsetsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_offset_service_pb2.DeleteConsumerOffsetsResponse, _abc.Awaitable[_offset_service_pb2.DeleteConsumerOffsetsResponse]]:
+        """Deletes a group's offsets of one topic: the group begins there as if it had never consumed it.
+        Errors: GROUP_NOT_FOUND, GROUP_IN_USE while members subscribe to the topic,
+        REPLICATION_UNCONFIRMED.
         """
 
     @_abc_1.abstractmethod

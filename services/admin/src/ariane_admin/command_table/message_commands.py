@@ -86,6 +86,10 @@ MESSAGE_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
                 "ariane_admin.commands.group.delete:delete",
                 "Delete group NAME with its offsets, its retry topic and its dead letters.",
             ),
+            "forget": LazyCommand(
+                "ariane_admin.commands.group.forget:forget",
+                "Delete the offsets of group NAME in TOPIC, as if it had never consumed it.",
+            ),
             "list": LazyCommand(
                 "ariane_admin.commands.group.group:list_groups",
                 "List consumer groups with their members and backlog, by name.",

@@ -15,6 +15,7 @@ from ariane_broker.clients.client_table import ClientTable, Conflict
 from ariane_broker.clients.deaths.vanished_members import VanishedMembers
 from ariane_broker.clients.subscription_conflicts import SubscriptionConflicts
 from ariane_broker.consuming.offset_changes import OffsetChanges
+from ariane_broker.consuming.offset_deletion import OffsetDeletion
 from ariane_broker.consuming.queue_locking import QueueLocking
 from ariane_broker.durable.saved_state import StateFile
 from ariane_broker.environment import Environment
@@ -39,6 +40,7 @@ class ClientsRoom:
     topic_changes: TopicChanges
     group_changes: GroupChanges
     offset_changes: OffsetChanges
+    offset_deletion: OffsetDeletion
     table: ClientTable
     members: VanishedMembers
     client_admission: ClientAdmission
@@ -107,6 +109,7 @@ def clients_room(
         topic_changes=topic_changes,
         group_changes=group_changes,
         offset_changes=offset_changes,
+        offset_deletion=_offset_deletion(state, log, clients, copied),
         table=clients,
         members=_vanished_members(environment, state, log, clients),
         client_admission=ClientAdmission(
@@ -117,6 +120,24 @@ def clients_room(
         conflicts=conflicts,
         locking=QueueLocking(state.locks, clients, state.topics, state.saved_locks, copied=copied),
         unread=unread,
+    )
+
+
+def _offset_deletion(
+    state: StateRoom,
+    log: LogRoom,
+    clients: ClientTable,
+    copied: Callable[[], Awaitable[None]],
+) -> OffsetDeletion:
+    return OffsetDeletion(
+        state.groups,
+        state.offsets,
+        clients,
+        state.receiving,
+        mark_changed=state.saved_offsets.mark_changed,
+        save_states=log.log_states.save,
+        save=state.saved_offsets.save,
+        share=partial(_share_offsets, log, copied),
     )
 
 

@@ -125,10 +125,10 @@ class ConsumerOffsets:
         """
         for group in list(self._groups):
             for queue in list(self._groups.get(group, ())):
-                is_gone = queue.topic in topics and self._remove(group, queue)
+                is_gone = queue.topic in topics and self.remove(group, queue)
                 yield True if is_gone else None
 
-    def _remove(self, consumer_group: str, queue: QueueKey) -> bool:
+    def remove(self, consumer_group: str, queue: QueueKey) -> bool:
         """Remove one offset; returns whether there was one."""
         self._resets.get(consumer_group, {}).pop(queue, None)
         offsets = self._groups.get(consumer_group, {})

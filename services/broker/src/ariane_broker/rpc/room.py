@@ -88,6 +88,7 @@ def rpc_room(
             state.epochs,
             clients.unread,
             receive.standings,
+            deletion=clients.offset_deletion,
         ),
         "PullService": _pull_servicer(environment, state, log, clients, read, answers=answers),
         "QueryService": QueryServicer(read.query, answers=answers, broker_name=broker_name),

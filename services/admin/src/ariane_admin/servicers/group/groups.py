@@ -64,6 +64,10 @@ class GroupServicer(GroupServiceServicer):
                 group = request.target_consumer_group
             offsets = await self._cluster.reader.stored_offsets(group, request.topic)
             return group_pb.QueueOffsets(offsets=offset_messages(offsets))
+        if method == "DeleteGroupOffsets":
+            brokers = await self._doors.primaries()
+            known, _ = await self._delete_offsets(request, brokers, validate_only=True)
+            return group_pb.QueueOffsets(offsets=known)
         name = request.group.consumer_group if method == "UpdateGroup" else request.consumer_group
         answers = await self._cluster.answers()
         return group_pb.ClusterGroup(
@@ -251,6 +255,38 @@ class GroupServicer(GroupServiceServicer):
         return group_pb.CloneGroupOffsetsResponse(
             offsets=sorted(told, key=offset_place), outcomes=outcomes
         )
+
+    async def DeleteGroupOffsets(
+        self, request: group_pb.DeleteGroupOffsetsRequest, context: _Context
+    ) -> group_pb.DeleteGroupOffsetsResponse:
+        """Delete a group's offsets of one topic. All brokers are called: it may be deleted."""
+        offsets, outcomes = await self._delete_offsets(
+            request, await self._doors.primaries(), validate_only=request.validate_only
+        )
+        return group_pb.DeleteGroupOffsetsResponse(offsets=offsets, outcomes=outcomes)
+
+    async def _delete_offsets(
+        self,
+        request: group_pb.DeleteGroupOffsetsRequest,
+        brokers: Sequence[LiveBroker],
+        *,
+        validate_only: bool,
+    ) -> tuple[list[group_pb.GroupQueueOffset], list[BrokerOutcome]]:
+        asked = offset_pb.DeleteConsumerOffsetsRequest(
+            consumer_group=request.consumer_group,
+            topic=request.topic,
+            validate_only=validate_only,
+        )
+        told: list[group_pb.GroupQueueOffset] = []
+
+        async def at(broker: LiveBroker) -> None:
+            stub = self._doors.offsets(broker.address)
+            call = stub.DeleteConsumerOffsets(asked, timeout=CALL_SECONDS_MAX)
+            answer = await answer_of(call, broker_peer(broker))
+            told.extend(group_queue_offsets(broker, answer.offsets, 0))
+
+        outcomes = await self._at_those_that_know(request.consumer_group, brokers, at)
+        return sorted(told, key=offset_place), outcomes
 
     async def _at_those_that_know(
         self,

@@ -129,6 +129,11 @@ class ReceiveTable(SnapshotState):
         """Forget a deleted group."""
         self.change_count += self._windows.pop(group, None) is not None
 
+    def forget_topic_of(self, group: str, topic: str) -> None:
+        """Forget what a group has in hand of one topic."""
+        for queue in [one for one in self._windows.get(group, ()) if one.topic == topic]:
+            self._forget(group, queue)
+
     def forget_topics(self, topics: Container[str]) -> Iterator[None]:
         """Forget deleted topics: later topics of the same names are others.
 

@@ -20,6 +20,7 @@ from ariane_broker.consuming.offset_changes import (
     OffsetToStore,
     StoreRule,
 )
+from ariane_broker.consuming.offset_deletion import OffsetDeletion
 from ariane_broker.groups.consumer_offsets import GroupOffset
 from ariane_broker.log.log_epochs import LogEpochs
 from ariane_broker.queue_key import QueueKey
@@ -40,8 +41,11 @@ class OffsetServicer(OffsetServiceServicer):
         epochs: LogEpochs,
         unread: UnreadQueues,
         standings: Standings,
+        *,
+        deletion: OffsetDeletion,
     ) -> None:
         self._changes = changes
+        self._deletion = deletion
         self._members = members
         self._epochs = epochs
         self._unread = unread
@@ -136,6 +140,19 @@ class OffsetServicer(OffsetServiceServicer):
         )
         return offset_pb.CloneConsumerOffsetsResponse(
             offsets=await in_turns(map(_offset_message, places)), member_count=member_count
+        )
+
+    async def DeleteConsumerOffsets(
+        self,
+        request: offset_pb.DeleteConsumerOffsetsRequest,
+        context: aio.ServicerContext[Any, Any],
+    ) -> offset_pb.DeleteConsumerOffsetsResponse:
+        """Delete offsets."""
+        places = await self._deletion.delete(
+            request.consumer_group, request.topic, validate_only=request.validate_only
+        )
+        return offset_pb.DeleteConsumerOffsetsResponse(
+            offsets=await in_turns(map(_offset_message, places))
         )
 
     async def ListConsumerLags(

@@ -1,0 +1,65 @@
+"""``ariane group forget``: a topic that a group has nothing to do with any more."""
+
+from __future__ import annotations
+
+import click
+
+from ariane.admin.v1.group_service_pb2 import DeleteGroupOffsetsRequest
+from ariane_admin.asking.changing.changes import (
+    AdminChoice,
+    administration,
+    change_option,
+    required,
+)
+from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
+from ariane_admin.terminal.output import Output, Row, output_option
+
+
+@click.command("forget")
+@click.argument("name")
+@click.argument("topic")
+@dry_run_option
+@yes_option
+@name_servers_option
+@change_option
+@output_option
+def forget(
+    *,
+    name: str,
+    topic: str,
+    dry_run: bool,
+    yes: bool,
+    name_servers: str,
+    admin: AdminChoice,
+    output: Output,
+) -> None:
+    """Delete the offsets of group NAME in TOPIC, as if it had never consumed it.
+
+    For a topic that the group no longer subscribes to: its backlog there is gone from every list.
+    If the group subscribes again, it begins where its own start position says. Refused while a live
+    member subscribes to the topic. The result shows the offsets as they were.
+
+    \b
+    Examples:
+      ariane group forget billing orders --dry-run
+      ariane group forget billing orders --yes
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    if not dry_run:
+        confirm(f"Delete the offsets of group {name} in {topic}?", yes=yes)
+    request = DeleteGroupOffsetsRequest(consumer_group=name, topic=topic, validate_only=dry_run)
+
+    async def ask() -> list[Row]:
+        async with administration(name_servers, admin) as changes:
+            answer = await changes.ask(changes.groups.DeleteGroupOffsets, request)
+        required(answer.outcomes)
+        return [
+            {
+                "broker": each.broker_name,
+                "queue_id": each.queue_id,
+                "consumer_offset": each.queue_offset,
+            }
+            for each in answer.offsets
+        ]
+
+    output.rows(("broker", "queue_id", "consumer_offset"), run_async(ask()))

@@ -1,0 +1,45 @@
+"""``ariane group forget`` against a real cluster."""
+
+import pytest
+
+from ariane_admin.terminal.exits import ExitStatus
+from ariane_sdk.sync import PushConsumer
+
+
+@pytest.fixture
+def consumed(ariane, lines):
+    made = ("--queues", "1", "--broker", "broker-a", "--exists-ok")
+    for topic in ("fo-orders", "fo-other"):
+        ariane("topic", "create", topic, *made)
+        ariane("produce", topic, lines("one", "two"))
+        ariane("consume", topic, "--group", "fo-group", "--from", "earliest", "--count", "1")
+
+
+def test_the_offsets_of_one_topic_go_and_the_group_begins_anew(
+    consumed, cluster, ariane, ariane_json
+):
+    forget = ("group", "forget", "fo-group", "fo-orders")
+    shown = [{"broker": "broker-a", "queue_id": 0, "consumer_offset": 1}]
+    with PushConsumer(
+        cluster.name_servers,
+        group="fo-group",
+        subscriptions={"fo-orders": "none"},
+        listener=lambda messages: None,
+    ):
+        err = ariane(*forget, "--yes", status=ExitStatus.REFUSED)
+        assert "GROUP_IN_USE" in err
+    # The member has said goodbye, and has passed over the message that it did not want.
+    before = ariane_json(*forget, "--dry-run")
+    assert [row["queue_id"] for row in before] == [row["queue_id"] for row in shown]
+    assert ariane_json(*forget, "--yes") == before
+    assert ariane_json(*forget, "--yes") == []
+    topics = {row["topic"] for row in ariane_json("group", "show", "fo-group")["queues"]}
+    assert "fo-other" in topics
+    assert "fo-orders" not in topics
+    again = ("consume", "fo-orders", "--group", "fo-group", "--from", "earliest", "--count", "1")
+    assert ariane(*again) == "one\n"
+
+
+def test_what_is_not_there_is_told_and_deleted_topics_are_forgotten(consumed, ariane, ariane_json):
+    ariane("group", "forget", "fo-nobody", "fo-orders", "--yes", status=ExitStatus.NOT_FOUND)
+    assert ariane_json("group", "forget", "fo-group", "fo-nowhere", "--yes") == []

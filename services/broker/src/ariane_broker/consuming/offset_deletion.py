@@ -1,0 +1,78 @@
+"""Deleting a group's offsets of one topic."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import KW_ONLY, dataclass
+
+from ariane_broker.clients.client_table import ClientTable
+from ariane_broker.errors.public_errors import group_in_use
+from ariane_broker.groups.consumer_groups import ConsumerGroups
+from ariane_broker.groups.consumer_offsets import ConsumerOffsets, GroupOffset
+from ariane_broker.groups.group_changes import check_user_group
+from ariane_broker.receive.in_hand.receive_table import ReceiveTable
+from ariane_servicekit import in_turns
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OffsetDeletion:
+    """Deletes offsets that nobody consumes by: the group begins anew by its settings.
+
+    Attributes:
+        mark_changed: Notes a change of offsets.
+        save_states: Saves what is in hand.
+        save: Returns once noted changes are on the disk.
+        share: Returns once replicas have what was saved.
+    """
+
+    groups: ConsumerGroups
+    offsets: ConsumerOffsets
+    clients: ClientTable
+    receiving: ReceiveTable
+    _: KW_ONLY
+    mark_changed: Callable[[], None]
+    save_states: Callable[[], Awaitable[None]]
+    save: Callable[[], Awaitable[None]]
+    share: Callable[[], Awaitable[None]]
+
+    async def delete(
+        self, consumer_group: str, topic: str, *, validate_only: bool
+    ) -> list[GroupOffset]:
+        """Delete a group's offsets in a topic, durably; the topic need not exist any more.
+
+        Args:
+            consumer_group: The group.
+            topic: The topic.
+            validate_only: Whether only to return the offsets.
+
+        Returns:
+            The offsets as they were, by queue.
+
+        Raises:
+            ServiceError: GROUP_NAME_ILLEGAL, GROUP_NOT_FOUND, or GROUP_IN_USE while live members
+                subscribe to the topic; then nothing has changed.
+        """
+        check_user_group(consumer_group)
+        self.groups.get(consumer_group)
+        consuming = self._consuming(consumer_group, topic)
+        if consuming:
+            raise group_in_use(consumer_group, consuming)
+        places = sorted(await in_turns(self.offsets.walk(consumer_group, topic)))
+        if validate_only or not places:
+            return places
+        # A window raises the offset of its group: it goes first, and both before anybody comes.
+        self.receiving.forget_topic_of(consumer_group, topic)
+        for place in places:
+            self.offsets.remove(consumer_group, place.queue)
+        self.mark_changed()
+        await self.save_states()
+        await self.save()
+        await self.share()
+        return places
+
+    def _consuming(self, consumer_group: str, topic: str) -> int:
+        """How many live members subscribe to the topic."""
+        return sum(
+            any(one.topic == topic for one in client.memberships[consumer_group].subscriptions)
+            for client in self.clients.members(consumer_group)
+        )
