@@ -43,6 +43,7 @@ WORLD: Final = {
     "sdk/python/src/ariane_sdk/runtime/environment.py": "what the environment says, asked by name",
     "sdk/python/src/ariane_sdk/runtime/fork.py": "which process this is",
     "sdk/python/src/ariane_sdk/security.py": "reads the key of a user; worlds have none",
+    "wire/src/ariane_wire/discovery.py": "reads addresses from DNS, files and URLs",
     "wire/src/ariane_wire/transport/certificates.py": "certificates end by the real clock",
     "wire/src/ariane_wire/transport/listening.py": "binds ports, which loops do not",
     "wire/src/ariane_wire/transport/tls.py": "reads certificates and keys; worlds have no TLS",

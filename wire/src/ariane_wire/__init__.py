@@ -6,6 +6,7 @@ metadata and abstract classes are grpcio's.
 
 from ariane_wire.client.channel import Channel
 from ariane_wire.client.opening import CheckServer, OpenConnection, Opening
+from ariane_wire.discovery import AddressSources, is_source
 from ariane_wire.errors import BindRefused, CallFailed
 from ariane_wire.factories import insecure_channel, secure_channel, server
 from ariane_wire.loops import LoopName, new_event_loop
@@ -17,6 +18,7 @@ from ariane_wire.transport.tls import Credentials, TlsContext, client_tls, serve
 from ariane_wire.transport.tls_files import ClientTlsFiles
 
 __all__ = [
+    "AddressSources",
     "BindRefused",
     "CallFailed",
     "Certificate",
@@ -34,6 +36,7 @@ __all__ = [
     "TlsContext",
     "client_tls",
     "insecure_channel",
+    "is_source",
     "new_event_loop",
     "secure_channel",
     "server",

@@ -142,7 +142,7 @@ def compose_from(
             rooms.delay.aged_records.loop,
             rooms.log.clock_watch.loop,
             rooms.naming.filter_servers.expiry,
-            *_housekeeping(environment, rooms.state, rooms.log, rooms.clients),
+            *_housekeeping(environment, rooms.state, rooms.log, rooms.clients, rooms.naming),
             rooms.transactions.upkeep,
             rooms.retry.deaths,
             rooms.receive.upkeep,
@@ -212,7 +212,11 @@ def _rooms(environment: Environment, elected: Elected | None) -> _Rooms:
 
 
 def _housekeeping(
-    environment: Environment, state: StateRoom, log: LogRoom, clients: ClientsRoom
+    environment: Environment,
+    state: StateRoom,
+    log: LogRoom,
+    clients: ClientsRoom,
+    naming: NamingRoom,
 ) -> list[Loop]:
     """The loops that the broker runs by itself, without a call."""
     settings = environment.settings
@@ -226,6 +230,7 @@ def _housekeeping(
 
     turns = (
         ("expire-clients", forget_silent_clients, settings.client_scan_s),
+        ("find-name-servers", naming.registration.look_again, settings.name_server_reread_s),
         ("save-offsets", state.saved_offsets.save, settings.offset_save_s),
         ("save-log-states", log.log_states.save, settings.producer_save_s),
         ("save-log-states-after-much", log.log_states.save_after_much, UNSAVED_LOG_S),

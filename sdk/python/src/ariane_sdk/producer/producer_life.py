@@ -30,10 +30,11 @@ from ariane_sdk.routing.route import Route
 from ariane_sdk.runtime.clock import Clock, SystemClock, new_random
 from ariane_sdk.runtime.fork import process_id
 from ariane_sdk.runtime.home import HomeGuard
-from ariane_sdk.runtime.own_address import own_ip
+from ariane_sdk.runtime.own_address import LOOPBACK, own_ip
 from ariane_sdk.runtime.unclosed import warn_unclosed
 from ariane_sdk.security import CredentialsGiven, TlsGiven, access_of
 from ariane_sdk.settings import ProducerSettings, checked_settings
+from ariane_wire import AddressSources
 
 if TYPE_CHECKING:
     from ariane_sdk.producer.intake.columns_intake import ColumnsIntake
@@ -117,7 +118,8 @@ class ProducerLife(TransactionalSends):
             raise ClientNotRunning("a producer is started once; make another one")
         self._started = True
         expect_large_blocks()
-        ip = await own_ip(self._addresses[0])
+        known = await AddressSources(self._addresses).read()
+        ip = await own_ip(known[0]) if known else LOOPBACK
         if self._closed:
             raise ClientNotRunning("the producer was closed while it started")
         # Nothing below waits, so that an interrupted start leaves nothing to clear away.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import reduce
@@ -35,7 +35,9 @@ from ariane_sdk.net.status import error_from_rpc
 from ariane_sdk.routing.route import BrokerRoute, Route
 from ariane_sdk.routing.route_wire import route_from_wire
 from ariane_sdk.runtime.environment import NAME_SERVERS, name_servers_of_environment
+from ariane_sdk.runtime.tasks import start_task
 from ariane_sdk.security import BROKER_KINDS, Expected
+from ariane_wire import AddressSources, is_source
 
 if TYPE_CHECKING:
     from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceAsyncStub
@@ -52,7 +54,8 @@ _PORT_DIGITS: Final = 6
 
 
 NameServerAddresses: TypeAlias = str | Sequence[str]
-"""The name servers of a cluster: "host:port,host:port", or a list of "host:port"."""
+"""The name servers of a cluster: "host:port,host:port", or a list of "host:port". Instead of an
+address, "dns:host:port", "file:/path" or a URL, which are read again every 30 s."""
 
 
 class _Answer(Protocol):
@@ -65,6 +68,8 @@ Answer = TypeVar("Answer", bound=_Answer)
 
 def parse_addresses(name_servers: NameServerAddresses | None) -> tuple[str, ...]:
     """The addresses in "host:port,host:port", or in a list; a semicolon separates as well.
+
+    An entry may also be a source that is read again: "dns:host:port", "file:/path" or a URL.
 
     None stands for what the environment says in ARIANE_NAME_SERVERS.
 
@@ -81,7 +86,7 @@ def parse_addresses(name_servers: NameServerAddresses | None) -> tuple[str, ...]
     parts = [part.strip() for text in given for part in text.replace(";", ",").split(",")]
     addresses = tuple(part for part in parts if part)
     for address in addresses:
-        if not _is_address(address):
+        if not (_is_address(address) or is_source(address)):
             raise IllegalArgument(f'name server {address!r}: "host:port" is expected')
     if not addresses:
         raise IllegalArgument(
@@ -98,6 +103,9 @@ def _is_address(text: str) -> bool:
     return port.isascii() and port.isdigit() and 0 < int(port[:_PORT_DIGITS]) <= PORT_MAX
 
 
+REREAD_S: Final = 30.0
+"""How often sources of addresses are read again."""
+
 NOT_NAME_SERVER: Final = "NOT_NAME_SERVER"
 
 
@@ -113,10 +121,13 @@ class NameServers:
         timeout_s: float,
     ) -> None:
         """Connect to nothing yet."""
-        self._addresses = tuple(addresses)
+        self._sources = AddressSources(addresses)
+        self._read_s: float | None = None
+        self._reading: asyncio.Task[object] | None = None
         self._connections = connections
         self._timeout_s = timeout_s
-        self._current = random.randrange(len(self._addresses))
+        self._random = random
+        self._current = ""
         self._turns = asyncio.Semaphore(QUERIES_AT_ONCE)
 
     async def get_route(self, topic: str) -> Route:
@@ -216,7 +227,7 @@ class NameServers:
         failures: dict[str, CallError] = {}
         not_found: list[RouteNotFound] = []
         partial: list[Answer] = []
-        for address in self._in_turn():
+        for address in await self._in_turn():
             try:
                 answer = await call(self._connections.routes(address))
             except AioRpcError as rpc_error:
@@ -230,7 +241,7 @@ class NameServers:
                     raise error from rpc_error
             else:
                 if is_enough(answer):
-                    self._current = self._addresses.index(address)
+                    self._current = address
                     return [answer]
                 partial.append(answer)
         if partial:
@@ -240,15 +251,43 @@ class NameServers:
             if failures:
                 refusal.metadata = {**refusal.metadata, "unreachable": ",".join(failures)}
             raise refusal
+        raise self._unreachable(failures) from next(reversed(failures.values()), None)
+
+    def _unreachable(self, failures: Mapping[str, CallError]) -> NameServersUnreachable:
+        self._read_s = None  # Others may be known by now.
+        if not failures:
+            causes = "; ".join(self._sources.errors.values())
+            return NameServersUnreachable(f"no name server is known: {causes}", retriable=True)
         reasons = {error.reason for error in failures.values()}
-        raise NameServersUnreachable(
+        return NameServersUnreachable(
             f"no name server answered: {'; '.join(map(str, failures.values()))}",
             reason=NOT_NAME_SERVER if reasons == {NOT_NAME_SERVER} else "",
             retriable=reasons != {NOT_NAME_SERVER},
-        ) from list(failures.values())[-1]
+        )
 
-    def _in_turn(self) -> Sequence[str]:
-        return self._addresses[self._current :] + self._addresses[: self._current]
+    async def _in_turn(self) -> Sequence[str]:
+        """All name servers, the one that answered last first; sources are read again."""
+        sources = self._sources
+        if not sources.is_fixed:
+            await self._read_again()
+        addresses = sources.addresses
+        if not addresses:
+            return ()
+        if self._current not in addresses:
+            self._current = self._random.choice(addresses)
+        place = addresses.index(self._current)
+        return addresses[place:] + addresses[:place]
+
+    async def _read_again(self) -> None:
+        """Read the sources: before the first call, and then beside calls."""
+        now_s = asyncio.get_running_loop().time()
+        if self._read_s is not None and now_s - self._read_s < REREAD_S:
+            return
+        if self._reading is None or self._reading.done():
+            self._reading = start_task(self._sources.read(), "read-name-servers")
+        if self._read_s is None:
+            await asyncio.shield(self._reading)
+        self._read_s = now_s
 
 
 def _error_of(rpc_error: AioRpcError, address: str) -> CallError:

@@ -27,6 +27,7 @@ from ariane_admin.asking.own_tls import own_tls
 from ariane_sdk import ClusterClient, LiveBroker
 from ariane_sdk.errors import CallError, ServiceUnavailable
 from ariane_sdk.translation import error_from_rpc
+from ariane_wire import AddressSources
 
 if TYPE_CHECKING:
     from ariane.broker.v1.broker_service_pb2_grpc import BrokerServiceAsyncStub
@@ -66,6 +67,7 @@ class ClusterDoors:
 
     async def __aenter__(self) -> Self:
         await self.client.start()
+        self.name_servers = await AddressSources(self.name_servers).read()
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -9,7 +9,7 @@ is back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
@@ -237,20 +237,57 @@ class NameServerLink:
 
 
 class Registration:
-    """The broker's registration with all name servers."""
+    """The broker's registration with all name servers, which may come and go."""
 
-    def __init__(self, links: Sequence[NameServerLink], *, wait_seconds: float) -> None:
-        """``links``: one for each name server; there may be none."""
-        self._links = links
+    def __init__(
+        self,
+        links: Sequence[NameServerLink],
+        *,
+        wait_seconds: float,
+        find: Callable[[], Awaitable[Mapping[str, Callable[[], NameServerLink]]]] | None = None,
+    ) -> None:
+        """``links``: one for each name server that stays; there may be none.
+
+        ``find`` returns how to make the link of each further name server, by its address.
+        """
+        self._fixed = tuple(links)
+        self._found: dict[str, NameServerLink] = {}
+        self._find = find
         self._wait_seconds = wait_seconds
         self._started = False
+
+    @property
+    def _links(self) -> Sequence[NameServerLink]:
+        return (*self._fixed, *self._found.values())
 
     async def start(self) -> None:
         """Register with all name servers, and wait a moment for their answers."""
         self._started = True
-        for link in self._links:
+        await self.look_again()
+        for link in self._fixed:
             link.start()
         await self._wait_registered()
+
+    async def look_again(self) -> None:
+        """Register with name servers that are new, and leave those that are gone."""
+        if self._find is None or not self._started:
+            return
+        await self._follow(await self._find())
+
+    async def _follow(self, wanted: Mapping[str, Callable[[], NameServerLink]]) -> None:
+        if not self._started:
+            return  # The broker stops.
+        for address in [address for address in self._found if address not in wanted]:
+            link = self._found.pop(address)
+            _log.info("name_server_left", name_server=address)
+            await link.stop()
+            await link.say_goodbye()
+            await link.close()
+        for address, make_link in wanted.items():
+            if address not in self._found:
+                _log.info("name_server_found", name_server=address)
+                self._found[address] = link = make_link()
+                link.start()
 
     @property
     def name_taken(self) -> str:

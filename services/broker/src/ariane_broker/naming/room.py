@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from ariane_broker.environment import Environment
 from ariane_broker.naming.announcement import BrokerAnnouncement
 from ariane_broker.naming.filter_servers import FilterServers
-from ariane_broker.naming.name_server_links import name_server_link
-from ariane_broker.naming.registration import Registration
+from ariane_broker.naming.name_server_links import FoundNameServers, name_server_link
+from ariane_broker.naming.registration import NameServerLink, Registration
 from ariane_broker.state.room import StateRoom
 from ariane_broker.topics.topic_table import TopicTable
 from ariane_servicekit import Address, new_id
@@ -43,17 +43,22 @@ def standing_in(
 def _registration(environment: Environment, announcement: BrokerAnnouncement) -> Registration:
     """The registration of an announcement with all name servers."""
     settings = environment.settings
-    links = [
-        name_server_link(
+
+    def make_link(address: Address) -> NameServerLink:
+        return name_server_link(
             address,
             announcement,
             environment.clock,
             environment.chance,
             heartbeat_seconds=settings.name_server_heartbeat_s,
         )
-        for address in settings.name_servers
-    ]
-    return Registration(links, wait_seconds=settings.name_server_wait_s)
+
+    found = FoundNameServers(settings.name_server_sources, settings.name_servers, make_link)
+    return Registration(
+        list(map(make_link, settings.name_servers)),
+        wait_seconds=settings.name_server_wait_s,
+        find=found.find if settings.name_server_sources else None,
+    )
 
 
 def naming_room(environment: Environment, state: StateRoom, *, epoch: int = 0) -> NamingRoom:

@@ -1,0 +1,111 @@
+"""Addresses of services that change while a process lives: from DNS, from a file, from a URL.
+
+::
+
+    10.0.0.7:9876               an address, as it is
+    dns:names.example:9876      all addresses of a name
+    file:/etc/names             a file of addresses
+    http://names.example/list   the same by HTTP, or HTTPS
+
+Files and answers have addresses separated by commas, semicolons, blanks or lines; a line that
+begins with "#" is a comment. A source that cannot be read keeps the addresses that it had.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+from urllib.request import urlopen
+
+READ_S_MAX: Final = 3.0
+"""How long one source may take."""
+
+BYTES_MAX: Final = 64 << 10
+
+_DNS: Final = "dns:"
+_FILE: Final = "file:"
+_URLS: Final = ("http://", "https://")
+_ADDRESS: Final = re.compile(r"[^\s,;/]+:[0-9]{1,5}")
+
+
+def is_source(text: str) -> bool:
+    """Whether a text names a source of addresses, rather than being one."""
+    return text.startswith((_DNS, _FILE, *_URLS))
+
+
+class AddressSources:
+    """Addresses, some of them from sources that are read again.
+
+    Attributes:
+        addresses: Those that are known now; fixed ones first, each once.
+        errors: Why sources could not be read the last time, by source.
+    """
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        """Take addresses and sources; sources are not read yet."""
+        self._fixed = tuple(text for text in texts if not is_source(text))
+        self._found: dict[str, tuple[str, ...]] = {text: () for text in texts if is_source(text)}
+        self.addresses = self._fixed
+        self.errors: dict[str, str] = {}
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether there is nothing to read again."""
+        return not self._found
+
+    async def read(self) -> Sequence[str]:
+        """Read all sources again, and return the addresses."""
+        await asyncio.gather(*map(self._read, self._found))
+        known = [address for found in self._found.values() for address in found]
+        self.addresses = tuple(dict.fromkeys((*self._fixed, *known)))
+        return self.addresses
+
+    async def _read(self, source: str) -> None:
+        try:
+            async with asyncio.timeout(READ_S_MAX):
+                found = await _addresses_of(source)
+        except (OSError, ValueError) as error:
+            self.errors[source] = f"{source}: {str(error) or type(error).__name__}"
+            return
+        if not found:
+            self.errors[source] = f"{source}: it has no addresses"
+            return
+        self._found[source] = found
+        self.errors.pop(source, None)
+
+
+async def _addresses_of(source: str) -> tuple[str, ...]:
+    if source.startswith(_DNS):
+        return await _resolved(source.removeprefix(_DNS))
+    if source.startswith(_FILE):
+        path = source.removeprefix(_FILE)
+        return _listed(await asyncio.to_thread(Path(path).read_text, "utf-8"))
+    return _listed(await asyncio.to_thread(_fetched, source))
+
+
+async def _resolved(address: str) -> tuple[str, ...]:
+    """All addresses of a host and port, sorted."""
+    host, _, port = address.rpartition(":")
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+    hosts = sorted({str(place[0]) for *_, place in found})
+    return tuple(f"[{each}]:{port}" if ":" in each else f"{each}:{port}" for each in hosts)
+
+
+def _fetched(url: str) -> str:
+    with urlopen(url, timeout=READ_S_MAX) as answer:  # noqa: S310 - only HTTP gets here.
+        content: bytes = answer.read(BYTES_MAX)
+    return content.decode()
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+    words = re.split(r"[\s,;]+", "\n".join(lines).strip())
+    wrong = [word for word in words if word and not _ADDRESS.fullmatch(word)]
+    if wrong:
+        raise ValueError(f"{wrong[0]!r:.100} is no host:port")
+    return tuple(dict.fromkeys(word for word in words if word))
