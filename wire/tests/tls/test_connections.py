@@ -215,6 +215,7 @@ async def test_plain_text_is_dropped_at_its_first_octet(authority):
 
 async def test_the_oldest_half_open_connection_makes_room(authority, monkeypatch):
     monkeypatch.setattr(first_octets, "HALF_OPEN_MAX", 3)
+    monkeypatch.setattr(first_octets, "PATIENCE_S", 0.02)
     async with served(server_of(authority)) as it:
         silent = [await asyncio.open_connection("127.0.0.1", it.port) for _ in range(3)]
         silent[1][1].write(b"\x16\x03\x01")
@@ -225,6 +226,34 @@ async def test_the_oldest_half_open_connection_makes_room(authority, monkeypatch
         assert not silent[2][0].at_eof()
         for _, writer in silent:
             writer.close()
+
+
+@pytest.mark.parametrize("bound", ["HALF_OPEN_MAX", "HANDSHAKES_MAX"])
+async def test_many_clients_at_once_wait_for_one_another(authority, monkeypatch, bound):
+    monkeypatch.setattr(first_octets, bound, 2)
+    monkeypatch.setattr(first_octets, "PATIENCE_S", 60.0)
+    async with served(server_of(authority)) as it:
+        context = client_of(authority)
+
+        async def one():
+            async with ariane_wire.secure_channel(it.address, context) as channel:
+                return await call(channel)
+
+        assert await asyncio.gather(*(one() for _ in range(20))) == [b"nobody"] * 20
+        assert it.server.statistics().connections_begun == 20
+
+
+async def test_a_handshake_that_is_held_back_makes_room(authority, monkeypatch):
+    monkeypatch.setattr(first_octets, "HANDSHAKES_MAX", 1)
+    monkeypatch.setattr(first_octets, "PATIENCE_S", 0.02)
+    async with served(server_of(authority)) as it:
+        reader, writer = await asyncio.open_connection("127.0.0.1", it.port)
+        writer.write(b"\x16\x03\x01")
+        async with ariane_wire.secure_channel(it.address, client_of(authority)) as channel:
+            assert await call(channel) == b"nobody"
+        with suppress(ConnectionResetError):
+            assert await asyncio.wait_for(reader.read(), 20) == b""
+        writer.close()
 
 
 async def test_a_peer_must_agree_on_http2(authority):

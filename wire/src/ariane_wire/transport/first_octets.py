@@ -1,8 +1,9 @@
 """TLS on a port, alone or beside plain text: told apart by the first octet.
 
 It is looked at and left where it is: a TLS handshake begins with 22, and no preface of HTTP/2 does.
-Connections that are not yet the server's are bounded. Beyond the bound the oldest one makes room:
-an honest client is done in a moment, and whoever holds a handshake back has had his.
+Connections that are not yet the server's are bounded, those in a handshake of TLS more so, for each
+holds some 300 KB. At the bound others wait in the backlog of the system, and one that has had its
+time makes room: an honest client is done in a moment, also where thousands come at once.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
-from typing import Final
+from contextlib import suppress
+from typing import Final, cast
 
 from ariane_wire.transport.link import Link
 from ariane_wire.transport.ports import BACKLOG
@@ -22,6 +24,12 @@ _log: Final = logging.getLogger("ariane_wire.server")
 _HANDSHAKE: Final = b"\x16"
 HALF_OPEN_MAX: Final = 1_000
 """Connections that have said nothing yet, or whose handshake is not over."""
+
+HANDSHAKES_MAX: Final = 256
+"""Handshakes of TLS at a time."""
+
+PATIENCE_S: Final = 1.0
+"""How long a connection keeps its place although others wait."""
 
 _ACCEPT_AGAIN_S: Final = 0.5
 """The process has no more file descriptors: others may give some back."""
@@ -46,7 +54,8 @@ class TlsListener:
         self._tls = tls
         self._handshake_s = handshake_s
         self._takes_plain_text = takes_plain_text
-        self._half_open: dict[asyncio.Task[None], None] = {}
+        self._half_open = _Places(loop, HALF_OPEN_MAX)
+        self._handshakes = _Places(loop, HANDSHAKES_MAX)
         listener.setblocking(False)  # noqa: FBT003 - the name says it.
         listener.listen(BACKLOG)
         self._task = loop.create_task(self._run())
@@ -54,8 +63,7 @@ class TlsListener:
     def close(self) -> None:
         """Listen no more."""
         self._task.cancel()
-        for task in self._half_open:
-            task.cancel()
+        self._half_open.close()
         self._listener.close()
 
     async def _run(self) -> None:
@@ -65,16 +73,13 @@ class TlsListener:
             except OSError:
                 await asyncio.sleep(_ACCEPT_AGAIN_S)
                 continue
-            if len(self._half_open) >= HALF_OPEN_MAX:
-                oldest = next(iter(self._half_open))
-                del self._half_open[oldest]
-                oldest.cancel()
+            try:
+                await self._half_open.room()
+            except asyncio.CancelledError:
+                connection.close()
+                raise
             task = self._loop.create_task(self._sort(connection))
-            self._half_open[task] = None
-            task.add_done_callback(self._forget)
-
-    def _forget(self, task: asyncio.Task[None]) -> None:
-        self._half_open.pop(task, None)
+            self._half_open.take(task)
 
     async def _sort(self, connection: socket.socket) -> None:
         """Give a connection to the server, over TLS if that is what its first octet says."""
@@ -85,6 +90,9 @@ class TlsListener:
             if tls is None and not self._takes_plain_text:
                 connection.close()
                 return
+            if tls is not None:
+                await asyncio.wait_for(self._handshakes.room(), self._handshake_s)
+                self._handshakes.take(cast("asyncio.Task[None]", asyncio.current_task()))
             await self._loop.connect_accepted_socket(
                 self._accept,
                 connection,
@@ -112,3 +120,40 @@ class TlsListener:
         finally:
             self._loop.remove_reader(connection)
         return connection.recv(1, socket.MSG_PEEK)
+
+
+class _Places:
+    """So many tasks at a time; one that has had its time is ended for another."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, count_max: int) -> None:
+        self._loop = loop
+        self._count_max = count_max
+        self._since: dict[asyncio.Task[None], float] = {}
+        self._freed = asyncio.Event()
+
+    async def room(self) -> None:
+        """Wait until there is a place."""
+        while len(self._since) >= self._count_max:
+            oldest, since_s = next(iter(self._since.items()))
+            left_s = since_s + PATIENCE_S - self._loop.time()
+            if left_s <= 0:
+                del self._since[oldest]
+                oldest.cancel()
+                return
+            self._freed.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._freed.wait(), left_s)
+
+    def take(self, task: asyncio.Task[None]) -> None:
+        """Give a task a place until it is done."""
+        self._since[task] = self._loop.time()
+        task.add_done_callback(self._leave)
+
+    def close(self) -> None:
+        """End all tasks."""
+        for task in list(self._since):
+            task.cancel()
+
+    def _leave(self, task: asyncio.Task[None]) -> None:
+        self._since.pop(task, None)
+        self._freed.set()
