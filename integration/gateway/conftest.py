@@ -59,7 +59,12 @@ def actor(stage, gateway, tmp_path_factory) -> Iterator[Callable[[str], Actor]]:
 
 
 @pytest.fixture(scope="session")
-def cast(actor) -> list[Actor]:
+def names() -> list[str]:
     """One version of each language that this machine can run, and our own SDK."""
-    here = [name for name in WANTED if name not in OFFICIAL or not OFFICIAL[name].missing]
-    return [actor(name) for name in here]
+    return [name for name in WANTED if name not in OFFICIAL or not OFFICIAL[name].missing]
+
+
+@pytest.fixture(scope="session")
+def cast(actor, names) -> list[Actor]:
+    """All of these, at the gateway that nobody kills."""
+    return [actor(name) for name in names]
