@@ -25,7 +25,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 TOPIC = "jobs"
 SENDING_S = 20.0
-PATIENCE_S = 240.0
+PAUSE_S = 0.25
+PATIENCE_S = 300.0
 TAKING_OVER = ("--primary-lease-s", "2.5", "--replica-behind-s-max", "2")
 
 
@@ -36,19 +37,19 @@ def playing(
     """Clients behind two gateways and a balancer, and those gateways."""
     cluster = stage.cluster
     gateways = [gateway_process(folder, cluster.name_servers, number) for number in range(2)]
-    for each in gateways:
-        cluster.call_blocking(each.start)
     actors: list[Actor] = []
-    with Balancer([each.address for each in gateways]) as balancer:
-        try:
+    try:
+        for each in gateways:
+            cluster.call_blocking(each.start)
+        with Balancer([each.address for each in gateways]) as balancer:
             actors.extend(started(n, balancer.address, stage, folder / n) for n in names)
             yield actors, gateways
-        finally:
             for each in actors:
                 each.program.end()
-    for each in gateways:
-        if each.running:
-            cluster.call_blocking(each.stop)
+    finally:
+        for each in gateways:
+            if each.running:
+                cluster.call_blocking(each.stop)
 
 
 def sending(actor: Actor, ended: Event) -> list[str]:
@@ -63,7 +64,7 @@ def sending(actor: Actor, ended: Event) -> list[str]:
         except Refused:
             continue
         acknowledged.append(body)
-        time.sleep(0.02)
+        time.sleep(PAUSE_S)
     return acknowledged
 
 

@@ -179,6 +179,13 @@ async def test_a_route_names_no_type_that_an_older_client_stumbles_over(client, 
     assert told == {each: each in knows for each in told}
 
 
+async def test_a_tag_that_no_subscription_could_name_is_refused_as_a_tag(client, ariane_topic):
+    for kind in (dp.NORMAL, dp.TRANSACTION):
+        for tag in ("*", " a", "a|b", "", "a\n"):
+            sent = await client.send_messages(client.message(ariane_topic, b"m", kind, tag=tag))
+            assert sent.status.code == dp.ILLEGAL_MESSAGE_TAG, (kind, tag, sent)
+
+
 async def test_some_of_several_messages_are_refused(client, ariane_topic):
     good, bad = client.message(ariane_topic), client.message(ariane_topic, b"")
     sent = await client.send_messages(good, bad)

@@ -136,10 +136,13 @@ def _checked_properties(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _checked_tag(said: SystemProperties) -> str:
+    if not said.HasField("tag"):
+        return ""
     tag = said.tag
-    if "|" in tag or holds_control_character(tag) or (said.HasField("tag") and not tag.strip()):
+    if not tag or tag == "*" or tag != tag.strip() or "|" in tag or holds_control_character(tag):
         raise Illegal(
-            Code.ILLEGAL_MESSAGE_TAG, "a tag is not blank, and holds no | or control character"
+            Code.ILLEGAL_MESSAGE_TAG,
+            f"tag {tag!r:.100}: not blank, not *, without |, control character or outer space",
         )
     return tag
 
