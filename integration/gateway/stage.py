@@ -102,7 +102,7 @@ class Stage:
         """Give a group rules of its own on every broker."""
         change = ConsumerGroupChange(consumer_group=name, receive_in_order=in_order)
         if retries is not None:
-            change.attempts_max = retries
+            change.attempts_max = change.ordered_attempts_max = retries
         if delay_s is not None:
             delay = Duration(nanos=round(delay_s % 1 * 1e9), seconds=int(delay_s))
             change.retry_policy.CopyFrom(RetryPolicy(table=DelayTable(delays=[delay])))

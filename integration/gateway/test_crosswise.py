@@ -7,6 +7,7 @@ from collections import defaultdict
 from typing import Any
 
 import pytest
+from actors import started
 from official import NEWEST, OFFICIAL
 from stage import (
     PATIENCE_S,
@@ -355,6 +356,17 @@ def test_a_group_in_order_goes_on_after_a_dead_letter(stage, cast):
         assert set(numbers) == {0, 1, 2}
 
     side_by_side("fail in order", listeners, failing)
+
+
+@pytest.mark.parametrize("name", ["java", "go"])
+def test_clients_that_speak_tls_unless_told_otherwise(name, stage, gateway, tmp_path):
+    own = started(name, gateway, stage, tmp_path, tls=True)
+    try:
+        topic = stage.topic(f"tls-{name}")
+        sent = send(own, topic, [message(topic, "secret")])
+        check_received(own, receive(own, 1, topic=topic, group=topic), sent)
+    finally:
+        own.program.end()
 
 
 @pytest.mark.parametrize("name", [name for name in OFFICIAL if name not in NEWEST])
