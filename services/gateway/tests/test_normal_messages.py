@@ -29,7 +29,6 @@ async def test_a_message_is_handed_out_as_it_was_sent_and_only_until_it_is_ackno
     said = message.system_properties
     assert (message.topic.name, message.body) == (ariane_topic, b"a teapot")
     assert dict(message.user_properties) == {"colour": "blue"}
-    assert said.born_host.startswith("127.0.0.1:")  # The client's, not the gateway's.
     assert (said.tag, list(said.keys)) == ("made", ["one", "two"])
     assert (said.message_id, said.message_type) == (sent.message_id, dp.NORMAL)
     assert said.body_encoding == dp.IDENTITY

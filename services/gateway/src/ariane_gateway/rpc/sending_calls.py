@@ -107,10 +107,7 @@ class SendingCalls:
     async def _send_one(self, message: Message, caller: Caller) -> pb.SendResultEntry:
         try:
             relayed = relayed_message(
-                message,
-                caller.address,
-                body_bytes_max=self._body_bytes_max,
-                now_ms=self._now_ms(),
+                message, body_bytes_max=self._body_bytes_max, now_ms=self._now_ms()
             )
             if message.system_properties.message_type == MessageType.TRANSACTION:
                 return await self._send_half(relayed, message)

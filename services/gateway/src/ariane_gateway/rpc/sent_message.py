@@ -31,26 +31,18 @@ MESSAGE_ID_LENGTH_MAX: Final = 255
 TRACE_CONTEXT: Final = "TRACE_CONTEXT"
 """Property with the trace context, as RocketMQ's proxy stores it."""
 
-BORN_HOST: Final = "__BORNHOST"
-"""Property with the producer's host, likewise: the broker sees the gateway's."""
-
-HOST_LENGTH_MAX: Final = 255
-
 _ANY_WINDOW: Final = zlib.MAX_WBITS | 32
 """What zlib reads with: its own format, which the C++ client sends, and that of gzip."""
 
 
-_RESERVED: Final = RESERVED_PROPERTIES | {TRACE_CONTEXT, BORN_HOST}
+_RESERVED: Final = RESERVED_PROPERTIES | {TRACE_CONTEXT}
 
 
-def relayed_message(
-    message: Message, sender: str, *, body_bytes_max: int, now_ms: int
-) -> RelayedMessage:
+def relayed_message(message: Message, *, body_bytes_max: int, now_ms: int) -> RelayedMessage:
     """The message of a client as the cluster takes it.
 
     Args:
         message: As the client sent it.
-        sender: Where it came from, if the client does not say where it was made.
         body_bytes_max: Largest body, unpacked.
         now_ms: When it came, if it does not say when it was made.
 
@@ -66,9 +58,6 @@ def relayed_message(
     properties = _checked_properties(message.user_properties)
     if said.trace_context:
         properties[TRACE_CONTEXT] = said.trace_context
-    born_host = said.born_host[:HOST_LENGTH_MAX] or sender
-    if not holds_control_character(born_host):
-        properties[BORN_HOST] = born_host
     deliver_at = None
     if said.HasField("delivery_timestamp"):
         try:
