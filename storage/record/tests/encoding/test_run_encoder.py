@@ -5,10 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane_record import BlockEncoder, ProducerSequence
+from ariane_record.checksums.checksum import crc32
 from ariane_record.checksums.crc_algebra import CrcFolder
+from ariane_record.encoding.block import record_crcs_of
 from ariane_record.encoding.message_properties import TopicProperties
 from ariane_record.encoding.run_encoder import encode_run
 from ariane_record.single.message_id import IdRun, UniqueIds
+from ariane_record.single.producer_sequence import EMPTY_SEQUENCE, stored_sequence
 
 SEQUENCE = ProducerSequence(7, 1, 42)
 NOON = 1_700_000_000_000
@@ -64,7 +67,7 @@ def test_it_is_what_the_encoder_makes(bodies, repeats, topic, tag, sequenced, wi
 
     _, block = encoded(topic, tag, bodies, unique_ids, sequenced=sequenced)
     assert block.size_bytes == sum(map(len, block.pieces)) == block.sizes.sum()
-    block = (block.at(SEQUENCE) if sequenced else block).joined()
+    block = block.with_sequence(SEQUENCE) if sequenced else block
 
     assert bytes(block.records) == bytes(expected.records)
     assert block.crc32 == expected.crc32
@@ -81,3 +84,34 @@ def test_it_is_what_the_encoder_makes(bodies, repeats, topic, tag, sequenced, wi
 def test_the_overhead_is_that_of_each_record():
     shape, block = encoded("orders", "created", [b"", b"abc"], ids(2, 32, 0), sequenced=False)
     assert block.sizes.tolist() == [shape.overhead_bytes, shape.overhead_bytes + 3]
+
+
+@given(
+    lengths=st.lists(st.integers(0, 5000), min_size=128, max_size=140),
+    even=st.booleans(),
+    sequenced=st.booleans(),
+)
+def test_sums_that_were_put_together_are_those_of_the_bytes(lengths, even, sequenced):
+    bodies = [bytes([length % 251]) * (lengths[0] if even else length) for length in lengths]
+    ids = UniqueIds([IdRun("0" * 28, 40, 40 + len(bodies))])
+    topic = TopicProperties("orders", id_bytes=32, sequenced=sequenced)
+
+    loose = encode_run(
+        topic,
+        topic.of_tag("created"),
+        bodies,
+        np.array([len(body) for body in bodies], np.int32),
+        ids,
+        born_timestamp_ms=5,
+        sequenced=sequenced,
+        folder=CrcFolder(),
+    )
+    block = loose.with_sequence(SEQUENCE) if sequenced else loose
+
+    assert block.size_bytes == loose.size_bytes == int(loose.sizes.sum())
+    pieces = b"".join(loose.pieces)
+    assert block.crc32 == crc32(block.records)
+    assert block.record_crcs.tolist() == record_crcs_of(block.records, block.sizes).tolist()
+    said = stored_sequence(block.records)
+    assert (said is not None) == sequenced
+    assert (EMPTY_SEQUENCE in pieces) == sequenced

@@ -196,7 +196,7 @@ async def test_nothing_is_kept_of_what_was_sent(tables, ends):
     rows = list(side.call.rows)
     if ends == "stored as sent again":
         side.call.sent.keep_encoded()
-        blocks = [weakref.ref(row.block.sizes) for row in rows]
+        tables_of = [weakref.ref(row.table.sizes) for row in rows]
         side.request()
     if ends == "failed":
         for row in rows:
@@ -204,9 +204,9 @@ async def test_nothing_is_kept_of_what_was_sent(tables, ends):
     else:
         settle(side, tables.result_of(results))
     side.call = None
-    assert not any(row.messages or row.block for row in rows)
+    assert not any(row.messages or row.table for row in rows)
     if ends == "stored as sent again":
-        assert not any(block() for block in blocks)
+        assert not any(block() for block in tables_of)
     assert all(
         isinstance(each.exception(), SendError) == (ends == "failed") for each in side.futures
     )

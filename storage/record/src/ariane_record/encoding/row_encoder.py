@@ -12,7 +12,7 @@ Of a few messages the columns would cost more than the messages: they are encode
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, chain, repeat
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -24,15 +24,14 @@ from ariane_ordering import java_string_hash
 from ariane_record.checksums.checksum import crc32 as crc32_of
 from ariane_record.checksums.java_hash import index_hash, index_hashes_of, key_hash
 from ariane_record.encoding.block import pack_unowned_header, record_crcs_of
-from ariane_record.encoding.loose_block import LooseBlock
 from ariane_record.encoding.message_properties import EncodedProperties, TopicProperties
+from ariane_record.encoding.record_table import RecordTable
 from ariane_record.layout import CRC_MASK, HEADER, HEADER_BYTES, MAGIC_V1, ByteBuffer
 from ariane_record.single.message_id import UniqueIds
 from ariane_record.single.producer_sequence import (
     SEQUENCE_BYTES,
     ProducerSequence,
     encode_sequence,
-    sequence_place,
 )
 from ariane_record.single.wire_fields import int32s
 
@@ -77,56 +76,37 @@ class EncodedRows(NamedTuple):
     Attributes:
         topics: The topic of each row.
         counts: The number of records of each.
-        sizes_bytes: Bytes of each.
         records: All records.
         sizes: Bytes of each record.
         tag_codes: Hash of the tag of each: n x int32.
         key_counts: The number of index keys of each: n x uint8.
         key_hashes: Their hashes, the id first: int32 each.
         crc32: CRC-32 of all records.
-        sequenced: Whether the first record of each row has a producer sequence.
     """
 
     topics: Sequence[TopicProperties]
     counts: Sequence[int]
-    sizes_bytes: Sequence[int]
     records: bytes
     sizes: Sequence[int]
     tag_codes: bytes
     key_counts: bytes
     key_hashes: bytes
     crc32: int
-    sequenced: bool
 
-    def apart(self) -> Iterator[LooseBlock]:
-        """Each row by itself, to be sent once more."""
-        key_ends = list(accumulate(self.key_counts, initial=0))
-        begin = place = 0
-        for topic, count, size_bytes in zip(
-            self.topics, self.counts, self.sizes_bytes, strict=True
-        ):
-            end = begin + count
-            records = memoryview(self.records)[place : place + size_bytes]
-            sizes = np.array(self.sizes[begin:end], np.int32)
-            keys = slice(4 * key_ends[begin], 4 * key_ends[end])
-            start = sequence_place(records) if self.sequenced else 0
-            stop = start + SEQUENCE_BYTES
-            yield LooseBlock(
-                topic=topic.name,
-                pieces=(records[:start], records[start:stop], records[stop:])
-                if self.sequenced
-                else (records,),
-                size_bytes=size_bytes,
-                sizes=sizes,
-                tag_codes=np.frombuffer(self.tag_codes, "<i4")[begin:end],
-                key_counts=np.frombuffer(self.key_counts, np.uint8)[begin:end],
-                key_hashes=np.frombuffer(self.key_hashes[keys], "<i4"),
-                crc32=crc32_of(records),
-                record_crcs=record_crcs_of(records, sizes),
-                sequence_piece=1 if self.sequenced else None,
-                sequence_start=start,
-            )
-            begin, place = end, place + size_bytes
+    def table(self) -> RecordTable:
+        """The same as a table of records, for what is sent with others or once more."""
+        sizes = np.array(self.sizes, np.int32)
+        return RecordTable(
+            topics=[topic.name for topic in self.topics],
+            counts=self.counts,
+            pieces=(self.records,),
+            sizes=sizes,
+            tag_codes=np.frombuffer(self.tag_codes, "<i4"),
+            key_counts=np.frombuffer(self.key_counts, np.uint8),
+            key_hashes=np.frombuffer(self.key_hashes, "<i4"),
+            crc32=self.crc32,
+            record_crcs=record_crcs_of(self.records, sizes),
+        )
 
 
 def encode_rows(rows: MessageRows, unique_ids: UniqueIds) -> EncodedRows:
@@ -172,14 +152,12 @@ def _encode(rows: MessageRows, unique_ids: UniqueIds) -> EncodedRows:
     return EncodedRows(
         topics=rows.topics,
         counts=rows.counts,
-        sizes_bytes=rows.sizes_bytes,
         records=records,
         sizes=sizes.tolist(),
         tag_codes=np.fromiter(map(_code_of, properties), "<i4", count).tobytes(),
         key_counts=key_counts,
         key_hashes=key_hashes,
         crc32=crc32_of(records),
-        sequenced=bool(rows.sequences),
     )
 
 
@@ -223,14 +201,12 @@ def _encode_few(rows: MessageRows, unique_ids: UniqueIds) -> EncodedRows:
     return EncodedRows(
         topics=rows.topics,
         counts=rows.counts,
-        sizes_bytes=rows.sizes_bytes,
         records=records,
         sizes=sizes,
         tag_codes=int32s(list(map(_code_of, rows.properties))),
         key_counts=bytes(key_counts),
         key_hashes=int32s(hashes),
         crc32=crc32_of(records),
-        sequenced=bool(rows.sequences),
     )
 
 

@@ -30,12 +30,12 @@ from ariane_record.checksums.record_sums import (
     record_crcs_of_parts,
 )
 from ariane_record.encoding.block import RECORD_CRCS_COUNT_MIN, pack_unowned_header
-from ariane_record.encoding.loose_block import LooseBlock
 from ariane_record.encoding.message_properties import (
     RECORD_END,
     EncodedProperties,
     TopicProperties,
 )
+from ariane_record.encoding.record_table import RecordTable
 from ariane_record.layout import (
     CRC_MASK,
     CRC_PROPERTY_BYTES,
@@ -59,7 +59,7 @@ def encode_run(
     born_timestamp_ms: int,
     sequenced: bool,
     folder: CrcFolder,
-) -> LooseBlock:
+) -> RecordTable:
     """Messages of one topic and tag, and nothing else, as one row.
 
     Args:
@@ -103,18 +103,17 @@ def encode_run(
         sizes[0] += SEQUENCE_BYTES
         crcs[0] = crc32_of(first_bytes[:-CRC_PROPERTY_BYTES])
     ends = np.cumsum(sizes, dtype=np.int64)
-    return LooseBlock(
-        topic=topic.name,
+    return RecordTable(
+        topics=(topic.name,),
+        counts=(count,),
+        # The sequence is a piece of its own: ``with_sequence`` puts another in its place.
         pieces=(*first, *others),
-        size_bytes=int(ends[-1]),
         sizes=sizes,
         tag_codes=np.full(count, properties.tag_code, np.int32),
         key_counts=np.ones(count, np.uint8),
         key_hashes=index_hashes_of(unique_ids.hash_words + np.uint32(topic.hash_before_id)),
         crc32=crc32_of(others[0], crc32_of(first_bytes)) if even else block_crc(crcs, ends, folder),
         record_crcs=crcs if count >= RECORD_CRCS_COUNT_MIN else None,
-        sequence_piece=1 if sequenced else None,
-        sequence_start=len(first[0]),
     )
 
 

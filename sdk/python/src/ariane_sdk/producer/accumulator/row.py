@@ -2,7 +2,7 @@
 
 A row takes messages while it is open. Then it is sent, perhaps repeatedly, and settled at last.
 Messages wait as they came, and are encoded when the row is sent, together with those of all other
-rows in the same request; large runs and Arrow tables come encoded (``block``)::
+rows in the same request; large runs and Arrow tables come encoded (``table``)::
 
     row       topic, queue, kind of delay, demand, sequence
     messages  (body, properties, born, future, time, message)   one tuple each, as they came
@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane_record import ProducerSequence
-from ariane_record.encoding.loose_block import LooseBlock
 from ariane_record.encoding.message_properties import EncodedProperties, TopicProperties
+from ariane_record.encoding.record_table import RecordTable
 from ariane_record.single.message_id import UniqueIds
 from ariane_record.single.producer_sequence import SEQUENCE_BYTES
 from ariane_record.single.recall_handle import RecallHandle
@@ -73,8 +73,8 @@ class Row:
         messages: The messages, until the row has its outcome; none of a row that came encoded.
         size_bytes: Size of the records in bytes.
         wire_bytes: Size of records and columns on the wire, in bytes.
-        block: The records, once they are needed by themselves; None before.
-        unique_ids: The ids of ``block``.
+        table: The records, once they are needed by themselves; None before.
+        unique_ids: The ids of ``table``.
         times_ms: When each message of a row that came encoded is due; None for at once.
         deadline_s: When the row is given up, by the monotonic clock.
         not_before_s: The earliest time to send the row (again), by the monotonic clock.
@@ -100,7 +100,6 @@ class Row:
         "_choose_other",
         "_cut",
         "_done",
-        "block",
         "count_max",
         "deadline_s",
         "demand",
@@ -125,6 +124,7 @@ class Row:
         "sequence_bytes",
         "settled",
         "size_bytes",
+        "table",
         "times_ms",
         "topic",
         "topic_properties",
@@ -165,7 +165,7 @@ class Row:
         self.messages: list[RowMessage] = []
         self.size_bytes = 0
         self.wire_bytes = 0
-        self.block: LooseBlock | None = None
+        self.table: RecordTable | None = None
         self.unique_ids: UniqueIds | None = None
         self.times_ms: NDArray[np.int64] | None = None
         self.deadline_s = 0.0
@@ -197,7 +197,7 @@ class Row:
     @property
     def count(self) -> int:
         """Number of messages in the row."""
-        return len(self.messages) if self.block is None else self.block.count
+        return len(self.messages) if self.table is None else self.table.count
 
     def add(  # noqa: PLR0917 - one call for each message: by position it costs less.
         self,
@@ -224,14 +224,14 @@ class Row:
         return size
 
     def take_encoded(
-        self, block: LooseBlock, unique_ids: UniqueIds, times_ms: NDArray[np.int64] | None = None
+        self, table: RecordTable, unique_ids: UniqueIds, times_ms: NDArray[np.int64] | None = None
     ) -> None:
         """Fill the row at once with encoded messages that are awaited as a whole."""
         self.open = False
-        self.block, self.unique_ids, self.times_ms = block, unique_ids, times_ms
-        self.size_bytes = block.size_bytes
-        self.wire_bytes = block.size_bytes + COLUMN_BYTES * block.count
-        self.wire_bytes += KEY_HASH_BYTES * (len(block.key_hashes) - block.count)
+        self.table, self.unique_ids, self.times_ms = table, unique_ids, times_ms
+        self.size_bytes = table.size_bytes
+        self.wire_bytes = self.size_bytes + COLUMN_BYTES * table.count
+        self.wire_bytes += KEY_HASH_BYTES * (len(table.key_hashes) - table.count)
         if times_ms is not None:
             self.wire_bytes += DELIVERY_TIME_BYTES * len(times_ms)
 
@@ -409,7 +409,7 @@ class Row:
         self.settled = True
         self.open = False
         self.messages = []
-        self.block = None
+        self.table = None
         if self._done is not None and not self._done.done():
             self._done.set_result(None)
 

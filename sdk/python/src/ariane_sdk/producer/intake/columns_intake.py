@@ -20,8 +20,8 @@ from ariane_record.encoding.columns.arrow_texts import (
 from ariane_record.encoding.columns.column_encoder import encode_columns, record_sizes
 from ariane_record.encoding.columns.message_columns import MessageColumns
 from ariane_record.encoding.columns.packed_columns import ColumnPacking
-from ariane_record.encoding.loose_block import LooseBlock
 from ariane_record.encoding.message_properties import TopicProperties
+from ariane_record.encoding.record_table import RecordTable
 from ariane_record.single.message_id import UniqueIds
 from ariane_sdk.errors import ArianeError
 from ariane_sdk.message_queue import MessageQueue
@@ -262,19 +262,18 @@ class ColumnsIntake:
 
     def _encoded(
         self, topic: TopicProperties, messages: MessageColumns
-    ) -> tuple[LooseBlock, UniqueIds]:
-        """Encode rows as a block; returns it with the unique ids."""
+    ) -> tuple[RecordTable, UniqueIds]:
+        """Encode rows as a table of one row; returns it with the unique ids."""
         bodies = messages.small_bodies()
         if bodies is not None:
             lengths = lengths_of(messages.body).astype(np.int32)
             return self._whole_rows.encoded_run(topic, topic.of_tag(""), bodies, lengths)
         unique_ids = self._whole_rows.new_unique_ids(len(messages))
-        sequenced = self._settings.idempotent
-        block = encode_columns(
+        table = encode_columns(
             topic.name,
             messages,
             unique_ids=even_binaries(unique_ids.digits, unique_ids.digit_count, pa.string()),
             born_timestamp_ms=self._clock.now_ms(),
-            sequenced=sequenced,
+            sequenced=self._settings.idempotent,
         )
-        return LooseBlock.of(block, sequenced=sequenced), unique_ids
+        return table, unique_ids

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane_record.checksums.crc_algebra import CrcFolder
-from ariane_record.encoding.loose_block import LooseBlock
 from ariane_record.encoding.message_properties import EncodedProperties, TopicProperties
+from ariane_record.encoding.record_table import RecordTable
 from ariane_record.encoding.run_encoder import encode_run
 from ariane_record.single.message_id import UniqueIdGenerator, UniqueIds
 from ariane_sdk.checks.delay import AT_ONCE, AT_TIMES
@@ -84,10 +84,10 @@ class WholeRows:
         properties: EncodedProperties,
         bodies: Sequence[bytes],
         lengths: NDArray[np.int32],
-    ) -> tuple[LooseBlock, UniqueIds]:
+    ) -> tuple[RecordTable, UniqueIds]:
         """Encode messages of one topic and tag, and nothing else."""
         unique_ids = self.new_unique_ids(len(bodies))
-        block = encode_run(
+        table = encode_run(
             topic,
             properties,
             bodies,
@@ -97,12 +97,12 @@ class WholeRows:
             sequenced=self._settings.idempotent,
             folder=self._folder,
         )
-        return block, unique_ids
+        return table, unique_ids
 
     def send(
         self,
         lane: TopicLane,
-        encode: Callable[[], tuple[LooseBlock, UniqueIds]],
+        encode: Callable[[], tuple[RecordTable, UniqueIds]],
         *,
         queue: MessageQueue | None = None,
         delivery_times_ms: NDArray[np.int64] | None = None,
@@ -113,7 +113,7 @@ class WholeRows:
 
         Args:
             lane: Their topic.
-            encode: Makes the block and the unique ids.
+            encode: Makes the table and the unique ids.
             queue: The queue that they must go to; ``None``: any queue will do.
             delivery_times_ms: When each message is to be delivered; ``None``: at once.
             deadline_s: When to give up, by the monotonic clock, if sooner than usual.

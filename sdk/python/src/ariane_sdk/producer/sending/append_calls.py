@@ -32,7 +32,7 @@ from ariane_sdk.settings import ProducerSettings
 CALL_TIMEOUT_S_MIN: Final = 0.05
 
 _messages_of = attrgetter("messages")
-_block_of = attrgetter("block")
+_table_of = attrgetter("table")
 
 
 class AppendCalls:
@@ -122,14 +122,14 @@ class AppendCalls:
                 row.sequence = sequences.take(row.queue, row.count)
             row.in_flight = True
         rows = call.rows
-        if any(map(_block_of, rows)):
+        if any(map(_table_of, rows)):
             rows = sorted(rows, key=_is_fresh)
-        blocks = [
-            row.block if row.sequence is None else row.block.at(row.sequence)
+        tables = [
+            row.table if row.sequence is None else row.table.with_sequence(row.sequence)
             for row in rows
-            if row.block is not None
+            if row.table is not None
         ]
-        fresh = rows[len(blocks) :]
+        fresh = rows[len(tables) :]
         unique_ids = encoded = None
         if fresh:
             unique_ids = self._unique_ids.next_ids(sum([len(row.messages) for row in fresh]))
@@ -137,7 +137,7 @@ class AppendCalls:
         call.sent = SentRows(rows, encoded, unique_ids)
         traced = any(row.sent_in for row in rows)
         trace_parents = trace_parents_of(rows) if traced else ()
-        return table_request(self._group, rows, blocks, encoded, trace_parents)
+        return table_request(self._group, rows, tables, encoded, trace_parents)
 
     def _in_time(self, rows: Sequence[Row], now_s: float) -> list[Row]:
         """Return the rows with time left; the others fail."""
@@ -227,7 +227,7 @@ class AppendCalls:
 
 def _is_fresh(row: Row) -> bool:
     """Whether a row is not encoded yet."""
-    return row.block is None
+    return row.table is None
 
 
 def _encoded_rows(rows: Sequence[Row], unique_ids: UniqueIds) -> EncodedRows:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import accumulate, chain
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -22,11 +22,9 @@ from ariane.broker.v1.send_service_pb2 import (
     AppendTable,
     AppendTableResult,
 )
-from ariane_record.checksums.checksum import range_crcs
-from ariane_record.checksums.crc_algebra import shifted
-from ariane_record.encoding.loose_block import LooseBlock
+from ariane_record.encoding.record_table import RecordTable
 from ariane_record.encoding.row_encoder import EncodedRows
-from ariane_record.layout import CRC_PROPERTY_BYTES, ByteBuffer
+from ariane_record.layout import ByteBuffer
 from ariane_record.single.message_id import UniqueIds
 from ariane_record.single.wire_fields import (
     int32s,
@@ -56,7 +54,7 @@ _LEVELS: Final = {level.value: level for level in AcknowledgedLevel}
 def table_request(
     producer_group: str,
     rows: Sequence[Row],
-    blocks: Sequence[LooseBlock],
+    tables: Sequence[RecordTable],
     encoded: EncodedRows | None,
     trace_parents: Iterable[str] = (),
 ) -> bytes:
@@ -65,7 +63,7 @@ def table_request(
     Args:
         producer_group: The producer's group; may be empty.
         rows: The rows.
-        blocks: The records of the first rows, each by itself.
+        tables: The records of the first rows, each by itself.
         encoded: The records of the other rows.
         trace_parents: The trace contexts that the broker gets.
     """
@@ -74,8 +72,10 @@ def table_request(
         "queue_ids": int32s([row.queue.queue_id for row in rows]),
     }
     _put_sequences(columns, rows)
-    if blocks:
-        pieces = _put_blocks(columns, blocks, encoded)
+    pieces: Sequence[ByteBuffer] = ()
+    if tables:
+        every = tables if encoded is None else [*tables, encoded.table()]
+        pieces = _put_records(columns, RecordTable.joined(every))
     elif encoded is not None:
         pieces = [encoded.records]
         columns["record_counts"] = int32s(encoded.counts)
@@ -93,7 +93,7 @@ def table_request(
         parts += (length_prefix(_TRACE_PARENTS, len(trace_parent)), trace_parent.encode())
     size_bytes = sum(map(len, pieces))
     parts += (length_prefix(_TABLE, len(head)), head, length_prefix(_TABLE_RECORDS, size_bytes))
-    return b"".join(parts + pieces)
+    return b"".join((*parts, *pieces))
 
 
 def _put_sequences(columns: dict[str, Any], rows: Sequence[Row]) -> None:
@@ -108,55 +108,17 @@ def _put_sequences(columns: dict[str, Any], rows: Sequence[Row]) -> None:
     )
 
 
-def _put_blocks(
-    columns: dict[str, Any], blocks: Sequence[LooseBlock], encoded: EncodedRows | None
-) -> list[ByteBuffer]:
+def _put_records(columns: dict[str, Any], records: RecordTable) -> Sequence[ByteBuffer]:
     """Put the columns of records into the table; returns the pieces of the records."""
-    pieces: list[ByteBuffer] = list(chain.from_iterable([block.pieces for block in blocks]))
-    sizes = [_on_wire(block.sizes) for block in blocks]
-    tag_codes = [_on_wire(block.tag_codes) for block in blocks]
-    key_counts = [block.key_counts.tobytes() for block in blocks]
-    key_hashes = [_on_wire(block.key_hashes) for block in blocks]
-    counts = [block.count for block in blocks]
-    crc32 = 0
-    for block in blocks:
-        crc32 = shifted(crc32, block.size_bytes) ^ block.crc32 if crc32 else block.crc32
-    if encoded is not None:
-        pieces.append(encoded.records)
-        sizes.append(int32s(encoded.sizes))
-        tag_codes.append(encoded.tag_codes)
-        key_counts.append(encoded.key_counts)
-        key_hashes.append(encoded.key_hashes)
-        counts += encoded.counts
-        crc32 = shifted(crc32, len(encoded.records)) ^ encoded.crc32
-    columns["record_counts"] = int32s(counts)
-    columns["record_sizes"] = b"".join(sizes)
-    columns["tag_codes"] = b"".join(tag_codes)
-    columns["key_counts"] = b"".join(key_counts)
-    columns["key_hashes"] = b"".join(key_hashes)
-    columns["records_crc32"] = crc32
-    if any(block.record_crcs is not None for block in blocks):
-        columns["record_crc32s"] = b"".join(map(_record_crcs, blocks)) + _encoded_crcs(encoded)
-    return pieces
-
-
-def _record_crcs(block: LooseBlock) -> bytes:
-    """``LooseBlock.record_crcs``, also of a row of few records."""
-    crcs = block.record_crcs
-    if crcs is None:
-        crcs = _range_crcs(b"".join(block.pieces), block.sizes)
-    return _on_wire(crcs)
-
-
-def _encoded_crcs(encoded: EncodedRows | None) -> bytes:
-    if encoded is None:
-        return b""
-    return _on_wire(_range_crcs(encoded.records, np.array(encoded.sizes, np.int32)))
-
-
-def _range_crcs(records: bytes, sizes: NDArray[np.int32]) -> NDArray[np.uint32]:
-    ends = np.cumsum(sizes, dtype=np.int64)
-    return range_crcs(memoryview(records), ends - sizes, ends - CRC_PROPERTY_BYTES)
+    columns["record_counts"] = int32s(records.counts)
+    columns["record_sizes"] = _on_wire(records.sizes)
+    columns["tag_codes"] = _on_wire(records.tag_codes)
+    columns["key_counts"] = records.key_counts.tobytes()
+    columns["key_hashes"] = _on_wire(records.key_hashes)
+    columns["records_crc32"] = records.crc32
+    if records.record_crcs is not None:
+        columns["record_crc32s"] = _on_wire(records.record_crcs)
+    return records.pieces
 
 
 def _put_terms(columns: dict[str, Any], rows: Sequence[Row]) -> None:
@@ -231,10 +193,11 @@ class SentRows(NamedTuple):
         if encoded is None or unique_ids is None:
             return
         begin = 0
-        for row, block in zip(self.rows[-len(encoded.counts) :], encoded.apart(), strict=True):
+        rows = self.rows[-len(encoded.counts) :]
+        for row, table in zip(rows, encoded.table().rows(), strict=True):
             if not row.settled:
-                row.block, row.unique_ids = block, unique_ids.part(begin, begin + block.count)
-            begin += block.count
+                row.table, row.unique_ids = table, unique_ids.part(begin, begin + table.count)
+            begin += table.count
 
 
 def settle_rows(
@@ -265,7 +228,7 @@ def settle_rows(
     refused: list[tuple[Row, CallError]] = []
     begin = record = 0
     for place, (row, count) in enumerate(zip(sent.rows, counts, strict=True)):
-        first, fresh = begin, row.block is None
+        first, fresh = begin, row.table is None
         if fresh:
             begin += count
         record += count
@@ -284,18 +247,18 @@ def settle_rows(
                 continue
             stored = _other(stored, other)
         offsets = places.record_offsets[record - count : record]
-        if row.block is None:
+        if row.table is None:
             log_offsets = offsets or accumulate(
                 sizes[first:begin], initial=places.log_offsets[place]
             )
             row.settle(stored, log_offsets, ids[first:begin])
         else:
-            own = offsets or _offsets(row.block.sizes, places.log_offsets[place])
-            _settle_block(row, stored, np.array(own))
+            own = offsets or _offsets(row.table.sizes, places.log_offsets[place])
+            _settle_table(row, stored, np.array(own))
     return refused
 
 
-def _settle_block(row: Row, stored: StoredRow, log_offsets: NDArray[np.int64]) -> None:
+def _settle_table(row: Row, stored: StoredRow, log_offsets: NDArray[np.int64]) -> None:
     if row.messages and row.unique_ids is not None:
         row.settle(stored, log_offsets.tolist(), row.unique_ids.texts())
     else:

@@ -8,7 +8,6 @@ from random import Random
 from typing import Final, NamedTuple
 
 from ariane_record import BlockEncoder, ProducerSequence
-from ariane_record.encoding.loose_block import LooseBlock
 from ariane_record.encoding.message_properties import TopicProperties
 from ariane_record.errors import RecordError
 from ariane_sdk.client.broker_calls import answer_of
@@ -176,8 +175,7 @@ def _request(
         sequenced=True,
     )
     row.sequence = sequence
-    block = LooseBlock.of(encoder.finish(sequence), sequenced=True)
-    return table_request("", [row], [block], None)
+    return table_request("", [row], [encoder.finish(sequence)], None)
 
 
 def _verdict(error: CallError, sequence: ProducerSequence, count: int) -> Verdict:
