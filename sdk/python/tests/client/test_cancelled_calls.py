@@ -89,7 +89,7 @@ async def test_a_name_server_that_gives_a_call_up_is_left_for_the_next(
         route = await session.name_servers.get_route("orders")
 
         assert [broker.broker_name for broker in route.brokers] == ["broker-a"]
-        assert session.name_servers._in_turn()[0] == world.name_servers
+        assert (await session.name_servers._in_turn())[0] == world.name_servers
 
 
 @pytest.mark.parametrize("code", GIVEN_UP)
@@ -126,7 +126,7 @@ async def test_messages_wait_for_a_name_server_that_gives_calls_up(world):
 async def test_who_is_cancelled_here_asks_no_other(world, silent_name_server, make_session):
     address, heard = silent_name_server
     session = make_session(address, world.name_servers, seed=1)
-    assert session.name_servers._in_turn()[0] == address
+    assert (await session.name_servers._in_turn())[0] == address
 
     question = asyncio.create_task(session.name_servers.get_route("orders"))
     await asyncio.wait_for(heard.wait(), 60)

@@ -35,7 +35,7 @@ def test_addresses(text, addresses):
         ":9876",
         "a:b",
         "a:1,b",
-        "http://a:1",
+        "ftp://a:1",
         "a b:1",
         "a:0",
         "a:65536",
@@ -95,7 +95,7 @@ async def test_the_first_name_server_to_be_asked_is_drawn(world, make_session):
     drawn = set()
     for seed in range(20):
         session = make_session("a:1", "b:1", "c:1", seed=seed)
-        drawn.add(session.name_servers._in_turn())
+        drawn.add(await session.name_servers._in_turn())
         await session.close()
 
     assert drawn == {
@@ -112,7 +112,7 @@ async def test_one_that_does_not_answer_is_left_for_the_next(world, make_session
         route = await session.name_servers.get_route("orders")
 
         assert [broker.broker_name for broker in route.brokers] == ["broker-a"]
-        assert session.name_servers._in_turn()[0] == world.name_servers
+        assert (await session.name_servers._in_turn())[0] == world.name_servers
     await session.close()
 
 
@@ -410,12 +410,12 @@ async def test_one_that_has_just_started_gives_way_to_one_that_knows(world, make
     second.warming_up = True
     second.set_route("orders", {"broker-b": "127.0.0.1:2"})
     session = make_session(second.address, world.name_servers, seed=1)
-    session.name_servers._current = 0
+    session.name_servers._current = second.address
 
     route = await session.name_servers.get_route("orders")
 
     assert (names_of(route), route.complete) == (["broker-a"], True)
-    assert session.name_servers._in_turn()[0] == world.name_servers
+    assert (await session.name_servers._in_turn())[0] == world.name_servers
     world.name_server.warming_up = True
     route = await session.name_servers.get_route("orders")
     assert (names_of(route), route.complete) == (["broker-a", "broker-b"], False)
