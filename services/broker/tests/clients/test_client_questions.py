@@ -88,11 +88,12 @@ async def stored(broker):
     async def store(topic, body=b"a"):
         await broker.create_topic(topic)
         await broker.store(topic, [body])
-        request = pull_pb.PullMessageRangeRequest(topic=topic, end_queue_offset=1)
-        async for chunk in broker.pulls.PullMessageRange(request):
-            for message in chunk.messages:
-                return message.position.message_id
-        raise AssertionError
+        request = pull_pb.PullMessagesRequest(
+            consumer_group="reader", positions=[pull_pb.PullPosition(topic=topic)]
+        )
+        (queue,) = (await broker.pulls.PullMessages(request)).queues
+        (message,) = queue.messages
+        return message.position.message_id
 
     return store
 

@@ -30,13 +30,6 @@ def position_at(topic, queue_id, queue_offset=0):
     return pull_pb.PullPosition(topic=topic, queue_id=queue_id, queue_offset=queue_offset)
 
 
-async def read_range(broker, begin, end, **fields):
-    request = pull_pb.PullMessageRangeRequest(
-        topic="orders", begin_queue_offset=begin, end_queue_offset=end, **fields
-    )
-    return [chunk async for chunk in broker.pulls.PullMessageRange(request)]
-
-
 def full_message():
     message = message_pb.Message(
         topic="orders",
@@ -202,27 +195,6 @@ async def test_no_more_messages_come_than_are_asked_for(broker):
     await send(broker, *({"body": b"%d" % n} for n in range(9)), queue_id=0)
     assert len((await pull(broker, message_count_max=4)).messages) == 4
     assert len((await pull(broker, size_bytes_max=1)).messages) == 1
-
-
-async def test_a_range_is_read_as_plain_messages(broker, refused):
-    await send(broker, *({"body": b"%d" % n, "tag": "x" * (n % 2)} for n in range(9)), queue_id=0)
-    chunks = await read_range(broker, 2, 7)
-    assert [m.body for chunk in chunks for m in chunk.messages] == [b"2", b"3", b"4", b"5", b"6"]
-    assert chunks[-1].next_queue_offset == 7
-    tagged = subscription_pb.FilterExpression(kind=subscription_pb.FILTER_KIND_TAG, text="x")
-    chunks = await read_range(broker, 0, 100, filter=tagged)
-    assert [m.body for chunk in chunks for m in chunk.messages] == [b"1", b"3", b"5", b"7"]
-    assert chunks[-1].next_queue_offset == 9
-    assert (await refused(read_range(broker, 7, 2))).reason == "FIELD_INVALID"
-    assert (await refused(read_range(broker, 20, 30))).reason == "QUEUE_OFFSET_OUT_OF_RANGE"
-
-
-async def test_a_range_of_large_messages_fits_what_grpc_takes_by_default(broker):
-    for n in range(6):
-        await send(broker, {"body": b"%d" % n * 900_000}, queue_id=0)
-    chunks = await read_range(broker, 0, 6)
-    assert max(chunk.ByteSize() for chunk in chunks) < 4 << 20
-    assert b"".join(m.body[:1] for chunk in chunks for m in chunk.messages) == b"012345"
 
 
 REPLIES = "DefaultCluster_REPLY_TOPIC"

@@ -21,8 +21,6 @@ class Servicer:
     async def PullRange(self, request, context):  # noqa: N802 - the contract's name.
         yield request.end_queue_offset
 
-    PullMessageRange = PullRange
-
     async def ListQueueBounds(self, request, context):  # noqa: N802 - the contract's name.
         return request.topic
 

@@ -379,7 +379,7 @@ Global___QueueRecords: _TypeAlias = QueueRecords  # noqa: Y015
 @_typing.final
 class ReplicaHint(_message.Message):
     """A queue has a deep backlog, which is in the memory of its broker no longer. It is better read
-    from a replica by PullRange or PullMessageRange, from the next queue offset on and without a log
+    from a replica by PullRange, from the next queue offset on and without a log
     epoch, so that fresh traffic is not slowed. Whoever cannot go there may go on here.
     """
 
@@ -720,90 +720,6 @@ class PullRangeResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PullRangeResponse: _TypeAlias = PullRangeResponse  # noqa: Y015
-
-@_typing.final
-class PullMessageRangeRequest(_message.Message):
-    """Reads a range as plain messages."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    TOPIC_FIELD_NUMBER: _builtins.int
-    QUEUE_ID_FIELD_NUMBER: _builtins.int
-    BEGIN_QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
-    END_QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
-    FILTER_FIELD_NUMBER: _builtins.int
-    CHUNK_BYTES_FIELD_NUMBER: _builtins.int
-    LOG_EPOCH_FIELD_NUMBER: _builtins.int
-    topic: _builtins.str
-    """The topic."""
-    queue_id: _builtins.int
-    """The queue."""
-    begin_queue_offset: _builtins.int
-    """The first queue offset wanted."""
-    end_queue_offset: _builtins.int
-    """The range's end, exclusive. Beyond the readable end it means the readable end."""
-    chunk_bytes: _builtins.int
-    """About how many bytes of records one answer covers, 64 KiB to 4 MiB; 0 means 1 MiB, which
-    leaves room below the 4 MiB that gRPC takes by default.
-    """
-    log_epoch: _builtins.int
-    """The log epoch that the range was learnt in; 0: not checked."""
-    @_builtins.property
-    def filter(self) -> _subscription_pb2.FilterExpression:
-        """Which messages. Absent: all."""
-
-    def __init__(
-        self,
-        *,
-        topic: _builtins.str = ...,
-        queue_id: _builtins.int = ...,
-        begin_queue_offset: _builtins.int = ...,
-        end_queue_offset: _builtins.int = ...,
-        filter: _subscription_pb2.FilterExpression | None = ...,
-        chunk_bytes: _builtins.int = ...,
-        log_epoch: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["filter", b"filter"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_queue_offset", b"begin_queue_offset", "chunk_bytes", b"chunk_bytes", "end_queue_offset", b"end_queue_offset", "filter", b"filter", "log_epoch", b"log_epoch", "queue_id", b"queue_id", "topic", b"topic"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___PullMessageRangeRequest: _TypeAlias = PullMessageRangeRequest  # noqa: Y015
-
-@_typing.final
-class PullMessageRangeResponse(_message.Message):
-    """One chunk of a range of plain messages."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    NEXT_QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
-    MESSAGES_FIELD_NUMBER: _builtins.int
-    LOST_FIELD_NUMBER: _builtins.int
-    next_queue_offset: _builtins.int
-    """Behind the last message that was looked at."""
-    @_builtins.property
-    def messages(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Message]:
-        """The messages, in order."""
-
-    @_builtins.property
-    def lost(self) -> _containers.RepeatedCompositeFieldContainer[Global___LostRun]:
-        """Messages before `next_queue_offset` that are lost. The caller should tell somebody."""
-
-    def __init__(
-        self,
-        *,
-        next_queue_offset: _builtins.int = ...,
-        messages: _abc.Iterable[_message_pb2.Message] | None = ...,
-        lost: _abc.Iterable[Global___LostRun] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lost", b"lost", "messages", b"messages", "next_queue_offset", b"next_queue_offset"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___PullMessageRangeResponse: _TypeAlias = PullMessageRangeResponse  # noqa: Y015
 
 @_typing.final
 class ListQueueBoundsRequest(_message.Message):

@@ -59,11 +59,6 @@ class PullServiceStub(object):
                 request_serializer=ariane_dot_broker_dot_v1_dot_pull__service__pb2.PullRangeRequest.SerializeToString,
                 response_deserializer=ariane_dot_broker_dot_v1_dot_pull__service__pb2.PullRangeResponse.FromString,
                 _registered_method=True)
-        self.PullMessageRange = channel.unary_stream(
-                '/ariane.broker.v1.PullService/PullMessageRange',
-                request_serializer=ariane_dot_broker_dot_v1_dot_pull__service__pb2.PullMessageRangeRequest.SerializeToString,
-                response_deserializer=ariane_dot_broker_dot_v1_dot_pull__service__pb2.PullMessageRangeResponse.FromString,
-                _registered_method=True)
         self.ListQueueBounds = channel.unary_unary(
                 '/ariane.broker.v1.PullService/ListQueueBounds',
                 request_serializer=ariane_dot_broker_dot_v1_dot_pull__service__pb2.ListQueueBoundsRequest.SerializeToString,
@@ -111,8 +106,8 @@ class PullServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def PullMessages(self, request, context):
-        """Reads plain messages from all the queues that a consumer owns on this broker; otherwise as
-        PullRecords.
+        """Reads plain messages from all the queues that a consumer owns on this broker, for generated
+        clients of any language, which cannot read records; otherwise as PullRecords.
         Errors: as PullRecords, per queue and for the call.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -124,14 +119,6 @@ class PullServiceServicer(object):
         larger than one message may be. Ends at `end_queue_offset` or at the readable end.
         Errors: QUEUE_OFFSET_OUT_OF_RANGE when the begin is no longer kept, QUEUE_CUT, QUEUE_NOT_FOUND,
         TOPIC_NOT_FOUND, FILTER_EXPRESSION_INVALID.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def PullMessageRange(self, request, context):
-        """Reads a range of one queue as plain messages; otherwise as PullRange.
-        Errors: as PullRange.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -175,11 +162,6 @@ def add_PullServiceServicer_to_server(servicer, server):
                     servicer.PullRange,
                     request_deserializer=ariane_dot_broker_dot_v1_dot_pull__service__pb2.PullRangeRequest.FromString,
                     response_serializer=ariane_dot_broker_dot_v1_dot_pull__service__pb2.PullRangeResponse.SerializeToString,
-            ),
-            'PullMessageRange': grpc.unary_stream_rpc_method_handler(
-                    servicer.PullMessageRange,
-                    request_deserializer=ariane_dot_broker_dot_v1_dot_pull__service__pb2.PullMessageRangeRequest.FromString,
-                    response_serializer=ariane_dot_broker_dot_v1_dot_pull__service__pb2.PullMessageRangeResponse.SerializeToString,
             ),
             'ListQueueBounds': grpc.unary_unary_rpc_method_handler(
                     servicer.ListQueueBounds,
@@ -305,33 +287,6 @@ class PullService(object):
             '/ariane.broker.v1.PullService/PullRange',
             ariane_dot_broker_dot_v1_dot_pull__service__pb2.PullRangeRequest.SerializeToString,
             ariane_dot_broker_dot_v1_dot_pull__service__pb2.PullRangeResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def PullMessageRange(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_stream(
-            request,
-            target,
-            '/ariane.broker.v1.PullService/PullMessageRange',
-            ariane_dot_broker_dot_v1_dot_pull__service__pb2.PullMessageRangeRequest.SerializeToString,
-            ariane_dot_broker_dot_v1_dot_pull__service__pb2.PullMessageRangeResponse.FromString,
             options,
             channel_credentials,
             insecure,

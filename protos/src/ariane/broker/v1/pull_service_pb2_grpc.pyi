@@ -57,8 +57,8 @@ class PullServiceStub:
     Errors: as PullRecords; those for the call end the stream.
     """
     PullMessages: _grpc.UnaryUnaryMultiCallable[_pull_service_pb2.PullMessagesRequest, _pull_service_pb2.PullMessagesResponse]
-    """Reads plain messages from all the queues that a consumer owns on this broker; otherwise as
-    PullRecords.
+    """Reads plain messages from all the queues that a consumer owns on this broker, for generated
+    clients of any language, which cannot read records; otherwise as PullRecords.
     Errors: as PullRecords, per queue and for the call.
     """
     PullRange: _grpc.UnaryStreamMultiCallable[_pull_service_pb2.PullRangeRequest, _pull_service_pb2.PullRangeResponse]
@@ -66,10 +66,6 @@ class PullServiceStub:
     larger than one message may be. Ends at `end_queue_offset` or at the readable end.
     Errors: QUEUE_OFFSET_OUT_OF_RANGE when the begin is no longer kept, QUEUE_CUT, QUEUE_NOT_FOUND,
     TOPIC_NOT_FOUND, FILTER_EXPRESSION_INVALID.
-    """
-    PullMessageRange: _grpc.UnaryStreamMultiCallable[_pull_service_pb2.PullMessageRangeRequest, _pull_service_pb2.PullMessageRangeResponse]
-    """Reads a range of one queue as plain messages; otherwise as PullRange.
-    Errors: as PullRange.
     """
     ListQueueBounds: _grpc.UnaryUnaryMultiCallable[_pull_service_pb2.ListQueueBoundsRequest, _pull_service_pb2.ListQueueBoundsResponse]
     """Tells the bounds of all queues of a topic on this broker in one call.
@@ -109,8 +105,8 @@ class PullServiceAsyncStub(PullServiceStub):
     Errors: as PullRecords; those for the call end the stream.
     """
     PullMessages: _aio.UnaryUnaryMultiCallable[_pull_service_pb2.PullMessagesRequest, _pull_service_pb2.PullMessagesResponse]  # type: ignore[assignment]
-    """Reads plain messages from all the queues that a consumer owns on this broker; otherwise as
-    PullRecords.
+    """Reads plain messages from all the queues that a consumer owns on this broker, for generated
+    clients of any language, which cannot read records; otherwise as PullRecords.
     Errors: as PullRecords, per queue and for the call.
     """
     PullRange: _aio.UnaryStreamMultiCallable[_pull_service_pb2.PullRangeRequest, _pull_service_pb2.PullRangeResponse]  # type: ignore[assignment]
@@ -118,10 +114,6 @@ class PullServiceAsyncStub(PullServiceStub):
     larger than one message may be. Ends at `end_queue_offset` or at the readable end.
     Errors: QUEUE_OFFSET_OUT_OF_RANGE when the begin is no longer kept, QUEUE_CUT, QUEUE_NOT_FOUND,
     TOPIC_NOT_FOUND, FILTER_EXPRESSION_INVALID.
-    """
-    PullMessageRange: _aio.UnaryStreamMultiCallable[_pull_service_pb2.PullMessageRangeRequest, _pull_service_pb2.PullMessageRangeResponse]  # type: ignore[assignment]
-    """Reads a range of one queue as plain messages; otherwise as PullRange.
-    Errors: as PullRange.
     """
     ListQueueBounds: _aio.UnaryUnaryMultiCallable[_pull_service_pb2.ListQueueBoundsRequest, _pull_service_pb2.ListQueueBoundsResponse]  # type: ignore[assignment]
     """Tells the bounds of all queues of a topic on this broker in one call.
@@ -176,8 +168,8 @@ class PullServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _pull_service_pb2.PullMessagesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_pull_service_pb2.PullMessagesResponse, _abc.Awaitable[_pull_service_pb2.PullMessagesResponse]]:
-        """Reads plain messages from all the queues that a consumer owns on this broker; otherwise as
-        PullRecords.
+        """Reads plain messages from all the queues that a consumer owns on this broker, for generated
+        clients of any language, which cannot read records; otherwise as PullRecords.
         Errors: as PullRecords, per queue and for the call.
         """
 
@@ -191,16 +183,6 @@ class PullServiceServicer(metaclass=_abc_1.ABCMeta):
         larger than one message may be. Ends at `end_queue_offset` or at the readable end.
         Errors: QUEUE_OFFSET_OUT_OF_RANGE when the begin is no longer kept, QUEUE_CUT, QUEUE_NOT_FOUND,
         TOPIC_NOT_FOUND, FILTER_EXPRESSION_INVALID.
-        """
-
-    @_abc_1.abstractmethod
-    def PullMessageRange(
-        self,
-        request: _pull_service_pb2.PullMessageRangeRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_abc.Iterator[_pull_service_pb2.PullMessageRangeResponse], _abc.AsyncIterator[_pull_service_pb2.PullMessageRangeResponse]]:
-        """Reads a range of one queue as plain messages; otherwise as PullRange.
-        Errors: as PullRange.
         """
 
     @_abc_1.abstractmethod

@@ -23,7 +23,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class AppendRecordsRequest(_message.Message):
-    """Appends packed batches."""
+    """Appends packed records."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -38,17 +38,19 @@ class AppendRecordsRequest(_message.Message):
     """The records of `table`, row after row. Last, so that a reader meets the columns first."""
     @_builtins.property
     def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___AppendBatch]:
-        """The batches: 1 to 4,096, of 4 MiB in all by default. Not with `table`."""
+        """For clients in other languages that pack batches one by one; no SDK of ours sends them. 1 to
+        4,096, of 4 MiB in all by default. Not with `table`, which says the same and costs less.
+        """
 
     @_builtins.property
     def table(self) -> Global___AppendTable:
-        """The messages as a table, instead of `batches`: 1 to 4,096 rows. Their records are in
+        """The messages: 1 to 4,096 rows, of 4 MiB in all by default. Their records are in
         `table_records`.
         """
 
     @_builtins.property
     def trace_parents(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """W3C trace contexts (`traceparent`) of sampled spans that sent messages of these batches, 16 at
+        """W3C trace contexts (`traceparent`) of sampled spans that sent messages of these messages, 16 at
         most. A broker that is told where spans go makes one of its own for the call: a child of the
         first, linked to the others. It looks for contexts nowhere else.
         """
@@ -236,7 +238,8 @@ class AppendTable(_message.Message):
     """
     record_crc32s: _builtins.bytes
     """CRC-32 of each record as it came, without its last 20 bytes (the property `__CRC32#`):
-    n x fixed32. May be absent; worth its bytes from about 128 records in a row.
+    n x fixed32. May be absent; used in a table of one row, where it is worth its bytes from about
+    128 records on.
     """
     delay_levels: _builtins.bytes
     """Delivers the records of a row after the delay of a level, from 1 (1 s) to 18 (2 h), 0 for none:

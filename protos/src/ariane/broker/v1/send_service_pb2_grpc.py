@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class SendServiceStub(object):
-    """Takes messages. AppendRecords is the way of clients that pack blocks; SendMessages says the
-    same plainly. Both end in one append.
+    """Takes messages. AppendRecords is the way of clients that pack records; SendMessages says the
+    same plainly, for generated clients of any language. Both end in one append.
     """
 
     def __init__(self, channel):
@@ -54,15 +54,15 @@ class SendServiceStub(object):
 
 
 class SendServiceServicer(object):
-    """Takes messages. AppendRecords is the way of clients that pack blocks; SendMessages says the
-    same plainly. Both end in one append.
+    """Takes messages. AppendRecords is the way of clients that pack records; SendMessages says the
+    same plainly, for generated clients of any language. Both end in one append.
     """
 
     def AppendRecords(self, request, context):
-        """Appends packed batches, each to one queue. A batch is stored whole or not at all; batches are
-        independent of one another and answered in order. The answer waits for what the broker
+        """Appends a table of packed records, each row to one queue. A row is stored whole or not at all;
+        rows are independent of one another and answered in order. The answer waits for what the broker
         promises (memory, flushed, replicated) and says which.
-        Per batch: TOPIC_NOT_FOUND, TOPIC_NOT_WRITABLE, QUEUE_NOT_FOUND, MESSAGE_TOO_LARGE,
+        Per row: TOPIC_NOT_FOUND, TOPIC_NOT_WRITABLE, QUEUE_NOT_FOUND, MESSAGE_TOO_LARGE,
         BLOCK_CORRUPTED, STORE_FULL, FLUSH_UNCONFIRMED, SEQUENCE_GAP, SEQUENCE_PASSED, PRODUCER_FENCED,
         DELIVERY_TIME_TOO_LATE, TOO_FEW_IN_SYNC, REPLICATION_UNCONFIRMED.
         For the call: STORE_POISONED, SERVICE_DRAINING, FIELD_INVALID.
@@ -115,8 +115,8 @@ def add_SendServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class SendService(object):
-    """Takes messages. AppendRecords is the way of clients that pack blocks; SendMessages says the
-    same plainly. Both end in one append.
+    """Takes messages. AppendRecords is the way of clients that pack records; SendMessages says the
+    same plainly, for generated clients of any language. Both end in one append.
     """
 
     @staticmethod

@@ -27,8 +27,8 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class SendServiceStub:
-    """Takes messages. AppendRecords is the way of clients that pack blocks; SendMessages says the
-    same plainly. Both end in one append.
+    """Takes messages. AppendRecords is the way of clients that pack records; SendMessages says the
+    same plainly, for generated clients of any language. Both end in one append.
     """
 
     @_typing.overload
@@ -36,10 +36,10 @@ class SendServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> SendServiceAsyncStub: ...
     AppendRecords: _grpc.UnaryUnaryMultiCallable[_send_service_pb2.AppendRecordsRequest, _send_service_pb2.AppendRecordsResponse]
-    """Appends packed batches, each to one queue. A batch is stored whole or not at all; batches are
-    independent of one another and answered in order. The answer waits for what the broker
+    """Appends a table of packed records, each row to one queue. A row is stored whole or not at all;
+    rows are independent of one another and answered in order. The answer waits for what the broker
     promises (memory, flushed, replicated) and says which.
-    Per batch: TOPIC_NOT_FOUND, TOPIC_NOT_WRITABLE, QUEUE_NOT_FOUND, MESSAGE_TOO_LARGE,
+    Per row: TOPIC_NOT_FOUND, TOPIC_NOT_WRITABLE, QUEUE_NOT_FOUND, MESSAGE_TOO_LARGE,
     BLOCK_CORRUPTED, STORE_FULL, FLUSH_UNCONFIRMED, SEQUENCE_GAP, SEQUENCE_PASSED, PRODUCER_FENCED,
     DELIVERY_TIME_TOO_LATE, TOO_FEW_IN_SYNC, REPLICATION_UNCONFIRMED.
     For the call: STORE_POISONED, SERVICE_DRAINING, FIELD_INVALID.
@@ -56,16 +56,16 @@ class SendServiceStub:
 
 @_typing.type_check_only
 class SendServiceAsyncStub(SendServiceStub):
-    """Takes messages. AppendRecords is the way of clients that pack blocks; SendMessages says the
-    same plainly. Both end in one append.
+    """Takes messages. AppendRecords is the way of clients that pack records; SendMessages says the
+    same plainly, for generated clients of any language. Both end in one append.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     AppendRecords: _aio.UnaryUnaryMultiCallable[_send_service_pb2.AppendRecordsRequest, _send_service_pb2.AppendRecordsResponse]  # type: ignore[assignment]
-    """Appends packed batches, each to one queue. A batch is stored whole or not at all; batches are
-    independent of one another and answered in order. The answer waits for what the broker
+    """Appends a table of packed records, each row to one queue. A row is stored whole or not at all;
+    rows are independent of one another and answered in order. The answer waits for what the broker
     promises (memory, flushed, replicated) and says which.
-    Per batch: TOPIC_NOT_FOUND, TOPIC_NOT_WRITABLE, QUEUE_NOT_FOUND, MESSAGE_TOO_LARGE,
+    Per row: TOPIC_NOT_FOUND, TOPIC_NOT_WRITABLE, QUEUE_NOT_FOUND, MESSAGE_TOO_LARGE,
     BLOCK_CORRUPTED, STORE_FULL, FLUSH_UNCONFIRMED, SEQUENCE_GAP, SEQUENCE_PASSED, PRODUCER_FENCED,
     DELIVERY_TIME_TOO_LATE, TOO_FEW_IN_SYNC, REPLICATION_UNCONFIRMED.
     For the call: STORE_POISONED, SERVICE_DRAINING, FIELD_INVALID.
@@ -81,8 +81,8 @@ class SendServiceAsyncStub(SendServiceStub):
     """
 
 class SendServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Takes messages. AppendRecords is the way of clients that pack blocks; SendMessages says the
-    same plainly. Both end in one append.
+    """Takes messages. AppendRecords is the way of clients that pack records; SendMessages says the
+    same plainly, for generated clients of any language. Both end in one append.
     """
 
     @_abc_1.abstractmethod
@@ -91,10 +91,10 @@ class SendServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _send_service_pb2.AppendRecordsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_send_service_pb2.AppendRecordsResponse, _abc.Awaitable[_send_service_pb2.AppendRecordsResponse]]:
-        """Appends packed batches, each to one queue. A batch is stored whole or not at all; batches are
-        independent of one another and answered in order. The answer waits for what the broker
+        """Appends a table of packed records, each row to one queue. A row is stored whole or not at all;
+        rows are independent of one another and answered in order. The answer waits for what the broker
         promises (memory, flushed, replicated) and says which.
-        Per batch: TOPIC_NOT_FOUND, TOPIC_NOT_WRITABLE, QUEUE_NOT_FOUND, MESSAGE_TOO_LARGE,
+        Per row: TOPIC_NOT_FOUND, TOPIC_NOT_WRITABLE, QUEUE_NOT_FOUND, MESSAGE_TOO_LARGE,
         BLOCK_CORRUPTED, STORE_FULL, FLUSH_UNCONFIRMED, SEQUENCE_GAP, SEQUENCE_PASSED, PRODUCER_FENCED,
         DELIVERY_TIME_TOO_LATE, TOO_FEW_IN_SYNC, REPLICATION_UNCONFIRMED.
         For the call: STORE_POISONED, SERVICE_DRAINING, FIELD_INVALID.

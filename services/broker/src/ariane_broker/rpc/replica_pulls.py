@@ -2,7 +2,7 @@
 
 ::
 
-    PullRange, PullMessageRange, ListQueueBounds     answered
+    PullRange, ListQueueBounds                       answered
     the same with a log epoch                        BROKER_NOT_PRIMARY, which names the primary
     the same while the log cannot be read            BROKER_NOT_PRIMARY
     all else                                         BROKER_NOT_PRIMARY
@@ -95,15 +95,6 @@ class ReplicaPulls(NotPrimary):
             async for chunk in chunks:
                 yield chunk
 
-    async def PullMessageRange(  # noqa: N802 - the contract's name.
-        self, request: pull_pb.PullMessageRangeRequest, context: aio.ServicerContext[Any, Any]
-    ) -> AsyncIterator[pull_pb.PullMessageRangeResponse]:
-        """Stream a range of one queue as plain messages."""
-        self._check(request)
-        async with aclosing(self._servicer.PullMessageRange(request, context)) as chunks:  # type: ignore[type-var]  # a generator.
-            async for chunk in chunks:
-                yield chunk
-
     async def ListQueueBounds(  # noqa: N802 - the contract's name.
         self, request: pull_pb.ListQueueBoundsRequest, context: aio.ServicerContext[Any, Any]
     ) -> pull_pb.ListQueueBoundsResponse:
@@ -111,7 +102,7 @@ class ReplicaPulls(NotPrimary):
         self._gate.open()
         return await self._servicer.ListQueueBounds(request, context)
 
-    def _check(self, request: pull_pb.PullRangeRequest | pull_pb.PullMessageRangeRequest) -> None:
+    def _check(self, request: pull_pb.PullRangeRequest) -> None:
         """Refuse a range whose end is not here yet, since it would end too early; and any epoch.
 
         Raises:

@@ -46,10 +46,6 @@ class FilteredPullServicer(PullServiceServicer):
         """Refuse."""
         raise _only_at_the_broker("reading a range")
 
-    def PullMessageRange(self, request: Any, context: Any) -> NoReturn:
-        """Refuse."""
-        raise _only_at_the_broker("reading a range")
-
     def ListQueueBounds(self, request: Any, context: Any) -> NoReturn:
         """Refuse."""
         raise _only_at_the_broker("the bounds of queues")

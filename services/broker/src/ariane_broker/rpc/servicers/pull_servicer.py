@@ -20,8 +20,6 @@ from ariane_broker.read.range_pull import Projection, PullRange, RangeOrder
 from ariane_broker.rpc.answer_leases import hold_seconds_max, lease_of
 from ariane_broker.rpc.pull_stream import PullStream, StreamOrder
 from ariane_broker.rpc.translation.plain_pull_wire import (
-    PLAIN_CHUNK_BYTES,
-    message_range_answer,
     plain_order,
     queue_messages,
 )
@@ -125,25 +123,6 @@ class PullServicer(PullServiceServicer):
             async for chunk in chunks:
                 # Bytes, as with streams of pulls.
                 yield cast("pull_pb.PullRangeResponse", range_answer(chunk))
-
-    async def PullMessageRange(
-        self, request: pull_pb.PullMessageRangeRequest, context: aio.ServicerContext[Any, Any]
-    ) -> AsyncIterator[pull_pb.PullMessageRangeResponse]:
-        """Stream a range of one queue as plain messages."""
-        order = RangeOrder(
-            topic=request.topic,
-            queue_id=request.queue_id,
-            begin=request.begin_queue_offset,
-            end=request.end_queue_offset,
-            filter=filter_of(request.filter),
-            chunk_bytes=request.chunk_bytes or PLAIN_CHUNK_BYTES,
-            log_epoch=request.log_epoch,
-        )
-        async with aclosing(
-            self._pull_range.read(order, lease_of(self._answers, context))
-        ) as chunks:
-            async for chunk in chunks:
-                yield await message_range_answer(chunk, self._broker_name)
 
     async def ListQueueBounds(
         self, request: pull_pb.ListQueueBoundsRequest, context: aio.ServicerContext[Any, Any]

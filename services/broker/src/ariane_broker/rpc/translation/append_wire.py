@@ -1,14 +1,13 @@
 """Appends on the wire: conversion of requests and answers from and to values of the use case.
 
-Requests arrive as bytes. Protocol Buffers would copy each block twice, into newly allocated pages.
-So the blocks of a large request are cut out here, and only the rest is parsed. Blocks are copied
-once, by the store into its log.
+Requests arrive as bytes. Protocol Buffers would copy the records twice, into newly allocated pages.
+So the records of a large table are cut out here, and only the rest is parsed. They are copied once,
+by the store into its log. Batches, which only stubs of other languages may send, are not cut.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -34,26 +33,20 @@ from ariane_record import ProducerSequence, RecordTable
 from ariane_record.errors import WireCorrupted
 from ariane_record.layout import ByteBuffer
 from ariane_record.single.wire_fields import (
-    WireField,
     fields_of,
-    length_prefix,
     length_tag,
 )
 from ariane_servicekit.errors import ServiceError, field_invalid
 from ariane_servicekit.rpc.error_status import status_of
 
 CUT_BYTES_MIN: Final = 192 << 10
-"""Smaller requests, and those whose first batch is smaller, are parsed as they are: that is faster
-than cutting (measured)."""
+"""Smaller requests are parsed as they are: that is faster than cutting (measured)."""
 
 _FIELDS_MAX: Final = 64
-"""The most fields beside the batches of a request, or in one of them; no real request has as many.
-Each costs a step of Python; a request with more is parsed by Protocol Buffers."""
+"""The most fields of a request that is cut; no real one has as many. Each costs a step of Python; a
+request with more is parsed by Protocol Buffers."""
 
-_BATCHES: Final = length_tag(AppendRecordsRequest.BATCHES_FIELD_NUMBER)
-_TABLE: Final = length_tag(AppendRecordsRequest.TABLE_FIELD_NUMBER)
 _TABLE_RECORDS: Final = length_tag(AppendRecordsRequest.TABLE_RECORDS_FIELD_NUMBER)
-_RECORDS: Final = length_tag(AppendBatch.RECORDS_FIELD_NUMBER)
 _INT32: Final = np.dtype("<i4")
 _INT64: Final = np.dtype("<i8")
 _UINT32: Final = np.dtype("<u4")
@@ -79,32 +72,28 @@ def append_request(raw: bytes) -> AppendRequest:
     Raises:
         DecodeError: The bytes are no such request.
     """
-    try:
-        if len(raw) < CUT_BYTES_MIN:
-            return _request_of(AppendRecordsRequest.FromString(raw))
-        first = _first_of(raw)
-        if first is not None:
-            if first.tag == _TABLE:
-                return _request_of(*_cut_table(raw))
-            if len(first.whole) < CUT_BYTES_MIN:
-                return _request_of(AppendRecordsRequest.FromString(raw))
-        cut = _cut_blocks(raw)
-    except WireCorrupted as error:
-        raise DecodeError(str(error)) from error
-    if cut is not None:
-        rest, blocks = cut
-        request = AppendRecordsRequest.FromString(rest)
-        if not request.HasField("table"):
-            rows = list(map(_row_of, request.batches, blocks))
-            return AppendRequest(rows, request.trace_parents)
-    # Far too many fields, or a table behind batches, which no SDK sends.
+    if len(raw) >= CUT_BYTES_MIN:
+        try:
+            cut = _without_records(raw)
+        except WireCorrupted as error:
+            raise DecodeError(str(error)) from error
+        if cut is not None:
+            return _request_of(*cut)
     return _request_of(AppendRecordsRequest.FromString(raw))
 
 
-def _first_of(raw: bytes) -> WireField | None:
-    """The first batch of a request, or its table if that is first; few fields may be before it."""
-    fields = islice(fields_of(memoryview(raw)), _FIELDS_MAX)
-    return next((field for field in fields if field.tag in {_BATCHES, _TABLE}), None)
+def _without_records(raw: bytes) -> tuple[AppendRecordsRequest, ByteBuffer] | None:
+    """Split a request from the records of its table; None without such, or with many fields."""
+    rest: list[ByteBuffer] = []
+    records: ByteBuffer | None = None
+    for field in fields_of(memoryview(raw)):
+        if field.tag == _TABLE_RECORDS:
+            records = field.value
+        else:
+            rest.append(field.whole)
+            if len(rest) > _FIELDS_MAX:
+                return None
+    return None if records is None else (AppendRecordsRequest.FromString(b"".join(rest)), records)
 
 
 def _request_of(
@@ -127,49 +116,6 @@ def _request_of(
     rows = rows_of(table, records, request.producer_group)
     counts = (0,) * len(rows) if rows.table is None else rows.table.counts
     return AppendRequest([rows], request.trace_parents, counts)
-
-
-def _cut_table(raw: bytes) -> tuple[AppendRecordsRequest, ByteBuffer | None]:
-    """Split a request from the records of its table; if that is impossible, parse all of it."""
-    rest: list[ByteBuffer] = []
-    records: ByteBuffer = b""
-    for field in fields_of(memoryview(raw)):
-        if field.tag == _TABLE_RECORDS:
-            records = field.value
-        else:
-            rest.append(field.whole)
-            if len(rest) > _FIELDS_MAX:
-                return AppendRecordsRequest.FromString(raw), None
-    return AppendRecordsRequest.FromString(b"".join(rest)), records
-
-
-def _cut_blocks(raw: bytes) -> tuple[bytes, list[ByteBuffer]] | None:
-    """Split a request from the records of its batches.
-
-    None for a request with so many batches or other fields that this would take long.
-    """
-    view = memoryview(raw)
-    rest: list[ByteBuffer] = []
-    blocks: list[ByteBuffer] = []
-    for field in fields_of(view):
-        if len(blocks) > ROWS_MAX or len(rest) > 2 * len(blocks) + _FIELDS_MAX:
-            return None
-        if field.tag != _BATCHES:
-            rest.append(field.whole)
-            continue
-        kept: list[ByteBuffer] = []
-        block: ByteBuffer = b""
-        for inner in fields_of(field.value):
-            if inner.tag == _RECORDS:
-                block = inner.value
-            else:
-                kept.append(inner.whole)
-                if len(kept) > _FIELDS_MAX:
-                    return None
-        head = b"".join(kept)
-        rest += (length_prefix(_BATCHES, len(head)), head)
-        blocks.append(block)
-    return b"".join(rest), blocks
 
 
 def _row_of(batch: AppendBatch, records: ByteBuffer) -> Rows:

@@ -5,28 +5,21 @@ The counterpart of ``pull_wire``, for clients that cannot read records.
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 from numpy.typing import NDArray
 
 from ariane.broker.v1.pull_service_pb2 import (
-    PullMessageRangeResponse,
     PullMessagesRequest,
     QueueMessages,
     ReplicaHint,
 )
 from ariane.common.v1.message_pb2 import Message
 from ariane_broker.read.pull_order import PulledQueue, PullOrder
-from ariane_broker.read.range_pull import RangeChunk
 from ariane_broker.rpc.translation.pull_wire import lost_runs, order_of
 from ariane_broker.rpc.translation.stored_message import message_of
 from ariane_record.decoding.columns import decode_columns
 from ariane_servicekit import in_turns
 from ariane_servicekit.rpc.error_status import status_of
-
-PLAIN_CHUNK_BYTES: Final = 1 << 20
-"""Bytes of records in one chunk of a range, roughly: gRPC accepts 4 MiB by default."""
 
 
 async def plain_order(request: PullMessagesRequest, *, hold_seconds_max: float | None) -> PullOrder:
@@ -60,15 +53,6 @@ async def queue_messages(pulled: PulledQueue, broker_name: str) -> QueueMessages
         replica=None if pulled.replica is None else ReplicaHint(**pulled.replica._asdict()),
         lost=lost_runs(pulled.lost_offsets),
         messages=await _messages(pulled.records, pulled.sizes, broker_name),
-    )
-
-
-async def message_range_answer(chunk: RangeChunk, broker_name: str) -> PullMessageRangeResponse:
-    """One chunk of a range; its records are read now."""
-    return PullMessageRangeResponse(
-        next_queue_offset=chunk.next_queue_offset,
-        messages=await _messages(b"".join(chunk.records), chunk.sizes, broker_name),
-        lost=lost_runs(chunk.lost_offsets),
     )
 
 
