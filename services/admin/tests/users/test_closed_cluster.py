@@ -28,7 +28,7 @@ from ariane_namesrv.app import NamesrvApp
 from ariane_namesrv.settings import NamesrvSettings
 from ariane_sdk import Message, Producer, Tls
 from ariane_sdk.errors import ArianeError
-from ariane_servicekit import serving
+from ariane_servicekit import Address, serving
 from ariane_testkit.access_rules import entries_of
 from ariane_testkit.certificates import ClusterCertificates
 
@@ -60,7 +60,7 @@ class ClosedCluster:
 @pytest.fixture
 async def closed(tmp_path):
     certificates = ClusterCertificates(tmp_path / "certificates")
-    common = {"access": "closed", "super_users": ("root",)}
+    common = {"access": "closed", "super_users": ("root",), "listen": Address("127.0.0.1", 0)}
     async with AsyncExitStack() as stack:
         name_server = await stack.enter_async_context(
             serving(NamesrvSettings(**common, **certificates.member("namesrv", "n1")), NamesrvApp)

@@ -19,7 +19,7 @@ from ariane_admin.users.teller import RulesTeller
 from ariane_namesrv.app import NamesrvApp
 from ariane_namesrv.settings import NamesrvSettings
 from ariane_sdk import ClusterClient
-from ariane_servicekit import Machine, ServiceError, SystemClock, serving
+from ariane_servicekit import Address, Machine, ServiceError, SystemClock, serving
 from ariane_servicekit.security.rights import Rights
 from ariane_testkit.access_rules import entries_of
 from ariane_testkit.identities import told_identity
@@ -212,8 +212,8 @@ async def test_a_check_tells_what_decides(users, policies):
 
 @pytest.fixture
 async def name_server():
-    """A closed process that admin tells: its callers say who they are, and admin is nobody."""
-    settings = NamesrvSettings(access="open")
+    """An open process that admin tells."""
+    settings = NamesrvSettings(listen=Address("127.0.0.1", 0))
     machine = Machine(identify=told_identity)
     async with serving(settings, NamesrvApp, machine) as address:
         yield str(address)
