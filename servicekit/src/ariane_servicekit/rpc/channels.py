@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from random import Random
+from typing import cast
 
 from grpc import aio
 
 import ariane_wire
-from ariane_servicekit.security.caller import MemberKind
+from ariane_servicekit.rpc.calls import current_caller
+from ariane_servicekit.security.caller import CallerKind, MemberKind
+from ariane_servicekit.security.identify import ACTING_KEY
 from ariane_servicekit.security.service_tls import MEMBER_TLS
-from ariane_wire import ChannelOptions
+from ariane_wire import ChannelOptions, TellingChannel
 
 
 def open_channel(
@@ -20,6 +23,7 @@ def open_channel(
     *,
     kinds: Collection[MemberKind] = (),
     name: str = "",
+    acting: bool = False,
 ) -> aio.Channel:
     """Open a channel; it connects with its first call, to the address itself and never to a proxy.
 
@@ -31,14 +35,25 @@ def open_channel(
         chance: Spreads the attempts to connect; None for the machine's.
         kinds: Which processes may be there; empty for any of the cluster.
         name: The name that the process must have in its certificate; empty for any.
+        acting: Whether calls that are made for a user's call name the user, who is judged there.
     """
     tls = MEMBER_TLS.get()
     if tls is not None:
-        return ariane_wire.secure_channel(
+        channel = ariane_wire.secure_channel(
             str(address),
             tls.client_context,
             options,
             chance=chance,
             check_server=tls.checker(kinds, name),
         )
+        # A channel in all that stubs ask of it.
+        return cast("aio.Channel", TellingChannel(channel, _acting)) if acting else channel
     return ariane_wire.insecure_channel(str(address), options, chance=chance)
+
+
+def _acting() -> tuple[tuple[str, str], ...]:
+    """What a call tells of the user for whose call it is made."""
+    caller = current_caller()
+    if caller is None or caller.kind is not CallerKind.USER:
+        return ()
+    return ((ACTING_KEY, caller.name),)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 from weakref import WeakValueDictionary
@@ -39,7 +40,6 @@ from ariane.broker.v1.transaction_service_pb2 import (
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
 from ariane_sdk.errors import ClientNotRunning, IllegalArgument
-from ariane_sdk.net.acting import ActingChannel
 from ariane_sdk.net.answers import Call
 from ariane_sdk.net.login import Login
 from ariane_sdk.runtime.fork import PROCESS, ForkGuard
@@ -50,6 +50,7 @@ from ariane_wire import (
     Channel,
     ChannelOptions,
     Statistics,
+    TellingChannel,
     insecure_channel,
     secure_channel,
 )
@@ -109,10 +110,19 @@ _RECEIVE_RECORDS: Final = _Method(
     None,
 )
 
+ACTING_KEY: Final = "x-ariane-acting-for"
+"""Metadata key: the user for whom a member of the cluster makes a call."""
+
 _ANYBODY: Final = Expected()
 _NAME_SERVER: Final = Expected(("namesrv",))
 
 _Stub = TypeVar("_Stub")
+
+
+def _acting(acting_for: Callable[[], str]) -> Sequence[tuple[str, str]]:
+    """What a call of a member of the cluster tells of the user for whom it is made."""
+    user = acting_for()
+    return ((ACTING_KEY, user),) if user else ()
 
 
 class Connections:
@@ -204,10 +214,10 @@ class Connections:
             check_server=check,
             opening=opening,
         )
+        if acting_for is None:
+            return channel
         # A channel in all that this client asks of it.
-        return (
-            channel if acting_for is None else cast("Channel", ActingChannel(channel, acting_for))
-        )
+        return cast("Channel", TellingChannel(channel, partial(_acting, acting_for)))
 
     def expect(self, address: str, expected: Expected) -> None:
         """Take only a certain process at an address: routes may lie, certificates do not.

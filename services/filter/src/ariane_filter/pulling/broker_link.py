@@ -69,7 +69,7 @@ class BrokerLink:
 
     def connect(self) -> None:
         """Make the channel; it connects at the first call."""
-        self._channel = open_channel(self._broker, _OPTIONS, kinds=BROKERS)
+        self._channel = open_channel(self._broker, _OPTIONS, kinds=BROKERS, acting=True)
         # Over a channel of ``aio`` a stub is the asynchronous one.
         self.pulls = PullServiceStub(self._channel)
         self._registrations = FilterRegistrationServiceStub(self._channel)

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from types import MappingProxyType
 from typing import Final
 
 from ariane_broker.rpc.translation.append_wire import AppendRequest
 
 
-def topics_of_batches(request: AppendRequest) -> Sequence[str]:
-    """Return the topics of batches."""
+def topics_of_batches(request: AppendRequest) -> Collection[str]:
+    """Return the topics of batches, each once."""
     if request.record_counts is not None:
         return ()
-    return [topic for rows in request.tables for topic in rows.topics]
+    return {topic for rows in request.tables for topic in rows.topics}
 
 
-def topics_of_table(request: AppendRequest) -> Sequence[str]:
-    """Return the topics of a table."""
+def topics_of_table(request: AppendRequest) -> Collection[str]:
+    """Return the topics of a table, each once."""
     if request.record_counts is None:
         return ()
     (rows,) = request.tables
-    return rows.topics
+    return frozenset(rows.topics)
 
 
 APPEND_NAMES: Final = MappingProxyType(
