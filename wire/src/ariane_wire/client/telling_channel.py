@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from ariane_wire.client.channel import Channel
 
@@ -40,14 +40,13 @@ class TellingChannel:
 
         return made
 
-    async def __aenter__(self) -> TellingChannel:
+    async def __aenter__(self) -> Self:
         """Use it for the length of a block."""
-        await self._channel.__aenter__()
         return self
 
-    async def __aexit__(self, *details: object) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close it."""
-        await self._channel.__aexit__(*details)
+        await self._channel.close()
 
     def _telling(self, begin: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, metadata: Pairs | None = None, **named: Any) -> Any:
