@@ -224,3 +224,19 @@ async def test_a_client_that_leaves_while_it_waits_gets_nothing(client, ariane_t
     await client.send(ariane_topic, b"for the living")
     _, (message,) = await client.receive(ariane_topic, group, hold_s=20)
     assert message.system_properties.delivery_attempt == 1
+
+
+async def test_a_group_in_order_goes_on_behind_what_its_consumer_gave_up(
+    client, make_ariane_topic, make_group
+):
+    topic = make_ariane_topic(queue_count=1, fifo=True)
+    group = await make_group(receive_in_order=True, ordered_attempts_max=1)
+    for number in range(2):
+        await client.send(topic, b"%d" % number, dp.FIFO, message_group="order-7")
+    for number in range(2):
+        _, (message,) = await client.receive(topic, group, auto_renew=True)
+        assert message.body == b"%d" % number
+        assert (await forward(client, topic, group, message)).status.code == dp.OK
+    _, dead = await client.receive(f"%DLQ%{group}", f"{group}-dead", hold_s=5)
+    assert {each.body for each in dead} <= {b"0", b"1"}
+    assert dead
