@@ -41,7 +41,7 @@ LINE_S_MAX = 60
 
 LONG = {
     r"^ariane dev\b": 0,
-    r"^ariane (topic tail|consume)\b(?!.*(--no-follow|--count))": 130,
+    r"^ariane (topic tail|consume|top)\b(?!.*(--no-follow|--count|--until))": 130,
 }
 """Lines that go on until Ctrl-C, and the status they end with."""
 

@@ -179,6 +179,8 @@ FIRST = {
     r"broker drain": "ariane broker restore broker-a",
     r"broker restore": "ariane broker drain broker-a --yes",
     r"context (use|delete) (\S+)": r"ariane context add \2 --name-servers $ARIANE_NAME_SERVERS",
+    r"tls renew (\S+) --drop-old": r"ariane tls renew \1",
+    r"--tls-ca members.pem": "touch members.pem user-anna.pem user-anna.key",
     r"--context (\S+)": r"ariane context add \1 --name-servers $ARIANE_NAME_SERVERS",
     r"context list": "ariane context add test --name-servers $ARIANE_NAME_SERVERS",
     r"definition import": "ariane definition export --to definitions.json",
@@ -213,6 +215,7 @@ SILENT = {
     r"completion fish >": "its output is a file",
     r"--save-body|export .*--to": "its output is a file",
     r"store fsck": "nothing is damaged",
+    r"consume orders --from -2h --until": "nothing was stored then",
 }
 
 
