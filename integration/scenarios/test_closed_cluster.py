@@ -7,15 +7,20 @@ import json
 
 import pytest
 
+from ariane.replication.v1.replica_set_service_pb2 import GetReplicaSetRequest
+from ariane.replication.v1.replica_set_service_pb2_grpc import ReplicaSetServiceStub
 from ariane_admin.cli import main
 from ariane_sdk import ClusterClient, Message, Producer, PullConsumer, Tls
-from ariane_sdk.errors import NameServersUnreachable
+from ariane_sdk.errors import CallError, NameServersUnreachable
 
 
 @pytest.mark.slow
 async def test_messages_commands_and_replicas_over_tls(local_cluster, monkeypatch, capfd, until):
     monkeypatch.delenv("ARIANE_TLS_CA", raising=False)
-    async with local_cluster(replicas=1, checkers=1, admin=True, tls=True) as cluster:
+    closed = {"tls": True, "super_users": ["anna"]}
+    async with local_cluster(
+        replicas=1, checkers=1, admin=True, filter_servers=1, **closed
+    ) as cluster:
         files = cluster.certificates.user("anna")
         tls = Tls(**files)
         async with ClusterClient(cluster.name_servers, tls=tls) as client:
@@ -56,3 +61,18 @@ async def test_messages_commands_and_replicas_over_tls(local_cluster, monkeypatc
         with pytest.raises(NameServersUnreachable):
             async with ClusterClient(cluster.name_servers, tls=False) as plain:
                 await plain.list_brokers()
+        stranger = Tls(**cluster.certificates.user("stranger"))
+        for nobody in (files["ca"], stranger):
+            async with ClusterClient(cluster.name_servers, tls=nobody) as client:
+                with pytest.raises(CallError) as caught:
+                    await client.list_brokers()
+                assert caught.value.reason == "CREDENTIALS_INVALID"
+        async with ClusterClient(cluster.name_servers, tls=tls) as client:
+
+            async def all_in_sync():
+                channel = client.channel(cluster.brokers[0].address)
+                stub = ReplicaSetServiceStub(channel)
+                told = await stub.GetReplicaSet(GetReplicaSetRequest(), timeout=5)
+                return len(told.replica_set.in_sync_broker_ids) == 2
+
+            await until(all_in_sync)

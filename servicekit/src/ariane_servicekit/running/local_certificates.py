@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,8 +21,18 @@ class LocalCertificates:
         folder: The folder.
     """
 
-    def __init__(self, path: Path, cluster: str) -> None:
+    def __init__(self, path: Path, cluster: str, super_users: Sequence[str] = ()) -> None:
+        """Make the authorities.
+
+        Args:
+            path: The folder.
+            cluster: Name of the cluster.
+            super_users: Users that may do everything, and close the cluster to others; none: it is
+                open to all who speak TLS.
+        """
         self._cluster = cluster
+        closed = ("--access", "closed", "--super-users", ",".join(super_users))
+        self._access = closed if super_users else ()
         self.folder = CertificateFolder(path)
         self.folder.make_authorities(cluster)
 
@@ -35,6 +46,7 @@ class LocalCertificates:
             *("--tls-key", str(path / f"{kind.value}-{name}.key")),
             *("--tls-members", str(path / "members.pem")),
             *("--tls-users", str(path / "users.pem")),
+            *self._access,
         )
 
     def user(self, name: str) -> dict[str, Path]:

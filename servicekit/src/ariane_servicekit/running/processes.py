@@ -243,6 +243,7 @@ class LocalCluster(BlockingLife):
         extra_broker_args: Further flags for each broker.
         broker_module: The broker's module: tests may use one with parts of their own.
         tls: Whether all speak TLS, each with a certificate of its own.
+        super_users: With TLS, users that may do everything, and the cluster is closed to others.
 
     Attributes:
         certificates: Where they come from; None without TLS.
@@ -269,12 +270,15 @@ class LocalCluster(BlockingLife):
         extra_broker_args: Sequence[str] = (),
         broker_module: str = "ariane_broker",
         tls: bool = False,
+        super_users: Sequence[str] = (),
     ) -> None:
         super().__init__()
         self.data_path = data_path
         self.certificates: LocalCertificates | None = None
         if tls:
-            self.certificates = LocalCertificates(data_path / "certificates", CLUSTER_NAME)
+            self.certificates = LocalCertificates(
+                data_path / "certificates", CLUSTER_NAME, super_users
+            )
         self.name_server_processes = [
             self._process(
                 f"namesrv-{number}",
