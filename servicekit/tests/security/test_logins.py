@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from random import Random
 from types import SimpleNamespace
@@ -137,6 +138,28 @@ async def test_wrong_proofs_wait_and_right_ones_do_not(logins, private, waits):
     waits.clear()
     await logins.finish_by_key(here, proof(private, logins.begin(here)))
     assert waits == []
+
+
+async def test_one_wrong_proof_of_a_connection_waits_at_a_time(logins, private, monkeypatch):
+    go_on, begun = asyncio.Event(), []
+
+    async def sleep(seconds):
+        begun.append(seconds)
+        await go_on.wait()
+
+    monkeypatch.setattr(logins_module, "asyncio", SimpleNamespace(sleep=sleep))
+    here = encrypted()
+    first = asyncio.create_task(refused(logins, here, proof(private, b"n" * 32)))
+    await asyncio.sleep(0)
+    for _ in range(2000):
+        await refused(logins, here, proof(private, b"n" * 32))
+    assert begun == [0.25]
+    assert not first.done()
+    go_on.set()
+    await first
+    elsewhere = encrypted()
+    await refused(logins, elsewhere, proof(private, b"n" * 32))
+    assert begun == [0.25] * 2
 
 
 async def test_a_key_that_is_taken_away_or_has_ended(logins, keys, private, clock):

@@ -46,7 +46,7 @@ PREFIX: Final = b"ariane-login-v1\0"
 _NOBODY: Final = bytes.fromhex("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a")
 """A key that nobody has here: an unknown credential takes as long as a wrong signature."""
 
-_NONCE, _LOGIN, _WRONG = "login-nonce", "login", "login-wrong"
+_NONCE, _LOGIN, _WRONG, _WAITS = "login-nonce", "login", "login-wrong", "login-waits"
 """Notes of a connection."""
 
 _log = get_logger(__name__)
@@ -235,7 +235,13 @@ class Logins:
         left_out = self._budget.spend()
         if left_out is not None:
             _log.warning("login_refused", peer=identity.peer, cause=cause, left_out=left_out)
-        await asyncio.sleep(min(WRONG_S_FIRST * 2 ** (wrong - 1), WRONG_S_MAX))
+        # One answer of a connection waits: more would keep calls of others out.
+        if _WAITS not in identity.notes:
+            identity.notes[_WAITS] = True
+            try:
+                await asyncio.sleep(min(WRONG_S_FIRST * 2 ** min(wrong - 1, 10), WRONG_S_MAX))
+            finally:
+                del identity.notes[_WAITS]
         raise _invalid("the credentials are wrong, unknown, expired or disabled")
 
 
