@@ -130,7 +130,18 @@ def test_roles_and_groups_of_a_provider_add_to_a_user():
     assert not allows(book, caller("anna"), PUBLISH, "old")
     assert not allows(book, caller("anna"), SUBSCRIBE, "trail")
     assert allows(book, caller("anna", groups=("audit",)), SUBSCRIBE, "trail")
+    # Who is in a group that is a role need not be a user of his own.
+    assert allows(book, caller("bert", groups=("audit",)), SUBSCRIBE, "trail")
+    assert not allows(book, caller("bert", groups=("audit",)), PUBLISH, "bills")
+    assert not allows(book, caller("bert", groups=("other",)), SUBSCRIBE, "trail")
+
+
+def test_a_disabled_user_has_no_roles_either():
+    stated = rules_of(1, "role audit: allow SUBSCRIBE topic trail")
+    stated.disabled_users.append("bert")
+    book = RuleBook(stated)
     assert not allows(book, caller("bert", groups=("audit",)), SUBSCRIBE, "trail")
+    assert allows(book, caller("carl", groups=("audit",)), SUBSCRIBE, "trail")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ Rights are compiled when a user first calls, and kept: most of 10,000 users do n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ariane.common.v1 import access_rules_pb2 as rules
@@ -42,6 +42,7 @@ class RuleBook:
         self.version = stated.version
         self._users = {user.user: user for user in stated.users}
         self._roles = {role.role: role for role in stated.roles}
+        self._disabled = frozenset(stated.disabled_users)
         self._super_users = super_users
         self._keys = {
             key.credential_id: PublicKey(
@@ -71,11 +72,14 @@ class RuleBook:
         return stated is not None and stated.kind == rules.USER_KIND_SUPER
 
     def rights_of(self, caller: Caller) -> Judge | None:
-        """Return the rights of a caller that is a user; None for a user who is not known."""
+        """Return the rights of a caller that is a user; None for a user who is not known.
+
+        Known are users of the rules, and who is in an OpenID group that is a role.
+        """
         user = caller.name
         if self.is_super(user):
             return _EVERYTHING
-        if user not in self._users:
+        if user not in self._users and not self._has_role(caller):
             return None
         address = caller.address if self._depends_on_address(caller) else ""
         key = (user, caller.groups, address)
@@ -93,13 +97,20 @@ class RuleBook:
 
     def _all_entries(self, caller: Caller) -> Iterator[rules.AccessEntry]:
         user = self._users.get(caller.name)
-        if user is None:
-            return
-        yield from user.entries
-        for name in {*user.roles, *caller.groups}:
+        own: Iterable[str] = ()
+        if user is not None:
+            yield from user.entries
+            own = user.roles
+        for name in {*own, *caller.groups}:
             role = self._roles.get(name)
             if role is not None:
                 yield from role.entries
+
+    def _has_role(self, caller: Caller) -> bool:
+        """Whether somebody who is no user of his own is in a group that is a role."""
+        if caller.name in self._disabled:
+            return False
+        return any(group in self._roles for group in caller.groups)
 
     def _depends_on_address(self, caller: Caller) -> bool:
         key = (caller.name, caller.groups)

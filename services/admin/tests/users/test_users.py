@@ -282,3 +282,17 @@ def test_a_suggestion_covers_what_was_used_and_no_more():
     rights = Rights(entries)
     for each in uses:
         assert rights.allows(each.action, each.resource, each.name), each
+
+
+@on_sqlite
+async def test_rules_have_the_enabled_and_name_the_disabled(users, policies, database):
+    await create(users, "anna", roles=["ops"])
+    await create(users, "bert")
+    await users.UpdateUser(user_pb.UpdateUserRequest(user="bert", enabled=False), None)
+    await grant(policies, "anna", "allow GET topic a")
+    await grant(policies, "bert", "allow GET topic a")
+    await grant(policies, "role:ops", "allow GET topic b")
+    told = UserStore(database).rules()
+    assert [(user.user, list(user.roles)) for user in told.users] == [("anna", ["ops"])]
+    assert list(told.disabled_users) == ["bert"]
+    assert [(role.role, role.entries[0].name) for role in told.roles] == [("ops", "b")]

@@ -223,7 +223,9 @@ Global___PublicKey: _TypeAlias = PublicKey  # noqa: Y015
 
 @_typing.final
 class RoleRights(_message.Message):
-    """What all who have a role may do: users, and members of an OpenID group of the same name."""
+    """What all who have a role may do: users, and members of an OpenID group of the same name, also
+    those that are no users of their own.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -258,6 +260,7 @@ class AccessRules(_message.Message):
     VERSION_FIELD_NUMBER: _builtins.int
     USERS_FIELD_NUMBER: _builtins.int
     ROLES_FIELD_NUMBER: _builtins.int
+    DISABLED_USERS_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """Grows with each change."""
     @_builtins.property
@@ -268,16 +271,21 @@ class AccessRules(_message.Message):
     def roles(self) -> _containers.RepeatedCompositeFieldContainer[Global___RoleRights]:
         """The roles."""
 
+    @_builtins.property
+    def disabled_users(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Users that are disabled, whatever roles their OpenID groups have."""
+
     def __init__(
         self,
         *,
         version: _builtins.int = ...,
         users: _abc.Iterable[Global___UserRights] | None = ...,
         roles: _abc.Iterable[Global___RoleRights] | None = ...,
+        disabled_users: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["roles", b"roles", "users", b"users", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["disabled_users", b"disabled_users", "roles", b"roles", "users", b"users", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

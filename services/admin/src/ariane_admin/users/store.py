@@ -63,6 +63,8 @@ class UserStore:
                     roles=json.loads(row.roles),
                     entries=() if own is None else own.entries,
                 )
+            disabled = select(_U.name).where(~_U.enabled).order_by(_U.name)
+            made.disabled_users.extend(connection.execute(disabled).scalars())
             for subject, policy in sorted(policies.items()):
                 if subject.startswith(ROLE_PREFIX):
                     made.roles.add(role=subject.removeprefix(ROLE_PREFIX), entries=policy.entries)

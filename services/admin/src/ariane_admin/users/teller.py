@@ -139,7 +139,7 @@ class RulesTeller:
 
 def _parts_of(rules: AccessRules) -> Iterator[access_pb.TellAccessRulesRequest]:
     """Cut rules into messages."""
-    part = AccessRules(version=rules.version)
+    part = AccessRules(version=rules.version, disabled_users=rules.disabled_users)
     size = 0
     for field in ("users", "roles"):
         for entry in getattr(rules, field):
