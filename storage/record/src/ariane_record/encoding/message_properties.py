@@ -17,7 +17,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from ariane_ordering import java_string_hash
-from ariane_record.checksums.java_hash import key_hash, tag_code
+from ariane_record.checksums.java_hash import key_hashes, tag_code
 from ariane_record.encoding.block import EMPTY_CRC_PROPERTY, KEYS_MAX, encode_pairs
 from ariane_record.errors import RecordTooLarge
 from ariane_record.layout import (
@@ -188,7 +188,7 @@ class TopicProperties:
             behind_id=behind_id,
             overhead_bytes=HEADER_BYTES + len(before_id) + id_bytes + len(behind_id),
             tag_code=tag_code(tag),
-            key_hashes=tuple([key_hash(self.name, key) for key in keys]) if keys else (),
+            key_hashes=tuple(key_hashes(self.name, keys).tolist()) if keys else (),
             flag=flag,
             system_flag=system_flag,
             unique_id=unique_id,
