@@ -54,7 +54,7 @@ def waits(monkeypatch):
     async def sleep(seconds):
         slept.append(seconds)
 
-    monkeypatch.setattr(logins_module.asyncio, "sleep", sleep)
+    monkeypatch.setattr(logins_module, "asyncio", SimpleNamespace(sleep=sleep))
     return slept
 
 
@@ -141,16 +141,17 @@ async def test_wrong_proofs_wait_and_right_ones_do_not(logins, private, waits):
 
 
 async def test_one_wrong_proof_of_a_connection_waits_at_a_time(logins, private, monkeypatch):
-    go_on, begun = asyncio.Event(), []
+    go_on, waiting, begun = asyncio.Event(), asyncio.Event(), []
 
     async def sleep(seconds):
         begun.append(seconds)
+        waiting.set()
         await go_on.wait()
 
     monkeypatch.setattr(logins_module, "asyncio", SimpleNamespace(sleep=sleep))
     here = encrypted()
     first = asyncio.create_task(refused(logins, here, proof(private, b"n" * 32)))
-    await asyncio.sleep(0)
+    await waiting.wait()
     for _ in range(2000):
         await refused(logins, here, proof(private, b"n" * 32))
     assert begun == [0.25]
