@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
 from ariane_servicekit import StartRefused, get_logger
+from ariane_servicekit.security.member_names import USER_WORD
 
 _log = get_logger(__name__)
 
@@ -73,5 +75,7 @@ def _keys_of(text: str) -> dict[str, str]:
             access_key, colon, secret = said.partition(":")
             if not (access_key.strip() and colon and secret.strip()):
                 raise ValueError(f"line {number} is no ACCESS_KEY:SECRET_KEY")
+            if re.fullmatch(USER_WORD, access_key.strip()) is None:
+                raise ValueError(f"line {number}: an access key names a user: {USER_WORD}")
             keys[access_key.strip()] = secret.strip()
     return keys

@@ -14,10 +14,11 @@ from __future__ import annotations
 import socket
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
-from typing import Final, Literal
+from typing import Final
 
 from apache.rocketmq.v2 import service_pb2, service_pb2_grpc
 from ariane_gateway.access_keys import AccessKeys
+from ariane_gateway.brokers.acting import ClusterTls
 from ariane_gateway.brokers.attachments import Attachments
 from ariane_gateway.brokers.cluster import Cluster
 from ariane_gateway.brokers.group_calls import GroupCalls
@@ -130,7 +131,6 @@ class GatewayApp:
     async def recover(self, _address: Address) -> None:
         """Get ready to ask name servers, which may start later."""
         self._cluster.open()
-        await self._sending.open()
 
     async def serve_started(self, address: Address) -> None:
         """Attach to brokers, and begin to forget clients that are gone."""
@@ -188,7 +188,7 @@ def _hosts_of(settings: GatewaySettings) -> list[str]:
     return list(dict.fromkeys(("localhost", "127.0.0.1", *hosts)))
 
 
-def _tls_of(settings: GatewaySettings) -> Tls | Literal[False]:
+def _tls_of(settings: GatewaySettings) -> ClusterTls:
     """The certificates for connections to the cluster; False for plain text."""
     if settings.tls_members is None:
         return False

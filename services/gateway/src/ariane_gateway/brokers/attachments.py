@@ -210,4 +210,5 @@ def _relayed(portrait: Portrait) -> RelayedClient:
         ),
         address=portrait.address,
         reachable=portrait.reachable,
+        user=portrait.user,
     )

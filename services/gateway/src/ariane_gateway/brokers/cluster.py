@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Literal
 
+from ariane_gateway.brokers.acting import ClusterTls, acting
 from ariane_gateway.refusal_kinds import Refusal
 from ariane_gateway.refusals import Refused, refused_by
-from ariane_sdk import Tls
 from ariane_sdk.client.session import Session
 from ariane_sdk.errors import ArianeError, CallError
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.routing.route import PRIMARY_ID, Route
 from ariane_sdk.runtime.clock import Clock, SystemClock, new_random
-from ariane_sdk.security import access_of
+from ariane_sdk.security import BROKER_KINDS, Expected, access_of
 
 BROKERS_KEPT_S = 5.0
 """How long an answer with all brokers is good."""
@@ -28,9 +27,7 @@ class Cluster:
         clock: The clock of calls.
     """
 
-    def __init__(
-        self, name_servers: Sequence[str], *, timeout_s: float, tls: Tls | Literal[False]
-    ) -> None:
+    def __init__(self, name_servers: Sequence[str], *, timeout_s: float, tls: ClusterTls) -> None:
         """Connect later: see ``open``.
 
         Args:
@@ -39,6 +36,7 @@ class Cluster:
             tls: Certificates for connections to the cluster; False for plain text.
         """
         self._tls = tls
+        self._acting: Connections | None = None
         self._name_servers = name_servers
         self._session: Session | None = None
         self._primaries: dict[str, str] = {}
@@ -56,16 +54,26 @@ class Cluster:
             access=access_of(self._tls),
         )
         self._session.routes.start()
+        self._acting = Connections(new_random(), access_of(acting(self._tls)))
 
     async def close(self) -> None:
         """Disconnect."""
+        if self._acting is not None:
+            await self._acting.close()
         if self._session is not None:
             await self._session.close()
 
     @property
     def connections(self) -> Connections:
-        """Channels by address."""
+        """Channels by address, for calls of the gateway itself."""
         return self._opened.connections
+
+    @property
+    def acting(self) -> Connections:
+        """Channels by address, for calls that are made for the user of the call in work."""
+        if self._acting is None:
+            raise AssertionError("the cluster was not opened")
+        return self._acting
 
     async def route(self, topic: str) -> Route:
         """The route of a topic that exists.
@@ -95,6 +103,8 @@ class Cluster:
             )
         if not broker.primary_address:
             raise Refused(Refusal.UNAVAILABLE, f"broker {broker_name} has no primary now")
+        # Routes may lie; certificates do not.
+        self.acting.expect(broker.primary_address, Expected(BROKER_KINDS, broker_name))
         return broker.primary_address
 
     def doubt(self, error: CallError, topic: str) -> None:

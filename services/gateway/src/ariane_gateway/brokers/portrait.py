@@ -28,6 +28,7 @@ class Portrait(NamedTuple):
         language: What it is written in.
         version: The version of its library.
         address: Where it calls from.
+        user: The user that it signs as; empty where nobody asks.
         reachable: Whether it has an open stream here.
         produces: Topics that it produces to; it can be asked about their transactions.
         consumes: What it wants, by consumer group.
@@ -37,6 +38,7 @@ class Portrait(NamedTuple):
     language: str
     version: str
     address: str
+    user: str
     reachable: bool
     produces: tuple[str, ...]
     consumes: Mapping[str, tuple[Wanted, ...]]

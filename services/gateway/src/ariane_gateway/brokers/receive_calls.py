@@ -19,6 +19,7 @@ from ariane.broker.v1.receive_service_pb2 import (
     RecordSettlement,
     SettleRecordsRequest,
 )
+from ariane_gateway.brokers.acting import USER
 from ariane_gateway.brokers.cluster import Cluster
 from ariane_gateway.brokers.filters import subscription_of
 from ariane_gateway.brokers.portrait import Wanted
@@ -101,6 +102,7 @@ class _Lane(NamedTuple):
     broker_name: str
     topic: str
     group: str
+    user: str
 
 
 class ReceiveCalls:
@@ -119,7 +121,7 @@ class ReceiveCalls:
         """
         address = await self._cluster.primary(broker_name, wish.wanted.topic)
         request = ReceiveRecordsRequest(order=_order_of(wish, hold_s))
-        call = self._cluster.connections.receive_records(address, request, hold_s + ANSWER_S)
+        call = self._cluster.acting.receive_records(address, request, hold_s + ANSWER_S)
         try:
             answer = await answer_of(call, f"broker {broker_name}")
             queues = receive_answer(answer)
@@ -140,7 +142,7 @@ class ReceiveCalls:
         """
         address = await self._cluster.primary(broker_name, topic)
         request = KeepInvisibleRequest(consumer_group=group, client_id=client_id, receipts=receipts)
-        call = self._cluster.connections.receiving(address).KeepInvisible(
+        call = self._cluster.acting.receiving(address).KeepInvisible(
             request, timeout=self._cluster.timeout_s
         )
         try:
@@ -159,18 +161,19 @@ class ReceiveCalls:
         Raises:
             Refused: The broker refused all, or did not answer; what is settled is unknown then.
         """
-        lane = _Lane(broker_name, topic, group)
+        lane = _Lane(broker_name, topic, group, USER.get())
         return await self._batches.settle(lane, settlements)
 
     async def _settle(
         self, lane: _Lane, settlements: Sequence[Settlement]
     ) -> Sequence[Refused | None]:
-        broker_name, topic, group = lane
+        broker_name, topic, group, user = lane
+        USER.set(user)  # In a task of the lane, which another call may have begun.
         address = await self._cluster.primary(broker_name, topic)
         request = SettleRecordsRequest(
             consumer_group=group, settlements=map(_settlement_of, settlements)
         )
-        call = self._cluster.connections.receiving(address).SettleRecords(
+        call = self._cluster.acting.receiving(address).SettleRecords(
             request, timeout=self._cluster.timeout_s
         )
         peer = f"broker {broker_name}"

@@ -21,6 +21,7 @@ class GatewayClient:
         language: What it is written in, as it says.
         version: The version of its library.
         address: Where it calls from.
+        user: The user that it signs as; empty where nobody asks.
         consumes: What it wants, by consumer group, as it last said over its stream.
         produces: Topics that it produces to, likewise.
         last_heard_s: When it was last heard of, by the gateway's monotonic clock.
@@ -31,6 +32,7 @@ class GatewayClient:
     language: str = ""
     version: str = ""
     address: str = ""
+    user: str = ""
     consumes: dict[str, tuple[Wanted, ...]] = field(default_factory=dict)
     produces: tuple[str, ...] = ()
     last_heard_s: float = 0.0
@@ -45,6 +47,7 @@ class GatewayClient:
             self.language,
             self.version,
             self.address,
+            self.user,
             reachable,
             self.produces if reachable else (),
             dict(self.consumes) if reachable else {},

@@ -55,11 +55,13 @@ class ClientTable:
         """A client, if it lives."""
         return self._clients.get(client_id)
 
-    def heard(self, client_id: str, language: str, version: str, address: str) -> GatewayClient:
+    def heard(
+        self, client_id: str, language: str, version: str, address: str, user: str = ""
+    ) -> GatewayClient:
         """Note that a client lives, and who it is."""
         client = self._clients.get(client_id)
         if client is None:
-            client = GatewayClient(client_id, language, version, address)
+            client = GatewayClient(client_id, language, version, address, user)
             if len(self._clients) < self._clients_max:
                 self._clients[client_id] = client
                 self._tell(client)

@@ -28,9 +28,9 @@ class Caller(NamedTuple):
     user: str = ""
 
     @property
-    def identity(self) -> tuple[str, str, str, str]:
-        """What the client table knows it by: id, language, version, address."""
-        return self[:4]
+    def identity(self) -> tuple[str, str, str, str, str]:
+        """What the client table knows it by: id, language, version, address, user."""
+        return *self[:4], self.user
 
 
 def topic_of(resource: Resource) -> str:

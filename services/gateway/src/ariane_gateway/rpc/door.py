@@ -11,6 +11,7 @@ from grpc import aio
 
 from apache.rocketmq.v2.definition_pb2 import Code
 from ariane_gateway.access_keys import AccessKeys
+from ariane_gateway.brokers.acting import USER
 from ariane_gateway.refusals import Refused
 from ariane_gateway.rpc.caller import Caller
 from ariane_gateway.rpc.signature import SignatureRefused, signer_of
@@ -56,6 +57,7 @@ class Door:
                 user = signer_of(headers, self._keys.all, self._now())
             except SignatureRefused as refused:
                 raise Illegal(Code.UNAUTHORIZED, str(refused)) from None
+        USER.set(user)
         # None if the caller set no deadline, although the stub's type has no None.
         remaining_s: float | None = context.time_remaining()
         return Caller(

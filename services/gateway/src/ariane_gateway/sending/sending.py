@@ -1,13 +1,15 @@
-"""Sends: all messages of all clients go through one producer, which batches by itself."""
+"""Sends: all messages of a user's clients go through one producer, which batches by itself."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
+from ariane_gateway.brokers.acting import USER, ClusterTls, acting_as
 from ariane_gateway.brokers.cluster import Cluster, refusing
 from ariane_gateway.sending.transaction_handle import TransactionHandle
-from ariane_sdk import HalfMessage, Producer, ProducerSettings, Tls
+from ariane_sdk import HalfMessage, Producer, ProducerSettings
 from ariane_sdk.message import RelayedMessage
 
 
@@ -38,9 +40,9 @@ class Sending:
         name_servers: Sequence[str],
         settings: ProducerSettings,
         *,
-        tls: Tls | Literal[False],
+        tls: ClusterTls,
     ) -> None:
-        """Connect later: see ``open``.
+        """Connect when something is sent.
 
         Args:
             cluster: The brokers.
@@ -52,17 +54,11 @@ class Sending:
         self._cluster = cluster
         self._name_servers = name_servers
         self._settings = settings
-        self._producer: Producer | None = None
-
-    async def open(self) -> None:
-        """Start the producer; it connects when it sends."""
-        self._producer = Producer(self._name_servers, settings=self._settings, tls=self._tls)
-        await self._producer.start()
+        self._producers: dict[str, Producer] = {}
 
     async def close(self) -> None:
         """Wait for the outcome of all sends, and disconnect."""
-        if self._producer is not None:
-            await self._producer.close()
+        await asyncio.gather(*(producer.close() for producer in self._producers.values()))
 
     async def send(self, message: RelayedMessage, timeout_s: float) -> Sent:
         """Send one message, and wait until it is as safe as its broker promises.
@@ -80,7 +76,7 @@ class Sending:
         # A name that nobody knows must not take a place among the producer's topics.
         await self._cluster.route(message.topic)
         with refusing():
-            result = await self._opened.send(
+            result = await (await self._producer()).send(
                 message, timeout_s=min(timeout_s, self._settings.send_timeout_s)
             )
         return Sent(result.message_queue.broker_name, result.queue_offset, result.recall_handle)
@@ -98,7 +94,7 @@ class Sending:
         await self._cluster.route(message.topic)
         message.producer_group = message.topic
         with refusing():
-            half = await self._opened.send_half(message, immunity_s=immunity_s)
+            half = await (await self._producer()).send_half(message, immunity_s=immunity_s)
         return TransactionHandle(half.broker_name, half.transaction_id)
 
     async def end_transaction(self, topic: str, handle: TransactionHandle, *, commit: bool) -> None:
@@ -111,9 +107,9 @@ class Sending:
         await self._cluster.route(topic)
         with refusing():
             if commit:
-                await self._opened.commit(half)
+                await (await self._producer()).commit(half)
             else:
-                await self._opened.rollback(half)
+                await (await self._producer()).rollback(half)
 
     async def recall(self, recall_handle: str) -> bool:
         """Take a delayed message back.
@@ -125,10 +121,17 @@ class Sending:
             Refused: The handle is none, the message is not known, or its broker did not answer.
         """
         with refusing():
-            return await self._opened.recall(recall_handle)
+            return await (await self._producer()).recall(recall_handle)
 
-    @property
-    def _opened(self) -> Producer:
-        if self._producer is None:
-            raise AssertionError("sending was not opened")
-        return self._producer
+    async def _producer(self) -> Producer:
+        """The producer of the user of the call in work: brokers judge each by his own rights."""
+        user = USER.get()
+        producer = self._producers.get(user)
+        if producer is None:
+            tls = acting_as(self._tls, user) if user else self._tls
+            made = Producer(self._name_servers, settings=self._settings, tls=tls)
+            await made.start()
+            producer = self._producers.setdefault(user, made)
+            if producer is not made:  # Another call was faster.
+                await made.close()
+        return producer
