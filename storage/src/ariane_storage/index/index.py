@@ -131,6 +131,10 @@ class Index:
         if not len(key_hashes):
             return
         if isinstance(commit_log_offsets, list):
+            if len(commit_log_offsets) == 1:
+                offsets = commit_log_offsets * len(key_hashes)
+                self._waiting.add_few(key_hashes.tolist(), offsets, timestamp)
+                return
             counts = key_counts.tolist()
             offsets = [
                 offset

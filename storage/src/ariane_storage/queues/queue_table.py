@@ -106,6 +106,8 @@ class QueueTable:
         self, topics: Sequence[str], queue_ids: Sequence[int]
     ) -> list[ConsumeQueue]:
         """Queues side by side; see ``find_or_make``."""
+        if len(topics) == 1:
+            return [self.find_or_make(topics[0], queue_ids[0])]
         found = list(map(self._queues.get, zip(topics, queue_ids, strict=True)))
         known = [queue for queue in found if queue is not None]
         if len(known) < len(found):

@@ -235,6 +235,13 @@ class ProducerSequences(SnapshotState):
         if not batches.keys:
             return
         edges, count = appended.edges, len(appended)
+        if count == 1:  # A lone row, for less than columns cost.
+            (first,), (record_count,) = appended.first_queue_offsets, appended.counts
+            stamp = appended.store_timestamp_ms
+            batch = batches.sequences[0][2], record_count, first, *edges, stamp
+            self._remember(batches.keys[0], batches.streams[0], _stored_batch(batch))
+            self._make_room()
+            return
         stamps: Sequence[int] = [appended.store_timestamp_ms] * count
         columns: Sequence[Sequence[int]] = (
             appended.counts,
@@ -247,13 +254,16 @@ class ProducerSequences(SnapshotState):
             said = [sequence is not None for sequence in batches.of_each]
             columns = [list(compress(each, said)) for each in columns]
         rows = map(_stored_batch, zip(map(_first_of, batches.sequences), *columns, strict=True))
-        streams, pop = self._streams, self._streams.pop
         for key, stream, row in zip(batches.keys, batches.streams, rows, strict=True):
-            pop(key, None)
-            stream[1].append(row)
-            streams[key] = stream
-        self.change_count += len(batches.keys)
+            self._remember(key, stream, row)
         self._make_room()
+
+    def _remember(self, key: StreamKey, stream: Stream, batch: StoredBatch) -> None:
+        """Note a stored batch of a stream, which is the last one used now."""
+        self._streams.pop(key, None)
+        stream[1].append(batch)
+        self._streams[key] = stream
+        self.change_count += 1
 
     def replay(self, stretch: Stretch) -> None:
         """Note the batches in a stretch of the log."""
