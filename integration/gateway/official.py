@@ -257,8 +257,13 @@ OFFICIAL: Final = {
             frozenset({"push", "priority", "recall", "extend"}),
         ),
         python("python-5.1.1", "5.1.1"),
-        # It drops these of what it receives.
-        python("python-5.0.9", "5.0.9", frozenset({"priority"}), frozenset({"keys", "properties"})),
+        # It drops these of what it receives, and its listeners fail where metrics are off.
+        python(
+            "python-5.0.9",
+            "5.0.9",
+            frozenset({"priority", "push"}),
+            frozenset({"keys", "properties"}),
+        ),
         java("java-5.0.8", "5.0.8", frozenset({"priority"})),
     )
 }

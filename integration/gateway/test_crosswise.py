@@ -279,11 +279,11 @@ def test_a_longer_time_to_settle_can_be_asked_for(stage, cast):
     side_by_side("send", cast[:1], lambda each: send(each, topic, [message(topic, "slow")]))
 
     def receiving(actor: Actor) -> None:
-        asked = {"topic": topic, "group": f"longer-{actor.name}", "invisible_ms": 10_000}
+        asked = {"topic": topic, "group": f"longer-{actor.name}", "invisible_ms": 20_000}
         [first] = receive(actor, 1, ack=False, **asked)
         held = {"topic": topic, "group": asked["group"], "numbers": [first["number"]]}
         actor.ask("extend", invisible_ms=60_000, **held)
-        end = time.monotonic() + 12
+        end = time.monotonic() + 22
         while time.monotonic() < end:
             assert actor.ask("receive", **asked) == []
         actor.ask("ack", **held)
