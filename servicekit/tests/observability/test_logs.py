@@ -121,3 +121,15 @@ def test_a_budget_of_lines_tells_how_many_it_suppressed():
     assert budget.spend() == 1
     now = 8.0
     assert budget.spend() == 0
+
+
+@pytest.mark.parametrize("log_format", ["json", "text"])
+def test_foreign_text_moves_nothing_on_a_terminal(lines, log_format):
+    foreign = "a\x1b[31mb\u202ec\u2066d\x9b1me\x7f\nf\u2028g"
+    lines(log_format=log_format)
+    get_logger("probe").info("attached", client_id=foreign)
+    written = lines.text()
+    assert "attached" in written
+    assert written.removesuffix("\n").isprintable()
+    if log_format == "json":
+        assert json.loads(written)["client_id"] == foreign

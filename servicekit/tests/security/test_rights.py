@@ -170,3 +170,12 @@ def test_super_users_may_do_everything_and_strangers_nothing():
     for name, allowed in (("root", True), ("first", True), ("nobody", False)):
         assert allows(book, caller(name), UPDATE, "RMQ_SYS_TRANS_HALF_TOPIC") == allowed
         assert book.is_known(name) == allowed
+
+
+def test_names_that_no_thing_has_are_not_remembered():
+    rights = Rights(entries_of("allow PUBLISH topic *"))
+    assert rights.allows(PUBLISH, TOPIC, "a" * 256)
+    assert not rights.allows(SUBSCRIBE, TOPIC, "a" * 256)
+    assert rights._answers == {}
+    assert rights.allows(PUBLISH, TOPIC, "a" * 255)
+    assert len(rights._answers) == 1

@@ -9,6 +9,7 @@ Our libraries (storage, SDK) never configure logs.
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 import time
@@ -20,6 +21,7 @@ from structlog.stdlib import ProcessorFormatter
 from structlog.tracebacks import ExceptionDictTransformer
 from structlog.typing import FilteringBoundLogger, Processor
 
+from ariane_record.control_characters import shown_json
 from ariane_servicekit.rpc.calls import current_call
 
 LogFormat: TypeAlias = Literal["json", "text"]
@@ -117,8 +119,13 @@ def _ending(log_format: LogFormat, output: TextIO) -> list[Processor]:
         # Without locals, which may contain message bodies and credentials.
         structlog.processors.ExceptionRenderer(ExceptionDictTransformer(show_locals=False)),
         _order_keys,
-        structlog.processors.JSONRenderer(ensure_ascii=False, default=str),
+        structlog.processors.JSONRenderer(_escaped_json, ensure_ascii=False, default=str),
     ]
+
+
+def _escaped_json(event: object, **options: Any) -> str:
+    """Encode a line; what misleads on a terminal, such as right-to-left marks, is escaped."""
+    return shown_json(json.dumps(event, **options))
 
 
 def _order_keys(_logger: Any, _method: str, event: _EventDict) -> _EventDict:

@@ -25,7 +25,7 @@ from ariane_servicekit.security.caller import Caller, CallerKind, MemberKind
 from ariane_servicekit.security.explained import decide
 from ariane_servicekit.security.logins import PublicKey
 from ariane_servicekit.security.method_rules import MethodRule, Need
-from ariane_servicekit.security.rights import Judge
+from ariane_servicekit.security.rights import NAME_LENGTH_MAX, Judge
 from ariane_servicekit.security.rule_book import RuleBook
 from ariane_servicekit.security.use_ledger import Refusal, Use, UseLedger
 
@@ -229,6 +229,8 @@ class Gate:
         """Yield what a request uses, for ``still_allows``."""
         for need in rule.needs:
             for name in _names_of(need, request):
+                if len(name) > NAME_LENGTH_MAX:
+                    continue  # No thing has such a name: the call reaches none.
                 yield Use("", need.action, need.resource, name)
 
     def _cause_now(self, caller: Caller, rule: MethodRule, uses: Iterable[Use]) -> str:
@@ -323,7 +325,7 @@ class Gate:
             method=call.method,
             caller=str(caller) if caller is not None else "nobody known",
             source_address=caller.address if caller is not None else call.peer,
-            use=use,
+            use=None if use is None else use._replace(name=use.name[:NAME_LENGTH_MAX]),
             cause=cause,
             entry=entry,
             let_through=mode is not AccessMode.CLOSED,
@@ -373,7 +375,8 @@ def _copy(entry: Any) -> Any:
 
 def words_of(use: Use) -> str:
     """What a use is, for people: such as ``PUBLISH topic orders``."""
-    return f"{action_word(use.action)} {resource_word(use.resource)} {use.name}".rstrip()
+    name = use.name[:NAME_LENGTH_MAX]
+    return f"{action_word(use.action)} {resource_word(use.resource)} {name}".rstrip()
 
 
 def action_word(action: int) -> str:

@@ -13,6 +13,9 @@ from ariane_servicekit.security.gate import Gate
 from ariane_servicekit.security.method_rules import MethodRule
 from ariane_servicekit.security.use_ledger import Use
 
+USES_MAX: Final = 4096
+"""Uses that are remembered of one call, and those of one request more."""
+
 JUDGED_AT_ONCE: Final = 100
 """Calls that are judged in one turn of the loop."""
 
@@ -60,6 +63,9 @@ class LongCalls:
 
     def add(self, long: LongCall, request: Any) -> None:
         """A call has another request."""
+        if len(long.uses) >= USES_MAX:
+            # Those of the requests from now on: each was judged when it came.
+            long.uses.clear()
         long.uses.update(self._gate.uses_of(long.rule, request))
 
     def leave(self, long: LongCall) -> None:

@@ -16,8 +16,12 @@ from ariane.common.v1 import access_pb2 as access
 from ariane.common.v1 import access_rules_pb2 as rules
 from ariane_servicekit.security.followed_names import is_for_all, is_of_system, judged
 
-ANSWERS_MAX: Final = 8192
+ANSWERS_MAX: Final = 1024
 """Answers that are remembered of one user; all are forgotten when there are more."""
+
+NAME_LENGTH_MAX: Final = 255
+"""Characters of the longest name of a thing. No answer is remembered for longer ones: whoever calls
+chooses them."""
 
 _IMPLYING_GET: Final = (access.ACTION_PUBLISH, access.ACTION_SUBSCRIBE)
 
@@ -61,6 +65,8 @@ class Rights:
             resource: A ``Resource``.
             name: Of the thing; empty for the cluster.
         """
+        if len(name) > NAME_LENGTH_MAX:
+            return self._decide(*judged(action, resource, name))
         key = (action, resource, name)
         answer = self._answers.get(key)
         if answer is None:

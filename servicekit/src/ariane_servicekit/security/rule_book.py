@@ -14,7 +14,7 @@ from ariane_servicekit.security.explained import holds_from
 from ariane_servicekit.security.logins import PublicKey
 from ariane_servicekit.security.rights import Everything, Judge, Rights
 
-COMPILED_MAX: Final = 10_000
+COMPILED_MAX: Final = 2000
 """Rights that are kept: of users, or of users and addresses where entries name networks."""
 
 _EVERYTHING: Final = Everything()

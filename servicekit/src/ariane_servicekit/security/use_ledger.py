@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from ariane.common.v1 import access_rules_pb2 as rules
+from ariane_servicekit.security.rights import NAME_LENGTH_MAX
 
 USES_MAX: Final = 10_000
 """Kinds of use that are remembered; the one that was not seen for longest is forgotten."""
@@ -72,7 +73,8 @@ class UseLedger:
         self._refusals: OrderedDict[str, Refusal] = OrderedDict()
 
     def used(self, use: Use, *, refused: bool) -> None:
-        """Count a use."""
+        """Count a use. Of a name that is too long for a thing, the beginning counts."""
+        use = use._replace(name=use.name[:NAME_LENGTH_MAX])
         counted = self._uses.get(use)
         if counted is None:
             if len(self._uses) >= USES_MAX:
