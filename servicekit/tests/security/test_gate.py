@@ -275,3 +275,19 @@ async def test_a_refusal_is_logged_and_explained(probe, refused):
         assert answer.refusal.method.endswith("/GetRoute")
         unknown = GetAccessRefusalRequest(request_id="x")
         assert not (await stub.GetAccessRefusal(unknown, metadata=ROOT)).HasField("refusal")
+
+
+async def test_changes_are_logged_with_who_made_them(probe):
+    async with probe() as served, telling(served.channel) as admin:
+        await admin.tell("anna: allow UPDATE cluster")
+        request = UpdateProcessSettingRequest(name="concurrent_calls_max", value="4000")
+        with capture_logs() as logs:
+            stub = ProcessServiceStub(served.channel)
+            await stub.UpdateProcessSetting(request, metadata=ANNA)
+            request.value = "0"
+            with pytest.raises(grpc.aio.AioRpcError):
+                await stub.UpdateProcessSetting(request, metadata=ANNA)
+    lines = [line for line in logs if line["event"] == "changed_by"]
+    assert [(line["caller"], line["touched"]) for line in lines] == [
+        ("user anna", "UPDATE cluster")
+    ]

@@ -34,6 +34,7 @@ class Call:
         code: Its status; set when it has failed.
         is_judged: Whether its requests need rights: its caller is known, and the process not open.
         ended: Why the process has ended it; None as long as it has not.
+        touched: What it changes, for the log; empty if it changes nothing.
         gate: Judges its requests; None for a method outside of the contract.
         long: Its place among the calls that last; None for a short call.
     """
@@ -50,6 +51,7 @@ class Call:
         "is_judged",
         "long",
         "method",
+        "touched",
     )
 
     def __init__(
@@ -67,6 +69,7 @@ class Call:
         self.is_judged = False
         self.ended: ServiceError | None = None
         self.long: Any = None
+        self.touched = ""
         self.gate: Any = None
         self._request_id = request_id
         self._draw = draw

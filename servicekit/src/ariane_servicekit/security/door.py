@@ -74,11 +74,15 @@ class GuardedDoor(Door):
     def take(self, call: Call, request: Any) -> None:
         if call.is_judged:
             self._gate.judge(call, self._rule, request)
+            if self._rule.is_change:
+                call.touched = self._gate.words_of(self._rule, request)
         if call.long is not None:
             self._long_calls.add(call.long, request)
 
     @override
     def show(self, call: Call, answer: Any) -> Any:
+        if call.touched:
+            self._gate.note_change(call)
         return answer if self._rule.shown is None else self._gate.show(call, self._rule, answer)
 
     @override

@@ -13,6 +13,7 @@ last are judged again when the rules or the mode change, and end if they would b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any, Final
 
 from ariane.common.v1 import access_pb2 as access
@@ -28,9 +29,16 @@ from ariane_servicekit.security.method_rules import MethodRule, Need
 from ariane_servicekit.security.rights import NAME_LENGTH_MAX, Judge
 from ariane_servicekit.security.rule_book import RuleBook
 from ariane_servicekit.security.use_ledger import Refusal, Use, UseLedger
+from ariane_servicekit.security.words import action_word, resource_word, words_of
 
 REFUSALS_LOGGED_PER_S: Final = 20
 """The most refusals that are logged in one second; the next line says how many were left out."""
+
+CHANGES_LOGGED_PER_S: Final = 20
+"""The most changes that are logged in one second."""
+
+_TOUCHED_MAX: Final = 4
+"""Uses of a change that are logged."""
 
 _log = get_logger(__name__)
 
@@ -63,6 +71,7 @@ class Gate:
         self._book = RuleBook(super_users=super_users)
         self._holds = True
         self._budget = LineBudget(REFUSALS_LOGGED_PER_S)
+        self._changes = LineBudget(CHANGES_LOGGED_PER_S)
         self._watchers: list[Callable[[], None]] = []
 
     @property
@@ -187,6 +196,26 @@ class Gate:
             caller = call.caller
             if caller.kind is not CallerKind.USER or caller.name != owner.name:
                 self._refuse(call, None, "the client id belongs to another user")
+
+    def words_of(self, rule: MethodRule, request: Any) -> str:
+        """What a change touches, for people: the first few of its uses."""
+        return ", ".join(map(words_of, islice(self.uses_of(rule, request), _TOUCHED_MAX)))
+
+    def note_change(self, call: Call) -> None:
+        """Log a change that a user has made: so many lines in a second, and how many were left out.
+
+        Admin's trail has the changes that are made through it; this line has those made beside it.
+        """
+        left_out = self._changes.spend()
+        if left_out is not None:
+            _log.info(
+                "changed_by",
+                method=call.method,
+                caller=str(call.caller),
+                address=call.caller.address,
+                touched=call.touched,
+                **({"suppressed_before": left_out} if left_out else {}),
+            )
 
     def is_super(self, caller: Caller) -> bool:
         """Whether a caller is a super user."""
@@ -371,24 +400,6 @@ def _copy(entry: Any) -> Any:
     copy = type(entry)()
     copy.CopyFrom(entry)
     return copy
-
-
-def words_of(use: Use) -> str:
-    """What a use is, for people: such as ``PUBLISH topic orders``."""
-    name = use.name[:NAME_LENGTH_MAX]
-    return f"{action_word(use.action)} {resource_word(use.resource)} {name}".rstrip()
-
-
-def action_word(action: int) -> str:
-    """An action, such as ``PUBLISH``."""
-    found: str = access.Action.DESCRIPTOR.values_by_number[action].name
-    return found.removeprefix("ACTION_")
-
-
-def resource_word(resource: int) -> str:
-    """A kind of thing, such as ``topic``."""
-    found: str = access.Resource.DESCRIPTOR.values_by_number[resource].name
-    return found.removeprefix("RESOURCE_").lower()
 
 
 def _told(use: Use) -> dict[str, object]:

@@ -97,6 +97,7 @@ class MethodRule:
         own_names: Find names that must be a member's own.
         own_process: Whether a member must have the name of the process that serves.
         own_client: Finds a client id that must be of the caller's user; None for none.
+        is_change: Whether it creates, changes or deletes something; not whether it sends.
         is_long: Whether its calls may last: streams, and calls that are held. They end when their
             caller loses a right that they need.
     """
@@ -110,6 +111,7 @@ class MethodRule:
     own_names: tuple[Names, ...]
     own_process: bool
     own_client: Names | None
+    is_change: bool
     is_long: bool
 
 
@@ -192,6 +194,7 @@ def _rule_of(
         own_names=tuple(own_names),
         own_process=own_process,
         own_client=names_at(method.input_type, stated.own_client) if stated.own_client else None,
+        is_change=any(need.action in CHANGING - {access.ACTION_PUBLISH} for need in needs),
         is_long=_is_long(method),
     )
 
