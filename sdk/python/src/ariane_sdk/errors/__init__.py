@@ -8,6 +8,7 @@
     +-- ClientOnOtherLoop           started on another event loop
     +-- SendBufferFull              `send_nowait` found no room in the buffer
     +-- MessagesFailed              raised by a listener: which of its messages failed
+    +-- ConsumptionHeld             raised by a listener that cannot work for a while
     +-- OffsetFileDamaged           the offsets of a broadcasting consumer cannot be read
     +-- OffsetFileInUse             another consumer uses that file
     +-- IllegalArgument (ValueError)
