@@ -155,6 +155,7 @@ NAMES = {
     # One after another, each as slow as a busy machine and a replica make it.
     r"(--in-flight 1\b.*) --count 2000$": r"\1 --count 100",
     r"^(ariane dev)\b": r"\1 --name-server-port 0",
+    r"--name-server-port 19876 --broker-port 10911 --console-port 19882": "",
 }
 
 UPLOAD = "ariane filter upload late late.py"

@@ -15,6 +15,7 @@ from ariane_admin.cli import main
 from ariane_admin.commands.dev import dev as dev_command
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_sdk import Producer, ProducerSettings
+from ariane_testkit.free_ports import free_port
 
 BIN = Path(sys.executable).parent
 
@@ -180,6 +181,21 @@ def test_what_dev_tells_people_to_try_works_as_it_is_printed(dev):
     assert store.exists()
     assert stopped_by(process, signal.SIGINT) == 0
     assert not store.exists()
+
+
+@pytest.mark.slow
+def test_dev_takes_the_ports_that_are_said(dev):
+    first = free_port(5)
+    ports = {"broker": first, "admin": first + 3, "console": first + 4}
+    said = [word for name, port in ports.items() for word in (f"--{name}-port", str(port))]
+    _, ready = dev("--brokers", "2", *said)
+    places = {each["name"]: each["address"] for each in ready["services"]}
+    assert (places["broker-a"], places["broker-b"]) == (
+        f"127.0.0.1:{first}",
+        f"127.0.0.1:{first + 1}",
+    )
+    assert ready["admin"] == f"127.0.0.1:{first + 3}"
+    assert ready["console"] == f"http://127.0.0.1:{first + 4}/"
 
 
 def test_dev_says_what_to_install_when_a_service_is_missing(monkeypatch, capfd):

@@ -199,8 +199,8 @@ def test_help_of_root_and_groups_and_their_completion_load_no_command():
 
 
 def test_a_mistyped_command_is_told_what_was_meant(capsys):
-    assert main(["topik"]) == ExitStatus.USAGE
-    assert "No such command 'topik'. Did you mean 'topic'?" in capsys.readouterr().err
+    assert main(["gruop"]) == ExitStatus.USAGE
+    assert "No such command 'gruop'. Did you mean 'group'?" in capsys.readouterr().err
     assert main(["topic", "craete"]) == ExitStatus.USAGE
     assert "Did you mean 'create'?" in capsys.readouterr().err
 

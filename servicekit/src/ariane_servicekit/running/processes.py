@@ -226,6 +226,7 @@ class LocalCluster(BlockingLife):
         data_path: Folder for everything: ``broker-a/`` and so on, ``broker-a-1/`` for its first
             replica, ``namesrv-0/``, ``txn-checker/``, ``filters/``, ``admin/``, ``logs/``.
         brokers: How many brokers: broker-a, broker-b and so on.
+        broker_port: Of the first broker, the others and then replicas take the next ones; 0: any.
         name_servers: How many name servers.
         name_server_port: Of the first name server, the others take the next ones; 0: any.
         checkers: How many transaction checkers; they share one SQLite file.
@@ -254,6 +255,7 @@ class LocalCluster(BlockingLife):
         data_path: Path,
         *,
         brokers: int = 1,
+        broker_port: int = 0,
         name_servers: int = 1,
         name_server_port: int = 0,
         checkers: int = 0,
@@ -308,6 +310,7 @@ class LocalCluster(BlockingLife):
         self.replicas: list[ServiceProcess] = []
         self._broker_names = [f"broker-{letter}" for letter in string.ascii_lowercase[:brokers]]
         self._broker_module = broker_module
+        self._broker_port = broker_port
         self._broker_flags = ("--flush-mode", flush_mode, *extra_broker_args)
 
     @property
@@ -395,7 +398,14 @@ class LocalCluster(BlockingLife):
             *(in_set if self._replica_count else ()),
             *self._broker_flags,
             *self._shown(MemberKind.BROKER, name),
+            port=self._port_of_broker(name, broker_id),
         )
+
+    def _port_of_broker(self, name: str, broker_id: int) -> int:
+        place = self._broker_names.index(name)
+        if broker_id:
+            place = len(self._broker_names) + place * self._replica_count + broker_id - 1
+        return self._broker_port + place if self._broker_port else 0
 
     def _checker(self, number: int, port: int) -> ServiceProcess:
         name = f"txn-checker-{number}"

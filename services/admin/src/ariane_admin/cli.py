@@ -13,6 +13,7 @@ from click.exceptions import NoArgsIsHelpError
 from ariane_admin.asking.contexts import CONTEXT_VARIABLE, enter_context
 from ariane_admin.errors import CommandFailed, say_error
 from ariane_admin.lazy_group import LazyGroup
+from ariane_admin.name_completion import NameType
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.standard_streams import drop_output, settle
 
@@ -79,6 +80,7 @@ class _Root(LazyGroup):
 @click.option(
     "--context",
     "context_name",
+    type=NameType("context"),
     envvar=CONTEXT_VARIABLE,
     metavar="NAME",
     help="Use the cluster that ariane context add saved under this name.",

@@ -24,6 +24,7 @@ from click.shell_completion import CompletionItem
 
 from ariane_admin.command_table import OWN_COMMANDS, CommandGroup, LazyCommand
 from ariane_admin.errors import say_error
+from ariane_admin.name_completion import complete_names
 
 PLUGIN_GROUP: Final = "ariane.commands"
 """Entry points of this group are click commands."""
@@ -79,6 +80,7 @@ class LazyGroup(click.Group):
         if own is not None:
             module, _, attribute = own.place.partition(":")
             command: click.Command = getattr(importlib.import_module(module), attribute)
+            complete_names(command, str(self.name))
             return _with_checked_texts(command)
         known = super().get_command(ctx, cmd_name)
         if known is None and cmd_name in self._plugins:

@@ -195,6 +195,10 @@ MESSAGE_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
         },
         ("ariane sink list",),
     ),
+    "top": LazyCommand(
+        "ariane_admin.commands.top:top",
+        "Show how fast topics are filled and groups consume, until Ctrl-C.",
+    ),
     "topic": CommandGroup(
         "Create, inspect, change and delete topics.",
         {

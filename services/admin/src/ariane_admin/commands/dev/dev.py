@@ -84,6 +84,25 @@ _BROKER_FLAGS = (
     help="Port of the name server; 0 picks any free port.",
 )
 @click.option(
+    "--broker-port",
+    type=click.IntRange(0, _PORT_MAX),
+    default=0,
+    show_default=True,
+    help="Port of the first broker; the others, then replicas, take the next ones. 0 picks"
+    " any free ports.",
+)
+@click.option(
+    "--admin-port",
+    type=click.IntRange(0, _PORT_MAX),
+    help=f"Port of admin; by default {_ADMIN_PORT}, or any free port if the name server's is not"
+    f" {_NAME_SERVER_PORT}.",
+)
+@click.option(
+    "--console-port",
+    type=click.IntRange(0, _PORT_MAX),
+    help=f"Port of the console; by default {_CONSOLE_PORT}, or any free port likewise.",
+)
+@click.option(
     "--gateway",
     is_flag=True,
     help="Also run a gateway, for the clients of RocketMQ.",
@@ -96,6 +115,9 @@ def dev(
     brokers: int,
     replicas: int,
     name_server_port: int,
+    broker_port: int,
+    admin_port: int | None,
+    console_port: int | None,
     gateway: bool,
     exit_after_ready: bool,
     output: Output,
@@ -111,6 +133,7 @@ def dev(
       ariane dev --brokers 2 --data ./cluster
       ariane dev --replicas 1
       ariane dev --gateway
+      ariane dev --name-server-port 19876 --broker-port 10911 --console-port 19882
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     services = (*_SERVICES, "ariane-gateway") if gateway else _SERVICES
     missing = [name for name in services if find_spec(name.replace("-", "_")) is None]
@@ -121,19 +144,21 @@ def dev(
         )
     # Beside a second cluster the usual ports are taken.
     usual = name_server_port == _NAME_SERVER_PORT
-    console = f"127.0.0.1:{_CONSOLE_PORT if usual else _free_port()}"
+    console_port = _port(console_port, _CONSOLE_PORT, usual=usual)
+    console = f"127.0.0.1:{console_port or _free_port()}"
     with _store(data_path) as store_path, contextlib.suppress(KeyboardInterrupt):
         run_async(
             _run(
                 LocalCluster(
                     store_path,
                     brokers=brokers,
+                    broker_port=broker_port,
                     replicas=replicas,
                     name_server_port=name_server_port,
                     checkers=1,
                     checker_port=_CHECKER_PORT if usual else 0,
                     admin=True,
-                    admin_port=_ADMIN_PORT if usual else 0,
+                    admin_port=_port(admin_port, _ADMIN_PORT, usual=usual),
                     extra_admin_args=("--console-listen", console),
                     gateways=int(gateway),
                     gateway_port=_GATEWAY_PORT if usual else 0,
@@ -192,6 +217,13 @@ async def _run(
         if not output.for_programs:
             click.echo("Stopping.")
         await cluster.stop()
+
+
+def _port(said: int | None, usually: int, *, usual: bool) -> int:
+    """The port of a process: the one that was said, or else the usual one; 0: any."""
+    if said is not None:
+        return said
+    return usually if usual else 0
 
 
 def _free_port() -> int:
