@@ -91,7 +91,7 @@ def test_modules_that_are_named_exist():
 def test_classes_and_methods_of_the_tour_exist():
     tour = ARCHITECTURE.text.partition("## Reading the source")[2].partition("\n## ")[0]
     named = MEMBER_OF_CLASS.findall(tour)
-    assert len(named) >= 3
+    assert len(named) >= 2
     code = "\n".join(
         path.read_text() for folder in sources().values() for path in (ROOT / folder).rglob("*.py")
     )

@@ -122,6 +122,7 @@ ASKS_WITHOUT_DRY_RUN = {
     "ariane sink move": "the sink's list tells its home, and it can move back",
     "ariane topic order": "shows the order when nothing is said, and can be set again",
     "ariane topic update": "asks about --force only, without which nothing is lost",
+    "ariane user delete": "one user, whom user create makes again",
     "ariane transaction resume": "ends nothing: producers are asked again",
 }
 

@@ -131,7 +131,8 @@ CLUSTER_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
         {
             "list": LazyCommand(
                 "ariane_admin.commands.client:list_clients",
-                "List connected clients: consumers and transactional producers.",
+                "List connected clients: consumers, transactional producers, and all clients of"
+                " gateways.",
             ),
         },
         ("ariane client list --group billing",),

@@ -65,7 +65,7 @@ SECURITY_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
             "show": LazyCommand("ariane_admin.commands.user:show", "Show USER."),
             "update": LazyCommand(
                 "ariane_admin.commands.user:update",
-                "Change USER. One that is disabled is refused everywhere within seconds.",
+                "Change USER.",
             ),
         },
         ("ariane user create billing", "ariane user list -o json"),
