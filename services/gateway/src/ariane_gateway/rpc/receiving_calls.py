@@ -29,7 +29,8 @@ INVISIBLE_S_MIN: Final = 1.0
 INVISIBLE_S_MAX: Final = 12 * 3600.0
 HOLD_S_DEFAULT: Final = 20.0
 MARGIN_S: Final = 0.5
-"""A receive ends so much before its caller stops waiting."""
+"""A receive ends so much before its caller stops waiting, or a tenth of its time if that is more.
+Clients in Rust stop waiting when the time of holding ends."""
 
 
 class ReceivingCalls:
@@ -174,7 +175,8 @@ def _hold_s(request: pb.ReceiveMessageRequest, caller: Caller) -> float:
     wanted_s = HOLD_S_DEFAULT
     if request.HasField("long_polling_timeout"):
         wanted_s = _seconds(request.long_polling_timeout)
-    return max(0.0, min(wanted_s, caller.time_s - MARGIN_S))
+    margin_s = max(MARGIN_S, caller.time_s / 10)
+    return max(0.0, min(wanted_s, caller.time_s - margin_s))
 
 
 def _seconds(duration: Duration) -> float:
