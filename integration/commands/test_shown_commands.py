@@ -44,6 +44,8 @@ NOT_RUN = {
     " integration/scenarios/replicas/test_failover.py makes one",
     r"^ariane (group running|message consume-again) ": "needs a live member:"
     " services/admin/tests/commands/test_live_consumer_commands.py has one",
+    r"^ariane client disconnect": "needs a live member:"
+    " services/admin/tests/commands/test_client_commands.py has one",
     r"--database postgresql": "needs PostgreSQL: tests/commands/test_outbox_commands.py has it",
 }
 """Patterns of lines, and why they are not run."""

@@ -93,6 +93,12 @@ def test_each_changing_command_leaves_its_entry(admin_beside, ariane, ariane_jso
     assert json.loads(entry["before"])["queue_order"] == "broker-a:2;broker-b:2"
 
 
+def test_who_is_disconnected_has_an_entry(admin_beside, ariane, trail):
+    trail()
+    ariane("client", "disconnect", "au-nobody", "--yes", status=ExitStatus.NOT_FOUND)
+    assert trail() == [("DisconnectClient", "au-nobody", "failed")]
+
+
 def test_what_waits_is_taken_back_with_an_entry(admin_beside, ariane, trail, lines, tmp_path):
     ariane("topic", "create", "au-later", "--queues", "1")
     handles = tmp_path / "handles"

@@ -82,3 +82,23 @@ def test_clients_of_a_gateway_are_listed_with_it(cluster, ariane_json):
     row = rows["cl-relayed"]
     assert (row["language"], row["address"]) == ("JAVA", "10.0.0.7:4242")
     assert (row["gateways"], rows["cl-gateway"]["gateways"]) == (["cl-gateway"], [])
+
+
+def test_a_client_is_disconnected_counts_as_no_death_and_comes_again(attached, ariane, ariane_json):
+    def members():
+        return ariane_json("client", "list", "--group", "cl-crew")
+
+    def vanished():
+        return ariane_json("broker", "show", member["brokers"][0])["vanished_members"]
+
+    [member] = wait_for(members, 1)
+    before = vanished()
+    disconnect = ("client", "disconnect", member["client_id"], "--yes")
+    done = ariane_json(*disconnect)
+    assert (done["client_id"], done["brokers"]) == (member["client_id"], member["brokers"])
+    deadline = time.monotonic() + 60
+    while not (again := members()) or again[0]["attach_time"] == member["attach_time"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert vanished() == before
+    ariane("client", "disconnect", "cl-nobody", "--yes", status=ExitStatus.NOT_FOUND)

@@ -22,12 +22,13 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from ariane.admin.v1 import cluster_service_pb2 as ariane_dot_admin_dot_v1_dot_cluster__service__pb2
 from ariane.admin.v1 import silent_broker_pb2 as ariane_dot_admin_dot_v1_dot_silent__broker__pb2
 from ariane.broker.v1 import client_service_pb2 as ariane_dot_broker_dot_v1_dot_client__service__pb2
 from ariane.common.v1 import access_pb2 as ariane_dot_common_dot_v1_dot_access__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$ariane/admin/v1/client_service.proto\x12\x0f\x61riane.admin.v1\x1a#ariane/admin/v1/silent_broker.proto\x1a%ariane/broker/v1/client_service.proto\x1a\x1d\x61riane/common/v1/access.proto\"W\n\rClusterClient\x12\x30\n\x06\x63lient\x18\x01 \x01(\x0b\x32 .ariane.broker.v1.AttachedClient\x12\x14\n\x0c\x62roker_names\x18\x02 \x03(\t\"k\n\x12ListClientsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x16\n\x0eproducer_group\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"\x96\x01\n\x13ListClientsResponse\x12/\n\x07\x63lients\x18\x01 \x03(\x0b\x32\x1e.ariane.admin.v1.ClusterClient\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"?\n\x15GetClientStateRequest\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\x13\n\x0bwith_stacks\x18\x02 \x01(\x08\"\xad\x01\n\x16GetClientStateResponse\x12.\n\x06\x63lient\x18\x01 \x01(\x0b\x32\x1e.ariane.admin.v1.ClusterClient\x12,\n\x05state\x18\x02 \x01(\x0b\x32\x1d.ariane.broker.v1.ClientState\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker2\xb0\x02\n\rClientService\x12\xaf\x01\n\x0bListClients\x12#.ariane.admin.v1.ListClientsRequest\x1a$.ariane.admin.v1.ListClientsResponse\"U\xca\xf3\x18Q\n\x16\x08\x07\x10\x03\x1a\x0e\x63onsumer_group(\x01\n7\x08\x07\x10\x03\x1a/clients.client.hello.memberships.consumer_group \x04\x12m\n\x0eGetClientState\x12&.ariane.admin.v1.GetClientStateRequest\x1a\'.ariane.admin.v1.GetClientStateResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x07\x10\x01\x42>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$ariane/admin/v1/client_service.proto\x12\x0f\x61riane.admin.v1\x1a%ariane/admin/v1/cluster_service.proto\x1a#ariane/admin/v1/silent_broker.proto\x1a%ariane/broker/v1/client_service.proto\x1a\x1d\x61riane/common/v1/access.proto\"W\n\rClusterClient\x12\x30\n\x06\x63lient\x18\x01 \x01(\x0b\x32 .ariane.broker.v1.AttachedClient\x12\x14\n\x0c\x62roker_names\x18\x02 \x03(\t\"k\n\x12ListClientsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x16\n\x0eproducer_group\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"\x96\x01\n\x13ListClientsResponse\x12/\n\x07\x63lients\x18\x01 \x03(\x0b\x32\x1e.ariane.admin.v1.ClusterClient\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"?\n\x15GetClientStateRequest\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\x13\n\x0bwith_stacks\x18\x02 \x01(\x08\"\xad\x01\n\x16GetClientStateResponse\x12.\n\x06\x63lient\x18\x01 \x01(\x0b\x32\x1e.ariane.admin.v1.ClusterClient\x12,\n\x05state\x18\x02 \x01(\x0b\x32\x1d.ariane.broker.v1.ClientState\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\",\n\x17\x44isconnectClientRequest\x12\x11\n\tclient_id\x18\x01 \x01(\t\"L\n\x18\x44isconnectClientResponse\x12\x30\n\x08outcomes\x18\x01 \x03(\x0b\x32\x1e.ariane.admin.v1.BrokerOutcome2\xa5\x03\n\rClientService\x12\xaf\x01\n\x0bListClients\x12#.ariane.admin.v1.ListClientsRequest\x1a$.ariane.admin.v1.ListClientsResponse\"U\xca\xf3\x18Q\n\x16\x08\x07\x10\x03\x1a\x0e\x63onsumer_group(\x01\n7\x08\x07\x10\x03\x1a/clients.client.hello.memberships.consumer_group \x04\x12m\n\x0eGetClientState\x12&.ariane.admin.v1.GetClientStateRequest\x1a\'.ariane.admin.v1.GetClientStateResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x07\x10\x01\x12s\n\x10\x44isconnectClient\x12(.ariane.admin.v1.DisconnectClientRequest\x1a).ariane.admin.v1.DisconnectClientResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x05\x10\x01\x42>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,16 +40,22 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CLIENTSERVICE'].methods_by_name['ListClients']._serialized_options = b'\312\363\030Q\n\026\010\007\020\003\032\016consumer_group(\001\n7\010\007\020\003\032/clients.client.hello.memberships.consumer_group \004'
   _globals['_CLIENTSERVICE'].methods_by_name['GetClientState']._loaded_options = None
   _globals['_CLIENTSERVICE'].methods_by_name['GetClientState']._serialized_options = b'\312\363\030\006\n\004\010\007\020\001'
-  _globals['_CLUSTERCLIENT']._serialized_start=164
-  _globals['_CLUSTERCLIENT']._serialized_end=251
-  _globals['_LISTCLIENTSREQUEST']._serialized_start=253
-  _globals['_LISTCLIENTSREQUEST']._serialized_end=360
-  _globals['_LISTCLIENTSRESPONSE']._serialized_start=363
-  _globals['_LISTCLIENTSRESPONSE']._serialized_end=513
-  _globals['_GETCLIENTSTATEREQUEST']._serialized_start=515
-  _globals['_GETCLIENTSTATEREQUEST']._serialized_end=578
-  _globals['_GETCLIENTSTATERESPONSE']._serialized_start=581
-  _globals['_GETCLIENTSTATERESPONSE']._serialized_end=754
-  _globals['_CLIENTSERVICE']._serialized_start=757
-  _globals['_CLIENTSERVICE']._serialized_end=1061
+  _globals['_CLIENTSERVICE'].methods_by_name['DisconnectClient']._loaded_options = None
+  _globals['_CLIENTSERVICE'].methods_by_name['DisconnectClient']._serialized_options = b'\312\363\030\006\n\004\010\005\020\001'
+  _globals['_CLUSTERCLIENT']._serialized_start=203
+  _globals['_CLUSTERCLIENT']._serialized_end=290
+  _globals['_LISTCLIENTSREQUEST']._serialized_start=292
+  _globals['_LISTCLIENTSREQUEST']._serialized_end=399
+  _globals['_LISTCLIENTSRESPONSE']._serialized_start=402
+  _globals['_LISTCLIENTSRESPONSE']._serialized_end=552
+  _globals['_GETCLIENTSTATEREQUEST']._serialized_start=554
+  _globals['_GETCLIENTSTATEREQUEST']._serialized_end=617
+  _globals['_GETCLIENTSTATERESPONSE']._serialized_start=620
+  _globals['_GETCLIENTSTATERESPONSE']._serialized_end=793
+  _globals['_DISCONNECTCLIENTREQUEST']._serialized_start=795
+  _globals['_DISCONNECTCLIENTREQUEST']._serialized_end=839
+  _globals['_DISCONNECTCLIENTRESPONSE']._serialized_start=841
+  _globals['_DISCONNECTCLIENTRESPONSE']._serialized_end=917
+  _globals['_CLIENTSERVICE']._serialized_start=920
+  _globals['_CLIENTSERVICE']._serialized_end=1341
 # @@protoc_insertion_point(module_scope)

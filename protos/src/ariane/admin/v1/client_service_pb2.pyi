@@ -3,6 +3,7 @@
 isort:skip_file
 """
 
+from ariane.admin.v1 import cluster_service_pb2 as _cluster_service_pb2
 from ariane.admin.v1 import silent_broker_pb2 as _silent_broker_pb2
 from ariane.broker.v1 import client_service_pb2 as _client_service_pb2
 from collections import abc as _abc
@@ -179,3 +180,49 @@ class GetClientStateResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetClientStateResponse: _TypeAlias = GetClientStateResponse  # noqa: Y015
+
+@_typing.final
+class DisconnectClientRequest(_message.Message):
+    """Ends the attachment of a client."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    client_id: _builtins.str
+    """The client."""
+    def __init__(
+        self,
+        *,
+        client_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DisconnectClientRequest: _TypeAlias = DisconnectClientRequest  # noqa: Y015
+
+@_typing.final
+class DisconnectClientResponse(_message.Message):
+    """Answers where it was ended."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OUTCOMES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def outcomes(self) -> _containers.RepeatedCompositeFieldContainer[_cluster_service_pb2.BrokerOutcome]:
+        """One entry for each broker that the client was attached to, by name."""
+
+    def __init__(
+        self,
+        *,
+        outcomes: _abc.Iterable[_cluster_service_pb2.BrokerOutcome] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["outcomes", b"outcomes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DisconnectClientResponse: _TypeAlias = DisconnectClientResponse  # noqa: Y015

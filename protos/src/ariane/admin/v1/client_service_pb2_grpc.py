@@ -45,6 +45,11 @@ class ClientServiceStub(object):
                 request_serializer=ariane_dot_admin_dot_v1_dot_client__service__pb2.GetClientStateRequest.SerializeToString,
                 response_deserializer=ariane_dot_admin_dot_v1_dot_client__service__pb2.GetClientStateResponse.FromString,
                 _registered_method=True)
+        self.DisconnectClient = channel.unary_unary(
+                '/ariane.admin.v1.ClientService/DisconnectClient',
+                request_serializer=ariane_dot_admin_dot_v1_dot_client__service__pb2.DisconnectClientRequest.SerializeToString,
+                response_deserializer=ariane_dot_admin_dot_v1_dot_client__service__pb2.DisconnectClientResponse.FromString,
+                _registered_method=True)
 
 
 class ClientServiceServicer(object):
@@ -67,6 +72,14 @@ class ClientServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DisconnectClient(self, request, context):
+        """Ends the attachment of a client to every broker; see the broker's method.
+        Errors: CLIENT_NOT_ATTACHED, NAME_SERVERS_UNREACHABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ClientServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -79,6 +92,11 @@ def add_ClientServiceServicer_to_server(servicer, server):
                     servicer.GetClientState,
                     request_deserializer=ariane_dot_admin_dot_v1_dot_client__service__pb2.GetClientStateRequest.FromString,
                     response_serializer=ariane_dot_admin_dot_v1_dot_client__service__pb2.GetClientStateResponse.SerializeToString,
+            ),
+            'DisconnectClient': grpc.unary_unary_rpc_method_handler(
+                    servicer.DisconnectClient,
+                    request_deserializer=ariane_dot_admin_dot_v1_dot_client__service__pb2.DisconnectClientRequest.FromString,
+                    response_serializer=ariane_dot_admin_dot_v1_dot_client__service__pb2.DisconnectClientResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -136,6 +154,33 @@ class ClientService(object):
             '/ariane.admin.v1.ClientService/GetClientState',
             ariane_dot_admin_dot_v1_dot_client__service__pb2.GetClientStateRequest.SerializeToString,
             ariane_dot_admin_dot_v1_dot_client__service__pb2.GetClientStateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DisconnectClient(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ariane.admin.v1.ClientService/DisconnectClient',
+            ariane_dot_admin_dot_v1_dot_client__service__pb2.DisconnectClientRequest.SerializeToString,
+            ariane_dot_admin_dot_v1_dot_client__service__pb2.DisconnectClientResponse.FromString,
             options,
             channel_credentials,
             insecure,

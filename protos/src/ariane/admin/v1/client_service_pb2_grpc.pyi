@@ -41,6 +41,10 @@ class ClientServiceStub:
     """Asks a client what it does now, through a broker that it is attached to.
     Errors: CLIENT_NOT_ATTACHED, CLIENT_SILENT when it does not answer, NAME_SERVERS_UNREACHABLE.
     """
+    DisconnectClient: _grpc.UnaryUnaryMultiCallable[_client_service_pb2.DisconnectClientRequest, _client_service_pb2.DisconnectClientResponse]
+    """Ends the attachment of a client to every broker; see the broker's method.
+    Errors: CLIENT_NOT_ATTACHED, NAME_SERVERS_UNREACHABLE.
+    """
 
 @_typing.type_check_only
 class ClientServiceAsyncStub(ClientServiceStub):
@@ -54,6 +58,10 @@ class ClientServiceAsyncStub(ClientServiceStub):
     GetClientState: _aio.UnaryUnaryMultiCallable[_client_service_pb2.GetClientStateRequest, _client_service_pb2.GetClientStateResponse]  # type: ignore[assignment]
     """Asks a client what it does now, through a broker that it is attached to.
     Errors: CLIENT_NOT_ATTACHED, CLIENT_SILENT when it does not answer, NAME_SERVERS_UNREACHABLE.
+    """
+    DisconnectClient: _aio.UnaryUnaryMultiCallable[_client_service_pb2.DisconnectClientRequest, _client_service_pb2.DisconnectClientResponse]  # type: ignore[assignment]
+    """Ends the attachment of a client to every broker; see the broker's method.
+    Errors: CLIENT_NOT_ATTACHED, NAME_SERVERS_UNREACHABLE.
     """
 
 class ClientServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -77,6 +85,16 @@ class ClientServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_client_service_pb2.GetClientStateResponse, _abc.Awaitable[_client_service_pb2.GetClientStateResponse]]:
         """Asks a client what it does now, through a broker that it is attached to.
         Errors: CLIENT_NOT_ATTACHED, CLIENT_SILENT when it does not answer, NAME_SERVERS_UNREACHABLE.
+        """
+
+    @_abc_1.abstractmethod
+    def DisconnectClient(
+        self,
+        request: _client_service_pb2.DisconnectClientRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_client_service_pb2.DisconnectClientResponse, _abc.Awaitable[_client_service_pb2.DisconnectClientResponse]]:
+        """Ends the attachment of a client to every broker; see the broker's method.
+        Errors: CLIENT_NOT_ATTACHED, NAME_SERVERS_UNREACHABLE.
         """
 
 def add_ClientServiceServicer_to_server(servicer: ClientServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

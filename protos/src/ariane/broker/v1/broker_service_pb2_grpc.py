@@ -45,6 +45,11 @@ class BrokerServiceStub(object):
                 request_serializer=ariane_dot_broker_dot_v1_dot_broker__service__pb2.DrainBrokerRequest.SerializeToString,
                 response_deserializer=ariane_dot_broker_dot_v1_dot_broker__service__pb2.DrainBrokerResponse.FromString,
                 _registered_method=True)
+        self.DisconnectClient = channel.unary_unary(
+                '/ariane.broker.v1.BrokerService/DisconnectClient',
+                request_serializer=ariane_dot_broker_dot_v1_dot_broker__service__pb2.DisconnectClientRequest.SerializeToString,
+                response_deserializer=ariane_dot_broker_dot_v1_dot_broker__service__pb2.DisconnectClientResponse.FromString,
+                _registered_method=True)
 
 
 class BrokerServiceServicer(object):
@@ -65,6 +70,15 @@ class BrokerServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DisconnectClient(self, request, context):
+        """Ends the attachment of a client: its group shares its queues anew at once. A client that lives
+        attaches again by itself; one that is frozen has lost its place.
+        Errors: CLIENT_NOT_ATTACHED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_BrokerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -77,6 +91,11 @@ def add_BrokerServiceServicer_to_server(servicer, server):
                     servicer.DrainBroker,
                     request_deserializer=ariane_dot_broker_dot_v1_dot_broker__service__pb2.DrainBrokerRequest.FromString,
                     response_serializer=ariane_dot_broker_dot_v1_dot_broker__service__pb2.DrainBrokerResponse.SerializeToString,
+            ),
+            'DisconnectClient': grpc.unary_unary_rpc_method_handler(
+                    servicer.DisconnectClient,
+                    request_deserializer=ariane_dot_broker_dot_v1_dot_broker__service__pb2.DisconnectClientRequest.FromString,
+                    response_serializer=ariane_dot_broker_dot_v1_dot_broker__service__pb2.DisconnectClientResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -134,6 +153,33 @@ class BrokerService(object):
             '/ariane.broker.v1.BrokerService/DrainBroker',
             ariane_dot_broker_dot_v1_dot_broker__service__pb2.DrainBrokerRequest.SerializeToString,
             ariane_dot_broker_dot_v1_dot_broker__service__pb2.DrainBrokerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DisconnectClient(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ariane.broker.v1.BrokerService/DisconnectClient',
+            ariane_dot_broker_dot_v1_dot_broker__service__pb2.DisconnectClientRequest.SerializeToString,
+            ariane_dot_broker_dot_v1_dot_broker__service__pb2.DisconnectClientResponse.FromString,
             options,
             channel_credentials,
             insecure,

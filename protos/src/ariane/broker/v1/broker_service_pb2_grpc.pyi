@@ -37,6 +37,11 @@ class BrokerServiceStub:
     """Tells how the broker is."""
     DrainBroker: _grpc.UnaryUnaryMultiCallable[_broker_service_pb2.DrainBrokerRequest, _broker_service_pb2.DrainBrokerResponse]
     """Makes the broker take no more messages while it still serves readers; or ends that."""
+    DisconnectClient: _grpc.UnaryUnaryMultiCallable[_broker_service_pb2.DisconnectClientRequest, _broker_service_pb2.DisconnectClientResponse]
+    """Ends the attachment of a client: its group shares its queues anew at once. A client that lives
+    attaches again by itself; one that is frozen has lost its place.
+    Errors: CLIENT_NOT_ATTACHED.
+    """
 
 @_typing.type_check_only
 class BrokerServiceAsyncStub(BrokerServiceStub):
@@ -47,6 +52,11 @@ class BrokerServiceAsyncStub(BrokerServiceStub):
     """Tells how the broker is."""
     DrainBroker: _aio.UnaryUnaryMultiCallable[_broker_service_pb2.DrainBrokerRequest, _broker_service_pb2.DrainBrokerResponse]  # type: ignore[assignment]
     """Makes the broker take no more messages while it still serves readers; or ends that."""
+    DisconnectClient: _aio.UnaryUnaryMultiCallable[_broker_service_pb2.DisconnectClientRequest, _broker_service_pb2.DisconnectClientResponse]  # type: ignore[assignment]
+    """Ends the attachment of a client: its group shares its queues anew at once. A client that lives
+    attaches again by itself; one that is frozen has lost its place.
+    Errors: CLIENT_NOT_ATTACHED.
+    """
 
 class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
     """The broker itself, for operators. Its settings are those of its process: see ProcessService."""
@@ -66,5 +76,16 @@ class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_broker_service_pb2.DrainBrokerResponse, _abc.Awaitable[_broker_service_pb2.DrainBrokerResponse]]:
         """Makes the broker take no more messages while it still serves readers; or ends that."""
+
+    @_abc_1.abstractmethod
+    def DisconnectClient(
+        self,
+        request: _broker_service_pb2.DisconnectClientRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_broker_service_pb2.DisconnectClientResponse, _abc.Awaitable[_broker_service_pb2.DisconnectClientResponse]]:
+        """Ends the attachment of a client: its group shares its queues anew at once. A client that lives
+        attaches again by itself; one that is frozen has lost its place.
+        Errors: CLIENT_NOT_ATTACHED.
+        """
 
 def add_BrokerServiceServicer_to_server(servicer: BrokerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

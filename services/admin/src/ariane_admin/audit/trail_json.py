@@ -19,6 +19,7 @@ _NAMES: Final = (
         "sink_name",
         "target_consumer_group",
         "consumer_group",
+        "client_id",
         "topic",
         "broker_name",
         "transaction_id",

@@ -127,8 +127,12 @@ CLUSTER_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
         ),
     ),
     "client": CommandGroup(
-        "Inspect connected clients.",
+        "Inspect connected clients, and end their connections.",
         {
+            "disconnect": LazyCommand(
+                "ariane_admin.commands.client:disconnect",
+                "End the connection of client CLIENT_ID to every broker.",
+            ),
             "list": LazyCommand(
                 "ariane_admin.commands.client:list_clients",
                 "List connected clients: consumers, transactional producers, and all clients of"

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import click
 
-from ariane.admin.v1.client_service_pb2 import ClusterClient
+from ariane.admin.v1.client_service_pb2 import ClusterClient, DisconnectClientRequest
 from ariane_admin.asking.attached_clients import attached_clients
+from ariane_admin.asking.changing.changes import (
+    AdminChoice,
+    administration,
+    change_option,
+    required,
+)
 from ariane_admin.asking.cluster_doors import ClusterDoors
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.asking.roll_call import RollCall
+from ariane_admin.terminal.confirmation import confirm, yes_option
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Row, output_option
 from ariane_admin.times import moment_text
@@ -53,6 +60,42 @@ def list_clients(
         rows,
     )
     return roll.status
+
+
+@click.command("disconnect")
+@click.argument("client_id")
+@yes_option
+@name_servers_option
+@change_option
+@output_option
+def disconnect(
+    *, client_id: str, yes: bool, name_servers: str, admin: AdminChoice, output: Output
+) -> None:
+    """End the connection of client CLIENT_ID to every broker.
+
+    Its groups share its queues anew at once, and messages that it has received are delivered again
+    when their invisible time is over. A client that lives connects again by itself; to keep it
+    away, stop its process. One that is frozen has lost its place, and does not count as dead of a
+    message.
+
+    \b
+    Example:
+      ariane client disconnect CLIENT_ID --yes
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    confirm(f"End the connection of client {client_id} to every broker?", yes=yes)
+    request = DisconnectClientRequest(client_id=client_id)
+
+    async def ask() -> list[str]:
+        async with administration(name_servers, admin) as changes:
+            answer = await changes.ask(changes.clients.DisconnectClient, request)
+        required(answer.outcomes)
+        return [each.broker_name for each in answer.outcomes]
+
+    brokers = run_async(ask())
+    output.done(
+        f"Client {client_id} is disconnected from {', '.join(brokers)}.",
+        {"client_id": client_id, "brokers": brokers},
+    )
 
 
 def _row(found: ClusterClient) -> Row:

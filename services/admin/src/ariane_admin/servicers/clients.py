@@ -11,14 +11,18 @@ from grpc import aio
 from ariane.admin.v1 import client_service_pb2 as client_pb
 from ariane.admin.v1.client_service_pb2_grpc import ClientServiceServicer
 from ariane.broker.v1 import client_service_pb2 as broker_pb
+from ariane.broker.v1.broker_service_pb2 import DisconnectClientRequest
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_admin.asking.attached_clients import attached_clients
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
+    answer_of,
     answer_to_question,
     broker_peer,
 )
 from ariane_admin.servicers.cluster_access import ClusterAccess
+from ariane_sdk import LiveBroker
+from ariane_sdk.errors import CallError
 from ariane_servicekit import ServiceError, take_page
 
 _Context = aio.ServicerContext[Any, Any]
@@ -33,6 +37,11 @@ class ClientServicer(ClientServiceServicer):
     def __init__(self, cluster: ClusterAccess) -> None:
         self._cluster = cluster
         self._doors = cluster.doors
+
+    async def before(self, method: str, request: Any) -> client_pb.ClusterClient | None:
+        """The client as it is before it is disconnected."""
+        answers = await self._cluster.answers()
+        return (await attached_clients(self._doors, answers)).get(request.client_id)
 
     async def ListClients(
         self, request: client_pb.ListClientsRequest, context: _Context
@@ -65,11 +74,7 @@ class ClientServicer(ClientServiceServicer):
         answers = await self._cluster.answers()
         client = (await attached_clients(self._doors, answers)).get(request.client_id)
         if client is None:
-            raise ServiceError(
-                ErrorReason.ERROR_REASON_CLIENT_NOT_ATTACHED,
-                f"no broker that answers has client {request.client_id!r}",
-                {"client_id": request.client_id},
-            )
+            raise _not_attached(request.client_id)
         [broker] = [b for b in answers.brokers if b.broker_name == client.broker_names[0]]
         asked = broker_pb.GetClientStateRequest(
             client_id=request.client_id,
@@ -81,3 +86,34 @@ class ClientServicer(ClientServiceServicer):
         return client_pb.GetClientStateResponse(
             client=client, state=answer.state, silent_brokers=self._cluster.silent(answers)
         )
+
+    async def DisconnectClient(
+        self, request: client_pb.DisconnectClientRequest, context: _Context
+    ) -> client_pb.DisconnectClientResponse:
+        """End the attachment of a client to every broker."""
+        without: set[str] = set()
+
+        async def at(broker: LiveBroker) -> None:
+            asked = DisconnectClientRequest(client_id=request.client_id)
+            stub = self._doors.brokers(broker.address)
+            call = stub.DisconnectClient(asked, timeout=CALL_SECONDS_MAX)
+            try:
+                await answer_of(call, broker_peer(broker))
+            except CallError as error:
+                if error.reason != "CLIENT_NOT_ATTACHED":
+                    raise
+                without.add(broker.broker_name)
+
+        outcomes = await self._cluster.change_each(await self._doors.primaries(), at)
+        known = [each for each in outcomes if each.broker_name not in without]
+        if not known:
+            raise _not_attached(request.client_id)
+        return client_pb.DisconnectClientResponse(outcomes=known)
+
+
+def _not_attached(client_id: str) -> ServiceError:
+    return ServiceError(
+        ErrorReason.ERROR_REASON_CLIENT_NOT_ATTACHED,
+        f"no broker that answers has client {client_id!r}",
+        {"client_id": client_id},
+    )

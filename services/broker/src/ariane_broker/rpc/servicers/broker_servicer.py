@@ -13,6 +13,7 @@ from ariane.broker.v1 import broker_service_pb2 as broker_pb
 from ariane.broker.v1.broker_service_pb2_grpc import BrokerServiceServicer
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.delay.delayed_counts import DelayedCounts
+from ariane_broker.errors.public_errors import client_not_attached
 from ariane_broker.log.clock_watch import ClockWatch
 from ariane_broker.log.early_deletions import EarlyDeletions
 from ariane_broker.log.held_requests import HeldRequests
@@ -95,6 +96,16 @@ class BrokerServicer(BrokerServiceServicer):
             unread_topics=_unread_topics(await in_turns(parts.unread.walk())),
             clock=self._clock_state(),
         )
+
+    async def DisconnectClient(
+        self, request: broker_pb.DisconnectClientRequest, context: aio.ServicerContext[Any, Any]
+    ) -> broker_pb.DisconnectClientResponse:
+        """End the attachment of a client, which is no death of it."""
+        client = self._parts.clients.find(request.client_id)
+        if client is None:
+            raise client_not_attached(request.client_id, "")
+        self._parts.clients.detach(client)
+        return broker_pb.DisconnectClientResponse()
 
     async def DrainBroker(
         self, request: broker_pb.DrainBrokerRequest, context: aio.ServicerContext[Any, Any]
