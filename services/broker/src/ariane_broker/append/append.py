@@ -300,7 +300,8 @@ class AppendRecords:
         """Append rows that continue their streams, if their queues take them."""
         configs = list(map(self._topics.find, rows.topics))
         for (topic, queue_id), config in zip(queues, configs, strict=True):
-            check_place(topic, queue_id, config, is_delayed=parked is not None)
+            if config is None or parked is not None or queue_id >= config.plain_queue_count:
+                check_place(topic, queue_id, config, is_delayed=parked is not None)
         check_sizes(table, self._body_bytes_max)
         check_types_of_rows(table, configs)
         if rows.more is not None and rows.more[0].demand is not None:

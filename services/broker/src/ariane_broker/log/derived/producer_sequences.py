@@ -206,14 +206,17 @@ class ProducerSequences(SnapshotState):
         for key, sequence in zip(keys, chosen, strict=True):
             stream = self._streams.get(key)
             _, epoch, first = sequence
-            if stream is None or epoch > stream.epoch or stream.last_used_ms < since_ms:
-                if first:
+            if stream is not None:
+                last_epoch, batches = stream
+                last_first, count, _, _, _, stamp = batches[-1]
+                if epoch == last_epoch and first == last_first + count and stamp >= since_ms:
+                    streams.append(stream)
+                    continue
+                if epoch <= last_epoch and stamp >= since_ms:
                     return None
-                streams.append(Stream.of(epoch))
-                continue
-            if epoch < stream.epoch or first != stream.batches[-1].next_sequence:
+            if first:
                 return None
-            streams.append(stream)
+            streams.append(Stream.of(epoch))
         return NextBatches(sequences, chosen, keys, streams)
 
     def remember(self, queue: QueueKey, sequence: ProducerSequence, batch: StoredBatch) -> None:
@@ -239,8 +242,7 @@ class ProducerSequences(SnapshotState):
             (first,), (record_count,) = appended.first_queue_offsets, appended.counts
             stamp = appended.store_timestamp_ms
             batch = batches.sequences[0][2], record_count, first, *edges, stamp
-            self._remember(batches.keys[0], batches.streams[0], _stored_batch(batch))
-            self._make_room()
+            self._note(batches.keys, batches.streams, (_stored_batch(batch),))
             return
         stamps: Sequence[int] = [appended.store_timestamp_ms] * count
         columns: Sequence[Sequence[int]] = (
@@ -254,16 +256,19 @@ class ProducerSequences(SnapshotState):
             said = [sequence is not None for sequence in batches.of_each]
             columns = [list(compress(each, said)) for each in columns]
         rows = map(_stored_batch, zip(map(_first_of, batches.sequences), *columns, strict=True))
-        for key, stream, row in zip(batches.keys, batches.streams, rows, strict=True):
-            self._remember(key, stream, row)
-        self._make_room()
+        self._note(batches.keys, batches.streams, rows)
 
-    def _remember(self, key: StreamKey, stream: Stream, batch: StoredBatch) -> None:
-        """Note a stored batch of a stream, which is the last one used now."""
-        self._streams.pop(key, None)
-        stream[1].append(batch)
-        self._streams[key] = stream
-        self.change_count += 1
+    def _note(
+        self, keys: Sequence[StreamKey], streams: Sequence[Stream], rows: Iterable[StoredBatch]
+    ) -> None:
+        """Note stored batches of streams, which are the last ones used now."""
+        known, pop = self._streams, self._streams.pop
+        for key, stream, row in zip(keys, streams, rows, strict=True):
+            pop(key, None)
+            stream[1].append(row)
+            known[key] = stream
+        self.change_count += len(keys)
+        self._make_room()
 
     def replay(self, stretch: Stretch) -> None:
         """Note the batches in a stretch of the log."""
