@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 from collections import Counter, defaultdict
+from dataclasses import replace
 
 import pytest
 
@@ -124,9 +125,13 @@ async def test_a_message_that_fails_holds_its_queue_for_as_long_as_it_takes(
     async def holds(client):
         return [each for one in await client.list_members(f"in-{topic}") for each in one.holds]
 
-    async with make_consumer("a"), ClusterClient(cluster.name_servers) as client:
-        # One more than the limit of groups that do not consume in order.
-        await wait_until(lambda: floor.failures[b"7"] > 17)
+    brisk = replace(BRISK, suspend_s=0.005)
+    async with (
+        make_consumer("a", settings=brisk),
+        ClusterClient(cluster.name_servers) as client,
+    ):
+        # More than with the others of its batch, and then alone, up to the limit of other groups.
+        await wait_until(lambda: floor.failures[b"7"] > 40)
         async with asyncio.timeout(60):
             while not (held := await holds(client)):  # noqa: ASYNC110 - as above
                 await asyncio.sleep(0.05)
