@@ -49,8 +49,11 @@ def test_settings_of_name_servers_are_changed_in_all_or_one(ariane_json, cluster
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["store_path=/"], "may not change while the process runs; what may: concurrent_calls_max"),
-        (["no_such=1"], "is not known; what may: concurrent_calls_max"),
+        (
+            ["store_path=/"],
+            "may not change while the process runs; what may: access, c",
+        ),
+        (["no_such=1"], "is not known; what may: access, c"),
         (["concurrent_calls_max=0"], "greater than or equal to"),
         (["concurrent_calls_max=" + "9" * 5000], "concurrent_calls_max"),
         (["concurrent_calls_max"], "give KEY=VALUE"),

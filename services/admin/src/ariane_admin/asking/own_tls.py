@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import sys
+
 from ariane_sdk import Tls
-from ariane_servicekit.security.asking import user_name
-from ariane_servicekit.security.service_tls import MEMBER_TLS
+
+_KIT = "ariane_servicekit.security.service_tls"
 
 
 def own_tls() -> Tls | None:
     """The files of the admin service; None for a command, which has those of its environment."""
+    # A command does not load the kit: that would take most of its time, and it has no certificate.
+    if _KIT not in sys.modules:
+        return None
+    from ariane_servicekit.security.asking import user_name  # noqa: PLC0415
+    from ariane_servicekit.security.service_tls import MEMBER_TLS  # noqa: PLC0415
+
     member = MEMBER_TLS.get()
     if member is None:
         return None

@@ -82,6 +82,11 @@ OWN_REASONS: Final = (
         "Correct the offsets that the error names.",
     ),
     OwnReason(
+        "CONSUMPTION_HELD",
+        "A listener cannot work now; its messages are delivered again when it said.",
+        "Find what the listener waits for in its own log.",
+    ),
+    OwnReason(
         "MESSAGES_FAILED",
         "A listener consumed only some of its messages; the others are delivered again.",
         "Find the cause in the listener's own log.",
