@@ -81,7 +81,7 @@ def test_what_a_member_imports_comes_with_it(member):
 def test_services_that_read_no_records_carry_nothing_for_them(service):
     brought = needs(service, frozenset())
     assert {"ariane-servicekit", "grpcio"} < brought
-    assert brought & {"ariane-record", "ariane-sdk", "isal", "numpy"} == set()
+    assert brought & {"ariane-sdk", "isal", "numpy"} == set()
 
 
 def test_the_broker_carries_no_terminal():
@@ -91,7 +91,7 @@ def test_the_broker_carries_no_terminal():
 
 
 def test_an_import_that_nothing_brings_is_found(tmp_path):
-    member = Member(tmp_path, {"name": "ariane-record", "dependencies": ["numpy"]})
+    member = Member(tmp_path, {"name": "ariane-storage", "dependencies": ["numpy"]})
     module = tmp_path / "src" / "mine" / "module.py"
     module.parent.mkdir(parents=True)
     module.write_text("import os, numpy\ndef later():\n    from pyspark.sql import functions\n")
