@@ -66,24 +66,20 @@ class Client:
     async def send_messages(self, *messages):
         return await self.call("SendMessage", pb.SendMessageRequest(messages=messages))
 
-    async def receive(
-        self,
+    @staticmethod
+    def receive_request(
         topic,
         group,
+        broker,
         *,
         hold_s=0.0,
         invisible_s=30.0,
         count=32,
-        broker=None,
-        deadline_s=30,
         filter_expression=None,
         **options,
     ):
-        """Status, messages, and whether the moment of delivery was told."""
-        if broker is None:
-            broker = (await self.queues(topic)).message_queues[0].broker.name
         queue = dp.MessageQueue(topic=dp.Resource(name=topic), id=-1, broker=dp.Broker(name=broker))
-        request = pb.ReceiveMessageRequest(
+        return pb.ReceiveMessageRequest(
             group=dp.Resource(name=group),
             message_queue=queue,
             batch_size=count,
@@ -92,6 +88,12 @@ class Client:
             filter_expression=filter_expression or dp.FilterExpression(type=dp.TAG, expression="*"),
             **options,
         )
+
+    async def receive(self, topic, group, *, broker=None, deadline_s=30, **options):
+        """Status and messages."""
+        if broker is None:
+            broker = (await self.queues(topic)).message_queues[0].broker.name
+        request = self.receive_request(topic, group, broker, **options)
         call = self.stub.ReceiveMessage(request, metadata=self.metadata, timeout=deadline_s)
         answers = [answer async for answer in call]
         assert answers[0].WhichOneof("content") == "status"

@@ -9,6 +9,7 @@ from apache.rocketmq.v2 import definition_pb2 as dp
 from apache.rocketmq.v2 import service_pb2 as pb
 from ariane.broker.v1.group_service_pb2 import ConsumerGroup, CreateConsumerGroupRequest
 from ariane.broker.v1.group_service_pb2_grpc import GroupServiceStub
+from ariane_wire import ChannelOptions, insecure_channel
 
 
 @pytest.fixture
@@ -240,3 +241,22 @@ async def test_a_group_in_order_goes_on_behind_what_its_consumer_gave_up(
     _, dead = await client.receive(f"%DLQ%{group}", f"{group}-dead", hold_s=5)
     assert {each.body for each in dead} <= {b"0", b"1"}
     assert dead
+
+
+async def test_what_a_client_did_not_take_is_there_for_others_at_once(
+    start_gateway, connect, ariane_topic, group
+):
+    address, _ = await start_gateway()
+    narrow = insecure_channel(address, ChannelOptions(stream_window_octets=1 << 16))
+    client, other = connect(address, channel=narrow), connect(address)
+    await client.send(ariane_topic, bytes(3 << 20))
+    call = client.stub.ReceiveMessage(
+        client.receive_request(
+            ariane_topic, group, (await client.queues(ariane_topic)).message_queues[0].broker.name
+        ),
+        metadata=client.metadata,
+    )
+    assert (await call.read()).status.code == dp.OK
+    call.cancel()  # It reads no further: the body is larger than what is sent ahead.
+    _, (message,) = await other.receive(ariane_topic, group, hold_s=20)
+    assert message.system_properties.delivery_attempt == 2

@@ -28,6 +28,7 @@ from ariane_gateway.front_tls import FrontTls
 from ariane_gateway.receiving.open_holds import OpenHolds
 from ariane_gateway.receiving.receiving import Receiving
 from ariane_gateway.receiving.settling import Settling
+from ariane_gateway.receiving.shared_holds import SharedHolds
 from ariane_gateway.rpc.client_calls import ClientCalls
 from ariane_gateway.rpc.commands import Commands
 from ariane_gateway.rpc.door import Door
@@ -86,7 +87,8 @@ class GatewayApp:
         self._telemetry = Telemetry(
             door, self.clients, groups, self._commands, body_bytes_max=settings.body_bytes_max
         )
-        self._receiving = Receiving(receive_calls, self._holds)
+        self._shared = SharedHolds(receive_calls, clock.monotonic)
+        self._receiving = Receiving(receive_calls, self._shared, self._holds)
         self._look = Loop("gateway-clients", self._turn, interval_s=LOOK_S, clock=clock)
         self._front = FrontTls(settings, _hosts_of(settings))
         self.error_rules: ErrorRules = {}
@@ -124,6 +126,12 @@ class GatewayApp:
                 "{call}",
                 "Receives of clients in work, most of them held until a message comes.",
                 lambda: one(len(self._holds)),
+            ),
+            (
+                "ariane.gateway.held.at_brokers",
+                "{call}",
+                "Those of them that are at brokers; the others wait for their turn.",
+                lambda: one(self._shared.leading),
             ),
         ):
             measures.gauge(name, unit, description, read)

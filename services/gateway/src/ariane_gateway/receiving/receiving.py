@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final
 
-from ariane_gateway.brokers.receive_calls import Delivery, ReceiveCalls, Wish
+from ariane_gateway.brokers.receive_calls import Delivery, ReceiveCalls, Settlement, Wish
 from ariane_gateway.receiving.open_holds import OpenHolds
+from ariane_gateway.receiving.shared_holds import SharedHolds
 from ariane_gateway.refusals import Refused
 from ariane_servicekit import get_logger
 
@@ -20,10 +21,11 @@ _log = get_logger(__name__)
 class Receiving:
     """Receives messages of one broker for one client."""
 
-    def __init__(self, calls: ReceiveCalls, holds: OpenHolds) -> None:
+    def __init__(self, calls: ReceiveCalls, shared: SharedHolds, holds: OpenHolds) -> None:
         self._calls = calls
+        self._shared = shared
         self._holds = holds
-        self._keeping: set[asyncio.Task[None]] = set()
+        self._in_work: set[asyncio.Task[None]] = set()
 
     async def receive(self, broker_name: str, wish: Wish, hold_s: float) -> list[Delivery]:
         """Receive messages; none when the hold time ended, or the gateway stops.
@@ -31,7 +33,7 @@ class Receiving:
         Raises:
             Refused: The broker refused, or did not answer.
         """
-        receiving = self._calls.receive(broker_name, wish, min(hold_s, HOLD_S_MAX))
+        receiving = self._shared.receive(broker_name, wish, min(hold_s, HOLD_S_MAX))
         return await self._holds.hold(receiving) or []
 
     def keep(self, broker_name: str, wish: Wish, deliveries: Sequence[Delivery]) -> None:
@@ -39,15 +41,22 @@ class Receiving:
 
         The client does not wait for it: without it, the messages only come again sooner.
         """
-        task = asyncio.create_task(self._keep(broker_name, wish, deliveries))
-        self._keeping.add(task)
-        task.add_done_callback(self._keeping.discard)
+        self._do_soon(self._keep(broker_name, wish, deliveries))
+
+    def give_back(self, broker_name: str, wish: Wish, deliveries: Sequence[Delivery]) -> None:
+        """Show messages to others at once whose client did not take them."""
+        self._do_soon(self._give_back(broker_name, wish, deliveries))
 
     async def close(self) -> None:
         """Give up what is under way."""
-        for task in self._keeping:
+        for task in self._in_work:
             task.cancel()
-        await asyncio.gather(*self._keeping, return_exceptions=True)
+        await asyncio.gather(*self._in_work, return_exceptions=True)
+
+    def _do_soon(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._in_work.add(task)
+        task.add_done_callback(self._in_work.discard)
 
     async def _keep(self, broker_name: str, wish: Wish, deliveries: Sequence[Delivery]) -> None:
         receipts = list(dict.fromkeys(each.receipt for each in deliveries))
@@ -57,3 +66,15 @@ class Receiving:
             )
         except Refused as refused:
             _log.info("messages_not_kept", client=wish.client_id, cause=refused.text)
+
+    async def _give_back(
+        self, broker_name: str, wish: Wish, deliveries: Sequence[Delivery]
+    ) -> None:
+        settlements = [
+            Settlement(each.receipt, each.message.queue_offset, invisible_s=0.0)
+            for each in deliveries
+        ]
+        try:
+            await self._calls.settle(broker_name, wish.wanted.topic, wish.group, settlements)
+        except Refused as refused:
+            _log.info("messages_not_given_back", client=wish.client_id, cause=refused.text)

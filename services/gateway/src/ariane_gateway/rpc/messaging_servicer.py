@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any
 
 from grpc import aio
@@ -97,8 +98,10 @@ class MessagingServicer(MessagingServiceServicer):
         except Illegal as error:
             yield pb.ReceiveMessageResponse(status=status_of(error))
             return
-        async for answer in self._receiving.receive(request, caller):
-            yield answer
+        # Closed here and now, if the client is gone: what it did not take is given back.
+        async with aclosing(self._receiving.receive(request, caller)) as answers:
+            async for answer in answers:
+                yield answer
 
     async def AckMessage(
         self, request: pb.AckMessageRequest, context: _Context

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from typing import Final
 
 from google.protobuf.duration_pb2 import Duration
@@ -51,7 +51,7 @@ class ReceivingCalls:
 
     async def receive(
         self, request: pb.ReceiveMessageRequest, caller: Caller
-    ) -> AsyncIterator[pb.ReceiveMessageResponse]:
+    ) -> AsyncGenerator[pb.ReceiveMessageResponse]:
         """Receive messages: a status, the messages, and when they were handed out."""
         broker_name = request.message_queue.broker.name
         if request.auto_renew:
@@ -67,13 +67,13 @@ class ReceivingCalls:
             status = Status(code=Code.MESSAGE_NOT_FOUND, message="no message came in time")
             yield pb.ReceiveMessageResponse(status=status)
             return
-        yield pb.ReceiveMessageResponse(status=OK)
-        now_ms = self._now_ms()
-        for answer in self._messages(deliveries, request, now_ms):
-            yield answer
-        last = pb.ReceiveMessageResponse()
-        last.delivery_timestamp.FromMilliseconds(now_ms)
-        yield last
+        try:
+            for answer in self._answers(deliveries, request):
+                yield answer
+        except GeneratorExit:
+            # The client is gone, or waits no longer.
+            self._receiving.give_back(broker_name, wish, deliveries)
+            raise
         # Not before the client took the answer, as far as this end can know.
         if request.auto_renew:
             self._receiving.keep(broker_name, wish, deliveries)
@@ -138,18 +138,22 @@ class ReceivingCalls:
         )
         return pb.ForwardMessageToDeadLetterQueueResponse(status=OK)
 
-    def _messages(
-        self, deliveries: Sequence[Delivery], request: pb.ReceiveMessageRequest, now_ms: int
-    ) -> list[pb.ReceiveMessageResponse]:
-        answers = []
+    def _answers(
+        self, deliveries: Sequence[Delivery], request: pb.ReceiveMessageRequest
+    ) -> Iterator[pb.ReceiveMessageResponse]:
+        """All is well, the messages, and when they were handed out."""
+        yield pb.ReceiveMessageResponse(status=OK)
+        now_ms = self._now_ms()
         for each in deliveries:
             try:
                 message = handed_message(each, request.message_queue.topic, now_ms)
             except BodyDamaged:
                 # Nobody can read it. It comes again, and ends among the dead letters.
                 continue
-            answers.append(pb.ReceiveMessageResponse(message=message))
-        return answers
+            yield pb.ReceiveMessageResponse(message=message)
+        last = pb.ReceiveMessageResponse()
+        last.delivery_timestamp.FromMilliseconds(now_ms)
+        yield last
 
 
 def _wish_of(request: pb.ReceiveMessageRequest, caller: Caller) -> Wish:
