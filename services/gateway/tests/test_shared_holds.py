@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from ariane_gateway.brokers.acting import USER
 from ariane_gateway.brokers.portrait import Wanted
 from ariane_gateway.brokers.receive_calls import Wish
 from ariane_gateway.receiving.shared_holds import LEADERS_MAX, SharedHolds
@@ -70,7 +71,8 @@ async def call(shared):
     """Begin a receive."""
     tasks = []
 
-    def begin(client, hold_s=20.0, **options):
+    def begin(client, hold_s=20.0, user="", **options):
+        USER.set(user)
         task = asyncio.ensure_future(shared.receive("broker-a", wish(client, **options), hold_s))
         tasks.append(task)
         return task
@@ -121,6 +123,14 @@ async def test_who_wants_something_else_waits_for_nobody(broker, clock, call):
     call("client-2", hold_s=0.0)
     await settle()
     assert [each.wish.client_id for each in broker.held] == ["client-0", "client-1", "client-2"]
+
+
+async def test_users_wait_apart_for_each_is_judged_by_his_own_rights(broker, clock, call):
+    for now_s, user in ((0.0, "anna"), (1.0, "bert"), (2.0, "anna")):
+        clock.now_s = now_s
+        call(f"client-of-{user}", user=user)
+        await settle()
+    assert [each.wish.client_id for each in broker.held] == ["client-of-anna", "client-of-bert"]
 
 
 async def test_the_place_of_a_client_that_leaves_goes_to_the_next(broker, clock, call):

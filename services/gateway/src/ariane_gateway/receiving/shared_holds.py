@@ -10,6 +10,7 @@ followers take its place, in the order in which they came::
     a leader ends   with messages          -> two followers lead: there may be more
                     without                -> one follower leads, unless another call is held
 
+Users wait apart, for brokers judge the rights of each: who may not receive hears so at once.
 Calls of an attempt that was here before lead at once: their answer was lost, and what it had waits
 for them.
 """
@@ -22,6 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from ariane_gateway.brokers.acting import USER
 from ariane_gateway.brokers.receive_calls import Delivery, ReceiveCalls, Wish
 
 HELD_S: Final = 0.01
@@ -85,6 +87,7 @@ class SharedHolds:
             Refused: The broker refused, or did not answer.
         """
         key = (
+            USER.get(),
             broker_name,
             wish.group,
             wish.wanted,
