@@ -47,6 +47,8 @@ def transactor(stage: Stage, name: str, topic: str, *, pause_s: float) -> Progra
                     half = await producer.send_half(Message(topic, value.encode()))
                 except (SendError, ArianeError):
                     sent.outcome = "rolled back"  # Nothing depends on it: nobody will commit it.
+                    # It may be refused at once, while no broker takes messages of the topic.
+                    await asyncio.sleep(chance.uniform(0.0, 2 * pause_s))
                     continue
                 await asyncio.sleep(chance.choice((0.0, 0.0, 0.05, 1.0)))
                 commits = chance.random() < 0.7

@@ -7,6 +7,8 @@ from collections import Counter, defaultdict
 import pytest
 
 from ariane_sdk import ClusterClient, Message, Producer, PushConsumer, PushSettings
+from ariane_sdk.client.attachment import Attachment
+from ariane_sdk.consumer.group import attachments
 from ariane_sdk.errors import IllegalArgument
 
 _numbers = itertools.count()
@@ -112,6 +114,24 @@ async def test_who_is_away_is_listed(cluster, topic):
         away = {each.client_id: each.away for each in await client.list_members(group)}
         assert away == {f"stays@{group}": False, f"goes@{group}": True}
         assert one.assignment == shares[0]
+
+
+async def test_each_consumer_of_a_name_is_another_incarnation(cluster, topic, monkeypatch):
+    # Also in one process and its forks: else a worker that replaces a dead one is taken for it.
+    said = []
+
+    def attach(*given, incarnation, **named):
+        said.append(incarnation)
+        return Attachment(*given, incarnation=incarnation, **named)
+
+    monkeypatch.setattr(attachments, "Attachment", attach)
+    crew = Crew(cluster, topic)
+    for _ in range(2):
+        async with crew.member("one"):
+            pass
+    # One each, whatever the number of brokers.
+    assert len(set(said)) == 2
+    assert all(said)
 
 
 async def test_queues_are_told_of_before_they_move(cluster, topic):

@@ -22,7 +22,6 @@ from ariane.broker.v1.client_service_pb2 import (
     ClientHello,
     Membership,
 )
-from ariane_sdk.client.client_id import INCARNATION
 from ariane_sdk.client.hold import keys_of
 from ariane_sdk.client.operator_answers import OperatorAnswers
 from ariane_sdk.errors import CallError
@@ -59,6 +58,7 @@ class Attachment:
         connections: Connections,
         *,
         client_id: str,
+        incarnation: str = "",
         membership: Membership | None = None,
         producer_groups: Sequence[str] = (),
         clock: Clock,
@@ -73,13 +73,16 @@ class Attachment:
         ``on_notice`` is called with the broker's name and what it says. ``on_fatal`` is called when
         the broker will never admit this client. ``on_turn`` is called
         when the stream ended, failed to open, or was opened anew: the broker may be gone, or may
-        have a new address. ``holds`` returns what is not handed out of a broker's queues.
+        have a new address. ``incarnation`` tells the client from earlier ones of the same id;
+        empty where an id never comes back. ``holds`` returns what is not handed out of a broker's
+        queues.
         """
         self.broker_name = broker_name
         self.address = address
         self.error: CallError | None = None
         self._connections = connections
         self._client_id = client_id
+        self._incarnation = incarnation
         self._memberships = [] if membership is None else [membership]
         self._memberships_said = self._memberships
         self._producer_groups = producer_groups
@@ -204,7 +207,7 @@ class Attachment:
             producer_groups=self._producer_groups,
             memberships=self._memberships,
             reads_records=True,
-            incarnation=INCARNATION,
+            incarnation=self._incarnation,
         )
         yield AttachRequest(hello=hello)
         while True:

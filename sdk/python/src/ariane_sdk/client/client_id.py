@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import socket
 from random import Random
-from typing import Final
 
-from ariane_sdk.runtime.clock import new_random
 from ariane_sdk.runtime.fork import process_id
-
-INCARNATION: Final = f"{new_random().getrandbits(96):024x}"
-"""Tells this process from an earlier one whose clients had the same ids."""
 
 
 def member_client_id(random: Random, group: str, member_name: str) -> str:
     """The id of a consumer: by its name in the group, if it has one."""
     return f"{member_name}@{group}" if member_name else new_client_id(random)
+
+
+def new_incarnation(random: Random) -> str:
+    """What tells a client from an earlier one of the same id, such as the worker it replaces."""
+    return f"{random.getrandbits(96):024x}"
 
 
 def new_client_id(random: Random) -> str:

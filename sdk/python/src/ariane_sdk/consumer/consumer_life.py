@@ -12,6 +12,7 @@ from typing import Final
 from ariane.broker.v1.client_service_pb2 import AttachResponse
 from ariane_record.encoding.kept_memory import expect_large_blocks
 from ariane_record.names import RETRY_PREFIX, retry_topic
+from ariane_sdk.client.client_id import new_incarnation
 from ariane_sdk.client.operator_answers import Consume, OperatorAnswers, settings_facts
 from ariane_sdk.client.session import Session
 from ariane_sdk.consumer.delivery.damaged_bodies import DamagedBodies
@@ -177,6 +178,7 @@ class ConsumerLife:
             membership_of(self.plan),
             self.session.connections,
             client_id=self.plan.client_id,
+            incarnation=new_incarnation(self.plan.random),
             clock=self.plan.clock,
             call_timeout_s=self.plan.settings.call_timeout_s,
             on_notice=self._hear,

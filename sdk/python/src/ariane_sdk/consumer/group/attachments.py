@@ -36,6 +36,7 @@ class Attachments:
         connections: Connections,
         *,
         client_id: str,
+        incarnation: str = "",
         clock: Clock,
         call_timeout_s: float,
         on_notice: Callable[[str, AttachResponse], None],
@@ -47,11 +48,12 @@ class Attachments:
         """``on_fatal`` is called when the group will never admit this member.
 
         ``on_turn`` is called when a broker may be gone, or may have a new address. ``holds``
-        returns what is not handed out of a broker's queues.
+        returns what is not handed out of a broker's queues. ``incarnation``: see ``Attachment``.
         """
         self.membership = membership
         self._connections = connections
         self._client_id = client_id
+        self._incarnation = incarnation
         self._clock = clock
         self._call_timeout_s = call_timeout_s
         self._on_notice = on_notice
@@ -93,6 +95,7 @@ class Attachments:
                 wanted[name],
                 self._connections,
                 client_id=self._client_id,
+                incarnation=self._incarnation,
                 membership=self.membership,
                 clock=self._clock,
                 on_notice=self._on_notice,
