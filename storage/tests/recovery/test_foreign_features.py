@@ -17,7 +17,7 @@ def filled(bench):
     for tag in ("red", "blue", ""):
         encoder = BlockEncoder("orders", size_bytes_max=1 << 16)
         encoder.add(b"paid", born_timestamp_ms=1, tag=tag)
-        store.append_block(encoder.finish(), 0)
+        store.append(encoder.finish(), 0)
     store.close()
     return bench
 
