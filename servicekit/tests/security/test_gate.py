@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import grpc
 import pytest
 from google.rpc.error_details_pb2 import ErrorInfo, RequestInfo
@@ -151,6 +153,16 @@ async def test_members_have_their_methods(probe, refused):
             assert reason == "ACCESS_DENIED"
         stream = AccessServiceStub(served.channel).TellAccessRules(metadata=ROOT)
         assert (await refused(stream.read()))[0] == "ACCESS_DENIED"
+
+
+async def test_a_process_that_stops_waits_for_no_stream_of_rules(probe_app, serve):
+    async with asyncio.timeout(30):
+        async with serve(probe_app, grace_s=60.0) as served:
+            channel = grpc.aio.insecure_channel(str(served.address))
+            stream = AccessServiceStub(channel).TellAccessRules()
+            assert (await stream.read()).version == 0
+        assert await stream.read() is grpc.aio.EOF
+        await channel.close()
 
 
 async def test_members_that_may_act_for_users_have_the_rights_of_these(probe, refused):

@@ -328,6 +328,7 @@ class _Life:
             _log.exception("drain_failed")
             self._stop.exit_status = ExitStatus.FAULT
         self._health.close()
+        self._access.close()
         await self._server.stop(self._settings.grace_s)
 
     async def _stop_service(self, *, refused: bool) -> None:

@@ -40,7 +40,8 @@ class AccessGuard:
             machine.clock,
             hold_s_max=settings.access_rules_s_max,
         )
-        self.rpc_service: RpcService = access_rpc_service(AccessServicer(self.gate, self._keeper))
+        self._servicer = AccessServicer(self.gate, self._keeper)
+        self.rpc_service: RpcService = access_rpc_service(self._servicer)
         self._ageing = Loop(
             "access-rules", self._keeper.turn, interval_s=RULES_LOOK_S, clock=machine.clock
         )
@@ -58,6 +59,10 @@ class AccessGuard:
         """
         await asyncio.to_thread(self._keeper.load)
         self._ageing.start()
+
+    def close(self) -> None:
+        """End the streams of rules. Repeating is harmless."""
+        self._servicer.close()
 
     async def stop(self) -> None:
         """Stop watching. Repeating is harmless."""

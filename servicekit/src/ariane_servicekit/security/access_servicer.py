@@ -27,12 +27,20 @@ RULES_BYTES_MAX: Final = 64 << 20
 """The most bytes of rules: some 100,000 users."""
 
 
+_Request = access_pb.TellAccessRulesRequest
+
+
 class AccessServicer(AccessServiceServicer):
     """Translates rules and refusals."""
 
     def __init__(self, gate: Gate, keeper: RulesKeeper) -> None:
         self._gate = gate
         self._keeper = keeper
+        self._closed = asyncio.Event()
+
+    def close(self) -> None:
+        """End streams of rules: a server that stops would wait for them."""
+        self._closed.set()
 
     @override
     async def TellAccessRules(
@@ -43,7 +51,7 @@ class AccessServicer(AccessServiceServicer):
         yield access_pb.TellAccessRulesResponse(version=self._keeper.version)
         gathered = AccessRules()
         size_bytes = 0
-        async for request in request_iterator:
+        async for request in _until(self._closed, request_iterator):
             self._keeper.heard()
             if not request.HasField("part"):
                 continue
@@ -80,6 +88,28 @@ class AccessServicer(AccessServiceServicer):
         refusal = self._gate.ledger.refusal(request.request_id)
         found = None if refusal is None else _refusal_message(refusal)
         return access_pb.GetAccessRefusalResponse(refusal=found)
+
+
+async def _until(end: asyncio.Event, requests: AsyncIterator[_Request]) -> AsyncIterator[_Request]:
+    """Requests of a stream for as long as an event has not happened."""
+
+    async def read() -> _Request | None:
+        return await anext(requests, None)
+
+    ending = asyncio.create_task(end.wait())
+    try:
+        while True:
+            reading = asyncio.create_task(read())
+            await asyncio.wait((ending, reading), return_when=asyncio.FIRST_COMPLETED)
+            if not reading.done():
+                reading.cancel()
+                return
+            request = reading.result()
+            if request is None:
+                return
+            yield request
+    finally:
+        ending.cancel()
 
 
 def access_rpc_service(servicer: AccessServicer) -> RpcService:
