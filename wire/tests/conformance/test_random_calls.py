@@ -6,7 +6,7 @@ import logging
 import pytest
 import uvloop
 from call_plans import Plan, Quits, batches
-from hypothesis import given
+from hypothesis import given, settings
 from pairings import ORACLE, Pairings, differences, foretold, what_counts
 
 
@@ -16,7 +16,9 @@ def _handlers_may_raise(caplog):
     caplog.set_level(logging.CRITICAL)
 
 
-def compare_to_the_oracle(pairs: list[tuple[str, str]], loop_factory=None) -> None:
+def compare_to_the_oracle(
+    pairs: list[tuple[str, str]], loop_factory=None, examples: int = 100
+) -> None:
     """Play random calls between two ends of grpcio, and then between others.
 
     grpcio's loop is asyncio's, whatever the others run on: with uvloop it waits for ever at times.
@@ -24,6 +26,7 @@ def compare_to_the_oracle(pairs: list[tuple[str, str]], loop_factory=None) -> No
     with asyncio.Runner() as of_oracle, asyncio.Runner(loop_factory=loop_factory) as runner:
         oracle, pairings = Pairings(), Pairings()
 
+        @settings(max_examples=examples)
         @given(batches())
         def compare(plans: list[Plan]) -> None:
             expected = of_oracle.run(oracle.play(*ORACLE, plans))
@@ -38,9 +41,11 @@ def compare_to_the_oracle(pairs: list[tuple[str, str]], loop_factory=None) -> No
             of_oracle.run(oracle.close())
 
 
-def test_every_pair_of_ends_sees_what_grpcio_sees():
+@pytest.mark.parametrize("examples", [20, pytest.param(100, marks=pytest.mark.slow)])
+def test_every_pair_of_ends_sees_what_grpcio_sees(examples):
     """Random calls between grpcio and ourselves, each as client and as server."""
-    compare_to_the_oracle([("grpcio", "wire"), ("wire", "grpcio"), ("wire", "wire")])
+    pairs = [("grpcio", "wire"), ("wire", "grpcio"), ("wire", "wire")]
+    compare_to_the_oracle(pairs, examples=examples)
 
 
 @pytest.mark.slow
