@@ -78,6 +78,12 @@ class History:
         if ordered:
             self.ordered.add(group)
 
+    def end_sender(self, prefix: str) -> None:
+        """A sender has ended, perhaps killed: nobody will hear what became of what it sent."""
+        for value, sent in self.sent.items():
+            if sent.outcome == "open" and value.startswith(prefix):
+                sent.outcome = "unknown"
+
     def deliver(self, delivered: Delivered) -> None:
         """A consumer has got a message."""
         self.delivered.append(delivered)

@@ -63,6 +63,7 @@ class Role:
 
     def _ended(self, process: Process) -> None:
         error = process.outcome
+        self.stage.history.end_sender(f"{self.name}/{process.process_id}/")
         if self.kind == "client" and not self.stage.wants_more and error is None:
             self.is_done = True
         low, high = RESTART_S

@@ -23,9 +23,9 @@ def transactor(stage: Stage, name: str, topic: str, *, pause_s: float) -> Progra
         sent = stage.history.sent[check.body.decode()]
         if sent.outcome == "open":
             return TransactionOutcome.UNKNOWN
-        if sent.outcome == "rolled back":
-            return TransactionOutcome.ROLLBACK
-        return TransactionOutcome.COMMIT
+        if sent.outcome == "acknowledged":
+            return TransactionOutcome.COMMIT
+        return TransactionOutcome.ROLLBACK
 
     async def run(process: Process) -> None:
         machine, chance = process.machine, process.chance
