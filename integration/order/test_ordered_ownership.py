@@ -126,7 +126,7 @@ SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 30
 
 
 @pytest.mark.usefixtures("played")
-@pytest.mark.parametrize("strategy", [Averaging, Sticky])
+@pytest.mark.parametrize("strategy", [pytest.param(Averaging, marks=pytest.mark.slow), Sticky])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_queue_finds_one_owner_after_faults_of_all_kinds(strategy, seed):
     async def scenario(world):

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from grpc import aio
 
 from ariane.filter.v1.filter_registration_service_pb2 import GetFilterServersRequest
@@ -12,6 +13,7 @@ from ariane_servicekit.running.broker_groups import broker_groups
 PROXIES = ("grpc_proxy", "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
 
 
+@pytest.mark.slow
 async def test_a_proxy_in_the_environment_isolates_no_process(local_cluster, monkeypatch):
     asked = []
 

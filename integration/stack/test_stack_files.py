@@ -212,6 +212,7 @@ def test_stacks_are_what_the_compose_specification_allows(tmp_path):
     assert "port" in refused_by_the_compose_schema(wrong)
 
 
+@pytest.mark.slow
 def test_a_compose_tool_merges_and_fills_in_the_stacks(tmp_path):
     """What `compose config` makes of them: anchors merged, variables filled in."""
     podman = tmp_path / "podman"

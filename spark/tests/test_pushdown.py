@@ -51,6 +51,7 @@ def numbers_in(frame):
     return sorted(row.number for row in frame.collect())
 
 
+@pytest.mark.slow
 def test_filters_of_one_query_reach_another_over_the_same_load(numbers):
     """When this fails, Spark has mended it, and the option `pushdown` can come."""
     assert numbers_in(numbers().filter("number = 3")) == [3]

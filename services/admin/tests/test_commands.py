@@ -243,6 +243,7 @@ def test_dev_goes_on_when_a_primary_with_a_replica_dies(dev, capfd):
     assert roles == {0: "replica", 1: "primary"}
 
 
+@pytest.mark.slow
 def test_dev_says_why_a_process_ended_although_its_log_goes_with_the_store(tmp_path):
     process = subprocess.Popen(
         [BIN / "ariane", "dev", "--name-server-port", "0", "-o", "json"],

@@ -191,6 +191,7 @@ def test_a_broker_that_is_frozen_is_listed_as_name_servers_know_it(frozen):
     assert "broker broker-b at 127.0.0.1" in silent["error"]
 
 
+@pytest.mark.slow
 def test_what_became_of_a_drain_of_a_frozen_broker_is_told(two):
     try:
         freeze(two)
@@ -228,6 +229,7 @@ def test_a_dead_letter_at_its_place_needs_no_other_broker(two):
     assert "no broker broker-c is registered" in unknown.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["list", "show billing"])
 def test_a_broker_that_freezes_meanwhile_hides_no_other(two, text, monkeypatch, capfd):
     known_groups = group.known_groups

@@ -290,7 +290,7 @@ class CheckersWorld(RuleBasedStateMachine):
             self.database.close()
 
 
-@pytest.mark.parametrize("examples", [5, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [2, pytest.param(50, marks=pytest.mark.slow)])
 def test_any_order_of_events(examples):
     run_state_machine_as_test(
         CheckersWorld, settings=settings(max_examples=examples, stateful_step_count=25)

@@ -100,6 +100,7 @@ def test_the_page_tells_the_ways_of_traces():
     assert "b" not in {tag for tag, _ in page.elements}
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_report_counts_what_is_there(spark, local_cluster, topic, producer, tmp_path):
     before = datetime.now(UTC) - timedelta(minutes=5)

@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 from ariane_admin.cli import main
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_sdk import Message, MessageQueue, sync
@@ -186,6 +188,7 @@ def test_the_order_of_a_topic_goes_with_its_last_broker(ariane, ariane_json):
     assert ariane_json("topic", "order", "anew")["queue_order"] == ""
 
 
+@pytest.mark.slow
 def test_name_servers_that_do_not_keep_an_order_are_told_again(ariane, ariane_json, cluster, capfd):
     def frozen(*arguments):
         capfd.readouterr()

@@ -100,6 +100,7 @@ async def check_neighbour(broker):
     assert await broker.known_offset("group", "delays") == 4
 
 
+@pytest.mark.slow
 async def test_a_kill_at_any_step_leaves_the_whole_topic_or_none(running, tmp_path, monkeypatch):
     async def life(broker):
         await delete_call(broker, "flights")

@@ -9,6 +9,7 @@ import asyncio
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -418,10 +419,12 @@ class TransactionMachine(RuleBasedStateMachine):
             self.store.close()
 
 
-def test_any_order_of_events():
+@pytest.mark.parametrize("examples", [20, pytest.param(100, marks=pytest.mark.slow)])
+def test_any_order_of_events(examples):
     run_state_machine_as_test(
         TransactionMachine,
         settings=settings(
+            max_examples=examples,
             stateful_step_count=40,
             suppress_health_check=[HealthCheck.too_slow],
         ),
