@@ -232,7 +232,7 @@ def protoc(*arguments: str, google: bool = False) -> None:
     Raises:
         ClientFailed: It does not compile.
     """
-    names = protos.proto_names()
+    names = protos.proto_names([protos.OWN])
     if google:
         names += ["google/rpc/status.proto", "google/rpc/error_details.proto"]
     try:

@@ -20,7 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -169,9 +169,9 @@ def generated_tree() -> Iterator[Path]:
         yield out
 
 
-def proto_names() -> list[str]:
-    """The protos by the path that others import them by, sorted."""
-    found = (path for root in (OWN, FOREIGN) for path in PROTOS.glob(f"{root}/**/*.proto"))
+def proto_names(roots: Iterable[str] = (OWN, FOREIGN)) -> list[str]:
+    """The protos below some folders by the path that others import them by, sorted."""
+    found = (path for root in roots for path in PROTOS.glob(f"{root}/**/*.proto"))
     return sorted(str(path.relative_to(PROTOS)) for path in found)
 
 
