@@ -32,6 +32,13 @@ def page():
     server.server_close()
 
 
+async def test_a_proxy_in_the_environment_is_not_asked(page, monkeypatch):
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    url, _ = page
+    assert await AddressSources([url]).read() == ("10.0.0.1:9876", "10.0.0.2:9876")
+
+
 async def test_sources_are_read_again_and_keep_what_they_had(tmp_path, page):
     url, content = page
     path = tmp_path / "names"

@@ -163,7 +163,7 @@ async def test_what_is_no_set_of_keys_is_no_key(content):
         await verifier.verify(token(), PEER)
 
 
-def test_only_the_one_page_is_read_and_not_more_than_is_taken():
+def test_only_the_one_page_is_read_and_not_more_than_is_taken(monkeypatch):
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
             paths.append(self.path)
@@ -185,6 +185,8 @@ def test_only_the_one_page_is_read_and_not_more_than_is_taken():
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     base = f"http://127.0.0.1:{server.server_port}"
+    for name in ("http_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")  # It is not asked.
     try:
         assert fetch_once(f"{base}/keys") == b" " * 10
         with pytest.raises(OSError, match="302"):

@@ -134,13 +134,13 @@ class OpenIdVerifier:
 
 
 def fetch_once(url: str) -> bytes:
-    """Read a URL: no redirection, no more than is taken, in bounded time.
+    """Read a URL in bounded time: no redirection, no proxy of the environment, no more than fits.
 
     Raises:
         OSError: It cannot be read.
         ValueError: It is too long.
     """
-    opener = urllib.request.build_opener(_NoRedirection)
+    opener = urllib.request.build_opener(_NoRedirection, urllib.request.ProxyHandler({}))
     with opener.open(url, timeout=FETCH_S_MAX) as answer:
         content: bytes = answer.read(KEYS_BYTES_MAX + 1)
     if len(content) > KEYS_BYTES_MAX:
