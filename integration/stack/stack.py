@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final, Self
 
@@ -76,9 +77,7 @@ class Stack:
         if self.engine == "docker":
             self.up(*services)
             return
-        text = re.sub(
-            r"\$\{(\w+):-([^}]*)\}", _set_or_default, (COMPOSE / "compose.yaml").read_text()
-        )
+        text = filled((COMPOSE / "compose.yaml").read_text(), os.environ)
         for name in services:
             service = yaml.safe_load(text)["services"][name]
             [host] = re.findall(r"^service:(.+)$", service["network_mode"])
@@ -186,8 +185,15 @@ class Stack:
         return [each for each in names if each.startswith((f"{PROJECT}_", f"{PROJECT}-"))]
 
 
-def _set_or_default(found: re.Match[str]) -> str:
-    return os.environ.get(found[1]) or found[2]
+def filled(text: str, variables: Mapping[str, str]) -> str:
+    """A file of compose with its variables filled in, as compose does it."""
+
+    def value_of(found: re.Match[str]) -> str:
+        name, also_for_empty, default = found.groups()
+        value = variables.get(name)
+        return default if value is None or (also_for_empty and not value) else value
+
+    return re.sub(r"\$\{(\w+)(:?)-([^}]*)\}", value_of, text)
 
 
 SECRETS: Final = {

@@ -14,6 +14,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
+from stack import filled
 
 from ariane_servicekit.configuration.settings_sources import environment_name
 from tools import images
@@ -25,6 +26,9 @@ STACKS = {
     name: yaml.safe_load((COMPOSE / name).read_text())
     for name in ("compose.yaml", "compose.dev.yaml")
 }
+FILLED = {name: yaml.safe_load(filled((COMPOSE / name).read_text(), {})) for name in STACKS}
+"""The same with the defaults of their variables."""
+
 MANIFESTS = [
     document
     for path in sorted((COMPOSE / "kubernetes").rglob("*.yaml"))
@@ -177,9 +181,11 @@ def test_grafana_finds_what_it_is_given():
 
 
 def test_what_is_named_in_a_stack_is_there_and_ports_are_taken_once():
-    for stack in STACKS.values():
+    for stack in FILLED.values():
         ports = [
-            port.split(":")[-2] for each in ours(stack).values() for port in each.get("ports", [])
+            port.split(":")[-2]
+            for each in stack["services"].values()
+            for port in each.get("ports", [])
         ]
         assert len(ports) == len(set(ports)) > 0
         for name, service in stack["services"].items():
@@ -259,13 +265,56 @@ def test_manifests_are_what_kubernetes_takes():
 
 
 def test_brokers_say_where_their_ports_are_published():
-    for stack in STACKS.values():
+    moved = {
+        "ARIANE_HOST": "192.0.2.17",
+        "ARIANE_BROKER_A_0_PORT": "7",
+        "ARIANE_BROKER_A_PORT": "7",
+    }
+    said = []
+    for name in STACKS:
+        stack = yaml.safe_load(filled((COMPOSE / name).read_text(), moved))
         for service in stack["services"].values():
-            said = service.get("environment", {}).get(ADVERTISED)
-            if said:
-                assert said.startswith("${ARIANE_HOST:-")
-                published = {port.split(":")[0] for port in service["ports"]}
-                assert said.rpartition(":")[2] in published
+            for variable, value in service.get("environment", {}).items():
+                if variable.endswith("_ADVERTISED_ADDRESS"):
+                    host = service.get("network_mode", "").removeprefix("service:")
+                    ports = (stack["services"][host] if host else service)["ports"]
+                    address, _, port = value.rpartition(":")
+                    assert address == "192.0.2.17"
+                    assert port in {each.split(":")[0] for each in ports}
+                    said.append(port)
+    assert said.count("7") == len(STACKS)
+
+
+def test_every_port_on_the_machine_can_be_moved_and_telemetry_switched_off():
+    for name, stack in STACKS.items():
+        for service in stack["services"].values():
+            for port in service.get("ports", []):
+                assert re.fullmatch(r"(127\.0\.0\.1:)?\$\{[A-Z0-9_]+_PORT:-\d+\}:\d+", port)
+        off = yaml.safe_load(filled((COMPOSE / name).read_text(), {"ARIANE_OTLP_ENDPOINT": ""}))
+        told = {
+            value
+            for service in off["services"].values()
+            for variable, value in service.get("environment", {}).items()
+            if variable.endswith("_OTLP_ENDPOINT")
+        }
+        assert told == ({""} if name == "compose.yaml" else set())
+
+
+def test_no_volume_is_without_a_name():
+    """What an image calls a volume and no service names is left behind by each `down`."""
+    stages = re.split(r"^FROM ", (COMPOSE / "Dockerfile").read_text(), flags=re.MULTILINE)
+    keeping = {
+        stage.split()[2]: volume
+        for stage in stages
+        for volume in re.findall(r"^VOLUME (\S+)$", stage, re.MULTILINE)
+    }
+    assert len(keeping) > 2
+    assert "service" not in keeping, "all images are made from it"
+    for stack in STACKS.values():
+        for name, service in ours(stack).items():
+            needed = keeping.get(service["build"]["target"])
+            mounted = {volume.split(":")[1] for volume in service.get("volumes", [])}
+            assert needed is None or needed in mounted, name
 
 
 def test_kustomize_puts_the_manifests_together():

@@ -273,10 +273,9 @@ class AdminApp:
 
 
 def console_hosts(settings: AdminSettings, address: Address) -> set[str]:
-    """The host names under which browsers may open the console."""
-    if address.is_wildcard and not settings.console_hosts:
-        return {"*"}
-    return {"127.0.0.1", "localhost", "[::1]", address.host, *settings.console_hosts}
+    """The host names under which browsers may open the console: no others, ever."""
+    own = () if address.is_wildcard else (address.host,)
+    return {"127.0.0.1", "localhost", "[::1]", *own, *settings.console_hosts}
 
 
 def _service(file: FileDescriptor, add: Callable[[Any, Any], None], servicer: object) -> RpcService:

@@ -138,6 +138,8 @@ class AdminSettings(ServiceSettings):
             raise ValueError("name_servers must name one at least: they know the brokers")
         if (self.data_path is None) == (self.database_url is None):
             raise ValueError("data_path or database_url must be set, and not both")
+        if any("*" in host for host in self.console_hosts):
+            raise ValueError("console_hosts must be names, not patterns")
         if self.console_on and not self.console_listen.is_loopback and not self.insecure:
             msg = (
                 f"console_listen: {self.console_listen} is reachable from other machines and the "
