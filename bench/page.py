@@ -17,6 +17,7 @@ from readme_figures import README_PATH, with_figures
 PAGE_PATH = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 _TITLES = {
     "append": "Append",
+    "clients": "Single sends of other languages, beside Python",
     "columns": "Columns in and out",
     "delay": "Delay",
     "filters": "Filters, on a store in one process",

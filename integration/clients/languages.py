@@ -55,6 +55,8 @@ NOTHING: Final[dict[str, Any]] = {
     "dead_letter": False,
     "numbers": [],
     "answer": "unknown",
+    "count": 1,
+    "in_flight": 1,
 }
 """What a command says where a step says nothing."""
 

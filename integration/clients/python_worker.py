@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import re
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from threading import Lock
@@ -21,6 +23,7 @@ from ariane_sdk import (
     TransactionCheck,
     TransactionOutcome,
 )
+from ariane_sdk import Producer as AsyncProducer
 from ariane_sdk.sync import Producer, ReceiveConsumer
 
 CALLS_MAX = 128
@@ -77,6 +80,23 @@ class Worker:
             }
             for number, result in enumerate(results, first)
         ]
+
+    def do_pump(self, asked: dict[str, Any]) -> float:
+        return asyncio.run(self.pump(asked))
+
+    async def pump(self, asked: dict[str, Any]) -> float:
+        message = sent(asked["messages"][0])
+        numbers = iter(range(asked["count"]))
+        compression = settings(asked["compression"])
+        async with AsyncProducer(self.name_servers, settings=compression) as producer:
+
+            async def send() -> None:
+                for _ in numbers:
+                    await producer.send(message)
+
+            began_s = time.perf_counter()
+            await asyncio.gather(*(send() for _ in range(asked["in_flight"])))
+            return time.perf_counter() - began_s
 
     def do_recall(self, asked: dict[str, Any]) -> Any:
         receipt = self.receipts[asked["numbers"][0]]

@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"ariane.mq/go/ariane"
@@ -59,6 +60,8 @@ type command struct {
 	DeadLetter  bool      `json:"dead_letter"`
 	Numbers     []int     `json:"numbers"`
 	Answer      string    `json:"answer"`
+	Count       int64     `json:"count"`
+	InFlight    int       `json:"in_flight"`
 }
 
 type worker struct {
@@ -140,6 +143,8 @@ func (w *worker) do(ctx context.Context, asked command) (any, error) {
 		return map[string]any{"language": "go"}, err
 	case "send":
 		return w.send(ctx, asked)
+	case "pump":
+		return w.pump(ctx, asked)
 	case "recall":
 		producer, err := w.connect("")
 		if err != nil {
@@ -231,6 +236,31 @@ func (w *worker) send(ctx context.Context, asked command) (any, error) {
 		w.receipts = append(w.receipts, receipt)
 	}
 	return told, nil
+}
+
+// pump sends one message again and again, some at a time, and tells the seconds.
+func (w *worker) pump(ctx context.Context, asked command) (any, error) {
+	sender, err := w.connect(asked.Compression)
+	if err != nil {
+		return nil, err
+	}
+	each := sent(asked.Messages[0])
+	var begun atomic.Int64
+	failures := make(chan error, asked.InFlight)
+	began := time.Now()
+	for range asked.InFlight {
+		go func() {
+			var err error
+			for err == nil && begun.Add(1) <= asked.Count {
+				_, err = sender.Send(ctx, each)
+			}
+			failures <- err
+		}()
+	}
+	for range asked.InFlight {
+		err = errors.Join(err, <-failures)
+	}
+	return time.Since(began).Seconds(), err
 }
 
 func (w *worker) consumer(asked command) (*ariane.Consumer, error) {

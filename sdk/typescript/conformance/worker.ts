@@ -34,6 +34,8 @@ interface Command {
   dead_letter: boolean;
   numbers: number[];
   answer: Outcome;
+  count: number;
+  in_flight: number;
 }
 
 let nameServers: string[] = [];
@@ -95,6 +97,18 @@ async function send(asked: Command): Promise<unknown> {
   });
 }
 
+/** Send one message again and again, some at a time; resolves to the seconds. */
+async function pump(asked: Command): Promise<number> {
+  const sender = senderOf(asked.compression);
+  const message = sent(asked.messages[0]!);
+  let begun = 0;
+  const began = performance.now();
+  await Promise.all(Array.from({ length: asked.in_flight }, async () => {
+    while (begun++ < asked.count) await sender.send(message);
+  }));
+  return (performance.now() - began) / 1000;
+}
+
 async function receive(asked: Command): Promise<unknown> {
   let consumer = consumers.get(asked.group);
   if (!consumer) {
@@ -146,6 +160,8 @@ async function perform(asked: Command): Promise<unknown> {
       return { language: "typescript" };
     case "send":
       return send(asked);
+    case "pump":
+      return pump(asked);
     case "recall":
       return senderOf("").recall(receipts[number]!);
     case "receive":

@@ -15,11 +15,13 @@ import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
 import mq.ariane.client.ArianeException;
 import mq.ariane.client.Client;
 import mq.ariane.client.Consumer;
@@ -69,6 +71,8 @@ public final class Worker {
         boolean dead_letter;
         List<Integer> numbers;
         String answer;
+        long count;
+        int in_flight;
     }
 
     private record Held(Consumer consumer, Delivery delivery) {}
@@ -128,6 +132,8 @@ public final class Worker {
                 return Map.of("language", "java");
             case "send":
                 return send(asked);
+            case "pump":
+                return pump(asked);
             case "recall":
                 return sender("").recall(receipts.get(number));
             case "receive":
@@ -192,6 +198,26 @@ public final class Worker {
                     "queue_id", receipt.queueId(), "offset", receipt.offset()));
         }
         return told;
+    }
+
+    /** Sends one message again and again, some at a time; returns the seconds. */
+    private double pump(Command asked) throws InterruptedException {
+        Producer sender = sender(asked.compression);
+        Message message = sent(asked.messages.get(0));
+        AtomicLong begun = new AtomicLong();
+        long began = System.nanoTime();
+        List<CompletableFuture<Void>> lines = new ArrayList<>();
+        ExecutorService threads = Executors.newFixedThreadPool(asked.in_flight);
+        for (int line = 0; line < asked.in_flight; line++) {
+            lines.add(CompletableFuture.runAsync(() -> {
+                while (begun.getAndIncrement() < asked.count) {
+                    sender.send(message);
+                }
+            }, threads));
+        }
+        lines.forEach(CompletableFuture::join);
+        threads.shutdown();
+        return (System.nanoTime() - began) / 1e9;
     }
 
     private Object receive(Command asked) throws InterruptedException {
