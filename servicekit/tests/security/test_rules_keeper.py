@@ -24,7 +24,7 @@ class Process:
     def __init__(self, clock, path):
         self.gate = Gate(AccessMode.CLOSED, clock.now_ms, super_users=frozenset({"root"}))
         self.keeper = RulesKeeper(self.gate, path, clock, hold_s_max=24 * HOUR_S)
-        self.keeper.load()
+        self.keeper.begin(self.keeper.read())
 
     def told(self, rules):
         self.keeper.heard()

@@ -57,7 +57,8 @@ class AccessGuard:
         Raises:
             StartRefused: They cannot be read.
         """
-        await asyncio.to_thread(self._keeper.load)
+        # Who watches rules, such as calls that last, lives in the loop.
+        self._keeper.begin(await asyncio.to_thread(self._keeper.read))
         self._ageing.start()
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import zlib
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
@@ -20,6 +20,18 @@ _NOTED_MS: Final = 60_000
 _SUM_BYTES: Final = 4
 
 _log = get_logger(__name__)
+
+
+class KeptRules(NamedTuple):
+    """What a file has.
+
+    Attributes:
+        rules: The rules.
+        noted_ms: When admin had its last word on them.
+    """
+
+    rules: AccessRules
+    noted_ms: int
 
 
 class RulesKeeper:
@@ -48,25 +60,29 @@ class RulesKeeper:
         """The version that the process acts on."""
         return self._gate.version
 
-    def load(self) -> None:
-        """Read the file. Blocks.
+    def read(self) -> KeptRules | None:
+        """Read the file; None if there is none. Blocks, and changes nothing.
 
         Raises:
             StartRefused: It is there and cannot be read: without it a user could be back who was
                 disabled long ago.
         """
         if self._path is None or not self._path.exists():
-            return
+            return None
         try:
             content = self._path.read_bytes()
             noted_ms = int(self._path.stat().st_mtime * 1000)
-            rules = _decoded(content)
+            return KeptRules(_decoded(content), noted_ms)
         except (OSError, ValueError, DecodeError) as error:
             msg = f"{self._path} cannot be read: {error}; remove it to begin without rules"
             raise StartRefused(msg) from None
-        self._heard_ms = self._noted_ms = min(noted_ms, self._clock.now_ms())
-        self._gate.change_rules(rules)
-        self.look()
+
+    def begin(self, kept: KeptRules | None) -> None:
+        """Act on what was read at the start."""
+        if kept is not None:
+            self._heard_ms = self._noted_ms = min(kept.noted_ms, self._clock.now_ms())
+            self._gate.change_rules(kept.rules)
+            self.look()
 
     def take(self, rules: AccessRules) -> bool:
         """Act on new rules; return whether they are newer than those that hold."""
