@@ -35,7 +35,7 @@ from ariane_servicekit.rpc.calls import current_caller
 from ariane_servicekit.security.asking import require
 from ariane_servicekit.security.caller import MemberKind
 from ariane_servicekit.security.identify import ACTING_KEY
-from ariane_testkit.access_rules import telling
+from ariane_testkit.access_rules import rules_of, telling
 from ariane_testkit.identities import IDENTITY_KEY, as_member, as_user, told_identity
 
 ROOT = as_user("root")
@@ -255,6 +255,26 @@ async def test_a_stream_of_a_user_who_is_gone_ends(probe, refused):
         await stream.read()
         await admin.tell()
         assert (await refused(stream.read()))[0] == "ACCESS_DENIED"
+
+
+async def test_a_stream_ends_with_the_credential_that_opened_it(probe, refused):
+    def rules(version, *ids):
+        made = rules_of(version, "anna: allow SUBSCRIBE group g")
+        for each in ids:
+            made.users[0].keys.add(credential_id=each, public_key=b"k" * 32)
+        return made
+
+    ids = ("laptop", "phone")
+    async with probe() as served, telling(served.channel) as admin:
+        await admin.tell_rules(rules(1, *ids))
+        streams = [served.client.Attach(metadata=as_user("anna", key)) for key in ids]
+        for stream in streams:
+            await stream.write(hello("g"))
+            await stream.read()
+        await admin.tell_rules(rules(2, "phone"))
+        assert (await refused(streams[0].read()))[0] == "ACCESS_DENIED"
+        await streams[1].write(hello("g"))
+        assert (await streams[1].read()).HasField("accepted")
 
 
 async def test_learning_lets_through_and_counts(probe):

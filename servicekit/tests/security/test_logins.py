@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 from random import Random
 from types import SimpleNamespace
 
@@ -11,11 +10,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ariane.common.v1.login_service_pb2 import KeyProof
-from ariane_servicekit import ServiceError, StartRefused
+from ariane_servicekit import ServiceError
 from ariane_servicekit.security import logins as logins_module
 from ariane_servicekit.security.caller import Caller, CallerKind, MemberKind
 from ariane_servicekit.security.identify import SESSION_KEY, Identifier
-from ariane_servicekit.security.key_file import KeyFile
 from ariane_servicekit.security.logins import LOGIN_MS_MAX, Logins, PublicKey, signed_text
 from ariane_wire import Identity
 
@@ -231,32 +229,3 @@ async def test_session_tokens_are_bounded(logins, private):
     assert len(set(tokens)) == 102
     held = [logins.tokens.login_of(each, FAR) is not None for each in tokens]
     assert held == [False] * 2 + [True] * 100
-
-
-def test_keys_of_a_file(tmp_path, private):
-    path = tmp_path / "keys"
-    key = base64.b64encode(private.public_key().public_bytes_raw()).decode()
-    path.write_text(f"# users\n\nanna laptop {key}\n")
-    elsewhere = {"phone": PublicKey("ben", b"x" * 32)}
-    found = KeyFile(path, elsewhere.get)
-    assert found("laptop").user == "anna"
-    assert found("phone").user == "ben"
-    assert found("desk") is None
-    for wrong in (
-        "anna laptop",
-        f"a.n laptop {key}",
-        f"anna l/p {key}",
-        "anna laptop AAAA",
-        "x y z",
-    ):
-        path.write_text(f"{wrong}\n")
-        found.look()
-        assert found("laptop").user == "anna"
-        with pytest.raises(StartRefused, match="line 1"):
-            KeyFile(path, elsewhere.get)
-    path.write_text(f"ben desk {key}\n")
-    found.look()
-    assert found("laptop") is None
-    assert found("desk").user == "ben"
-    with pytest.raises(StartRefused, match="No such file"):
-        KeyFile(tmp_path / "nowhere", elsewhere.get)

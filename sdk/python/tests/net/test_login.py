@@ -7,46 +7,66 @@ from contextlib import asynccontextmanager
 from random import SystemRandom
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from ariane_admin.cli import main
+import ariane_wire
+from ariane.common.v1 import access_rules_pb2 as rules
 from ariane_namesrv.app import NamesrvApp
 from ariane_namesrv.settings import NamesrvSettings
 from ariane_sdk import ClusterClient
 from ariane_sdk.errors import ArianeError, IllegalArgument
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.security import PLAIN, KeyFile, access_of
-from ariane_servicekit import serving
+from ariane_servicekit import SystemClock, serving
 from ariane_servicekit.security import identities, logins
+from ariane_servicekit.security.access_mode import AccessMode
+from ariane_servicekit.security.gate import Gate
+from ariane_servicekit.security.rules_keeper import RulesKeeper
+from ariane_testkit.access_rules import telling
 from ariane_testkit.certificates import ClusterCertificates
 
 REFUSED = r"CREDENTIALS_INVALID|credentials"
 
 
-@pytest.fixture
-def key_of(tmp_path, capsys):
-    """Makes the key of a user; its public half goes to the file of the service."""
+class Keys:
+    """Keys of users: private halves in files, public ones in rules.
 
-    def key_of(user):
-        path = tmp_path / f"{user}.key"
-        capsys.readouterr()
-        assert main(["credential", "create", str(path), "--user", user, "--id", f"{user}-1"]) == 0
-        with (tmp_path / "login-keys").open("a") as keys:
-            keys.write(capsys.readouterr().out)
+    Attributes:
+        rules: What admin tells.
+    """
+
+    def __init__(self, folder):
+        self.rules = rules.AccessRules(version=1)
+        self._folder = folder
+
+    def file_of(self, user, *, told=True):
+        """The file of a new key."""
+        private = Ed25519PrivateKey.generate()
+        pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        path = self._folder / f"{user}.key"
+        path.write_bytes(f"user: {user}\ncredential: {user}-1\n".encode() + pem)
+        if told:
+            public = private.public_key().public_bytes_raw()
+            key = rules.PublicKey(credential_id=f"{user}-1", public_key=public)
+            self.rules.users.add(user=user, keys=[key])
         return path
 
-    return key_of
+
+@pytest.fixture
+def keys(tmp_path):
+    return Keys(tmp_path)
 
 
 @pytest.fixture
-def served(tmp_path):
+def served(tmp_path, keys):
     @asynccontextmanager
     async def served(**settings):
+        path = tmp_path / "rules"
+        keeper = RulesKeeper(Gate(AccessMode.CLOSED, int), path, SystemClock(), hold_s_max=1)
+        keeper.save(keys.rules)
         made = NamesrvSettings(
-            data_path=tmp_path / "namesrv",
-            access="closed",
-            super_users=("anna",),
-            login_keys=tmp_path / "login-keys",
-            **settings,
+            data_path=tmp_path / "namesrv", access="closed", access_rules_file=path, **settings
         )
         async with serving(made, NamesrvApp) as address:
             yield str(address)
@@ -60,11 +80,11 @@ async def brokers(address, **access):
 
 
 @pytest.mark.parametrize("over_tls", [True, False])
-async def test_a_key_opens_a_closed_service(served, key_of, tmp_path, over_tls, monkeypatch):
+async def test_a_key_opens_a_closed_service(served, keys, tmp_path, over_tls, monkeypatch):
     certificates = ClusterCertificates(tmp_path / "certificates")
     settings = certificates.member("namesrv", "n1") if over_tls else {}
     tls = certificates.path / "members.pem" if over_tls else False
-    anna, ben = key_of("anna"), key_of("ben")
+    anna, ben = keys.file_of("anna"), keys.file_of("ben", told=False)
     async with served(**settings) as address:
         assert await brokers(address, tls=tls, credentials=anna) == []
         monkeypatch.setenv("ARIANE_CREDENTIALS", str(anna))
@@ -72,16 +92,14 @@ async def test_a_key_opens_a_closed_service(served, key_of, tmp_path, over_tls, 
         monkeypatch.delenv("ARIANE_CREDENTIALS")
         with pytest.raises(ArianeError, match=REFUSED):
             await brokers(address, tls=tls)
-        # Known by his key, and to no rule.
-        with pytest.raises(ArianeError, match=REFUSED):
-            await brokers(address, tls=tls, credentials=ben)
-        with pytest.raises(ArianeError, match="wrong, unknown, expired or disabled"):
-            await brokers(address, tls=tls, credentials=lambda: "a.token.of-nobody")
+        for wrong in (ben, lambda: "a.token.of-nobody"):
+            with pytest.raises(ArianeError, match="wrong, unknown, expired or disabled"):
+                await brokers(address, tls=tls, credentials=wrong)
 
 
-async def test_a_login_is_renewed_on_its_connection(served, key_of, monkeypatch):
+async def test_a_login_is_renewed_on_its_connection(served, keys, monkeypatch):
     monkeypatch.setattr(logins, "LOGIN_MS_MAX", 400)
-    key = key_of("anna")
+    key = keys.file_of("anna")
     monkeypatch.setattr(identities, "LOOK_S", 0.05)
     renewed = asyncio.Event()
     begin = logins.Logins.begin
@@ -105,15 +123,23 @@ async def test_a_login_is_renewed_on_its_connection(served, key_of, monkeypatch)
         assert len({each.peer for each in begun}) == 1
 
 
-async def test_a_key_that_is_taken_away_ends_its_connections(served, key_of, tmp_path, monkeypatch):
+async def test_a_key_that_is_taken_away_ends_its_connections(served, keys, tmp_path, monkeypatch):
     monkeypatch.setattr(identities, "LOOK_S", 0.02)
-    key = key_of("anna")
+    certificates = ClusterCertificates(tmp_path / "certificates")
+    authority, key = certificates.path / "members.pem", keys.file_of("anna")
+    files = certificates.member("admin", "a1")
+    shown = ariane_wire.client_tls(
+        authority, certificate=files["tls_certificate"], key=files["tls_key"]
+    )
     async with (
-        served() as address,
-        ClusterClient(address, patience_s=0, tls=False, credentials=key) as client,
+        served(**certificates.member("namesrv", "n1")) as address,
+        ariane_wire.secure_channel(address, shown) as channel,
+        telling(channel) as admin,
+        ClusterClient(address, patience_s=0, tls=authority, credentials=key) as client,
     ):
         assert await client.list_brokers() == []
-        (tmp_path / "login-keys").write_text("")
+        # She stays a user, and without a key.
+        await admin.tell("anna: allow GET cluster")
 
         async def until_refused():
             while True:
@@ -124,17 +150,17 @@ async def test_a_key_that_is_taken_away_ends_its_connections(served, key_of, tmp
             await asyncio.wait_for(until_refused(), 30)
 
 
-async def test_no_proof_is_sent_to_another_machine_in_plain_text(key_of):
-    connections = Connections(SystemRandom(), access_of(False, key_of("anna")))  # noqa: FBT003
+async def test_no_proof_is_sent_to_another_machine_in_plain_text(keys):
+    connections = Connections(SystemRandom(), access_of(False, keys.file_of("anna")))  # noqa: FBT003
     with pytest.raises(IllegalArgument, match="plain text"):
         connections.channel("10.0.0.7:9876")
     connections.channel("[::1]:9876")
     await connections.close()
 
 
-def test_files_that_are_no_keys_say_nothing_of_what_is_in_them(tmp_path, key_of):
+def test_files_that_are_no_keys_say_nothing_of_what_is_in_them(tmp_path, keys):
     path = tmp_path / "broken.key"
-    secret = key_of("anna").read_text()
+    secret = keys.file_of("anna").read_text()
     for text in ("", "hunter2", secret.replace("credential", "x"), secret[: len(secret) // 2]):
         path.write_text(text)
         with pytest.raises(IllegalArgument) as caught:
@@ -147,5 +173,5 @@ def test_files_that_are_no_keys_say_nothing_of_what_is_in_them(tmp_path, key_of)
         access_of(None, tmp_path / "nowhere.key")
     with pytest.raises(IllegalArgument, match="a file, a function or None"):
         access_of(None, 7)
-    assert "sign" not in repr(KeyFile(key_of("ben"))())
+    assert "sign" not in repr(KeyFile(keys.file_of("ben"))())
     assert access_of(None) == PLAIN

@@ -41,13 +41,6 @@ class TlsSettings(BaseModel):
         "1.3", description="Oldest version of TLS that is spoken. 1.3: all that clients need."
     )
 
-    login_keys: Path | None = Field(
-        None,
-        description="File with public keys of users, one line each: user, id of the credential, "
-        "Ed25519 key in base64; ariane credential create writes both halves. Read again when it "
-        "changes. Unset: only the keys that admin tells.",
-    )
-
     @property
     def has_tls(self) -> bool:
         """Whether this process shows a certificate."""

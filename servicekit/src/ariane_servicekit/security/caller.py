@@ -53,6 +53,7 @@ class Caller:
         member_kind: Which process it is. Only of members.
         cluster: Its cluster. Only of members.
         acting: The member that acts for this user. None if the user calls itself.
+        credential_id: The credential by whose key a user has logged in; empty otherwise.
     """
 
     kind: CallerKind
@@ -62,6 +63,7 @@ class Caller:
     member_kind: MemberKind | None = None
     cluster: str = ""
     acting: Caller | None = None
+    credential_id: str = ""
 
     @property
     def address(self) -> str:

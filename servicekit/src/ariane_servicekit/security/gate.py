@@ -270,9 +270,18 @@ class Gate:
         rights = self._judge_of(caller)
         if rights is None:
             return f"{caller} is not known any more"
+        if not self._has_key(caller):
+            return f"the credential of {caller} is deleted"
         lost = (u for u in uses if not rights.allows(u.action, u.resource, u.name))
         first = next(lost, None)
         return "" if first is None else f"{caller} may not {words_of(first)} any more"
+
+    def _has_key(self, caller: Caller) -> bool:
+        """Whether the key is still there by which a caller has logged in, if it was by a key."""
+        if not caller.credential_id:
+            return True
+        key = self.key_of(caller.credential_id)
+        return key is not None and key.user == caller.name
 
     def _tell(self) -> None:
         for changed in self._watchers:

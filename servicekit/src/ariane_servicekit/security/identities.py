@@ -11,7 +11,6 @@ from ariane_servicekit.observability.logs import get_logger
 from ariane_servicekit.running.background import Loop
 from ariane_servicekit.security.caller import Identify, anonymous
 from ariane_servicekit.security.identify import Identifier
-from ariane_servicekit.security.key_file import KeyFile
 from ariane_servicekit.security.logins import Logins, PublicKey, TokenVerifier
 from ariane_servicekit.security.service_tls import ServiceTls
 from ariane_wire import Identity
@@ -47,22 +46,16 @@ class Identities:
             machine: What it runs on.
             tls: What it shows; None for plain text.
             key_of: Finds keys that admin has told.
-
-        Raises:
-            StartRefused: A file cannot be read.
         """
         self._tls = tls
         self._judged = 1
-        self._keys = KeyFile(settings.login_keys, key_of)
         verifier: TokenVerifier | None = None
         if settings.openid_issuer:
             # Loading it takes time that few processes need.
             from ariane_servicekit.security.openid import OpenIdVerifier  # noqa: PLC0415
 
             verifier = OpenIdVerifier(settings)
-        self.logins = Logins(
-            self._keys, machine, tls, insecure=settings.insecure, verifier=verifier
-        )
+        self.logins = Logins(key_of, machine, tls, insecure=settings.insecure, verifier=verifier)
         self.identify: Identify = machine.identify
         if machine.identify is anonymous:
             self.identify = Identifier(tls, self.logins)
@@ -80,7 +73,6 @@ class Identities:
 
     async def turn(self) -> None:
         """Take new files; let connections end that prove nothing any more."""
-        self._keys.look()
         tls = self._tls
         if tls is not None:
             tls.look()

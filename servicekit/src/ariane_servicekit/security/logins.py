@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
@@ -31,6 +32,10 @@ from ariane_servicekit.security.caller import Caller, CallerKind, address_of_pee
 from ariane_servicekit.security.service_tls import ServiceTls
 from ariane_servicekit.security.session_tokens import SessionTokens
 from ariane_wire import Identity
+
+CREDENTIAL_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+KEY_BYTES: Final = 32
+"""Of a public key, Ed25519."""
 
 NONCE_BYTES: Final = 32
 NONCE_MS_MAX: Final = 30_000
@@ -73,12 +78,10 @@ class Login:
     Attributes:
         caller: Who it is.
         ends_ms: Until when.
-        credential_id: By which credential; empty for a token.
     """
 
     caller: Caller
     ends_ms: int
-    credential_id: str = ""
 
 
 class TokenVerifier(Protocol):
@@ -162,8 +165,10 @@ class Logins:
             await self._refuse(identity, "unknown or expired credential, or wrong signature")
         assert known is not None  # noqa: S101 - refused above.
         ends_ms = min(now_ms + LOGIN_MS_MAX, known.ends_ms or now_ms + LOGIN_MS_MAX)
-        caller = Caller(CallerKind.USER, identity.peer, known.user)
-        return self._logged_in(identity, Login(caller, ends_ms, proof.credential_id))
+        caller = Caller(
+            CallerKind.USER, identity.peer, known.user, credential_id=proof.credential_id
+        )
+        return self._logged_in(identity, Login(caller, ends_ms))
 
     async def finish_by_token(self, identity: Identity, token: str) -> Login:
         """Log in by a token of an OpenID provider.
@@ -209,10 +214,11 @@ class Logins:
         """Whether a login holds: it has not ended, and its credential is still the user's."""
         if login.ends_ms <= self._machine.clock.now_ms():
             return False
-        if not login.credential_id:
+        caller = login.caller
+        if not caller.credential_id:
             return True
-        known = self._key_of(login.credential_id)
-        return known is not None and known.user == login.caller.name
+        known = self._key_of(caller.credential_id)
+        return known is not None and known.user == caller.name
 
     def _logged_in(self, identity: Identity, login: Login) -> Login:
         identity.notes[_LOGIN] = login

@@ -12,7 +12,7 @@ from ariane_servicekit.security.caller import Caller, CallerKind, MemberKind
 from ariane_servicekit.security.identify import acted_for
 
 IDENTITY_KEY: Final = "x-test-identity"
-"""Metadata key: ``user:NAME``, ``member:KIND:NAME``, or anything else for a wrong proof."""
+"""Metadata key: ``user:NAME:CREDENTIAL``, ``member:KIND:NAME``, or else a wrong proof."""
 
 
 def told_identity(context: aio.ServicerContext[Any, Any]) -> Caller:
@@ -29,8 +29,8 @@ def _caller(told: str, peer: str) -> Caller:
     match told.split(":"):
         case [""]:
             return Caller(CallerKind.ANONYMOUS, peer)
-        case ["user", name]:
-            return Caller(CallerKind.USER, peer, name)
+        case ["user", name, credential_id]:
+            return Caller(CallerKind.USER, peer, name, credential_id=credential_id)
         case ["member", kind, name]:
             return Caller(
                 CallerKind.MEMBER, peer, name, member_kind=MemberKind(kind), cluster="test"
@@ -41,9 +41,9 @@ def _caller(told: str, peer: str) -> Caller:
     )
 
 
-def as_user(name: str) -> tuple[tuple[str, str]]:
-    """Metadata of a user."""
-    return ((IDENTITY_KEY, f"user:{name}"),)
+def as_user(name: str, credential_id: str = "") -> tuple[tuple[str, str]]:
+    """Metadata of a user, who has logged in by the key of a credential or in another way."""
+    return ((IDENTITY_KEY, f"user:{name}:{credential_id}"),)
 
 
 def as_member(kind: MemberKind, name: str = "m") -> tuple[tuple[str, str]]:

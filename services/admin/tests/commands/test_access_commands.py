@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import stat
+
 from ariane_admin.terminal.exits import ExitStatus
+from ariane_sdk.security import KeyFile
 
 
 def test_a_user_lives(ariane, ariane_json, admin_beside):
@@ -71,3 +74,30 @@ def test_lists_of_rocketmq_are_imported(ariane, ariane_json, admin_beside, lines
         assert ariane_json("access", "import", path) == shown
     [row] = ariane_json("access", "list", "alice")
     assert (row["actions"], row["name"]) == (["PUBLISH", "SUBSCRIBE"], "test*")
+
+
+def test_a_key_is_made_once_and_its_private_half_stays(ariane, ariane_json, admin_beside, tmp_path):
+    path = tmp_path / "anna.key"
+    words = ("credential", "create", str(path), "--user", "anna")
+    # Without the user nothing is left behind.
+    assert "USER_NOT_FOUND" in ariane(*words, status=ExitStatus.NOT_FOUND)
+    assert not path.exists()
+    ariane("user", "create", "anna")
+    made = ariane_json(*words, "--days", "7", "--description", "of work")
+    assert (made["user"], made["kind"], made["description"]) == ("anna", "signing-key", "of work")
+    assert made["created"] < made["expires"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    key = KeyFile(path)()
+    assert key.credential_id == made["credential"]
+    before = path.read_bytes()
+    assert "never overwritten" in ariane(*words, status=ExitStatus.FAILED)
+    assert path.read_bytes() == before
+    [listed] = ariane_json("credential", "list", "anna")
+    assert {"user": "anna", **listed} == made
+    ariane("credential", "delete", "anna", made["credential"], "--yes")
+    gone = ariane(
+        "credential", "delete", "anna", made["credential"], "--yes", status=ExitStatus.FAILED
+    )
+    assert "has no credential" in gone
+    assert ariane_json("credential", "list", "anna") == []
+    ariane("user", "delete", "anna", "--yes")

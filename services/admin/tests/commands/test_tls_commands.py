@@ -124,21 +124,3 @@ def test_a_folder_without_an_authority(run, folder):
     assert "ariane tls init" in run("show", status=ExitStatus.FAILED)
     (folder / "members.pem").write_text("no certificate")
     assert "members.pem" in run("show", status=ExitStatus.FAILED)
-
-
-def test_a_key_is_made_once_and_for_its_owner(capsys, tmp_path):
-    path = tmp_path / "anna.key"
-    words = ["credential", "create", str(path), "--user", "anna"]
-    assert main([*words, "-o", "json"]) == ExitStatus.DONE
-    told = json.loads(capsys.readouterr().out)
-    assert told["user"] == "anna"
-    assert len(told["credential"]) == 16
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    before = path.read_bytes()
-    assert f"credential: {told['credential']}\n".encode() in before
-    assert told["public_key"].encode() not in before
-    assert main(words) == ExitStatus.FAILED
-    assert "never overwritten" in capsys.readouterr().err
-    assert path.read_bytes() == before
-    assert main([*words[:-1], "a/b"]) == ExitStatus.USAGE
-    assert main([*words, "--id", "a b"]) == ExitStatus.USAGE

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import sys
 from contextlib import AsyncExitStack, suppress
 
 import pytest
@@ -45,6 +48,24 @@ class ClosedCluster:
     def tls(self, user):
         certificate, key = self.certificates.user(user)
         return Tls(ca=self.certificates.path / "members.pem", certificate=certificate, key=key)
+
+    async def command(self, *arguments):
+        """What a command writes that root runs."""
+        certificate, key = self.certificates.user("root")
+        environment = {
+            "ARIANE_ADMIN": self._admin,
+            "ARIANE_TLS_CA": str(self.certificates.path / "members.pem"),
+            "ARIANE_TLS_CERTIFICATE": str(certificate),
+            "ARIANE_TLS_KEY": str(key),
+        }
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "ariane_admin", *arguments, "-o", "json"),
+            env={**os.environ, **environment},
+            stdout=asyncio.subprocess.PIPE,
+        )
+        written, _ = await process.communicate()
+        assert process.returncode == 0
+        return written
 
     async def admin(self, user):
         """A channel of a user to admin."""
@@ -100,7 +121,14 @@ async def eventually(work, wanted):
             await asyncio.sleep(0.1)
 
 
-async def test_a_closed_cluster_serves_users_within_their_rights(closed):
+async def refused(send):
+    try:
+        return await send()
+    except ArianeError:
+        return "refused"
+
+
+async def test_a_closed_cluster_serves_users_within_their_rights(closed, tmp_path):
     root, anna = await closed.admin("root"), await closed.admin("anna")
     for topic in ("orders", "bills"):
         request = topic_pb.CreateTopicRequest()
@@ -140,17 +168,24 @@ async def test_a_closed_cluster_serves_users_within_their_rights(closed):
     ben = await closed.admin("ben")
     with pytest.raises(AioRpcError, match="no credentials"):
         await TopicServiceStub(ben).ListTopics(topic_pb.ListTopicsRequest())
+    # By a key she is herself, as long as admin has its public half.
+    key = tmp_path / "anna.key"
+    made = json.loads(await closed.command("credential", "create", str(key), "--user", "anna"))
+
+    async def sent_by_key():
+        access = {"tls": closed.certificates.path / "members.pem", "credentials": key}
+        async with Producer(closed.name_server, **access) as producer:
+            await producer.send(Message("orders", b"by key"))
+            return "sent"
+
+    await eventually(sent_by_key, "sent")
+    await closed.command("credential", "delete", "anna", made["credential"], "--yes")
+    await eventually(lambda: refused(sent_by_key), "refused")
+    await sent("orders")
     # Whoever is disabled is refused everywhere within seconds.
     await UserServiceStub(root).UpdateUser(user_pb.UpdateUserRequest(user="anna", enabled=False))
 
-    async def refused():
-        try:
-            await sent("orders")
-        except ArianeError:
-            return "refused"
-        return "sent"
-
-    await eventually(refused, "refused")
+    await eventually(lambda: refused(lambda: sent("orders")), "refused")
 
     async def changes_of(name):
         request = audit_pb.ListAuditEntriesRequest(user=name)
@@ -158,5 +193,6 @@ async def test_a_closed_cluster_serves_users_within_their_rights(closed):
         return {entry.method.rpartition("/")[2] for entry in answer.entries}
 
     expected = {"CreateUser", "UpdateAccessPolicy", "CreateTopic", "UpdateUser"}
+    expected |= {"CreateCredential", "DeleteCredential"}
     assert await changes_of("root") == expected
     assert await changes_of("anna") == {"SendMessage"}

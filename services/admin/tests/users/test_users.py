@@ -11,6 +11,7 @@ from ariane.admin.v1 import user_service_pb2 as user_pb
 from ariane.common.v1 import access_pb2 as access
 from ariane.common.v1 import access_rules_pb2 as rules
 from ariane.common.v1 import access_service_pb2 as access_service_pb
+from ariane_admin.users.credential_store import CredentialStore
 from ariane_admin.users.processes import AskedProcesses
 from ariane_admin.users.servicers import AccessPolicyServicer, UserServicer
 from ariane_admin.users.store import UserStore
@@ -34,7 +35,8 @@ def changes():
 
 @pytest.fixture
 def users(database, changes):
-    return UserServicer(UserStore(database), database, lambda: changes.append("user"))
+    store, credentials = UserStore(database), CredentialStore(database)
+    return UserServicer(store, credentials, database, lambda: changes.append("user"))
 
 
 @pytest.fixture

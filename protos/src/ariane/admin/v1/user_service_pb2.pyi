@@ -30,9 +30,7 @@ class _CredentialKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Creden
     CREDENTIAL_KIND_UNSPECIFIED: _CredentialKind.ValueType  # 0
     """Never valid on write."""
     CREDENTIAL_KIND_SIGNING_KEY: _CredentialKind.ValueType  # 1
-    """The secret signs every request and never travels."""
-    CREDENTIAL_KIND_BEARER_TOKEN: _CredentialKind.ValueType  # 2
-    """The secret travels as a bearer token, over TLS only; for people and their browsers."""
+    """Its private half signs once on each connection, and never leaves the user."""
 
 class CredentialKind(_CredentialKind, metaclass=_CredentialKindEnumTypeWrapper):
     """How a credential is used."""
@@ -40,9 +38,7 @@ class CredentialKind(_CredentialKind, metaclass=_CredentialKindEnumTypeWrapper):
 CREDENTIAL_KIND_UNSPECIFIED: CredentialKind.ValueType  # 0
 """Never valid on write."""
 CREDENTIAL_KIND_SIGNING_KEY: CredentialKind.ValueType  # 1
-"""The secret signs every request and never travels."""
-CREDENTIAL_KIND_BEARER_TOKEN: CredentialKind.ValueType  # 2
-"""The secret travels as a bearer token, over TLS only; for people and their browsers."""
+"""Its private half signs once on each connection, and never leaves the user."""
 Global___CredentialKind: _TypeAlias = CredentialKind  # noqa: Y015
 
 @_typing.final
@@ -57,7 +53,6 @@ class User(_message.Message):
     DESCRIPTION_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
-    LAST_SEEN_TIME_FIELD_NUMBER: _builtins.int
     ROLES_FIELD_NUMBER: _builtins.int
     user: _builtins.str
     """The name. 1 to 120 characters of A-Z a-z 0-9 _ and -."""
@@ -74,10 +69,6 @@ class User(_message.Message):
         """When it was created. Output only."""
 
     @_builtins.property
-    def last_seen_time(self) -> _timestamp_pb2.Timestamp:
-        """When it last proved who it is, to the minute. Output only, absent when never."""
-
-    @_builtins.property
     def roles(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The roles that it has, whose policies add to its own."""
 
@@ -90,12 +81,11 @@ class User(_message.Message):
         description: _builtins.str = ...,
         version: _builtins.int = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
-        last_seen_time: _timestamp_pb2.Timestamp | None = ...,
         roles: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "last_seen_time", b"last_seen_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "description", b"description", "enabled", b"enabled", "kind", b"kind", "last_seen_time", b"last_seen_time", "roles", b"roles", "user", b"user", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "description", b"description", "enabled", b"enabled", "kind", b"kind", "roles", b"roles", "user", b"user", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -112,13 +102,15 @@ class Credential(_message.Message):
     DESCRIPTION_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
     EXPIRE_TIME_FIELD_NUMBER: _builtins.int
-    LAST_USED_TIME_FIELD_NUMBER: _builtins.int
+    PUBLIC_KEY_FIELD_NUMBER: _builtins.int
     credential_id: _builtins.str
-    """Public: sent with every call."""
+    """Public, and unique in the cluster: 1 to 64 characters of A-Z a-z 0-9 _ and -."""
     kind: Global___CredentialKind.ValueType
     """How it is used."""
     description: _builtins.str
     """What it is for, for people; at most 1024 bytes."""
+    public_key: _builtins.bytes
+    """Of a signing key: Ed25519, 32 bytes."""
     @_builtins.property
     def create_time(self) -> _timestamp_pb2.Timestamp:
         """When it was created. Output only."""
@@ -126,10 +118,6 @@ class Credential(_message.Message):
     @_builtins.property
     def expire_time(self) -> _timestamp_pb2.Timestamp:
         """When it stops to hold. Absent: never."""
-
-    @_builtins.property
-    def last_used_time(self) -> _timestamp_pb2.Timestamp:
-        """When it was last used, to the minute. Output only, absent when never."""
 
     def __init__(
         self,
@@ -139,11 +127,11 @@ class Credential(_message.Message):
         description: _builtins.str = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
         expire_time: _timestamp_pb2.Timestamp | None = ...,
-        last_used_time: _timestamp_pb2.Timestamp | None = ...,
+        public_key: _builtins.bytes = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "expire_time", b"expire_time", "last_used_time", b"last_used_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "expire_time", b"expire_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "credential_id", b"credential_id", "description", b"description", "expire_time", b"expire_time", "kind", b"kind", "last_used_time", b"last_used_time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "credential_id", b"credential_id", "description", b"description", "expire_time", b"expire_time", "kind", b"kind", "public_key", b"public_key"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -447,7 +435,7 @@ class CreateCredentialRequest(_message.Message):
     """The user's name."""
     @_builtins.property
     def credential(self) -> Global___Credential:
-        """Kind, description and time of expiry; output-only fields are ignored."""
+        """What to create; output-only fields are ignored."""
 
     def __init__(
         self,
@@ -470,9 +458,6 @@ class CreateCredentialResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CREDENTIAL_FIELD_NUMBER: _builtins.int
-    SECRET_FIELD_NUMBER: _builtins.int
-    secret: _builtins.str
-    """The secret, base64; shown here and never again."""
     @_builtins.property
     def credential(self) -> Global___Credential:
         """As created."""
@@ -481,11 +466,10 @@ class CreateCredentialResponse(_message.Message):
         self,
         *,
         credential: Global___Credential | None = ...,
-        secret: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["credential", b"credential"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["credential", b"credential", "secret", b"secret"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["credential", b"credential"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -123,15 +123,16 @@ class UserServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def CreateCredential(self, request, context):
-        """Creates a credential. The secret is drawn by admin and shown in this answer only.
-        Errors: USER_NOT_FOUND, FIELD_INVALID.
+        """Creates a credential. The user's half stays with the user: admin takes the public one.
+        Repeating is harmless.
+        Errors: USER_NOT_FOUND, FIELD_INVALID, also for an id that another credential has.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListCredentials(self, request, context):
-        """Lists a user's credentials, oldest first, without their secrets.
+        """Lists a user's credentials, oldest first.
         Errors: USER_NOT_FOUND, PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -139,8 +140,8 @@ class UserServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DeleteCredential(self, request, context):
-        """Deletes a credential: what it signed is refused everywhere within seconds. Repeating is
-        harmless.
+        """Deletes a credential: within seconds, calls, streams and sessions that it opened end
+        everywhere. Repeating is harmless.
         Errors: USER_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

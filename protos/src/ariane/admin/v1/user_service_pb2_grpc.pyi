@@ -55,16 +55,17 @@ class UserServiceStub:
     Errors: USER_NOT_FOUND, FIELD_INVALID for the last enabled super user.
     """
     CreateCredential: _grpc.UnaryUnaryMultiCallable[_user_service_pb2.CreateCredentialRequest, _user_service_pb2.CreateCredentialResponse]
-    """Creates a credential. The secret is drawn by admin and shown in this answer only.
-    Errors: USER_NOT_FOUND, FIELD_INVALID.
+    """Creates a credential. The user's half stays with the user: admin takes the public one.
+    Repeating is harmless.
+    Errors: USER_NOT_FOUND, FIELD_INVALID, also for an id that another credential has.
     """
     ListCredentials: _grpc.UnaryUnaryMultiCallable[_user_service_pb2.ListCredentialsRequest, _user_service_pb2.ListCredentialsResponse]
-    """Lists a user's credentials, oldest first, without their secrets.
+    """Lists a user's credentials, oldest first.
     Errors: USER_NOT_FOUND, PAGE_TOKEN_INVALID.
     """
     DeleteCredential: _grpc.UnaryUnaryMultiCallable[_user_service_pb2.DeleteCredentialRequest, _user_service_pb2.DeleteCredentialResponse]
-    """Deletes a credential: what it signed is refused everywhere within seconds. Repeating is
-    harmless.
+    """Deletes a credential: within seconds, calls, streams and sessions that it opened end
+    everywhere. Repeating is harmless.
     Errors: USER_NOT_FOUND.
     """
 
@@ -95,16 +96,17 @@ class UserServiceAsyncStub(UserServiceStub):
     Errors: USER_NOT_FOUND, FIELD_INVALID for the last enabled super user.
     """
     CreateCredential: _aio.UnaryUnaryMultiCallable[_user_service_pb2.CreateCredentialRequest, _user_service_pb2.CreateCredentialResponse]  # type: ignore[assignment]
-    """Creates a credential. The secret is drawn by admin and shown in this answer only.
-    Errors: USER_NOT_FOUND, FIELD_INVALID.
+    """Creates a credential. The user's half stays with the user: admin takes the public one.
+    Repeating is harmless.
+    Errors: USER_NOT_FOUND, FIELD_INVALID, also for an id that another credential has.
     """
     ListCredentials: _aio.UnaryUnaryMultiCallable[_user_service_pb2.ListCredentialsRequest, _user_service_pb2.ListCredentialsResponse]  # type: ignore[assignment]
-    """Lists a user's credentials, oldest first, without their secrets.
+    """Lists a user's credentials, oldest first.
     Errors: USER_NOT_FOUND, PAGE_TOKEN_INVALID.
     """
     DeleteCredential: _aio.UnaryUnaryMultiCallable[_user_service_pb2.DeleteCredentialRequest, _user_service_pb2.DeleteCredentialResponse]  # type: ignore[assignment]
-    """Deletes a credential: what it signed is refused everywhere within seconds. Repeating is
-    harmless.
+    """Deletes a credential: within seconds, calls, streams and sessions that it opened end
+    everywhere. Repeating is harmless.
     Errors: USER_NOT_FOUND.
     """
 
@@ -168,8 +170,9 @@ class UserServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _user_service_pb2.CreateCredentialRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_user_service_pb2.CreateCredentialResponse, _abc.Awaitable[_user_service_pb2.CreateCredentialResponse]]:
-        """Creates a credential. The secret is drawn by admin and shown in this answer only.
-        Errors: USER_NOT_FOUND, FIELD_INVALID.
+        """Creates a credential. The user's half stays with the user: admin takes the public one.
+        Repeating is harmless.
+        Errors: USER_NOT_FOUND, FIELD_INVALID, also for an id that another credential has.
         """
 
     @_abc_1.abstractmethod
@@ -178,7 +181,7 @@ class UserServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _user_service_pb2.ListCredentialsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_user_service_pb2.ListCredentialsResponse, _abc.Awaitable[_user_service_pb2.ListCredentialsResponse]]:
-        """Lists a user's credentials, oldest first, without their secrets.
+        """Lists a user's credentials, oldest first.
         Errors: USER_NOT_FOUND, PAGE_TOKEN_INVALID.
         """
 
@@ -188,8 +191,8 @@ class UserServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _user_service_pb2.DeleteCredentialRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_user_service_pb2.DeleteCredentialResponse, _abc.Awaitable[_user_service_pb2.DeleteCredentialResponse]]:
-        """Deletes a credential: what it signed is refused everywhere within seconds. Repeating is
-        harmless.
+        """Deletes a credential: within seconds, calls, streams and sessions that it opened end
+        everywhere. Repeating is harmless.
         Errors: USER_NOT_FOUND.
         """
 

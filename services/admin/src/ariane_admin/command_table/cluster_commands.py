@@ -189,16 +189,6 @@ CLUSTER_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
             "ariane context use prod",
         ),
     ),
-    "credential": CommandGroup(
-        "Make keys by which users prove who they are.",
-        {
-            "create": LazyCommand(
-                "ariane_admin.commands.credential:create",
-                "Write a new private key of a user to FILE, and print the public one.",
-            ),
-        },
-        ("ariane credential create anna.key --user anna >> login-keys",),
-    ),
     "debug": CommandGroup(
         "Collect diagnostic data.",
         {

@@ -47,6 +47,27 @@ SECURITY_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
             "ariane access test shop PUBLISH topic order-7",
         ),
     ),
+    "credential": CommandGroup(
+        "Give users keys by which they prove who they are, and take them away.",
+        {
+            "create": LazyCommand(
+                "ariane_admin.commands.credential:create",
+                "Write a new private key of USER to FILE, and let admin know the public one.",
+            ),
+            "delete": LazyCommand(
+                "ariane_admin.commands.credential:delete",
+                "Delete CREDENTIAL of USER: within seconds, all that it opened ends everywhere.",
+            ),
+            "list": LazyCommand(
+                "ariane_admin.commands.credential:list_credentials",
+                "List the credentials of USER, oldest first.",
+            ),
+        },
+        (
+            "ariane credential create billing.key --user billing --days 90",
+            "ariane credential list billing",
+        ),
+    ),
     "user": CommandGroup(
         "Create, change and list users.",
         {

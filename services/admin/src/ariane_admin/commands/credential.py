@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import secrets
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from ariane.admin.v1 import user_service_pb2 as user_pb
+from ariane.admin.v1.user_service_pb2_grpc import UserServiceStub
+from ariane_admin.asking.admin_service import (
+    ADMIN_SECONDS_MAX,
+    admin_channel,
+    admin_option,
+    own_name,
+)
+from ariane_admin.asking.cluster_doors import answer_of, answer_to_question
+from ariane_admin.asking.connection import run_async
 from ariane_admin.errors import CommandFailed
-from ariane_admin.terminal.output import Output, output_option
-from ariane_servicekit.security.key_file import CREDENTIAL_ID
-from ariane_servicekit.security.member_names import is_user_word
+from ariane_admin.terminal.confirmation import confirm, yes_option
+from ariane_admin.terminal.output import Output, Row, output_option
+from ariane_admin.times import moment_text
+from ariane_sdk.errors import CallError
+
+if TYPE_CHECKING:
+    from ariane.admin.v1.user_service_pb2_grpc import UserServiceAsyncStub
+
+_COLUMNS: Final = ("credential", "kind", "description", "created", "expires")
+_PAGE: Final = 1000
+_DAY_S: Final = 86_400
+
+
+@asynccontextmanager
+async def _users(admin: str) -> AsyncIterator[UserServiceAsyncStub]:
+    async with admin_channel(admin) as channel:
+        yield UserServiceStub(channel)
 
 
 @click.command()
@@ -23,17 +50,28 @@ from ariane_servicekit.security.member_names import is_user_word
     "credential_id",
     help="Id of the credential, unique in the cluster. By default, one is drawn.",
 )
+@click.option("--days", type=click.IntRange(1, 36_500), help="Let it end after so many days.")
+@click.option("--description", default="", help="What it is for.")
+@admin_option
 @output_option
-def create(*, file: str, user: str, credential_id: str | None, output: Output) -> None:
-    """Write a new private key of a user to FILE, and print the public one.
+def create(
+    *,
+    file: str,
+    user: str,
+    credential_id: str | None,
+    days: int | None,
+    description: str,
+    admin: str,
+    output: Output,
+) -> None:
+    """Write a new private key of USER to FILE, and let admin know the public one.
 
-    The private key stays in FILE. Services learn the public one from the file of their setting
-    login_keys; append the line there.
+    The private key stays in FILE and never travels. Admin tells all processes the public one.
 
     \b
     Examples:
-      ariane credential create anna.key --user anna >> login-keys
-      ARIANE_CREDENTIALS=anna.key ariane topic list
+      ariane credential create billing.key --user billing --days 90
+      ARIANE_CREDENTIALS=billing.key ariane topic list
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     # Loading it takes longer than all help.
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
@@ -41,23 +79,107 @@ def create(*, file: str, user: str, credential_id: str | None, output: Output) -
         Ed25519PrivateKey,
     )
 
-    if not is_user_word(user):
-        raise click.BadParameter("user: letters, digits, '_' and '-'; at most 120")
-    if credential_id is None:
-        credential_id = secrets.token_hex(8)
-    if not CREDENTIAL_ID.fullmatch(credential_id):
-        raise click.BadParameter("id: letters, digits, '_' and '-'; at most 64")
     key = Ed25519PrivateKey.generate()
     private = key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
-    head = f"Private key of ArianeMQ. Keep it secret.\nuser: {user}\ncredential: {credential_id}\n"
-    _write_once(Path(file), head.encode() + private)
-    public = base64.b64encode(key.public_key().public_bytes_raw()).decode()
-    row = {"user": user, "credential": credential_id, "public_key": public}
-    output.done(f"{user} {credential_id} {public}", row)
+    wanted = user_pb.Credential(
+        credential_id=credential_id or secrets.token_hex(8),
+        kind=user_pb.CREDENTIAL_KIND_SIGNING_KEY,
+        public_key=key.public_key().public_bytes_raw(),
+        description=description,
+    )
+    if days is not None:
+        wanted.expire_time.FromSeconds(int(time.time()) + days * _DAY_S)
+    names = f"user: {user}\ncredential: {wanted.credential_id}\n"
+    head = f"Private key of ArianeMQ. Keep it secret.\n{names}"
+
+    async def change() -> user_pb.Credential:
+        request = user_pb.CreateCredentialRequest(user=user, credential=wanted)
+        async with _users(admin) as stub:
+            call = stub.CreateCredential(request, timeout=ADMIN_SECONDS_MAX, metadata=own_name())
+            return (await answer_of(call, f"admin {admin}")).credential
+
+    # The file first: a key that nobody has would be of no use.
+    path = Path(file)
+    _write_once(path, head.encode() + private)
+    try:
+        made = run_async(change())
+    except CallError as error:
+        if not error.outcome_unknown:
+            path.unlink()
+        raise
+    text = f"{file} proves that its owner is {user}: credential {made.credential_id}"
+    output.done(text, {"user": user, **_row(made)})
+
+
+@click.command("list")
+@click.argument("user")
+@admin_option
+@output_option
+def list_credentials(*, user: str, admin: str, output: Output) -> None:
+    """List the credentials of USER, oldest first.
+
+    \b
+    Example:
+      ariane credential list billing -o json
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+
+    async def ask() -> list[Row]:
+        rows: list[Row] = []
+        request = user_pb.ListCredentialsRequest(user=user, page_size=_PAGE)
+        async with _users(admin) as stub:
+            while True:
+                call = stub.ListCredentials(request, timeout=ADMIN_SECONDS_MAX)
+                page = await answer_to_question(call, f"admin {admin}")
+                rows += map(_row, page.credentials)
+                request.page_token = page.next_page_token
+                if not request.page_token:
+                    return rows
+
+    output.rows(_COLUMNS, run_async(ask()))
+
+
+@click.command("delete")
+@click.argument("user")
+@click.argument("credential_id", metavar="CREDENTIAL")
+@yes_option
+@admin_option
+@output_option
+def delete(*, user: str, credential_id: str, yes: bool, admin: str, output: Output) -> None:
+    """Delete CREDENTIAL of USER: within seconds, all that it opened ends everywhere.
+
+    \b
+    Example:
+      ariane credential delete billing 4fd3a2c1b09e8d77 --yes
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    confirm(f"Delete credential {credential_id} of {user}?", yes=yes)
+
+    async def change() -> bool:
+        request = user_pb.DeleteCredentialRequest(user=user, credential_id=credential_id)
+        async with _users(admin) as stub:
+            call = stub.DeleteCredential(request, timeout=ADMIN_SECONDS_MAX, metadata=own_name())
+            return (await answer_of(call, f"admin {admin}")).known
+
+    if not run_async(change()):
+        raise CommandFailed(f"{user} has no credential {credential_id}")
+    row = {"user": user, "credential": credential_id, "deleted": True}
+    output.done(f"credential {credential_id} of {user} is deleted", row)
+
+
+def _row(credential: user_pb.Credential) -> dict[str, Any]:
+    return {
+        "credential": credential.credential_id,
+        "kind": user_pb.CredentialKind.Name(credential.kind)
+        .removeprefix("CREDENTIAL_KIND_")
+        .lower()
+        .replace("_", "-"),
+        "description": credential.description,
+        "created": moment_text(credential, "create_time"),
+        "expires": moment_text(credential, "expire_time"),
+    }
 
 
 def _write_once(path: Path, content: bytes) -> None:

@@ -8,7 +8,8 @@
     alert          one row for each time that a figure was out of bounds; a present one has no end
     access_user    one row for each user
     access_policy  one row for each user or role with entries: a serialized ``AccessPolicy``
-    access_version one row: grows with each change of these two; locked to change them
+    access_credential one row for each credential of a user
+    access_version one row: grows with each change of these three; locked to change them
 
 Changes need a revision below ``versions/``; a test holds both together.
 """
@@ -138,6 +139,20 @@ ACCESS_POLICY: Final = Table(
     Column("subject", String(NAME_LENGTH_MAX), primary_key=True),
     Column("policy", LargeBinary, nullable=False),
     Column("version", BigInteger, nullable=False),
+)
+
+ACCESS_CREDENTIAL: Final = Table(
+    "access_credential",
+    METADATA,
+    Column("credential_id", String(NAME_LENGTH_MAX), primary_key=True),
+    Column("user", String(NAME_LENGTH_MAX), nullable=False),
+    Column("kind", SmallInteger, nullable=False),
+    # A public key: nothing by which anybody could prove that he is the user.
+    Column("material", LargeBinary, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("created_ms", BigInteger, nullable=False),
+    Column("expire_ms", BigInteger, nullable=True),
+    Index("ix_access_credential_user", "user"),
 )
 
 ACCESS_VERSION: Final = Table(

@@ -11,6 +11,7 @@ from ariane.admin.v1 import access_policy_service_pb2 as policy_pb
 from ariane.admin.v1 import user_service_pb2 as user_pb
 from ariane.admin.v1.access_policy_service_pb2_grpc import add_AccessPolicyServiceServicer_to_server
 from ariane.admin.v1.user_service_pb2_grpc import add_UserServiceServicer_to_server
+from ariane_admin.users.credential_store import CredentialStore
 from ariane_admin.users.processes import AskedProcesses
 from ariane_admin.users.servicers import AccessPolicyServicer, UserServicer
 from ariane_admin.users.store import UserStore
@@ -52,6 +53,6 @@ class UserRoom:
             (
                 user_pb.DESCRIPTOR,
                 add_UserServiceServicer_to_server,
-                UserServicer(store, database, changed),
+                UserServicer(store, CredentialStore(database), database, changed),
             ),
         )

@@ -15,6 +15,9 @@ from ariane.admin.v1.access_policy_service_pb2_grpc import AccessPolicyServiceSe
 from ariane.admin.v1.user_service_pb2_grpc import UserServiceServicer
 from ariane.common.v1 import access_rules_pb2 as rules
 from ariane.common.v1.error_reason_pb2 import ErrorReason
+from ariane_admin.servicers.times import milliseconds_in
+from ariane_admin.users.credential_check import checked_credential
+from ariane_admin.users.credential_store import CredentialStore
 from ariane_admin.users.policy_check import (
     GRANTED_ACTIONS,
     check_description,
@@ -26,7 +29,7 @@ from ariane_admin.users.policy_check import (
 from ariane_admin.users.processes import AskedProcesses
 from ariane_admin.users.store import UserStore
 from ariane_admin.users.suggestion import least_entries
-from ariane_servicekit import PageRequest, ServiceError, feature_not_available, field_invalid
+from ariane_servicekit import PageRequest, ServiceError, field_invalid, take_page
 from ariane_servicekit.database import Database
 from ariane_servicekit.rpc.calls import current_call
 from ariane_servicekit.security.caller import Caller, CallerKind
@@ -43,12 +46,20 @@ class UserServicer(UserServiceServicer):
 
     Args:
         store: The users.
+        credentials: What they prove their names by.
         database: The database, whose threads read and write.
         changed: Called after each change, so that processes are told at once.
     """
 
-    def __init__(self, store: UserStore, database: Database, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        store: UserStore,
+        credentials: CredentialStore,
+        database: Database,
+        changed: Callable[[], None],
+    ) -> None:
         self._store = store
+        self._credentials = credentials
         self._database = database
         self._changed = changed
 
@@ -103,8 +114,7 @@ class UserServicer(UserServiceServicer):
         self, request: user_pb.UpdateUserRequest, context: _Context
     ) -> user_pb.UpdateUserResponse:
         """Change a user."""
-        present = await self._database.call(self._store.user, request.user)
-        _check_may_make_super(present.kind)
+        await self._check_may_change(request.user)
         values: dict[str, Any] = {}
         if request.kind:
             _check_kind(request.kind)
@@ -126,8 +136,7 @@ class UserServicer(UserServiceServicer):
         self, request: user_pb.DeleteUserRequest, context: _Context
     ) -> user_pb.DeleteUserResponse:
         """Delete a user."""
-        present = await self._database.call(self._store.user, request.user)
-        _check_may_make_super(present.kind)
+        await self._check_may_change(request.user)
         await self._database.call(self._store.delete_user, request.user)
         self._changed()
         return user_pb.DeleteUserResponse()
@@ -136,19 +145,49 @@ class UserServicer(UserServiceServicer):
         self, request: user_pb.CreateCredentialRequest, context: _Context
     ) -> user_pb.CreateCredentialResponse:
         """Create a credential."""
-        raise feature_not_available("CreateCredential")
+        await self._check_may_change(request.user)
+        wanted = checked_credential(request.credential)
+        expire_ms = milliseconds_in(request.credential, "expire_time")
+        created = await self._database.call(
+            self._credentials.create, request.user, wanted, expire_ms
+        )
+        self._changed()
+        return user_pb.CreateCredentialResponse(credential=created)
 
     async def ListCredentials(
         self, request: user_pb.ListCredentialsRequest, context: _Context
     ) -> user_pb.ListCredentialsResponse:
         """List the credentials of a user."""
-        raise feature_not_available("ListCredentials")
+        page = take_page(
+            await self._database.call(self._credentials.of_user, request.user),
+            lambda each: (each.create_time.ToMilliseconds(), each.credential_id),
+            page_size=request.page_size,
+            page_token=request.page_token,
+            scope=f"credentials:{request.user}",
+        )
+        return user_pb.ListCredentialsResponse(
+            credentials=page.entries, next_page_token=page.next_page_token
+        )
 
     async def DeleteCredential(
         self, request: user_pb.DeleteCredentialRequest, context: _Context
     ) -> user_pb.DeleteCredentialResponse:
         """Delete a credential."""
-        raise feature_not_available("DeleteCredential")
+        await self._check_may_change(request.user)
+        known = await self._database.call(
+            self._credentials.delete, request.user, request.credential_id
+        )
+        self._changed()
+        return user_pb.DeleteCredentialResponse(known=known)
+
+    async def _check_may_change(self, user: str) -> None:
+        """Refuse to touch a super user to callers who are none.
+
+        Raises:
+            ServiceError: USER_NOT_FOUND, ACCESS_DENIED.
+        """
+        present = await self._database.call(self._store.user, user)
+        _check_may_make_super(present.kind)
 
 
 class AccessPolicyServicer(AccessPolicyServiceServicer):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, Final
 
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
@@ -15,7 +14,9 @@ from ariane.common.v1 import access_rules_pb2 as rules_pb
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_admin.database.tables import ACCESS_POLICY, ACCESS_USER, ACCESS_VERSION
 from ariane_admin.servicers.times import time_of
+from ariane_admin.users.credential_store import forget_credentials, public_keys
 from ariane_admin.users.policy_check import ROLE_PREFIX
+from ariane_admin.users.rows import changing, found
 from ariane_servicekit import ServiceError, field_invalid
 from ariane_servicekit.database import Database
 
@@ -27,8 +28,7 @@ _V: Final = ACCESS_VERSION.c
 class UserStore:
     """Keeps users and policies; several admins of one database share them.
 
-    Every change locks the one row of the version and makes it grow: so changes are in an order, and
-    a process that has a version has all changes before it.
+    Each change makes their version grow.
     """
 
     def __init__(self, database: Database) -> None:
@@ -46,13 +46,14 @@ class UserStore:
             connection.execute(lower.values(version=known + 1))
 
     def rules(self) -> rules_pb.AccessRules:
-        """All enabled users and all roles."""
+        """All enabled users with their keys, and all roles."""
         with self._database.reading() as connection:
             version = int(connection.execute(select(_V.version)).scalar_one())
             policies = {
                 row.subject: AccessPolicy.FromString(row.policy)
                 for row in connection.execute(select(ACCESS_POLICY))
             }
+            keys = public_keys(connection)
             users = connection.execute(select(ACCESS_USER).where(_U.enabled).order_by(_U.name))
             made = rules_pb.AccessRules(version=version)
             for row in users:
@@ -62,6 +63,7 @@ class UserStore:
                     kind=row.kind,
                     roles=json.loads(row.roles),
                     entries=() if own is None else own.entries,
+                    keys=keys.get(row.name, ()),
                 )
             disabled = select(_U.name).where(~_U.enabled).order_by(_U.name)
             made.disabled_users.extend(connection.execute(disabled).scalars())
@@ -76,7 +78,7 @@ class UserStore:
         Raises:
             ServiceError: USER_EXISTS.
         """
-        with self._changing() as (connection, version):
+        with changing(self._database) as (connection, version):
             known = select(_U.name).where(_U.name == user.user)
             if connection.execute(known).first() is not None:
                 raise ServiceError(
@@ -85,6 +87,7 @@ class UserStore:
                     {"user": user.user},
                 )
             # Whoever had the name before left nothing behind.
+            forget_credentials(connection, user.user)
             connection.execute(delete(ACCESS_POLICY).where(_P.subject == user.user))
             connection.execute(
                 insert(ACCESS_USER).values(
@@ -97,7 +100,7 @@ class UserStore:
                     created_ms=self._database.now,
                 )
             )
-            return _user_of(_found(connection, user.user))
+            return _user_of(found(connection, user.user))
 
     def user(self, name: str) -> User:
         """Read a user.
@@ -106,7 +109,7 @@ class UserStore:
             ServiceError: USER_NOT_FOUND.
         """
         with self._database.reading() as connection:
-            return _user_of(_found(connection, name))
+            return _user_of(found(connection, name))
 
     def users(self, *, after: str, limit: int) -> list[User]:
         """Users by name, behind a name."""
@@ -120,22 +123,23 @@ class UserStore:
         Raises:
             ServiceError: USER_NOT_FOUND, RESOURCE_CHANGED, FIELD_INVALID for the last super user.
         """
-        with self._changing() as (connection, version):
-            row = _found(connection, name)
+        with changing(self._database) as (connection, version):
+            row = found(connection, name)
             _check_version(name, row.version, known_version)
             changed = update(ACCESS_USER).where(_U.name == name)
             connection.execute(changed.values(version=version, **values))
             _check_super(connection, row)
-            return _user_of(_found(connection, name))
+            return _user_of(found(connection, name))
 
     def delete_user(self, name: str) -> None:
-        """Delete a user with its policy.
+        """Delete a user with its credentials and its policy.
 
         Raises:
             ServiceError: USER_NOT_FOUND, FIELD_INVALID for the last super user.
         """
-        with self._changing() as (connection, _):
-            row = _found(connection, name)
+        with changing(self._database) as (connection, _):
+            row = found(connection, name)
+            forget_credentials(connection, name)
             connection.execute(delete(ACCESS_POLICY).where(_P.subject == name))
             connection.execute(delete(ACCESS_USER).where(_U.name == name))
             _check_super(connection, row)
@@ -148,7 +152,7 @@ class UserStore:
         """
         with self._database.reading() as connection:
             if not subject.startswith(ROLE_PREFIX):
-                _found(connection, subject)
+                found(connection, subject)
             return _policy(connection, subject)
 
     def policies(self, *, after: str, limit: int) -> list[AccessPolicy]:
@@ -165,9 +169,9 @@ class UserStore:
         Raises:
             ServiceError: USER_NOT_FOUND, RESOURCE_CHANGED.
         """
-        with self._changing() as (connection, version):
+        with changing(self._database) as (connection, version):
             if not subject.startswith(ROLE_PREFIX):
-                _found(connection, subject)
+                found(connection, subject)
             present = _policy(connection, subject)
             _check_version(subject, present.version, known_version)
             connection.execute(delete(ACCESS_POLICY).where(_P.subject == subject))
@@ -181,23 +185,6 @@ class UserStore:
             )
             policy.version = version
             return policy
-
-    @contextmanager
-    def _changing(self) -> Iterator[tuple[Connection, int]]:
-        """A transaction, and the version that it makes."""
-        with self._database.writing() as connection:
-            connection.execute(update(ACCESS_VERSION).values(version=_V.version + 1))
-            version = connection.execute(select(_V.version)).scalar_one()
-            yield connection, int(version)
-
-
-def _found(connection: Connection, name: str) -> Row[Any]:
-    row = connection.execute(select(ACCESS_USER).where(_U.name == name)).first()
-    if row is None:
-        raise ServiceError(
-            ErrorReason.ERROR_REASON_USER_NOT_FOUND, f"there is no user {name!r}", {"user": name}
-        )
-    return row
 
 
 def _check_version(name: str, present: int, known: int) -> None:
