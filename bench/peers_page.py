@@ -62,7 +62,7 @@ one queue, 256 topics took 0.97 times as many messages a second as one topic.
 **Sends one at a time** were measured when calls cost more than they do now, and with a client
 that kept a core busy while it waited for the answer, which ours no longer does.
 
-To repeat everything, run `make bench-peers`, which takes less than seventy minutes, or `make
+To repeat everything, run `make bench-peers`, which takes less than seventy-five minutes, or `make
 bench-peers QUICK=1`, which takes five. `make bench-peers ONLY="kafka latency"` runs some peers
 or works and keeps the other rows. [bench/peers](../bench/peers/README.md) says where each peer
 comes from and how it is driven. To measure your own cluster, use [`ariane

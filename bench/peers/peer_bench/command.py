@@ -38,7 +38,7 @@ from peer_bench.workloads import WORKLOADS
 
 QUICK_S_MAX = 270.0
 """A quick run begins with nothing that would end later."""
-WHOLE_S_MAX = 69 * 60.0
+WHOLE_S_MAX = 74 * 60.0
 """Of a run that would take longer, the legs are shorter."""
 LEG_SHARE_MIN = 0.4
 PAGE_PATH = ROOT / "bench" / "page.py"
@@ -171,7 +171,7 @@ def run_bout(bout: Bout, extent: Extent) -> tuple[list[Row], dict[str, Any]]:
         if bout.workload.sustained and extent.lasts:
             print(f"  {use_all_memory(Path(folder)) >> 20} MiB of memory taken", flush=True)
         duel = Duel(us, theirs, bout.part, bout.workload, extent)
-        duel.warm_up(peer.warm_up_s)
+        duel.warm_up(peer.warm_up_s, peer.our_warm_up_s)
         measured = duel.measure()
         disk_bytes = _bytes_in(Path(folder))
         print(f"  {disk_bytes / 2**30:.1f} GiB on the disk", flush=True)

@@ -75,6 +75,7 @@ class Peer:
         parts: What it does, by the workload's key.
         ours: Runs us, if not by default.
         warm_up_s: Seconds of work before anything counts; a Java tool needs 20.
+        our_warm_up_s: As many for us, at most: nothing of ours compiles.
         start_s: Seconds that its start and its end take, about: for the time that is left.
         leg_s_max: The slower of two legs takes no longer than that.
     """
@@ -84,5 +85,6 @@ class Peer:
     parts: Mapping[str, Part]
     ours: Callable[[Path], AbstractContextManager[Contender]] = ours.running
     warm_up_s: float = 3.0
+    our_warm_up_s: float = 4.0
     start_s: float = 4.0
     leg_s_max: float = 60.0

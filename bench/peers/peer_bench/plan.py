@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from peer_bench.peers import Part, Peer
-from peer_bench.run import OUR_WARM_UP_S_MAX, Extent
+from peer_bench.run import Extent
 from peer_bench.workloads import WORKLOADS, Workload
 from peer_bench.workloads.workload import SCHEDULE_WARM_UP_S
 
@@ -40,7 +40,7 @@ class Bout:
     def expected_s(self, extent: Extent) -> float:
         """Seconds that it takes, about, on a machine that is quiet."""
         warm_up_s = min(self.peer.warm_up_s, extent.warm_up_s_max)
-        ends_s = self.peer.start_s + warm_up_s + min(warm_up_s, OUR_WARM_UP_S_MAX)
+        ends_s = self.peer.start_s + warm_up_s + min(warm_up_s, self.peer.our_warm_up_s)
         load = self.workload.load
         if load.group:
             ends_s += _LASTING_S

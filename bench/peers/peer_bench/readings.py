@@ -59,6 +59,9 @@ READY: Final = Reading(_ready_rate, "msg/s", "until all can be consumed")
 ACKNOWLEDGED: Final = Reading(_rate, "msg/s", "until all is acknowledged", targeted=False)
 SECONDS: Final = Reading(_seconds, "s", less_is_better=True)
 SERVER_CPU: Final = Reading(_server_us, "us", less_is_better=True)
+SERVERS_BESIDE: Final = Reading(
+    _server_us, "us", "CPU of servers", less_is_better=True, targeted=False
+)
 _PERCENTILES: Final = ("p50", "p99", "p99.9", "max")
 PERCENTILES: Final = tuple(
     Reading(partial(_note, name), "ms", name, less_is_better=True, targeted=name == "p99")

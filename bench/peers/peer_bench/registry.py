@@ -6,6 +6,7 @@ from typing import Final
 
 from peer_bench.contenders import (
     budget,
+    gateway,
     kafka,
     kafka_clients,
     limits,
@@ -29,6 +30,7 @@ PEERS: Final[tuple[Peer, ...]] = (
     rocketmq.POP,
     rocketmq_controller.PEER,
     rocketmq_tool.PEER,
+    gateway.PEER,
     kafka.PEER,
     kafka_clients.JAVA,
     kafka_clients.CONFLUENT,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from peer_bench.contender import Contender
@@ -22,8 +23,6 @@ from peer_bench.workloads.workload import (
     SCHEDULE_WARM_UP_S,
 )
 
-OUR_WARM_UP_S_MAX: Final = 4.0
-"""We need no longer: there is nothing that compiles."""
 SUSTAINED_S: Final = 12.5
 _GRAIN: Final = 1000
 
@@ -128,8 +127,8 @@ class Duel:
         self._slowest_message_s = 0.0
         self._fastest_send_s = math.inf
 
-    def warm_up(self, seconds: float) -> None:
-        """Keep both busy with the work, the peer for so long; nothing of it counts."""
+    def warm_up(self, seconds: float, our_s: float) -> None:
+        """Keep both busy with the work, each for so long; nothing of it counts."""
         seconds = min(seconds, self._extent.warm_up_s_max)
         load = self._workload.load
         if not load.rate:
@@ -139,7 +138,7 @@ class Duel:
             self._try_out(self._ours, load, self._our_check())
             self._try_out(self._theirs, self._part.load_from(load), self._part.consume)
         for contender, asked, consume, least_s in (
-            (self._ours, load, self._our_check(), min(seconds, OUR_WARM_UP_S_MAX)),
+            (self._ours, load, self._our_check(), min(seconds, our_s)),
             (self._theirs, self._part.load_from(load), self._part.consume, seconds),
         ):
             if load.rate:
@@ -161,7 +160,7 @@ class Duel:
         part, load = self._part, self._workload.load.of(self.leg_count)
         sent = self._of_sending()
         consumed = {
-            shape: Measured(title, part.consumed[shape])
+            shape: self._of(title, part.consumed[shape], self._workload.received)
             for shape, title in self._workload.consuming.items()
             if shape in part.consumed
         }
@@ -169,13 +168,14 @@ class Duel:
             mine, other = self._on_new_topics(load)
             our_leg, their_leg = self._produce(self._ours, mine), self._produce(self._theirs, other)
             lost = our_leg.failures + (load.count - our_leg.count - our_leg.failures)
-            for shape, measured in consumed.items():
+            for shape, each in consumed.items():
                 pair = (
                     self._consume(self._ours, mine, shape),
                     self._consume(self._theirs, other, part.consume_beside(shape)),
                 )
-                measured.pairs.append(pair)
-                measured.lost += pair[0].lost
+                for measured in each:
+                    measured.pairs.append(pair)
+                    measured.lost += pair[0].lost
             if not consumed:
                 # Nothing is measured here: what was sent is counted and compared all the same.
                 lost += self._consume(self._ours, mine, self._our_check()).lost
@@ -185,8 +185,8 @@ class Duel:
                 measured.pairs.append((our_leg, their_leg))
                 measured.lost += lost
             if not sent:
-                next(iter(consumed.values())).lost += lost
-        return [*sent, *consumed.values()]
+                next(iter(consumed.values()))[0].lost += lost
+        return [*sent, *chain.from_iterable(consumed.values())]
 
     @property
     def leg_count(self) -> int:
@@ -220,13 +220,17 @@ class Duel:
 
     def _of_sending(self) -> list[Measured]:
         title = self._part.title or self._workload.title
+        return self._of(title, self._part.produced, self._workload.sent)
+
+    @staticmethod
+    def _of(title: str, target: Target, readings: Sequence[Reading]) -> list[Measured]:
         return [
             Measured(
                 f"{title}, {reading.name}" if reading.name else title,
-                self._part.produced if reading.targeted else NOBODY_SAID,
+                target if reading.targeted else NOBODY_SAID,
                 reading,
             )
-            for reading in self._workload.sent
+            for reading in readings
         ]
 
     def _try_out(

@@ -82,7 +82,7 @@ def test_a_leg_has_as_many_messages_as_the_slower_side_manages(seconds, count):
     ours = Scripted("us", [seconds / 1000] * 6)
     theirs = Scripted("them", [seconds, seconds * 1.25, *[1] * 4])
     fight = duel(ours, theirs, Part(), pairs=1)
-    fight.warm_up(0)
+    fight.warm_up(0, 4.0)
     fight.measure()
     assert {load.count for _, load in ours.asked[2:] + theirs.asked[2:]} == {count}
 
@@ -99,7 +99,7 @@ def test_a_leg_that_lasts_is_as_long_for_the_faster_side_and_told_until_all_can_
     ours = Scripted("us", [0.001, 1, *[10, 1] * 3])
     theirs = Scripted("them", [0.005, *[20] * 3])
     fight = duel(ours, theirs, Part(Target(1, 2), consume=None), workload, pairs=5)
-    fight.warm_up(0)
+    fight.warm_up(0, 4.0)
     ready, acknowledged = fight.measure()
     assert {load.count for _, load in ours.asked[2:] + theirs.asked[1:]} == {125_000}
     rows = [each.row(ours, theirs) for each in (ready, acknowledged)]
@@ -117,7 +117,7 @@ def test_topics_that_last_are_the_same_in_all_legs_and_their_first_round_tells_n
     ours = Scripted("us", [100, 100, 0.01, 0.01, *[1] * 4])
     theirs = Scripted("them", [100, 100, 0.01, 0.01, *[1] * 4])
     fight = duel(ours, theirs, Part(), workload)
-    fight.warm_up(0)
+    fight.warm_up(0, 4.0)
     fight.measure()
     loads = [load for _, load in ours.asked + theirs.asked]
     assert {(load.topic, load.group) for load in loads} == {("bench-0", "lasting")}
@@ -128,7 +128,7 @@ def test_who_is_asked_for_its_pace_alone_sends_a_share():
     ours = Scripted("us", [0.001] * 4)
     theirs = Scripted("them", [0.02, 1])
     fight = duel(ours, theirs, Part(share=0.1, consume=None), pairs=1)
-    fight.warm_up(0)
+    fight.warm_up(0, 4.0)
     fight.measure()
     # It took 0.02 s for 1 message instead of our 10: 1.5 s are 750 of ours.
     assert [load.count for _, load in theirs.asked] == [1, 100]
@@ -137,7 +137,7 @@ def test_who_is_asked_for_its_pace_alone_sends_a_share():
 
 def test_warming_up_goes_on_for_its_time_and_at_least_once():
     ours, theirs = Scripted("us", [1] * 2), Scripted("them", [1] * 2)
-    duel(ours, theirs, Part()).warm_up(0)
+    duel(ours, theirs, Part()).warm_up(0, 4.0)
     assert [what for what, _ in ours.asked] == ["produce", "consume"]
 
 

@@ -38,12 +38,15 @@ SENT = {
     ("pika", "batches"): (1.5, 3.0),
     ("redis", "batches"): (1.5, 3.0),
     ("rocketmq-controller", "failover"): (None, 2.0),
+    ("rocketmq-proxy", "gateway-1"): (0.5, 1.0),
+    ("rocketmq-proxy", "gateway-64"): (0.5, 1.0),
     # 3 us are allowed and 1 us is aimed at.
     ("budget", "broker-cpu"): (1.0, 3.0),
 }
 CONSUMED = {
     ("rocketmq", "batches", "each"): (1.5, 2.5),
     ("rocketmq-pop", "receive", "receive"): (1.5, 3.0),
+    ("rocketmq-proxy", "gateway-64", "receive"): (0.5, 1.0),
     ("aiokafka", "batches", "each"): (1.3, 2.0),
     ("kafka", "batches", "chunks"): (0.6, 1.0),
     ("kafka", "columns", "chunks"): (0.6, 1.0),

@@ -23,7 +23,8 @@ def test_a_work_gives_its_rows_and_loses_nothing(workload):
     again = partial(running, name="we again")
     peer = Peer("us", again, {workload.key: part}, ours=running)
     rows, run = run_bout(Bout(peer, workload), FEW)
-    assert len(rows) == len(workload.sent) + len(workload.consuming)
+    consumed = len(workload.consuming) * len(workload.received)
+    assert len(rows) == len(workload.sent) + consumed
     for row in rows:
         row.check()
         assert (row.lost, row.against) == (0, "we again")

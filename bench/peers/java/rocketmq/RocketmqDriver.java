@@ -1,5 +1,3 @@
-import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -42,7 +40,6 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
  */
 public final class RocketmqDriver {
   private static final String BROKER = "broker-java";
-  private static final int POOL_SIZE = 4096;
   private static final int CONSUMER_THREADS = 20;
   private static final int LISTENER_BATCH = 32;
   private static final int RECEIVERS = 4;
@@ -102,7 +99,7 @@ public final class RocketmqDriver {
     switch (asked.text("do")) {
       case "prepare_produce":
         topicsOfLeg.make(Topics.of(asked));
-        bodies = makeBodies(asked.number("body_bytes"));
+        bodies = Bodies.ofSize(asked.number("body_bytes"));
         return "{}";
       case "produce":
         return produce(asked);
@@ -219,7 +216,7 @@ public final class RocketmqDriver {
 
   private boolean send(String topic, int first, int size, String shape) {
     try {
-      Message single = new Message(topic, bodies[first % POOL_SIZE]);
+      Message single = new Message(topic, bodies[first % bodies.length]);
       if (shape.equals("transactions")) {
         return transactionProducer.sendMessageInTransaction(single, null).getSendStatus()
             == SendStatus.SEND_OK;
@@ -229,7 +226,7 @@ public final class RocketmqDriver {
       }
       List<Message> messages = new ArrayList<>(size);
       for (int number = first; number < first + size; number++) {
-        messages.add(new Message(topic, bodies[number % POOL_SIZE]));
+        messages.add(new Message(topic, bodies[number % bodies.length]));
       }
       return producer.send(messages).getSendStatus() == SendStatus.SEND_OK;
     } catch (Exception error) {
@@ -420,18 +417,5 @@ public final class RocketmqDriver {
     // A pull that was refused because of the subscription's version waits for 3 s by default.
     consumer.getDefaultMQPushConsumerImpl().setPullTimeDelayMillsWhenException(REFUSED_PULL_WAIT_MS);
     return consumer;
-  }
-
-  private static byte[][] makeBodies(int size) {
-    byte[] filling = new byte[size];
-    for (int position = 8; position < size; position++) {
-      filling[position] = (byte) (position * 31 + 7);
-    }
-    byte[][] made = new byte[POOL_SIZE][];
-    for (int number = 0; number < POOL_SIZE; number++) {
-      made[number] = filling.clone();
-      ByteBuffer.wrap(made[number]).order(ByteOrder.LITTLE_ENDIAN).putLong(0, number);
-    }
-    return made;
   }
 }

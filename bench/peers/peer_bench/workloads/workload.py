@@ -27,6 +27,7 @@ class Workload:
         try_count: Messages of one round of the warm-up.
         sent: What is read from sending; nothing, if it only fills the topic.
         consuming: Our ways of consuming that are measured, with their names in results.
+        received: What is read from each of them.
         sustained: Whether legs are long: the faster side takes ``Extent.sustained_s`` at least.
     """
 
@@ -36,4 +37,5 @@ class Workload:
     try_count: int = 0
     sent: tuple[Reading, ...] = (RATE,)
     consuming: Mapping[Shape, str] = field(default_factory=lambda: MappingProxyType({}))
+    received: tuple[Reading, ...] = (RATE,)
     sustained: bool = False

@@ -1,0 +1,160 @@
+"""RocketMQ 5's Java client on our gateway, and the same client on RocketMQ's proxy.
+
+Each is a process of its own before a broker, and all is as it comes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from ariane_sdk.sync import ClusterClient
+from ariane_servicekit.running.processes import LocalCluster, ServiceProcess
+from ariane_testkit.free_ports import free_port
+from peer_bench.contender import DriverContender
+from peer_bench.contenders import ours, rocketmq
+from peer_bench.drivers import Driver
+from peer_bench.loads import Leg, Load
+from peer_bench.maven import class_path, driver_path, java_version
+from peer_bench.peers import Part, Peer, Target
+from peer_bench.servers import server
+from peer_bench.tools import run_tool
+
+CLIENT_VERSION: Final = "5.2.0"
+CLIENT_HEAP: Final = "1g"
+PROXY_HEAP: Final = "1g"
+QUEUES: Final = 4
+_ADMIN_S_MAX: Final = 60
+_SETTINGS: Final = {"queues": QUEUES, "client heap": CLIENT_HEAP, "receivers": 4, "received": 32}
+
+
+class GatewayContender(DriverContender):
+    """Whose client is RocketMQ 5's, which makes no topics."""
+
+    make_topic: Callable[[str], None]
+    """Makes a topic before anything is sent to it."""
+
+    _made: str = ""
+
+    def produce(self, load: Load) -> Leg:
+        """Send; the topic is made by the first leg."""
+        if load.topic != self._made:
+            self.make_topic(load.topic)
+            self._made = load.topic
+        return super().produce(load)
+
+
+@contextmanager
+def running(data_path: Path) -> Iterator[GatewayContender]:
+    """Run name server, broker and gateway of ours, and the client.
+
+    Raises:
+        PeerUnavailable: The client cannot be had here.
+    """
+    with LocalCluster(data_path) as cluster:
+        flags = ("--name-servers", cluster.name_servers)
+        gateway = ServiceProcess("gateway", "ariane_gateway", flags, data_path / "gateway.log")
+        cluster.call_blocking(gateway.start)
+        try:
+            with (
+                _driver(data_path, gateway.address) as driver,
+                ClusterClient(cluster.name_servers.split(",")) as client,
+            ):
+                contender = GatewayContender(
+                    ours.NAME,
+                    driver,
+                    [*(process.pid for process in cluster.processes), gateway.pid],
+                    settings=_SETTINGS,
+                    versions={**ours.our_versions(), "rocketmq-client-java": CLIENT_VERSION},
+                )
+                contender.make_topic = lambda name: client.create_topic(name, queue_count=QUEUES)
+                yield contender
+        finally:
+            cluster.call_blocking(gateway.stop)
+
+
+@contextmanager
+def proxied(data_path: Path) -> Iterator[GatewayContender]:
+    """Run name server, broker and proxy of RocketMQ, and the client.
+
+    Raises:
+        PeerUnavailable: Something cannot be had or started here.
+    """
+    jars = class_path("rocketmq")
+    data_path.mkdir(parents=True, exist_ok=True)
+    with (
+        rocketmq.servers(jars, data_path, flush_mode="async") as ((name_server, broker), pids),
+        _proxy(jars, data_path, name_server) as (endpoint, proxy_pid),
+        _driver(data_path, endpoint) as driver,
+    ):
+        contender = GatewayContender(
+            f"{rocketmq.NAME} {rocketmq.VERSION}, proxy",
+            driver,
+            [*pids, proxy_pid],
+            settings={**_SETTINGS, "server heap": rocketmq.SERVER_HEAP, "proxy heap": PROXY_HEAP},
+            versions={
+                "rocketmq": rocketmq.VERSION,
+                "rocketmq-client-java": CLIENT_VERSION,
+                "java": java_version(),
+            },
+        )
+
+        def make_topic(name: str) -> None:
+            command = ["java", f"-Duser.home={data_path}", "-cp", jars]
+            command += ["org.apache.rocketmq.tools.command.MQAdminStartup", "updateTopic"]
+            command += ["-n", name_server, "-b", broker, "-t", name]
+            run_tool("mqadmin", [*command, "-r", str(QUEUES), "-w", str(QUEUES)], _ADMIN_S_MAX)
+
+        contender.make_topic = make_topic
+        yield contender
+
+
+@contextmanager
+def _proxy(jars: str, home: Path, name_server: str) -> Iterator[tuple[str, int]]:
+    """Run the proxy in cluster mode; yields its endpoint and its process id."""
+    port = free_port()
+    settings = {
+        "proxyMode": "CLUSTER",
+        "rocketMQClusterName": "DefaultCluster",
+        "proxyClusterName": "DefaultCluster",
+        "namesrvAddr": name_server,
+        "localServeAddr": "127.0.0.1",
+        "grpcServerPort": port,
+        "remotingListenPort": free_port(),
+        # Else a leg would wait for receives that are held when its last message has come.
+        "grpcClientConsumerMinLongPollingTimeoutMillis": 1000,
+    }
+    path = home / "proxy.json"
+    path.write_text(json.dumps(settings))
+    command = ["java", f"-Xms{PROXY_HEAP}", f"-Xmx{PROXY_HEAP}", f"-Duser.home={home}", "-cp", jars]
+    command += ["org.apache.rocketmq.proxy.ProxyStartup", "-pc", str(path)]
+    environment = {"ROCKETMQ_HOME": str(home), "HOME": str(home)}
+    with server(
+        "rocketmq-proxy", command, port=port, home=home, environment=environment
+    ) as process_id:
+        yield f"127.0.0.1:{port}", process_id
+
+
+def _driver(home: Path, endpoint: str) -> Driver:
+    command = ["java", f"-Xms{CLIENT_HEAP}", f"-Xmx{CLIENT_HEAP}", f"-Duser.home={home}"]
+    command += ["-cp", driver_path("gateway"), "GatewayDriver", endpoint]
+    return Driver("RocketMQ 5's client", command, home / "driver.log")
+
+
+PEER: Final = Peer(
+    key="rocketmq-proxy",
+    running=proxied,
+    ours=running,
+    warm_up_s=20.0,
+    our_warm_up_s=20.0,
+    start_s=25.0,
+    parts={
+        "gateway-1": Part(Target(0.5, 1.0), consume="receive"),
+        "gateway-64": Part(
+            Target(0.5, 1.0), consume="receive", consumed={"receive": Target(0.5, 1.0)}
+        ),
+    },
+)
