@@ -4,7 +4,6 @@ import asyncio
 import threading
 
 from ariane.broker.v1 import client_question_pb2 as question_pb
-from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane_record import RecordFields, encode_record
 from ariane_sdk import PushSettings
 from ariane_sdk.client import operator_answers as module
@@ -18,7 +17,7 @@ from ariane_sdk.runtime.clock import SystemClock
 
 
 def question(*, with_stacks=False):
-    return client_pb.ClientStateQuestion(question_id="q", with_stacks=with_stacks)
+    return question_pb.ClientStateQuestion(question_id="q", with_stacks=with_stacks)
 
 
 async def inner_wait(event):

@@ -9,7 +9,7 @@ from grpc import insecure_channel
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1.client_service_pb2_grpc import ClientServiceStub
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_sdk import TransactionOutcome
+from ariane_sdk import Message, TransactionOutcome
 from ariane_sdk.sync import Producer, PushConsumer
 
 
@@ -102,3 +102,16 @@ def test_a_client_is_disconnected_counts_as_no_death_and_comes_again(attached, a
         time.sleep(0.05)
     assert vanished() == before
     ariane("client", "disconnect", "cl-nobody", "--yes", status=ExitStatus.NOT_FOUND)
+
+
+def test_who_sends_to_a_topic_is_listed(cluster, ariane, ariane_json):
+    ariane("topic", "create", "cl-sent", "--queues", "1", "--exists-ok")
+    with Producer(cluster.name_servers, group="cl-senders") as producer:
+        for _ in range(4):
+            producer.send(Message("cl-sent", b"m"))
+    [row] = ariane_json("topic", "producers", "cl-sent")
+    assert (row["producer_group"], row["message_count"]) == ("cl-senders", 4)
+    assert row["agent"].startswith("ariane-python/")
+    assert row["address"].startswith("127.0.0.1:")
+    assert row["client_id"] in ariane("topic", "producers", "--producer-group", "cl-senders")
+    assert ariane_json("topic", "producers", "cl-sent", "--producer-group", "others") == []

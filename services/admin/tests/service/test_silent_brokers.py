@@ -46,6 +46,7 @@ UNPAGED_LISTS = {
 PARTS = {
     "ClientService/GetClientState": {},
     "ClientService/ListClients": {},
+    "ClientService/ListProducers": {},
     "DeadLetterService/ListDeadLetters": {"consumer_group": "crew"},
     "DelayedMessageService/ListDelayedMessages": {},
     "GroupService/GetGroup": {"consumer_group": "crew"},

@@ -52,12 +52,12 @@ async def test_a_client_is_asked_over_its_stream(broker, refused):
     question = await question_of(call, "state_question")
     assert question.with_stacks
     facts = {"in work": "3"}
-    lie = client_pb.ClientState(question_id=question.question_id, facts={"in work": "0"})
+    lie = question_pb.ClientState(question_id=question.question_id, facts={"in work": "0"})
     await other.write(client_pb.AttachRequest(state=lie))
-    stale = client_pb.ClientState(question_id="long ago", facts={})
+    stale = question_pb.ClientState(question_id="long ago", facts={})
     await call.write(client_pb.AttachRequest(state=stale))
     queue = question_pb.ClientQueueState(topic="orders", broker_name="broker-a", in_flight_count=3)
-    state = client_pb.ClientState(question_id=question.question_id, facts=facts, queues=[queue])
+    state = question_pb.ClientState(question_id=question.question_id, facts=facts, queues=[queue])
     await call.write(client_pb.AttachRequest(state=state))
     assert (await answer).state == state
     failure = await refused(ask(broker, "a", 0.05))
@@ -72,7 +72,7 @@ async def test_what_a_client_says_too_much_of_is_left_out(broker):
     answer = asyncio.ensure_future(ask(broker, "a", 20))
     question = await question_of(call, "state_question")
     stack = question_pb.ClientStack(name="x" * (4 << 20))
-    state = client_pb.ClientState(
+    state = question_pb.ClientState(
         question_id=question.question_id, facts={"sdk_version": "1"}, stacks=[stack]
     )
     await call.write(client_pb.AttachRequest(state=state))

@@ -5,7 +5,9 @@ isort:skip_file
 
 from ariane.admin.v1 import cluster_service_pb2 as _cluster_service_pb2
 from ariane.admin.v1 import silent_broker_pb2 as _silent_broker_pb2
+from ariane.broker.v1 import client_question_pb2 as _client_question_pb2
 from ariane.broker.v1 import client_service_pb2 as _client_service_pb2
+from ariane.broker.v1 import topic_producer_pb2 as _topic_producer_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -120,6 +122,104 @@ class ListClientsResponse(_message.Message):
 Global___ListClientsResponse: _TypeAlias = ListClientsResponse  # noqa: Y015
 
 @_typing.final
+class ListProducersRequest(_message.Message):
+    """Asks who sends."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PRODUCER_GROUP_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """Only producers of this topic. Empty: all."""
+    producer_group: _builtins.str
+    """Only those that say this producer group. Empty: all."""
+    page_size: _builtins.int
+    """At most this many, 1 to 1000; 0 means 100."""
+    page_token: _builtins.str
+    """Where to go on: `next_page_token` of the page before, empty for the first."""
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        producer_group: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "producer_group", b"producer_group", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListProducersRequest: _TypeAlias = ListProducersRequest  # noqa: Y015
+
+@_typing.final
+class ListProducersResponse(_message.Message):
+    """Answers with producers."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRODUCERS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    SILENT_BROKERS_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty at the end."""
+    @_builtins.property
+    def producers(self) -> _containers.RepeatedCompositeFieldContainer[Global___ClusterProducer]:
+        """Producers, by topic, client id and address."""
+
+    @_builtins.property
+    def silent_brokers(self) -> _containers.RepeatedCompositeFieldContainer[_silent_broker_pb2.SilentBroker]:
+        """Brokers that did not answer: their part is missing above."""
+
+    def __init__(
+        self,
+        *,
+        producers: _abc.Iterable[Global___ClusterProducer] | None = ...,
+        next_page_token: _builtins.str = ...,
+        silent_brokers: _abc.Iterable[_silent_broker_pb2.SilentBroker] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "producers", b"producers", "silent_brokers", b"silent_brokers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListProducersResponse: _TypeAlias = ListProducersResponse  # noqa: Y015
+
+@_typing.final
+class ClusterProducer(_message.Message):
+    """A producer of a topic, as admin sees it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRODUCER_FIELD_NUMBER: _builtins.int
+    BROKER_NAMES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def producer(self) -> _topic_producer_pb2.TopicProducer:
+        """Counts and rates are of all its brokers together."""
+
+    @_builtins.property
+    def broker_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The brokers that it sent to, by name."""
+
+    def __init__(
+        self,
+        *,
+        producer: _topic_producer_pb2.TopicProducer | None = ...,
+        broker_names: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["producer", b"producer"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_names", b"broker_names", "producer", b"producer"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClusterProducer: _TypeAlias = ClusterProducer  # noqa: Y015
+
+@_typing.final
 class GetClientStateRequest(_message.Message):
     """Asks a client."""
 
@@ -159,7 +259,7 @@ class GetClientStateResponse(_message.Message):
         """The client."""
 
     @_builtins.property
-    def state(self) -> _client_service_pb2.ClientState:
+    def state(self) -> _client_question_pb2.ClientState:
         """What it said."""
 
     @_builtins.property
@@ -170,7 +270,7 @@ class GetClientStateResponse(_message.Message):
         self,
         *,
         client: Global___ClusterClient | None = ...,
-        state: _client_service_pb2.ClientState | None = ...,
+        state: _client_question_pb2.ClientState | None = ...,
         silent_brokers: _abc.Iterable[_silent_broker_pb2.SilentBroker] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["client", b"client", "state", b"state"]  # noqa: Y015

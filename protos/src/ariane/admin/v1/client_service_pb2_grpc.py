@@ -40,6 +40,11 @@ class ClientServiceStub(object):
                 request_serializer=ariane_dot_admin_dot_v1_dot_client__service__pb2.ListClientsRequest.SerializeToString,
                 response_deserializer=ariane_dot_admin_dot_v1_dot_client__service__pb2.ListClientsResponse.FromString,
                 _registered_method=True)
+        self.ListProducers = channel.unary_unary(
+                '/ariane.admin.v1.ClientService/ListProducers',
+                request_serializer=ariane_dot_admin_dot_v1_dot_client__service__pb2.ListProducersRequest.SerializeToString,
+                response_deserializer=ariane_dot_admin_dot_v1_dot_client__service__pb2.ListProducersResponse.FromString,
+                _registered_method=True)
         self.GetClientState = channel.unary_unary(
                 '/ariane.admin.v1.ClientService/GetClientState',
                 request_serializer=ariane_dot_admin_dot_v1_dot_client__service__pb2.GetClientStateRequest.SerializeToString,
@@ -58,6 +63,15 @@ class ClientServiceServicer(object):
 
     def ListClients(self, request, context):
         """Lists clients, by client id.
+        Errors: PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListProducers(self, request, context):
+        """Lists who sent messages within the last hour, by topic, client id and address. See the broker's
+        method.
         Errors: PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -87,6 +101,11 @@ def add_ClientServiceServicer_to_server(servicer, server):
                     servicer.ListClients,
                     request_deserializer=ariane_dot_admin_dot_v1_dot_client__service__pb2.ListClientsRequest.FromString,
                     response_serializer=ariane_dot_admin_dot_v1_dot_client__service__pb2.ListClientsResponse.SerializeToString,
+            ),
+            'ListProducers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListProducers,
+                    request_deserializer=ariane_dot_admin_dot_v1_dot_client__service__pb2.ListProducersRequest.FromString,
+                    response_serializer=ariane_dot_admin_dot_v1_dot_client__service__pb2.ListProducersResponse.SerializeToString,
             ),
             'GetClientState': grpc.unary_unary_rpc_method_handler(
                     servicer.GetClientState,
@@ -127,6 +146,33 @@ class ClientService(object):
             '/ariane.admin.v1.ClientService/ListClients',
             ariane_dot_admin_dot_v1_dot_client__service__pb2.ListClientsRequest.SerializeToString,
             ariane_dot_admin_dot_v1_dot_client__service__pb2.ListClientsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListProducers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ariane.admin.v1.ClientService/ListProducers',
+            ariane_dot_admin_dot_v1_dot_client__service__pb2.ListProducersRequest.SerializeToString,
+            ariane_dot_admin_dot_v1_dot_client__service__pb2.ListProducersResponse.FromString,
             options,
             channel_credentials,
             insecure,

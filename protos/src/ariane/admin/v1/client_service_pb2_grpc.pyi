@@ -37,6 +37,11 @@ class ClientServiceStub:
     """Lists clients, by client id.
     Errors: PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
     """
+    ListProducers: _grpc.UnaryUnaryMultiCallable[_client_service_pb2.ListProducersRequest, _client_service_pb2.ListProducersResponse]
+    """Lists who sent messages within the last hour, by topic, client id and address. See the broker's
+    method.
+    Errors: PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
+    """
     GetClientState: _grpc.UnaryUnaryMultiCallable[_client_service_pb2.GetClientStateRequest, _client_service_pb2.GetClientStateResponse]
     """Asks a client what it does now, through a broker that it is attached to.
     Errors: CLIENT_NOT_ATTACHED, CLIENT_SILENT when it does not answer, NAME_SERVERS_UNREACHABLE.
@@ -53,6 +58,11 @@ class ClientServiceAsyncStub(ClientServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListClients: _aio.UnaryUnaryMultiCallable[_client_service_pb2.ListClientsRequest, _client_service_pb2.ListClientsResponse]  # type: ignore[assignment]
     """Lists clients, by client id.
+    Errors: PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
+    """
+    ListProducers: _aio.UnaryUnaryMultiCallable[_client_service_pb2.ListProducersRequest, _client_service_pb2.ListProducersResponse]  # type: ignore[assignment]
+    """Lists who sent messages within the last hour, by topic, client id and address. See the broker's
+    method.
     Errors: PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
     """
     GetClientState: _aio.UnaryUnaryMultiCallable[_client_service_pb2.GetClientStateRequest, _client_service_pb2.GetClientStateResponse]  # type: ignore[assignment]
@@ -74,6 +84,17 @@ class ClientServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_client_service_pb2.ListClientsResponse, _abc.Awaitable[_client_service_pb2.ListClientsResponse]]:
         """Lists clients, by client id.
+        Errors: PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
+        """
+
+    @_abc_1.abstractmethod
+    def ListProducers(
+        self,
+        request: _client_service_pb2.ListProducersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_client_service_pb2.ListProducersResponse, _abc.Awaitable[_client_service_pb2.ListProducersResponse]]:
+        """Lists who sent messages within the last hour, by topic, client id and address. See the broker's
+        method.
         Errors: PAGE_TOKEN_INVALID, NAME_SERVERS_UNREACHABLE.
         """
 

@@ -323,3 +323,97 @@ class ConsumeAnswer(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ConsumeAnswer: _TypeAlias = ConsumeAnswer  # noqa: Y015
+
+@_typing.final
+class ClientStateQuestion(_message.Message):
+    """Asks for a client's state."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUESTION_ID_FIELD_NUMBER: _builtins.int
+    WITH_STACKS_FIELD_NUMBER: _builtins.int
+    question_id: _builtins.str
+    """To be repeated in the answer."""
+    with_stacks: _builtins.bool
+    """Whether stacks are wanted, too."""
+    def __init__(
+        self,
+        *,
+        question_id: _builtins.str = ...,
+        with_stacks: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["question_id", b"question_id", "with_stacks", b"with_stacks"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClientStateQuestion: _TypeAlias = ClientStateQuestion  # noqa: Y015
+
+@_typing.final
+class ClientState(_message.Message):
+    """What a client tells operators about itself. Brokers hand on 3 MiB of it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class FactsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    QUESTION_ID_FIELD_NUMBER: _builtins.int
+    FACTS_FIELD_NUMBER: _builtins.int
+    QUEUES_FIELD_NUMBER: _builtins.int
+    STACKS_FIELD_NUMBER: _builtins.int
+    STACKS_REFUSAL_FIELD_NUMBER: _builtins.int
+    TRUNCATED_FIELD_NUMBER: _builtins.int
+    question_id: _builtins.str
+    """From the question."""
+    stacks_refusal: _builtins.str
+    """Why there are no stacks although they were asked for; for people."""
+    truncated: _builtins.bool
+    """Whether something was left out because it is too much."""
+    @_builtins.property
+    def facts(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Named facts, such as its versions and settings."""
+
+    @_builtins.property
+    def queues(self) -> _containers.RepeatedCompositeFieldContainer[Global___ClientQueueState]:
+        """The queues that it has now, by topic, broker and id."""
+
+    @_builtins.property
+    def stacks(self) -> _containers.RepeatedCompositeFieldContainer[Global___ClientStack]:
+        """What its threads and tasks are at, where that was asked."""
+
+    def __init__(
+        self,
+        *,
+        question_id: _builtins.str = ...,
+        facts: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        queues: _abc.Iterable[Global___ClientQueueState] | None = ...,
+        stacks: _abc.Iterable[Global___ClientStack] | None = ...,
+        stacks_refusal: _builtins.str = ...,
+        truncated: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["facts", b"facts", "question_id", b"question_id", "queues", b"queues", "stacks", b"stacks", "stacks_refusal", b"stacks_refusal", "truncated", b"truncated"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClientState: _TypeAlias = ClientState  # noqa: Y015

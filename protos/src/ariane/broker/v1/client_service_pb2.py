@@ -24,6 +24,7 @@ _sym_db = _symbol_database.Default()
 
 from ariane.broker.v1 import client_question_pb2 as ariane_dot_broker_dot_v1_dot_client__question__pb2
 from ariane.broker.v1 import queue_lock_pb2 as ariane_dot_broker_dot_v1_dot_queue__lock__pb2
+from ariane.broker.v1 import topic_producer_pb2 as ariane_dot_broker_dot_v1_dot_topic__producer__pb2
 from ariane.common.v1 import access_pb2 as ariane_dot_common_dot_v1_dot_access__pb2
 from ariane.common.v1 import message_pb2 as ariane_dot_common_dot_v1_dot_message__pb2
 from ariane.common.v1 import subscription_pb2 as ariane_dot_common_dot_v1_dot_subscription__pb2
@@ -31,7 +32,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%ariane/broker/v1/client_service.proto\x12\x10\x61riane.broker.v1\x1a&ariane/broker/v1/client_question.proto\x1a!ariane/broker/v1/queue_lock.proto\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1e\x61riane/common/v1/message.proto\x1a#ariane/common/v1/subscription.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb4\x03\n\rAttachRequest\x12.\n\x05hello\x18\x01 \x01(\x0b\x32\x1d.ariane.broker.v1.ClientHelloH\x00\x12\x36\n\theartbeat\x18\x02 \x01(\x0b\x32!.ariane.broker.v1.ClientHeartbeatH\x00\x12\x41\n\x12transaction_answer\x18\x03 \x01(\x0b\x32#.ariane.broker.v1.TransactionAnswerH\x00\x12.\n\x05state\x18\x04 \x01(\x0b\x32\x1d.ariane.broker.v1.ClientStateH\x00\x12\x32\n\x07goodbye\x18\x05 \x01(\x0b\x32\x1f.ariane.broker.v1.ClientGoodbyeH\x00\x12\x39\n\x0e\x63onsume_answer\x18\x06 \x01(\x0b\x32\x1f.ariane.broker.v1.ConsumeAnswerH\x00\x12;\n\x0frelayed_clients\x18\x07 \x01(\x0b\x32 .ariane.broker.v1.RelayedClientsH\x00\x12\x11\n\tclient_id\x18\x08 \x01(\tB\t\n\x07\x63ontent\"`\n\x0eRelayedClients\x12\x30\n\x07present\x18\x01 \x03(\x0b\x32\x1f.ariane.broker.v1.RelayedClient\x12\x0c\n\x04left\x18\x02 \x03(\t\x12\x0e\n\x06silent\x18\x03 \x03(\t\"o\n\rRelayedClient\x12,\n\x05hello\x18\x01 \x01(\x0b\x32\x1d.ariane.broker.v1.ClientHello\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x11\n\treachable\x18\x03 \x01(\x08\x12\x0c\n\x04user\x18\x04 \x01(\t\"\xbf\x01\n\x0b\x43lientHello\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\x10\n\x08language\x18\x02 \x01(\t\x12\x13\n\x0bsdk_version\x18\x03 \x01(\t\x12\x17\n\x0fproducer_groups\x18\x04 \x03(\t\x12\x31\n\x0bmemberships\x18\x05 \x03(\x0b\x32\x1c.ariane.broker.v1.Membership\x12\x15\n\rreads_records\x18\x06 \x01(\x08\x12\x13\n\x0bincarnation\x18\x07 \x01(\t\"\x99\x02\n\nMembership\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12-\n\x05model\x18\x02 \x01(\x0e\x32\x1e.ariane.broker.v1.ConsumeModel\x12\x35\n\rsubscriptions\x18\x03 \x03(\x0b\x32\x1e.ariane.common.v1.Subscription\x12\x0f\n\x07ordered\x18\x04 \x01(\x08\x12\x10\n\x08strategy\x18\x05 \x01(\t\x12\x0c\n\x04zone\x18\x06 \x01(\t\x12\x33\n\x0cowned_queues\x18\x07 \x03(\x0b\x32\x1d.ariane.broker.v1.OwnedQueues\x12\'\n\x04keep\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\"D\n\x0bOwnedQueues\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x11\n\tqueue_ids\x18\x03 \x03(\x05\"\x8d\x01\n\x0f\x43lientHeartbeat\x12\x31\n\x0bmemberships\x18\x01 \x03(\x0b\x32\x1c.ariane.broker.v1.Membership\x12\x1b\n\x13memberships_changed\x18\x02 \x01(\x08\x12*\n\x05holds\x18\x03 \x03(\x0b\x32\x1b.ariane.broker.v1.QueueHold\"\x0f\n\rClientGoodbye\"\x84\x01\n\x11TransactionAnswer\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\x11\n\tunique_id\x18\x02 \x01(\t\x12\x35\n\x07outcome\x18\x03 \x01(\x0e\x32$.ariane.broker.v1.TransactionOutcome\x12\r\n\x05\x63\x61use\x18\x04 \x01(\t\"\x97\x02\n\x0b\x43lientState\x12\x13\n\x0bquestion_id\x18\x01 \x01(\t\x12\x37\n\x05\x66\x61\x63ts\x18\x02 \x03(\x0b\x32(.ariane.broker.v1.ClientState.FactsEntry\x12\x32\n\x06queues\x18\x03 \x03(\x0b\x32\".ariane.broker.v1.ClientQueueState\x12-\n\x06stacks\x18\x04 \x03(\x0b\x32\x1d.ariane.broker.v1.ClientStack\x12\x16\n\x0estacks_refusal\x18\x05 \x01(\t\x12\x11\n\ttruncated\x18\x06 \x01(\x08\x1a,\n\nFactsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xa1\x04\n\x0e\x41ttachResponse\x12\x34\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x0b\x32 .ariane.broker.v1.AttachAcceptedH\x00\x12\x41\n\x12membership_changed\x18\x02 \x01(\x0b\x32#.ariane.broker.v1.MembershipChangedH\x00\x12?\n\x11transaction_check\x18\x03 \x01(\x0b\x32\".ariane.broker.v1.TransactionCheckH\x00\x12\x37\n\roffsets_reset\x18\x04 \x01(\x0b\x32\x1e.ariane.broker.v1.OffsetsResetH\x00\x12?\n\x0estate_question\x18\x05 \x01(\x0b\x32%.ariane.broker.v1.ClientStateQuestionH\x00\x12;\n\x0f\x62roker_draining\x18\x06 \x01(\x0b\x32 .ariane.broker.v1.BrokerDrainingH\x00\x12\x41\n\x12heartbeat_accepted\x18\x07 \x01(\x0b\x32#.ariane.broker.v1.HeartbeatAcceptedH\x00\x12=\n\x10\x63onsume_question\x18\x08 \x01(\x0b\x32!.ariane.broker.v1.ConsumeQuestionH\x00\x12\x11\n\tclient_id\x18\t \x01(\tB\t\n\x07\x63ontent\"\x8c\x01\n\x0e\x41ttachAccepted\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\x12\x35\n\x12heartbeat_interval\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12.\n\x0bsilence_max\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"+\n\x11MembershipChanged\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\"\x8e\x01\n\x10TransactionCheck\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\x11\n\tunique_id\x18\x02 \x01(\t\x12\x0e\n\x06record\x18\x03 \x01(\x0c\x12\x13\n\x0b\x63heck_count\x18\x04 \x01(\x05\x12*\n\x07message\x18\x05 \x01(\x0b\x32\x19.ariane.common.v1.Message\"\xb3\x01\n\x0cOffsetsReset\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12G\n\rqueue_offsets\x18\x03 \x03(\x0b\x32\x30.ariane.broker.v1.OffsetsReset.QueueOffsetsEntry\x1a\x33\n\x11QueueOffsetsEntry\x12\x0b\n\x03key\x18\x01 \x01(\x05\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"?\n\x13\x43lientStateQuestion\x12\x13\n\x0bquestion_id\x18\x01 \x01(\t\x12\x13\n\x0bwith_stacks\x18\x02 \x01(\x08\":\n\x0e\x42rokerDraining\x12(\n\x05grace\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x13\n\x11HeartbeatAccepted\"X\n\x17ListGroupMembersRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"c\n\x18ListGroupMembersResponse\x12.\n\x07members\x18\x01 \x03(\x0b\x32\x1d.ariane.broker.v1.GroupMember\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x9d\x01\n\x0bGroupMember\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\x30\n\nmembership\x18\x02 \x01(\x0b\x32\x1c.ariane.broker.v1.Membership\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12*\n\x05holds\x18\x04 \x03(\x0b\x32\x1b.ariane.broker.v1.QueueHold\x12\x0c\n\x04\x61way\x18\x05 \x01(\x08\";\n\x12ListClientsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"a\n\x13ListClientsResponse\x12\x31\n\x07\x63lients\x18\x01 \x03(\x0b\x32 .ariane.broker.v1.AttachedClient\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xf3\x01\n\x0e\x41ttachedClient\x12,\n\x05hello\x18\x01 \x01(\x0b\x32\x1d.ariane.broker.v1.ClientHello\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12/\n\x0b\x61ttach_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x33\n\x0flast_heard_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12*\n\x05holds\x18\x05 \x03(\x0b\x32\x1b.ariane.broker.v1.QueueHold\x12\x10\n\x08gateways\x18\x06 \x03(\t\"q\n\x15GetClientStateRequest\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\x30\n\rwait_duration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0bwith_stacks\x18\x03 \x01(\x08\"F\n\x16GetClientStateResponse\x12,\n\x05state\x18\x01 \x01(\x0b\x32\x1d.ariane.broker.v1.ClientState\"\x88\x01\n\x15\x43onsumeMessageRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\x12\x12\n\nmessage_id\x18\x03 \x01(\t\x12\x30\n\rwait_duration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\"I\n\x16\x43onsumeMessageResponse\x12/\n\x06\x61nswer\x18\x01 \x01(\x0b\x32\x1f.ariane.broker.v1.ConsumeAnswer\"a\n ListSubscriptionConflictsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"w\n!ListSubscriptionConflictsResponse\x12\x39\n\tconflicts\x18\x01 \x03(\x0b\x32&.ariane.broker.v1.SubscriptionConflict\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xf1\x01\n\x14SubscriptionConflict\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12-\n\x06member\x18\x02 \x01(\x0b\x32\x1d.ariane.broker.v1.GroupMember\x12/\n\x08newcomer\x18\x03 \x01(\x0b\x32\x1d.ariane.broker.v1.GroupMember\x12\x12\n\ndifference\x18\x04 \x01(\t\x12\x0f\n\x07refused\x18\x05 \x01(\x08\x12\r\n\x05\x63ount\x18\x06 \x01(\x03\x12-\n\tlast_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp*\x88\x01\n\x0c\x43onsumeModel\x12\x1d\n\x19\x43ONSUME_MODEL_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x43ONSUME_MODEL_CLUSTERING\x10\x01\x12\x1e\n\x1a\x43ONSUME_MODEL_BROADCASTING\x10\x02\x12\x1b\n\x17\x43ONSUME_MODEL_RECEIVING\x10\x03*\x9c\x01\n\x12TransactionOutcome\x12#\n\x1fTRANSACTION_OUTCOME_UNSPECIFIED\x10\x00\x12\x1f\n\x1bTRANSACTION_OUTCOME_UNKNOWN\x10\x01\x12\x1e\n\x1aTRANSACTION_OUTCOME_COMMIT\x10\x02\x12 \n\x1cTRANSACTION_OUTCOME_ROLLBACK\x10\x03\x32\x87\n\n\rClientService\x12\x80\x02\n\x06\x41ttach\x12\x1f.ariane.broker.v1.AttachRequest\x1a .ariane.broker.v1.AttachResponse\"\xae\x01\xca\xf3\x18\xa9\x01\nL\x08\x03\x10\x03\x1a hello.memberships.consumer_group\x1a$heartbeat.memberships.consumer_group\nV\x08\x03\x10\x02\x1a%hello.memberships.subscriptions.topic\x1a)heartbeat.memberships.subscriptions.topic\x12\x01\x06(\x01\x30\x01\x12\x85\x01\n\x10ListGroupMembers\x12).ariane.broker.v1.ListGroupMembersRequest\x1a*.ariane.broker.v1.ListGroupMembersResponse\"\x1a\xca\xf3\x18\x16\n\x14\x08\x07\x10\x03\x1a\x0e\x63onsumer_group\x12\x95\x01\n\x0bListClients\x12$.ariane.broker.v1.ListClientsRequest\x1a%.ariane.broker.v1.ListClientsResponse\"9\xca\xf3\x18\x35\n0\x08\x07\x10\x03\x1a(clients.hello.memberships.consumer_group \x04\x12\x01\x07\x12o\n\x0eGetClientState\x12\'.ariane.broker.v1.GetClientStateRequest\x1a(.ariane.broker.v1.GetClientStateResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x07\x10\x01\x12\x7f\n\x0e\x43onsumeMessage\x12\'.ariane.broker.v1.ConsumeMessageRequest\x1a(.ariane.broker.v1.ConsumeMessageResponse\"\x1a\xca\xf3\x18\x16\n\x14\x08\x05\x10\x03\x1a\x0e\x63onsumer_group\x12\xc4\x01\n\x19ListSubscriptionConflicts\x12\x32.ariane.broker.v1.ListSubscriptionConflictsRequest\x1a\x33.ariane.broker.v1.ListSubscriptionConflictsResponse\">\xca\xf3\x18:\n\x16\x08\x07\x10\x03\x1a\x0e\x63onsumer_group(\x01\n \x08\x07\x10\x03\x1a\x18\x63onflicts.consumer_group \x04\x12\x92\x01\n\nLockQueues\x12#.ariane.broker.v1.LockQueuesRequest\x1a$.ariane.broker.v1.LockQueuesResponse\"9\xca\xf3\x18\x35\n\x14\x08\x03\x10\x03\x1a\x0e\x63onsumer_group\n\x12\x08\x03\x10\x02\x1a\x0cqueues.topic\x1a\tclient_id\x12\x84\x01\n\x0cUnlockQueues\x12%.ariane.broker.v1.UnlockQueuesRequest\x1a&.ariane.broker.v1.UnlockQueuesResponse\"%\xca\xf3\x18!\n\x14\x08\x03\x10\x03\x1a\x0e\x63onsumer_group\x1a\tclient_idBA\n\x13mq.ariane.broker.v1P\x01Z(ariane.mq/go/arianepb/broker/v1;brokerv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%ariane/broker/v1/client_service.proto\x12\x10\x61riane.broker.v1\x1a&ariane/broker/v1/client_question.proto\x1a!ariane/broker/v1/queue_lock.proto\x1a%ariane/broker/v1/topic_producer.proto\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1e\x61riane/common/v1/message.proto\x1a#ariane/common/v1/subscription.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb4\x03\n\rAttachRequest\x12.\n\x05hello\x18\x01 \x01(\x0b\x32\x1d.ariane.broker.v1.ClientHelloH\x00\x12\x36\n\theartbeat\x18\x02 \x01(\x0b\x32!.ariane.broker.v1.ClientHeartbeatH\x00\x12\x41\n\x12transaction_answer\x18\x03 \x01(\x0b\x32#.ariane.broker.v1.TransactionAnswerH\x00\x12.\n\x05state\x18\x04 \x01(\x0b\x32\x1d.ariane.broker.v1.ClientStateH\x00\x12\x32\n\x07goodbye\x18\x05 \x01(\x0b\x32\x1f.ariane.broker.v1.ClientGoodbyeH\x00\x12\x39\n\x0e\x63onsume_answer\x18\x06 \x01(\x0b\x32\x1f.ariane.broker.v1.ConsumeAnswerH\x00\x12;\n\x0frelayed_clients\x18\x07 \x01(\x0b\x32 .ariane.broker.v1.RelayedClientsH\x00\x12\x11\n\tclient_id\x18\x08 \x01(\tB\t\n\x07\x63ontent\"`\n\x0eRelayedClients\x12\x30\n\x07present\x18\x01 \x03(\x0b\x32\x1f.ariane.broker.v1.RelayedClient\x12\x0c\n\x04left\x18\x02 \x03(\t\x12\x0e\n\x06silent\x18\x03 \x03(\t\"o\n\rRelayedClient\x12,\n\x05hello\x18\x01 \x01(\x0b\x32\x1d.ariane.broker.v1.ClientHello\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x11\n\treachable\x18\x03 \x01(\x08\x12\x0c\n\x04user\x18\x04 \x01(\t\"\xbf\x01\n\x0b\x43lientHello\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\x10\n\x08language\x18\x02 \x01(\t\x12\x13\n\x0bsdk_version\x18\x03 \x01(\t\x12\x17\n\x0fproducer_groups\x18\x04 \x03(\t\x12\x31\n\x0bmemberships\x18\x05 \x03(\x0b\x32\x1c.ariane.broker.v1.Membership\x12\x15\n\rreads_records\x18\x06 \x01(\x08\x12\x13\n\x0bincarnation\x18\x07 \x01(\t\"\x99\x02\n\nMembership\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12-\n\x05model\x18\x02 \x01(\x0e\x32\x1e.ariane.broker.v1.ConsumeModel\x12\x35\n\rsubscriptions\x18\x03 \x03(\x0b\x32\x1e.ariane.common.v1.Subscription\x12\x0f\n\x07ordered\x18\x04 \x01(\x08\x12\x10\n\x08strategy\x18\x05 \x01(\t\x12\x0c\n\x04zone\x18\x06 \x01(\t\x12\x33\n\x0cowned_queues\x18\x07 \x03(\x0b\x32\x1d.ariane.broker.v1.OwnedQueues\x12\'\n\x04keep\x18\x08 \x01(\x0b\x32\x19.google.protobuf.Duration\"D\n\x0bOwnedQueues\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x11\n\tqueue_ids\x18\x03 \x03(\x05\"\x8d\x01\n\x0f\x43lientHeartbeat\x12\x31\n\x0bmemberships\x18\x01 \x03(\x0b\x32\x1c.ariane.broker.v1.Membership\x12\x1b\n\x13memberships_changed\x18\x02 \x01(\x08\x12*\n\x05holds\x18\x03 \x03(\x0b\x32\x1b.ariane.broker.v1.QueueHold\"\x0f\n\rClientGoodbye\"\x84\x01\n\x11TransactionAnswer\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\x11\n\tunique_id\x18\x02 \x01(\t\x12\x35\n\x07outcome\x18\x03 \x01(\x0e\x32$.ariane.broker.v1.TransactionOutcome\x12\r\n\x05\x63\x61use\x18\x04 \x01(\t\"\xa1\x04\n\x0e\x41ttachResponse\x12\x34\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x0b\x32 .ariane.broker.v1.AttachAcceptedH\x00\x12\x41\n\x12membership_changed\x18\x02 \x01(\x0b\x32#.ariane.broker.v1.MembershipChangedH\x00\x12?\n\x11transaction_check\x18\x03 \x01(\x0b\x32\".ariane.broker.v1.TransactionCheckH\x00\x12\x37\n\roffsets_reset\x18\x04 \x01(\x0b\x32\x1e.ariane.broker.v1.OffsetsResetH\x00\x12?\n\x0estate_question\x18\x05 \x01(\x0b\x32%.ariane.broker.v1.ClientStateQuestionH\x00\x12;\n\x0f\x62roker_draining\x18\x06 \x01(\x0b\x32 .ariane.broker.v1.BrokerDrainingH\x00\x12\x41\n\x12heartbeat_accepted\x18\x07 \x01(\x0b\x32#.ariane.broker.v1.HeartbeatAcceptedH\x00\x12=\n\x10\x63onsume_question\x18\x08 \x01(\x0b\x32!.ariane.broker.v1.ConsumeQuestionH\x00\x12\x11\n\tclient_id\x18\t \x01(\tB\t\n\x07\x63ontent\"\x8c\x01\n\x0e\x41ttachAccepted\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\x12\x35\n\x12heartbeat_interval\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12.\n\x0bsilence_max\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"+\n\x11MembershipChanged\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\"\x8e\x01\n\x10TransactionCheck\x12\x16\n\x0etransaction_id\x18\x01 \x01(\t\x12\x11\n\tunique_id\x18\x02 \x01(\t\x12\x0e\n\x06record\x18\x03 \x01(\x0c\x12\x13\n\x0b\x63heck_count\x18\x04 \x01(\x05\x12*\n\x07message\x18\x05 \x01(\x0b\x32\x19.ariane.common.v1.Message\"\xb3\x01\n\x0cOffsetsReset\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12G\n\rqueue_offsets\x18\x03 \x03(\x0b\x32\x30.ariane.broker.v1.OffsetsReset.QueueOffsetsEntry\x1a\x33\n\x11QueueOffsetsEntry\x12\x0b\n\x03key\x18\x01 \x01(\x05\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\":\n\x0e\x42rokerDraining\x12(\n\x05grace\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x13\n\x11HeartbeatAccepted\"X\n\x17ListGroupMembersRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"c\n\x18ListGroupMembersResponse\x12.\n\x07members\x18\x01 \x03(\x0b\x32\x1d.ariane.broker.v1.GroupMember\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x9d\x01\n\x0bGroupMember\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\x30\n\nmembership\x18\x02 \x01(\x0b\x32\x1c.ariane.broker.v1.Membership\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12*\n\x05holds\x18\x04 \x03(\x0b\x32\x1b.ariane.broker.v1.QueueHold\x12\x0c\n\x04\x61way\x18\x05 \x01(\x08\";\n\x12ListClientsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"a\n\x13ListClientsResponse\x12\x31\n\x07\x63lients\x18\x01 \x03(\x0b\x32 .ariane.broker.v1.AttachedClient\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xf3\x01\n\x0e\x41ttachedClient\x12,\n\x05hello\x18\x01 \x01(\x0b\x32\x1d.ariane.broker.v1.ClientHello\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12/\n\x0b\x61ttach_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x33\n\x0flast_heard_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12*\n\x05holds\x18\x05 \x03(\x0b\x32\x1b.ariane.broker.v1.QueueHold\x12\x10\n\x08gateways\x18\x06 \x03(\t\"q\n\x15GetClientStateRequest\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\x30\n\rwait_duration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0bwith_stacks\x18\x03 \x01(\x08\"F\n\x16GetClientStateResponse\x12,\n\x05state\x18\x01 \x01(\x0b\x32\x1d.ariane.broker.v1.ClientState\"\x88\x01\n\x15\x43onsumeMessageRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\x12\x12\n\nmessage_id\x18\x03 \x01(\t\x12\x30\n\rwait_duration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\"I\n\x16\x43onsumeMessageResponse\x12/\n\x06\x61nswer\x18\x01 \x01(\x0b\x32\x1f.ariane.broker.v1.ConsumeAnswer\"a\n ListSubscriptionConflictsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"w\n!ListSubscriptionConflictsResponse\x12\x39\n\tconflicts\x18\x01 \x03(\x0b\x32&.ariane.broker.v1.SubscriptionConflict\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xf1\x01\n\x14SubscriptionConflict\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12-\n\x06member\x18\x02 \x01(\x0b\x32\x1d.ariane.broker.v1.GroupMember\x12/\n\x08newcomer\x18\x03 \x01(\x0b\x32\x1d.ariane.broker.v1.GroupMember\x12\x12\n\ndifference\x18\x04 \x01(\t\x12\x0f\n\x07refused\x18\x05 \x01(\x08\x12\r\n\x05\x63ount\x18\x06 \x01(\x03\x12-\n\tlast_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp*\x88\x01\n\x0c\x43onsumeModel\x12\x1d\n\x19\x43ONSUME_MODEL_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x43ONSUME_MODEL_CLUSTERING\x10\x01\x12\x1e\n\x1a\x43ONSUME_MODEL_BROADCASTING\x10\x02\x12\x1b\n\x17\x43ONSUME_MODEL_RECEIVING\x10\x03*\x9c\x01\n\x12TransactionOutcome\x12#\n\x1fTRANSACTION_OUTCOME_UNSPECIFIED\x10\x00\x12\x1f\n\x1bTRANSACTION_OUTCOME_UNKNOWN\x10\x01\x12\x1e\n\x1aTRANSACTION_OUTCOME_COMMIT\x10\x02\x12 \n\x1cTRANSACTION_OUTCOME_ROLLBACK\x10\x03\x32\x9b\x0b\n\rClientService\x12\x80\x02\n\x06\x41ttach\x12\x1f.ariane.broker.v1.AttachRequest\x1a .ariane.broker.v1.AttachResponse\"\xae\x01\xca\xf3\x18\xa9\x01\nL\x08\x03\x10\x03\x1a hello.memberships.consumer_group\x1a$heartbeat.memberships.consumer_group\nV\x08\x03\x10\x02\x1a%hello.memberships.subscriptions.topic\x1a)heartbeat.memberships.subscriptions.topic\x12\x01\x06(\x01\x30\x01\x12\x85\x01\n\x10ListGroupMembers\x12).ariane.broker.v1.ListGroupMembersRequest\x1a*.ariane.broker.v1.ListGroupMembersResponse\"\x1a\xca\xf3\x18\x16\n\x14\x08\x07\x10\x03\x1a\x0e\x63onsumer_group\x12\x95\x01\n\x0bListClients\x12$.ariane.broker.v1.ListClientsRequest\x1a%.ariane.broker.v1.ListClientsResponse\"9\xca\xf3\x18\x35\n0\x08\x07\x10\x03\x1a(clients.hello.memberships.consumer_group \x04\x12\x01\x07\x12\x91\x01\n\rListProducers\x12&.ariane.broker.v1.ListProducersRequest\x1a\'.ariane.broker.v1.ListProducersResponse\"/\xca\xf3\x18+\n\r\x08\x07\x10\x02\x1a\x05topic(\x01\n\x17\x08\x07\x10\x02\x1a\x0fproducers.topic \x04\x12\x01\x07\x12o\n\x0eGetClientState\x12\'.ariane.broker.v1.GetClientStateRequest\x1a(.ariane.broker.v1.GetClientStateResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x07\x10\x01\x12\x7f\n\x0e\x43onsumeMessage\x12\'.ariane.broker.v1.ConsumeMessageRequest\x1a(.ariane.broker.v1.ConsumeMessageResponse\"\x1a\xca\xf3\x18\x16\n\x14\x08\x05\x10\x03\x1a\x0e\x63onsumer_group\x12\xc4\x01\n\x19ListSubscriptionConflicts\x12\x32.ariane.broker.v1.ListSubscriptionConflictsRequest\x1a\x33.ariane.broker.v1.ListSubscriptionConflictsResponse\">\xca\xf3\x18:\n\x16\x08\x07\x10\x03\x1a\x0e\x63onsumer_group(\x01\n \x08\x07\x10\x03\x1a\x18\x63onflicts.consumer_group \x04\x12\x92\x01\n\nLockQueues\x12#.ariane.broker.v1.LockQueuesRequest\x1a$.ariane.broker.v1.LockQueuesResponse\"9\xca\xf3\x18\x35\n\x14\x08\x03\x10\x03\x1a\x0e\x63onsumer_group\n\x12\x08\x03\x10\x02\x1a\x0cqueues.topic\x1a\tclient_id\x12\x84\x01\n\x0cUnlockQueues\x12%.ariane.broker.v1.UnlockQueuesRequest\x1a&.ariane.broker.v1.UnlockQueuesResponse\"%\xca\xf3\x18!\n\x14\x08\x03\x10\x03\x1a\x0e\x63onsumer_group\x1a\tclient_idBA\n\x13mq.ariane.broker.v1P\x01Z(ariane.mq/go/arianepb/broker/v1;brokerv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,8 +40,6 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ariane.broker.v1.client_ser
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\023mq.ariane.broker.v1P\001Z(ariane.mq/go/arianepb/broker/v1;brokerv1'
-  _globals['_CLIENTSTATE_FACTSENTRY']._loaded_options = None
-  _globals['_CLIENTSTATE_FACTSENTRY']._serialized_options = b'8\001'
   _globals['_OFFSETSRESET_QUEUEOFFSETSENTRY']._loaded_options = None
   _globals['_OFFSETSRESET_QUEUEOFFSETSENTRY']._serialized_options = b'8\001'
   _globals['_CLIENTSERVICE'].methods_by_name['Attach']._loaded_options = None
@@ -49,6 +48,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CLIENTSERVICE'].methods_by_name['ListGroupMembers']._serialized_options = b'\312\363\030\026\n\024\010\007\020\003\032\016consumer_group'
   _globals['_CLIENTSERVICE'].methods_by_name['ListClients']._loaded_options = None
   _globals['_CLIENTSERVICE'].methods_by_name['ListClients']._serialized_options = b'\312\363\0305\n0\010\007\020\003\032(clients.hello.memberships.consumer_group \004\022\001\007'
+  _globals['_CLIENTSERVICE'].methods_by_name['ListProducers']._loaded_options = None
+  _globals['_CLIENTSERVICE'].methods_by_name['ListProducers']._serialized_options = b'\312\363\030+\n\r\010\007\020\002\032\005topic(\001\n\027\010\007\020\002\032\017producers.topic \004\022\001\007'
   _globals['_CLIENTSERVICE'].methods_by_name['GetClientState']._loaded_options = None
   _globals['_CLIENTSERVICE'].methods_by_name['GetClientState']._serialized_options = b'\312\363\030\006\n\004\010\007\020\001'
   _globals['_CLIENTSERVICE'].methods_by_name['ConsumeMessage']._loaded_options = None
@@ -59,76 +60,70 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CLIENTSERVICE'].methods_by_name['LockQueues']._serialized_options = b'\312\363\0305\n\024\010\003\020\003\032\016consumer_group\n\022\010\003\020\002\032\014queues.topic\032\tclient_id'
   _globals['_CLIENTSERVICE'].methods_by_name['UnlockQueues']._loaded_options = None
   _globals['_CLIENTSERVICE'].methods_by_name['UnlockQueues']._serialized_options = b'\312\363\030!\n\024\010\003\020\003\032\016consumer_group\032\tclient_id'
-  _globals['_CONSUMEMODEL']._serialized_start=4907
-  _globals['_CONSUMEMODEL']._serialized_end=5043
-  _globals['_TRANSACTIONOUTCOME']._serialized_start=5046
-  _globals['_TRANSACTIONOUTCOME']._serialized_end=5202
-  _globals['_ATTACHREQUEST']._serialized_start=300
-  _globals['_ATTACHREQUEST']._serialized_end=736
-  _globals['_RELAYEDCLIENTS']._serialized_start=738
-  _globals['_RELAYEDCLIENTS']._serialized_end=834
-  _globals['_RELAYEDCLIENT']._serialized_start=836
-  _globals['_RELAYEDCLIENT']._serialized_end=947
-  _globals['_CLIENTHELLO']._serialized_start=950
-  _globals['_CLIENTHELLO']._serialized_end=1141
-  _globals['_MEMBERSHIP']._serialized_start=1144
-  _globals['_MEMBERSHIP']._serialized_end=1425
-  _globals['_OWNEDQUEUES']._serialized_start=1427
-  _globals['_OWNEDQUEUES']._serialized_end=1495
-  _globals['_CLIENTHEARTBEAT']._serialized_start=1498
-  _globals['_CLIENTHEARTBEAT']._serialized_end=1639
-  _globals['_CLIENTGOODBYE']._serialized_start=1641
-  _globals['_CLIENTGOODBYE']._serialized_end=1656
-  _globals['_TRANSACTIONANSWER']._serialized_start=1659
-  _globals['_TRANSACTIONANSWER']._serialized_end=1791
-  _globals['_CLIENTSTATE']._serialized_start=1794
-  _globals['_CLIENTSTATE']._serialized_end=2073
-  _globals['_CLIENTSTATE_FACTSENTRY']._serialized_start=2029
-  _globals['_CLIENTSTATE_FACTSENTRY']._serialized_end=2073
-  _globals['_ATTACHRESPONSE']._serialized_start=2076
-  _globals['_ATTACHRESPONSE']._serialized_end=2621
-  _globals['_ATTACHACCEPTED']._serialized_start=2624
-  _globals['_ATTACHACCEPTED']._serialized_end=2764
-  _globals['_MEMBERSHIPCHANGED']._serialized_start=2766
-  _globals['_MEMBERSHIPCHANGED']._serialized_end=2809
-  _globals['_TRANSACTIONCHECK']._serialized_start=2812
-  _globals['_TRANSACTIONCHECK']._serialized_end=2954
-  _globals['_OFFSETSRESET']._serialized_start=2957
-  _globals['_OFFSETSRESET']._serialized_end=3136
-  _globals['_OFFSETSRESET_QUEUEOFFSETSENTRY']._serialized_start=3085
-  _globals['_OFFSETSRESET_QUEUEOFFSETSENTRY']._serialized_end=3136
-  _globals['_CLIENTSTATEQUESTION']._serialized_start=3138
-  _globals['_CLIENTSTATEQUESTION']._serialized_end=3201
-  _globals['_BROKERDRAINING']._serialized_start=3203
-  _globals['_BROKERDRAINING']._serialized_end=3261
-  _globals['_HEARTBEATACCEPTED']._serialized_start=3263
-  _globals['_HEARTBEATACCEPTED']._serialized_end=3282
-  _globals['_LISTGROUPMEMBERSREQUEST']._serialized_start=3284
-  _globals['_LISTGROUPMEMBERSREQUEST']._serialized_end=3372
-  _globals['_LISTGROUPMEMBERSRESPONSE']._serialized_start=3374
-  _globals['_LISTGROUPMEMBERSRESPONSE']._serialized_end=3473
-  _globals['_GROUPMEMBER']._serialized_start=3476
-  _globals['_GROUPMEMBER']._serialized_end=3633
-  _globals['_LISTCLIENTSREQUEST']._serialized_start=3635
-  _globals['_LISTCLIENTSREQUEST']._serialized_end=3694
-  _globals['_LISTCLIENTSRESPONSE']._serialized_start=3696
-  _globals['_LISTCLIENTSRESPONSE']._serialized_end=3793
-  _globals['_ATTACHEDCLIENT']._serialized_start=3796
-  _globals['_ATTACHEDCLIENT']._serialized_end=4039
-  _globals['_GETCLIENTSTATEREQUEST']._serialized_start=4041
-  _globals['_GETCLIENTSTATEREQUEST']._serialized_end=4154
-  _globals['_GETCLIENTSTATERESPONSE']._serialized_start=4156
-  _globals['_GETCLIENTSTATERESPONSE']._serialized_end=4226
-  _globals['_CONSUMEMESSAGEREQUEST']._serialized_start=4229
-  _globals['_CONSUMEMESSAGEREQUEST']._serialized_end=4365
-  _globals['_CONSUMEMESSAGERESPONSE']._serialized_start=4367
-  _globals['_CONSUMEMESSAGERESPONSE']._serialized_end=4440
-  _globals['_LISTSUBSCRIPTIONCONFLICTSREQUEST']._serialized_start=4442
-  _globals['_LISTSUBSCRIPTIONCONFLICTSREQUEST']._serialized_end=4539
-  _globals['_LISTSUBSCRIPTIONCONFLICTSRESPONSE']._serialized_start=4541
-  _globals['_LISTSUBSCRIPTIONCONFLICTSRESPONSE']._serialized_end=4660
-  _globals['_SUBSCRIPTIONCONFLICT']._serialized_start=4663
-  _globals['_SUBSCRIPTIONCONFLICT']._serialized_end=4904
-  _globals['_CLIENTSERVICE']._serialized_start=5205
-  _globals['_CLIENTSERVICE']._serialized_end=6492
+  _globals['_CONSUMEMODEL']._serialized_start=4599
+  _globals['_CONSUMEMODEL']._serialized_end=4735
+  _globals['_TRANSACTIONOUTCOME']._serialized_start=4738
+  _globals['_TRANSACTIONOUTCOME']._serialized_end=4894
+  _globals['_ATTACHREQUEST']._serialized_start=339
+  _globals['_ATTACHREQUEST']._serialized_end=775
+  _globals['_RELAYEDCLIENTS']._serialized_start=777
+  _globals['_RELAYEDCLIENTS']._serialized_end=873
+  _globals['_RELAYEDCLIENT']._serialized_start=875
+  _globals['_RELAYEDCLIENT']._serialized_end=986
+  _globals['_CLIENTHELLO']._serialized_start=989
+  _globals['_CLIENTHELLO']._serialized_end=1180
+  _globals['_MEMBERSHIP']._serialized_start=1183
+  _globals['_MEMBERSHIP']._serialized_end=1464
+  _globals['_OWNEDQUEUES']._serialized_start=1466
+  _globals['_OWNEDQUEUES']._serialized_end=1534
+  _globals['_CLIENTHEARTBEAT']._serialized_start=1537
+  _globals['_CLIENTHEARTBEAT']._serialized_end=1678
+  _globals['_CLIENTGOODBYE']._serialized_start=1680
+  _globals['_CLIENTGOODBYE']._serialized_end=1695
+  _globals['_TRANSACTIONANSWER']._serialized_start=1698
+  _globals['_TRANSACTIONANSWER']._serialized_end=1830
+  _globals['_ATTACHRESPONSE']._serialized_start=1833
+  _globals['_ATTACHRESPONSE']._serialized_end=2378
+  _globals['_ATTACHACCEPTED']._serialized_start=2381
+  _globals['_ATTACHACCEPTED']._serialized_end=2521
+  _globals['_MEMBERSHIPCHANGED']._serialized_start=2523
+  _globals['_MEMBERSHIPCHANGED']._serialized_end=2566
+  _globals['_TRANSACTIONCHECK']._serialized_start=2569
+  _globals['_TRANSACTIONCHECK']._serialized_end=2711
+  _globals['_OFFSETSRESET']._serialized_start=2714
+  _globals['_OFFSETSRESET']._serialized_end=2893
+  _globals['_OFFSETSRESET_QUEUEOFFSETSENTRY']._serialized_start=2842
+  _globals['_OFFSETSRESET_QUEUEOFFSETSENTRY']._serialized_end=2893
+  _globals['_BROKERDRAINING']._serialized_start=2895
+  _globals['_BROKERDRAINING']._serialized_end=2953
+  _globals['_HEARTBEATACCEPTED']._serialized_start=2955
+  _globals['_HEARTBEATACCEPTED']._serialized_end=2974
+  _globals['_LISTGROUPMEMBERSREQUEST']._serialized_start=2976
+  _globals['_LISTGROUPMEMBERSREQUEST']._serialized_end=3064
+  _globals['_LISTGROUPMEMBERSRESPONSE']._serialized_start=3066
+  _globals['_LISTGROUPMEMBERSRESPONSE']._serialized_end=3165
+  _globals['_GROUPMEMBER']._serialized_start=3168
+  _globals['_GROUPMEMBER']._serialized_end=3325
+  _globals['_LISTCLIENTSREQUEST']._serialized_start=3327
+  _globals['_LISTCLIENTSREQUEST']._serialized_end=3386
+  _globals['_LISTCLIENTSRESPONSE']._serialized_start=3388
+  _globals['_LISTCLIENTSRESPONSE']._serialized_end=3485
+  _globals['_ATTACHEDCLIENT']._serialized_start=3488
+  _globals['_ATTACHEDCLIENT']._serialized_end=3731
+  _globals['_GETCLIENTSTATEREQUEST']._serialized_start=3733
+  _globals['_GETCLIENTSTATEREQUEST']._serialized_end=3846
+  _globals['_GETCLIENTSTATERESPONSE']._serialized_start=3848
+  _globals['_GETCLIENTSTATERESPONSE']._serialized_end=3918
+  _globals['_CONSUMEMESSAGEREQUEST']._serialized_start=3921
+  _globals['_CONSUMEMESSAGEREQUEST']._serialized_end=4057
+  _globals['_CONSUMEMESSAGERESPONSE']._serialized_start=4059
+  _globals['_CONSUMEMESSAGERESPONSE']._serialized_end=4132
+  _globals['_LISTSUBSCRIPTIONCONFLICTSREQUEST']._serialized_start=4134
+  _globals['_LISTSUBSCRIPTIONCONFLICTSREQUEST']._serialized_end=4231
+  _globals['_LISTSUBSCRIPTIONCONFLICTSRESPONSE']._serialized_start=4233
+  _globals['_LISTSUBSCRIPTIONCONFLICTSRESPONSE']._serialized_end=4352
+  _globals['_SUBSCRIPTIONCONFLICT']._serialized_start=4355
+  _globals['_SUBSCRIPTIONCONFLICT']._serialized_end=4596
+  _globals['_CLIENTSERVICE']._serialized_start=4897
+  _globals['_CLIENTSERVICE']._serialized_end=6332
 # @@protoc_insertion_point(module_scope)

@@ -109,7 +109,7 @@ class AttachRequest(_message.Message):
         """The outcome of a transaction that the broker asked about."""
 
     @_builtins.property
-    def state(self) -> Global___ClientState:
+    def state(self) -> _client_question_pb2.ClientState:
         """The state that the broker asked for."""
 
     @_builtins.property
@@ -130,7 +130,7 @@ class AttachRequest(_message.Message):
         hello: Global___ClientHello | None = ...,
         heartbeat: Global___ClientHeartbeat | None = ...,
         transaction_answer: Global___TransactionAnswer | None = ...,
-        state: Global___ClientState | None = ...,
+        state: _client_question_pb2.ClientState | None = ...,
         goodbye: Global___ClientGoodbye | None = ...,
         consume_answer: _client_question_pb2.ConsumeAnswer | None = ...,
         relayed_clients: Global___RelayedClients | None = ...,
@@ -454,74 +454,6 @@ class TransactionAnswer(_message.Message):
 Global___TransactionAnswer: _TypeAlias = TransactionAnswer  # noqa: Y015
 
 @_typing.final
-class ClientState(_message.Message):
-    """What a client tells operators about itself. Brokers hand on 3 MiB of it."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    @_typing.final
-    class FactsEntry(_message.Message):
-        DESCRIPTOR: _descriptor.Descriptor
-
-        KEY_FIELD_NUMBER: _builtins.int
-        VALUE_FIELD_NUMBER: _builtins.int
-        key: _builtins.str
-        value: _builtins.str
-        def __init__(
-            self,
-            *,
-            key: _builtins.str = ...,
-            value: _builtins.str = ...,
-        ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
-        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-    QUESTION_ID_FIELD_NUMBER: _builtins.int
-    FACTS_FIELD_NUMBER: _builtins.int
-    QUEUES_FIELD_NUMBER: _builtins.int
-    STACKS_FIELD_NUMBER: _builtins.int
-    STACKS_REFUSAL_FIELD_NUMBER: _builtins.int
-    TRUNCATED_FIELD_NUMBER: _builtins.int
-    question_id: _builtins.str
-    """From the question."""
-    stacks_refusal: _builtins.str
-    """Why there are no stacks although they were asked for; for people."""
-    truncated: _builtins.bool
-    """Whether something was left out because it is too much."""
-    @_builtins.property
-    def facts(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Named facts, such as its versions and settings."""
-
-    @_builtins.property
-    def queues(self) -> _containers.RepeatedCompositeFieldContainer[_client_question_pb2.ClientQueueState]:
-        """The queues that it has now, by topic, broker and id."""
-
-    @_builtins.property
-    def stacks(self) -> _containers.RepeatedCompositeFieldContainer[_client_question_pb2.ClientStack]:
-        """What its threads and tasks are at, where that was asked."""
-
-    def __init__(
-        self,
-        *,
-        question_id: _builtins.str = ...,
-        facts: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
-        queues: _abc.Iterable[_client_question_pb2.ClientQueueState] | None = ...,
-        stacks: _abc.Iterable[_client_question_pb2.ClientStack] | None = ...,
-        stacks_refusal: _builtins.str = ...,
-        truncated: _builtins.bool = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["facts", b"facts", "question_id", b"question_id", "queues", b"queues", "stacks", b"stacks", "stacks_refusal", b"stacks_refusal", "truncated", b"truncated"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ClientState: _TypeAlias = ClientState  # noqa: Y015
-
-@_typing.final
 class AttachResponse(_message.Message):
     """What the broker says over the stream."""
 
@@ -555,7 +487,7 @@ class AttachResponse(_message.Message):
         """Offsets were set anew: forget positions and read them again."""
 
     @_builtins.property
-    def state_question(self) -> Global___ClientStateQuestion:
+    def state_question(self) -> _client_question_pb2.ClientStateQuestion:
         """Tell your state."""
 
     @_builtins.property
@@ -577,7 +509,7 @@ class AttachResponse(_message.Message):
         membership_changed: Global___MembershipChanged | None = ...,
         transaction_check: Global___TransactionCheck | None = ...,
         offsets_reset: Global___OffsetsReset | None = ...,
-        state_question: Global___ClientStateQuestion | None = ...,
+        state_question: _client_question_pb2.ClientStateQuestion | None = ...,
         broker_draining: Global___BrokerDraining | None = ...,
         heartbeat_accepted: Global___HeartbeatAccepted | None = ...,
         consume_question: _client_question_pb2.ConsumeQuestion | None = ...,
@@ -740,32 +672,6 @@ class OffsetsReset(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___OffsetsReset: _TypeAlias = OffsetsReset  # noqa: Y015
-
-@_typing.final
-class ClientStateQuestion(_message.Message):
-    """Asks for a client's state."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    QUESTION_ID_FIELD_NUMBER: _builtins.int
-    WITH_STACKS_FIELD_NUMBER: _builtins.int
-    question_id: _builtins.str
-    """To be repeated in the answer."""
-    with_stacks: _builtins.bool
-    """Whether stacks are wanted, too."""
-    def __init__(
-        self,
-        *,
-        question_id: _builtins.str = ...,
-        with_stacks: _builtins.bool = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["question_id", b"question_id", "with_stacks", b"with_stacks"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___ClientStateQuestion: _TypeAlias = ClientStateQuestion  # noqa: Y015
 
 @_typing.final
 class BrokerDraining(_message.Message):
@@ -1054,13 +960,13 @@ class GetClientStateResponse(_message.Message):
 
     STATE_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def state(self) -> Global___ClientState:
+    def state(self) -> _client_question_pb2.ClientState:
         """What the client said."""
 
     def __init__(
         self,
         *,
-        state: Global___ClientState | None = ...,
+        state: _client_question_pb2.ClientState | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["state", b"state"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...

@@ -5,6 +5,7 @@ import warnings
 
 from ariane.broker.v1 import client_service_pb2 as ariane_dot_broker_dot_v1_dot_client__service__pb2
 from ariane.broker.v1 import queue_lock_pb2 as ariane_dot_broker_dot_v1_dot_queue__lock__pb2
+from ariane.broker.v1 import topic_producer_pb2 as ariane_dot_broker_dot_v1_dot_topic__producer__pb2
 
 GRPC_GENERATED_VERSION = '1.80.0'
 GRPC_VERSION = grpc.__version__
@@ -50,6 +51,11 @@ class ClientServiceStub(object):
                 '/ariane.broker.v1.ClientService/ListClients',
                 request_serializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.ListClientsRequest.SerializeToString,
                 response_deserializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.ListClientsResponse.FromString,
+                _registered_method=True)
+        self.ListProducers = channel.unary_unary(
+                '/ariane.broker.v1.ClientService/ListProducers',
+                request_serializer=ariane_dot_broker_dot_v1_dot_topic__producer__pb2.ListProducersRequest.SerializeToString,
+                response_deserializer=ariane_dot_broker_dot_v1_dot_topic__producer__pb2.ListProducersResponse.FromString,
                 _registered_method=True)
         self.GetClientState = channel.unary_unary(
                 '/ariane.broker.v1.ClientService/GetClientState',
@@ -107,6 +113,16 @@ class ClientServiceServicer(object):
 
     def ListClients(self, request, context):
         """Lists attached clients, by client id.
+        Errors: PAGE_TOKEN_INVALID.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListProducers(self, request, context):
+        """Lists who sent messages to this broker within the last hour, by topic, client id and address.
+        Producers do not register: the broker notes whose calls arrive. A client says who it is in its
+        user agent: "ariane-python/0.1 client/ID producer-group/GROUP"; of others the address is known.
         Errors: PAGE_TOKEN_INVALID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -175,6 +191,11 @@ def add_ClientServiceServicer_to_server(servicer, server):
                     servicer.ListClients,
                     request_deserializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.ListClientsRequest.FromString,
                     response_serializer=ariane_dot_broker_dot_v1_dot_client__service__pb2.ListClientsResponse.SerializeToString,
+            ),
+            'ListProducers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListProducers,
+                    request_deserializer=ariane_dot_broker_dot_v1_dot_topic__producer__pb2.ListProducersRequest.FromString,
+                    response_serializer=ariane_dot_broker_dot_v1_dot_topic__producer__pb2.ListProducersResponse.SerializeToString,
             ),
             'GetClientState': grpc.unary_unary_rpc_method_handler(
                     servicer.GetClientState,
@@ -284,6 +305,33 @@ class ClientService(object):
             '/ariane.broker.v1.ClientService/ListClients',
             ariane_dot_broker_dot_v1_dot_client__service__pb2.ListClientsRequest.SerializeToString,
             ariane_dot_broker_dot_v1_dot_client__service__pb2.ListClientsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListProducers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ariane.broker.v1.ClientService/ListProducers',
+            ariane_dot_broker_dot_v1_dot_topic__producer__pb2.ListProducersRequest.SerializeToString,
+            ariane_dot_broker_dot_v1_dot_topic__producer__pb2.ListProducersResponse.FromString,
             options,
             channel_credentials,
             insecure,

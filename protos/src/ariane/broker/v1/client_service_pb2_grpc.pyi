@@ -5,6 +5,7 @@ isort:skip_file
 
 from ariane.broker.v1 import client_service_pb2 as _client_service_pb2
 from ariane.broker.v1 import queue_lock_pb2 as _queue_lock_pb2
+from ariane.broker.v1 import topic_producer_pb2 as _topic_producer_pb2
 from collections import abc as _abc
 from grpc import aio as _aio
 import abc as _abc_1
@@ -51,6 +52,12 @@ class ClientServiceStub:
     """
     ListClients: _grpc.UnaryUnaryMultiCallable[_client_service_pb2.ListClientsRequest, _client_service_pb2.ListClientsResponse]
     """Lists attached clients, by client id.
+    Errors: PAGE_TOKEN_INVALID.
+    """
+    ListProducers: _grpc.UnaryUnaryMultiCallable[_topic_producer_pb2.ListProducersRequest, _topic_producer_pb2.ListProducersResponse]
+    """Lists who sent messages to this broker within the last hour, by topic, client id and address.
+    Producers do not register: the broker notes whose calls arrive. A client says who it is in its
+    user agent: "ariane-python/0.1 client/ID producer-group/GROUP"; of others the address is known.
     Errors: PAGE_TOKEN_INVALID.
     """
     GetClientState: _grpc.UnaryUnaryMultiCallable[_client_service_pb2.GetClientStateRequest, _client_service_pb2.GetClientStateResponse]
@@ -100,6 +107,12 @@ class ClientServiceAsyncStub(ClientServiceStub):
     """
     ListClients: _aio.UnaryUnaryMultiCallable[_client_service_pb2.ListClientsRequest, _client_service_pb2.ListClientsResponse]  # type: ignore[assignment]
     """Lists attached clients, by client id.
+    Errors: PAGE_TOKEN_INVALID.
+    """
+    ListProducers: _aio.UnaryUnaryMultiCallable[_topic_producer_pb2.ListProducersRequest, _topic_producer_pb2.ListProducersResponse]  # type: ignore[assignment]
+    """Lists who sent messages to this broker within the last hour, by topic, client id and address.
+    Producers do not register: the broker notes whose calls arrive. A client says who it is in its
+    user agent: "ariane-python/0.1 client/ID producer-group/GROUP"; of others the address is known.
     Errors: PAGE_TOKEN_INVALID.
     """
     GetClientState: _aio.UnaryUnaryMultiCallable[_client_service_pb2.GetClientStateRequest, _client_service_pb2.GetClientStateResponse]  # type: ignore[assignment]
@@ -164,6 +177,18 @@ class ClientServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_client_service_pb2.ListClientsResponse, _abc.Awaitable[_client_service_pb2.ListClientsResponse]]:
         """Lists attached clients, by client id.
+        Errors: PAGE_TOKEN_INVALID.
+        """
+
+    @_abc_1.abstractmethod
+    def ListProducers(
+        self,
+        request: _topic_producer_pb2.ListProducersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_topic_producer_pb2.ListProducersResponse, _abc.Awaitable[_topic_producer_pb2.ListProducersResponse]]:
+        """Lists who sent messages to this broker within the last hour, by topic, client id and address.
+        Producers do not register: the broker notes whose calls arrive. A client says who it is in its
+        user agent: "ariane-python/0.1 client/ID producer-group/GROUP"; of others the address is known.
         Errors: PAGE_TOKEN_INVALID.
         """
 

@@ -13,10 +13,12 @@ from typing import Any, Final
 from ariane.broker.v1.client_question_pb2 import (
     CONSUME_OUTCOME_REFUSED,
     ClientQueueState,
+    ClientState,
+    ClientStateQuestion,
     ConsumeAnswer,
     ConsumeQuestion,
 )
-from ariane.broker.v1.client_service_pb2 import AttachRequest, ClientState, ClientStateQuestion
+from ariane.broker.v1.client_service_pb2 import AttachRequest
 from ariane_sdk.client.stacks import stacks_now
 from ariane_sdk.runtime.tasks import start_task
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from random import Random
 
 from ariane_sdk.client.broker_calls import BrokerCalls
+from ariane_sdk.client.user_agent import user_agent_of
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.routing.failover import Failover
 from ariane_sdk.routing.name_servers import NameServers
@@ -33,8 +34,11 @@ class Session:
         clock: Clock,
         random: Random,
         access: Access = PLAIN,
+        client_id: str = "",
+        producer_group: str = "",
     ) -> None:
-        self.connections = Connections(random, access)
+        user_agent = user_agent_of(client_id, producer_group)
+        self.connections = Connections(random, access, user_agent)
         self.name_servers = NameServers(
             addresses, self.connections, random=random, timeout_s=timeout_s
         )

@@ -136,6 +136,7 @@ class ConsumerLife:
             clock=plan.clock,
             random=plan.random,
             access=plan.access,
+            client_id=plan.client_id,
         )
         keeping_file = self._open_offset_file()
         self._started = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
@@ -139,17 +140,20 @@ class Connections:
         "_fork_guard",
         "_login",
         "_methods",
+        "_options",
         "_shown",
         "_stubs",
     )
 
-    def __init__(self, chance: Random, access: Access = PLAIN) -> None:
+    def __init__(self, chance: Random, access: Access = PLAIN, user_agent: str = "") -> None:
         """Start without channels.
 
         Args:
             chance: Spreads attempts to connect.
             access: How connections are made.
+            user_agent: What the client says of itself.
         """
+        self._options = replace(CHANNEL_OPTIONS, user_agent=user_agent)
         self._chance = chance
         self._access = access
         self._login: Login | None = None
@@ -198,7 +202,7 @@ class Connections:
                     " tls is needed"
                 )
             return insecure_channel(
-                address, options=CHANNEL_OPTIONS, chance=self._chance, opening=opening
+                address, options=self._options, chance=self._chance, opening=opening
             )
 
         def check(certificate: Certificate) -> None:
@@ -209,7 +213,7 @@ class Connections:
         channel = secure_channel(
             address,
             tls,
-            CHANNEL_OPTIONS,
+            self._options,
             chance=self._chance,
             check_server=check,
             opening=opening,

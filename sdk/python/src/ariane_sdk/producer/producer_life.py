@@ -123,15 +123,18 @@ class ProducerLife(TransactionalSends):
         if self._closed:
             raise ClientNotRunning("the producer was closed while it started")
         # Nothing below waits, so that an interrupted start leaves nothing to clear away.
+        client_id = new_client_id(self._random)
         session = Session(
             self._addresses,
             timeout_s=self._settings.call_timeout_s,
             clock=self._clock,
             random=self._random,
             access=self._access,
+            client_id=client_id,
+            producer_group=self._group,
         )
         self._session = session
-        client_id = self._put_together(session, ip)
+        self._put_together(session, client_id, ip)
         session.routes.start()
         self._answer_checks(
             session,
@@ -143,8 +146,8 @@ class ProducerLife(TransactionalSends):
         self._loop = asyncio.get_running_loop()
         self._accepting = True
 
-    def _put_together(self, session: Session, ip: str) -> str:
-        """Make the parts; return the client id of the producer."""
+    def _put_together(self, session: Session, client_id: str, ip: str) -> None:
+        """Make the parts."""
         connections, routes = session.connections, session.routes
         settings, clock = self._settings, self._clock
         latencies = _latencies(settings, clock)
@@ -172,7 +175,6 @@ class ProducerLife(TransactionalSends):
             unique_ids=unique_ids,
             latencies=latencies,
         )
-        client_id = new_client_id(self._random)
         self._reply_inbox = ReplyInbox(
             session, client_id=client_id, timeout_s=settings.call_timeout_s, clock=clock
         )
@@ -203,7 +205,6 @@ class ProducerLife(TransactionalSends):
                 clock=clock,
                 timeout_s=settings.call_timeout_s,
             )
-        return client_id
 
     async def close(self) -> None:
         """Accept no more messages, wait for all outcomes, and disconnect.

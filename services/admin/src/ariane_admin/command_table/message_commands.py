@@ -218,6 +218,10 @@ MESSAGE_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
                 "ariane_admin.commands.topic.order:order",
                 "Show or change the queue order of topic NAME, which places its message groups.",
             ),
+            "producers": LazyCommand(
+                "ariane_admin.commands.topic.producers:producers",
+                "List who sent messages to topic NAME, or to any topic, within the last hour.",
+            ),
             "show": LazyCommand(
                 "ariane_admin.commands.topic.topic:show",
                 "Show the queues of topic NAME, and how many messages each holds.",

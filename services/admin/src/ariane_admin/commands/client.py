@@ -37,7 +37,7 @@ def list_clients(
 ) -> ExitStatus:
     """List connected clients: consumers, transactional producers, and all clients of gateways.
 
-    Other producers are not listed, as they do not register with brokers. A warning
+    Other producers do not register with brokers: ariane topic producers lists who sends. A warning
     names each broker that does not answer, and the exit status is 3.
 
     \b

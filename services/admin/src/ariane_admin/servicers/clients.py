@@ -20,6 +20,7 @@ from ariane_admin.asking.cluster_doors import (
     answer_to_question,
     broker_peer,
 )
+from ariane_admin.asking.topic_producers import producer_key, topic_producers
 from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_sdk import LiveBroker
 from ariane_sdk.errors import CallError
@@ -63,6 +64,27 @@ class ClientServicer(ClientServiceServicer):
         )
         return client_pb.ListClientsResponse(
             clients=(clients[client_id] for client_id in page.entries),
+            next_page_token=page.next_page_token,
+            silent_brokers=self._cluster.silent(answers),
+        )
+
+    async def ListProducers(
+        self, request: client_pb.ListProducersRequest, context: _Context
+    ) -> client_pb.ListProducersResponse:
+        """List who sends messages."""
+        answers = await self._cluster.answers()
+        found = await topic_producers(
+            self._doors, answers, topic=request.topic, producer_group=request.producer_group
+        )
+        page = take_page(
+            found,
+            lambda each: producer_key(each.producer),
+            page_size=request.page_size,
+            page_token=request.page_token,
+            scope=f"producers:{request.topic}:{request.producer_group}",
+        )
+        return client_pb.ListProducersResponse(
+            producers=page.entries,
             next_page_token=page.next_page_token,
             silent_brokers=self._cluster.silent(answers),
         )

@@ -13,6 +13,7 @@ from ariane_broker.clients.client_admission import ClientAdmission
 from ariane_broker.clients.client_questions import ClientQuestions
 from ariane_broker.clients.client_table import ClientTable, Conflict
 from ariane_broker.clients.deaths.vanished_members import VanishedMembers
+from ariane_broker.clients.producers import Producers
 from ariane_broker.clients.subscription_conflicts import SubscriptionConflicts
 from ariane_broker.consuming.offset_changes import OffsetChanges
 from ariane_broker.consuming.offset_deletion import OffsetDeletion
@@ -43,6 +44,7 @@ class ClientsRoom:
     offset_deletion: OffsetDeletion
     table: ClientTable
     members: VanishedMembers
+    producers: Producers
     client_admission: ClientAdmission
     lookup: QueueLookup
     questions: ClientQuestions
@@ -112,6 +114,7 @@ def clients_room(
         offset_deletion=_offset_deletion(state, log, clients, copied),
         table=clients,
         members=_vanished_members(environment, state, log, clients),
+        producers=Producers(environment.clock.now_ms),
         client_admission=ClientAdmission(
             clients, group_changes, make_topic=topic_changes.create_for_group
         ),

@@ -25,5 +25,10 @@ def peer_host(peer: str) -> Host:
 
 def peer_text(peer: str) -> str:
     """Address and port of a peer, as text."""
-    host, port = peer_host(peer)
+    return host_text(peer_host(peer))
+
+
+def host_text(address: Host) -> str:
+    """An address and its port, as text."""
+    host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -12,6 +12,7 @@ from ariane.broker.v1.client_question_pb2 import (
     CONSUME_OUTCOME_REFUSED,
     CONSUME_OUTCOME_RETRY,
     ClientStack,
+    ClientState,
     ConsumeAnswer,
 )
 from ariane.broker.v1.client_service_pb2 import (
@@ -21,7 +22,6 @@ from ariane.broker.v1.client_service_pb2 import (
     AttachRequest,
     AttachResponse,
     ClientHello,
-    ClientState,
     Membership,
     RelayedClient,
     RelayedClients,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import click
 from google.protobuf.duration_pb2 import Duration
 
-from ariane.broker.v1.client_service_pb2 import ClientState, GetClientStateRequest
+from ariane.broker.v1.client_question_pb2 import ClientState
+from ariane.broker.v1.client_service_pb2 import GetClientStateRequest
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
     ClusterDoors,

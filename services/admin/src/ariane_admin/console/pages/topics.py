@@ -7,6 +7,7 @@ from typing import Final
 
 from starlette.requests import Request
 
+from ariane.admin.v1 import client_service_pb2 as client_pb
 from ariane.admin.v1 import topic_service_pb2 as topic_pb
 from ariane.common.v1.message_pb2 import MessageType
 from ariane.namesrv.v1.route_pb2 import TopicPermission
@@ -82,6 +83,7 @@ async def topic(ask: Asker, request: Request) -> Page:
             topic=name, page_size=100, page_token=request.query_params.get("token", "")
         ),
     )
+    senders = await ask(ask.api.clients.ListProducers, client_pb.ListProducersRequest(topic=name))
     more = to("topics", name, token=queues.next_page_token) if queues.next_page_token else ""
     groups = [[Cell(each, to("groups", each))] for each in found.consumer_groups]
     return Page(
@@ -100,6 +102,7 @@ async def topic(ask: Asker, request: Request) -> Page:
             ),
             _placements(found.placements),
             Table("Consumer groups", ("Group",), groups, "No group has an offset in it."),
+            _producers(senders.producers),
             _queues(queues.queues, more),
             _sending(name),
             _update(found),
@@ -152,6 +155,23 @@ def _placements(placements: Sequence[topic_pb.TopicPlacement]) -> Table:
         *("Last stored", "Nobody reads"),
     )
     return Table("On its brokers", columns, rows)
+
+
+def _producers(producers: Sequence[client_pb.ClusterProducer]) -> Table:
+    rows = [
+        (
+            Cell(each.producer.client_id or each.producer.address, kind="code"),
+            Cell(each.producer.producer_group),
+            Cell(each.producer.address),
+            Cell(each.producer.agent),
+            Cell(f"{each.producer.messages_per_second:,.1f}", kind="number"),
+            number(each.producer.message_count),
+            Cell(moment(each.producer, "last_time"), kind="time"),
+        )
+        for each in producers
+    ]
+    columns = ("Client", "Producer group", "From", "Program", "Messages/s", "Messages", "Last")
+    return Table("Producers", columns, rows, "Nobody has sent to it within the last hour.")
 
 
 def _queues(queues: Sequence[topic_pb.TopicQueue], more: str) -> Table:

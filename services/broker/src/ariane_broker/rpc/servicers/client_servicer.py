@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from itertools import starmap
+from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
 from grpc import aio
@@ -14,6 +15,7 @@ from grpc import aio
 from ariane.broker.v1 import client_question_pb2 as question_pb
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import queue_lock_pb2 as lock_pb
+from ariane.broker.v1 import topic_producer_pb2 as producer_pb
 from ariane.broker.v1.client_service_pb2_grpc import ClientServiceServicer
 from ariane_broker.clients.absent_members import AbsentMember
 from ariane_broker.clients.attached_client import AttachedClient
@@ -33,12 +35,13 @@ from ariane_broker.clients.outbox import (
     PlainNotice,
     TransactionAsked,
 )
+from ariane_broker.clients.producers import Producers, TopicProducer
 from ariane_broker.clients.relayed_clients import Relayed, RelayedClients, RelayedOutbox
 from ariane_broker.clients.subscription_conflicts import SeenConflict, SubscriptionConflicts, key_of
 from ariane_broker.consuming.operator_questions import OperatorQuestions
 from ariane_broker.consuming.queue_locking import QueueLocking
 from ariane_broker.queue_key import QueueKey
-from ariane_broker.rpc.peer_address import peer_text
+from ariane_broker.rpc.peer_address import host_text, peer_text
 from ariane_broker.rpc.translation.hold_wire import hold_message, holds_of
 from ariane_broker.rpc.translation.question_wire import (
     bounded_answer,
@@ -75,6 +78,7 @@ class ClientServicer(ClientServiceServicer):
         *,
         operators: OperatorQuestions,
         members: VanishedMembers,
+        producers: Producers,
         checks: TransactionChecks,
         broker_name: str,
         heartbeat_seconds: float,
@@ -87,6 +91,7 @@ class ClientServicer(ClientServiceServicer):
         self._locking = locking
         self._operators = operators
         self._members = members
+        self._producers = producers
         self._checks = checks
         self._accepted = client_pb.AttachResponse(
             accepted=client_pb.AttachAccepted(
@@ -160,12 +165,29 @@ class ClientServicer(ClientServiceServicer):
             next_page_token=page.next_page_token,
         )
 
+    async def ListProducers(
+        self, request: producer_pb.ListProducersRequest, context: aio.ServicerContext[Any, Any]
+    ) -> producer_pb.ListProducersResponse:
+        """List who sends messages."""
+        wanted = PageRequest.of(
+            page_size=request.page_size,
+            page_token=request.page_token,
+            scope=f"producers:{request.topic}",
+            kinds=(str,) * 5,
+        )
+        page = await wanted.page_in_turns(self._producers.walk(request.topic), attrgetter("key"))
+        now_ms = self._producers.now_ms()
+        return producer_pb.ListProducersResponse(
+            producers=await in_turns(_producer_message(each, now_ms) for each in page.entries),
+            next_page_token=page.next_page_token,
+        )
+
     async def GetClientState(
         self, request: client_pb.GetClientStateRequest, context: aio.ServicerContext[Any, Any]
     ) -> client_pb.GetClientStateResponse:
         """Ask a client for its state."""
         wait_seconds = seconds_of(request.wait_duration, "wait_duration")
-        state: client_pb.ClientState = await self._operators.state(
+        state: question_pb.ClientState = await self._operators.state(
             request.client_id, wait_seconds, with_stacks=request.with_stacks
         )
         return client_pb.GetClientStateResponse(state=bounded_state(state))
@@ -360,7 +382,7 @@ def _notice_message(notice: PlainNotice) -> client_pb.AttachResponse:
             draining = client_pb.BrokerDraining(grace=span_of(grace_seconds))
             return client_pb.AttachResponse(broker_draining=draining)
         case ClientStateAsked(question_id, with_stacks):
-            question = client_pb.ClientStateQuestion(
+            question = question_pb.ClientStateQuestion(
                 question_id=question_id, with_stacks=with_stacks
             )
             return client_pb.AttachResponse(state_question=question)
@@ -383,6 +405,22 @@ def _client_message(client: AttachedClient) -> client_pb.AttachedClient:
         last_heard_time=time_of(client.last_heard_ms),
         holds=map(hold_message, client.holds),
         gateways=_gateways_of(client),
+    )
+
+
+def _producer_message(producer: TopicProducer, now_ms: int) -> producer_pb.TopicProducer:
+    agent = producer.agent
+    return producer_pb.TopicProducer(
+        topic=producer.topic,
+        client_id=agent.client_id,
+        producer_group=agent.producer_group,
+        agent=agent.name,
+        address=host_text(producer.address),
+        user=producer.user,
+        message_count=producer.message_count,
+        first_time=time_of(producer.first_ms),
+        last_time=time_of(producer.last_ms),
+        messages_per_second=producer.per_second(now_ms),
     )
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -15,6 +15,8 @@ from ariane.common.v1.message_pb2 import StoredPosition
 from ariane_broker.append.append import AppendRecords
 from ariane_broker.append.outcome import Outcome
 from ariane_broker.append.promised_outcomes import PromisedOutcomes
+from ariane_broker.append.rows import Rows
+from ariane_broker.clients.producers import Producers
 from ariane_broker.delay.recall import Recall
 from ariane_broker.rpc.peer_address import peer_host, peer_text
 from ariane_broker.rpc.plain_send import PlainSent, SendMessages
@@ -29,6 +31,10 @@ from ariane_broker.rpc.translation.wire_time import time_of
 from ariane_record.layout import Host
 from ariane_record.single.message_id import encode_offset_message_id
 from ariane_record.single.recall_handle import RecallHandle
+from ariane_servicekit.rpc.calls import current_caller
+from ariane_servicekit.security.caller import CallerKind
+
+_AGENT_KEY: Final = "user-agent"
 
 
 class SendServicer(SendServiceServicer):
@@ -42,6 +48,7 @@ class SendServicer(SendServiceServicer):
         append_records: AppendRecords,
         send_messages: SendMessages,
         recall: Recall,
+        producers: Producers,
         *,
         broker_name: str,
         store_host: Callable[[], Host],
@@ -49,6 +56,7 @@ class SendServicer(SendServiceServicer):
         self._append_records = append_records
         self._send_messages = send_messages
         self._recall = recall
+        self._producers = producers
         self._broker_name = broker_name
         self._store_host = store_host
 
@@ -56,9 +64,10 @@ class SendServicer(SendServiceServicer):
         self, request: AppendRequest, context: aio.ServicerContext[Any, Any]
     ) -> bytes | Awaitable[bytes]:
         """Append packed batches; without a wait if the broker's promise needs none."""
-        outcomes = self._append_records.take(
-            request.tables, peer_host(context.peer()), request.trace_parents
-        )
+        born_host = peer_host(context.peer())
+        for rows in request.tables:
+            self._note(context, born_host, _counts(rows))
+        outcomes = self._append_records.take(request.tables, born_host, request.trace_parents)
         counts = request.record_counts
         if isinstance(outcomes, Sequence):
             return append_response(outcomes, counts)
@@ -73,6 +82,7 @@ class SendServicer(SendServiceServicer):
         queue_id = request.queue_id if request.HasField("queue_id") else None
         demand = demand_of(request.required_level, request.in_sync_min)
         peer = context.peer()
+        self._note(context, peer_host(peer), [(request.topic, len(request.messages))])
         sent = await self._send_messages.send(
             request.topic,
             queue_id,
@@ -95,6 +105,15 @@ class SendServicer(SendServiceServicer):
             request.topic, request.recall_handle, peer_host(context.peer())
         )
         return send_pb.RecallMessageResponse(unique_id=unique_id)
+
+    def _note(
+        self,
+        context: aio.ServicerContext[Any, Any],
+        born_host: Host,
+        sent: Iterable[tuple[str, int]],
+    ) -> None:
+        agents = (value for key, value in context.invocation_metadata() or () if key == _AGENT_KEY)
+        self._producers.note(born_host, str(next(agents, "")), sent, _user)
 
     def _sent_messages(
         self, sent: PlainSent, request: send_pb.SendMessagesRequest, producer_address: str
@@ -135,6 +154,19 @@ class SendServicer(SendServiceServicer):
         else:
             return ""
         return RecallHandle(request.topic, self._broker_name, time_ms, unique_id).encode()
+
+
+def _counts(rows: Rows) -> Iterable[tuple[str, int]]:
+    """The topic of each row, and how many messages it has."""
+    if rows.table is None:
+        return ()
+    return zip(rows.topics, rows.table.counts, strict=True)
+
+
+def _user() -> str:
+    """The user that the call is made for; empty if not known."""
+    caller = current_caller()
+    return caller.name if caller is not None and caller.kind is CallerKind.USER else ""
 
 
 async def _answer_later(

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Final
 
 from ariane.broker.v1 import client_question_pb2 as question_pb
-from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane_broker.clients.outbox import ConsumptionAsked
 from ariane_broker.rpc.translation.stored_message import message_of
 from ariane_record import PropertyName, decode_record
@@ -35,16 +34,16 @@ def consumption_of(
     return question
 
 
-def bounded_state(state: client_pb.ClientState) -> client_pb.ClientState:
+def bounded_state(state: question_pb.ClientState) -> question_pb.ClientState:
     """A client's state, without its lists if they are too large."""
     if state.ByteSize() <= STATE_BYTES_MAX:
         return state
-    few = client_pb.ClientState(
+    few = question_pb.ClientState(
         question_id=state.question_id, stacks_refusal=state.stacks_refusal, truncated=True
     )
     few.facts.update(state.facts)
     if few.ByteSize() > STATE_BYTES_MAX:
-        few = client_pb.ClientState(question_id=state.question_id, truncated=True)
+        few = question_pb.ClientState(question_id=state.question_id, truncated=True)
     return few
 
 

@@ -1,0 +1,62 @@
+"""``ariane topic producers``: who sends to a topic."""
+
+from __future__ import annotations
+
+import click
+
+from ariane.admin.v1.client_service_pb2 import ClusterProducer
+from ariane_admin.asking.cluster_doors import ClusterDoors
+from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.roll_call import RollCall, write_rows
+from ariane_admin.asking.topic_producers import topic_producers
+from ariane_admin.terminal.output import Output, Row, output_option
+from ariane_admin.times import moment_text
+
+
+@click.command()
+@click.argument("name", required=False, default="")
+@click.option("--producer-group", default="", help="Only those of this producer group.")
+@name_servers_option
+@output_option
+def producers(*, name: str, producer_group: str, name_servers: str, output: Output) -> int:
+    """List who sent messages to topic NAME, or to any topic, within the last hour.
+
+    Brokers note whose calls arrive. Our clients say their client id, and their producer group if
+    they have one; of others the address is known. The rate is of the last whole minute. A warning
+    names each broker that does not answer, and the exit status is 3.
+
+    \b
+    Examples:
+      ariane topic producers orders
+      ariane topic producers --producer-group shop -o json
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+
+    async def ask() -> tuple[RollCall, list[Row]]:
+        async with ClusterDoors(name_servers) as doors:
+            roll = RollCall(await doors.primaries())
+            found = await topic_producers(doors, roll, topic=name, producer_group=producer_group)
+            return roll, list(map(_row, found))
+
+    roll, rows = run_async(ask())
+    columns = (
+        *("topic", "client_id", "producer_group", "address", "agent"),
+        *("messages_per_second", "message_count", "last_time"),
+    )
+    return write_rows(output, roll, columns, rows, totals=("messages_per_second", "message_count"))
+
+
+def _row(found: ClusterProducer) -> Row:
+    producer = found.producer
+    return {
+        "topic": producer.topic,
+        "client_id": producer.client_id,
+        "producer_group": producer.producer_group,
+        "address": producer.address,
+        "agent": producer.agent,
+        "user": producer.user,
+        "messages_per_second": round(producer.messages_per_second, 1),
+        "message_count": producer.message_count,
+        "first_time": moment_text(producer, "first_time"),
+        "last_time": moment_text(producer, "last_time"),
+        "brokers": sorted(found.broker_names),
+    }
