@@ -7,7 +7,7 @@ decoded beyond the limit.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeAlias
 
 from ariane_wire.protocol import huffman
 from ariane_wire.protocol.header_fields import length_octets
@@ -22,6 +22,10 @@ _CODED_FACTOR: Final = 4
 """No symbol has more than 30 bits: a string has at least a quarter of its coded octets."""
 
 _NUMBER_OCTETS_MAX: Final = 5
+
+
+Span: TypeAlias = tuple[int, int, bool]
+"""Where a string begins and ends, and whether it is coded by Huffman."""
 
 
 class TooManyFields(Exception):
@@ -80,6 +84,34 @@ def plain_block(block: bytes, octets_max: int) -> tuple[bytes, int]:
         return block, fields
     pieces.append(block[kept:])
     return b"".join(pieces), fields
+
+
+def value_spans(block: bytes) -> list[Span | None]:
+    """Where the value of each field begins and ends, and whether it is coded by Huffman.
+
+    Args:
+        block: One that ``plain_block`` has taken.
+
+    Returns:
+        None for a field that is taken from a table as a whole.
+    """
+    spans: list[Span | None] = []
+    at = 0
+    while at < len(block):
+        first = block[at]
+        if first & 0xE0 == 0x20:
+            _, at = _number(block, at, 0x1F)
+        elif first & 0x80:
+            _, at = _number(block, at, 0x7F)
+            spans.append(None)
+        else:
+            index, at = _number(block, at, 0x3F if first & 0x40 else 0x0F)
+            if not index:
+                _, at = _string(block, at)
+            coded = block[at] & 0x80 != 0
+            begin, at = _string(block, at)
+            spans.append((begin, at, coded))
+    return spans
 
 
 def _string(block: bytes, at: int) -> tuple[int, int]:

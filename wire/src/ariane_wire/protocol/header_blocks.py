@@ -2,7 +2,8 @@
 
 We tell every peer to use no dynamic table. Once it keeps to that, a block means the same on every
 connection and for ever, and what it was parsed to is found by its octets: a repeated call costs one
-look into a dictionary instead of a walk over its fields.
+look into a dictionary instead of a walk over its fields. A call that differs in a few values costs
+some more: see ``block_patterns``.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from typing import Final, Generic, TypeVar
 from hpack import Decoder
 from hpack.exceptions import HPACKError, OversizedHeaderListError
 
+from ariane_wire.protocol.block_patterns import BlockPatterns, Fields, FormOf
 from ariane_wire.protocol.block_walk import TooManyFields, plain_block
 from ariane_wire.protocol.faults import ConnectionFault
 from ariane_wire.protocol.frames import ErrorCode
 
 Head = TypeVar("Head")
-Fields = list[tuple[bytes, bytes]]
 
 _TABLE_OFF: Final = b"\x20"
 
@@ -43,11 +44,15 @@ class HeaderListTooLong(Exception):
 class BlockMemory(Generic[Head]):
     """Blocks that were parsed before; one for all connections of a server, or of a channel."""
 
-    __slots__ = ("heads", "parse")
+    __slots__ = ("heads", "parse", "patterns")
 
-    def __init__(self, parse: Callable[[Fields], Head]) -> None:
+    def __init__(
+        self, parse: Callable[[Fields], Head], form_of: FormOf[Head] | None = None
+    ) -> None:
+        """``form_of`` tells what heads have alike; without it, only whole blocks are known."""
         self.parse = parse
         self.heads: dict[bytes, Head] = {}
+        self.patterns = None if form_of is None else BlockPatterns(form_of)
 
     def keep(self, block: bytes, head: Head) -> None:
         """Remember a block."""
@@ -56,6 +61,11 @@ class BlockMemory(Generic[Head]):
         if len(self.heads) >= BLOCKS_MAX:
             self.heads.clear()
         self.heads[block] = head
+
+    def learn(self, block: bytes, fields: Fields, head: Head) -> None:
+        """Learn what further blocks may be like."""
+        if self.patterns is not None and len(block) <= BLOCK_OCTETS_MAX:
+            self.patterns.learn(block, fields, head)
 
 
 class BlockReader(Generic[Head]):
@@ -94,6 +104,16 @@ class BlockReader(Generic[Head]):
         head = self.heads.get(block)
         if head is not None:
             return head
+        if self.heads is self._memory.heads and self._memory.patterns is not None:
+            found = self._memory.patterns.find(block, self._decoder.max_header_list_size)
+            if found is not None:
+                head, self.fields_read, repeats = found
+                if repeats:
+                    self._memory.keep(block, head)
+                return head
+        return self._read_whole(block)
+
+    def _read_whole(self, block: bytes) -> Head:
         decoder = self._decoder
         stateless = not decoder.header_table_size or block[:1] == _TABLE_OFF
         if self._is_told and block[:1] > _TABLE_OFF and block[0] & 0xE0 == 0x20:
@@ -116,4 +136,6 @@ class BlockReader(Generic[Head]):
             self.heads = self._memory.heads
             if stateless:
                 self._memory.keep(block, head)
+                if block[:1] != _TABLE_OFF:
+                    self._memory.learn(block, fields, head)
         return head

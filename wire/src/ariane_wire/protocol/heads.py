@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
+from ariane_wire.protocol.block_patterns import Fields
 from ariane_wire.protocol.faults import StreamFault
 from ariane_wire.protocol.frames import ErrorCode
-from ariane_wire.protocol.header_blocks import Fields
 from ariane_wire.protocol.metadata import Pairs, decode_pair, text, unescape_message
 from ariane_wire.protocol.timeouts import parse_timeout
 
@@ -23,7 +23,7 @@ _FORBIDDEN: Final = frozenset(
     {b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"}
 )
 _NAME_CHARS: Final = frozenset(b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz")
-_VALUE_CHARS_BAD: Final = frozenset(b"\0\r\n")
+VALUE_CHARS_BAD: Final = frozenset(b"\0\r\n")
 _REQUEST_NAMES: Final = frozenset({b":method", b":scheme", b":path", b":authority"})
 
 
@@ -149,6 +149,11 @@ def parse_response(fields: Fields) -> ResponseHead:
     )
 
 
+def hides(name: bytes) -> bool:
+    """Whether a field is the protocol's, and no metadata."""
+    return name in _HIDDEN or name[:1] == b":"
+
+
 def _is_grpc(content_type: bytes) -> bool:
     return content_type.startswith(CONTENT_TYPE) and content_type[16:17] in {b"", b"+", b";"}
 
@@ -168,7 +173,7 @@ def _checked(fields: Fields, known: frozenset[bytes]) -> dict[bytes, bytes]:
                 _malformed(f"the field name {name[:40]!r}")
             if name in _FORBIDDEN or (name == b"te" and value != b"trailers"):
                 _malformed(f"the field {name.decode()}, which belongs to HTTP/1")
-        if not _VALUE_CHARS_BAD.isdisjoint(value):
+        if not VALUE_CHARS_BAD.isdisjoint(value):
             _malformed(f"the value of {name[:40]!r}")
     return pseudo
 
@@ -177,7 +182,7 @@ def _metadata(fields: Fields) -> tuple[Pairs, str]:
     """Fields that are not the protocol's, and why one of them is none."""
     pairs: list[tuple[str, str | bytes]] = []
     for name, value in fields:
-        if name in _HIDDEN or name[:1] == b":":
+        if hides(name):
             continue
         try:
             pairs += decode_pair(name, value)

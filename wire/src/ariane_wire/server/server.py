@@ -19,6 +19,7 @@ from ariane_wire.protocol.compression import NAMES
 from ariane_wire.protocol.header_blocks import BlockMemory
 from ariane_wire.protocol.heads import RequestHead, parse_request
 from ariane_wire.protocol.metadata import LIMIT_KEY
+from ariane_wire.protocol.request_form import request_form
 from ariane_wire.server.connection import ServerConnection
 from ariane_wire.server.context import CallContext
 from ariane_wire.server.handlers import Handlers
@@ -65,7 +66,7 @@ class Server(aio.Server):
         self._compression = NAMES[compression]
         self._chance = chance
         self._ports = ports
-        self._requests = BlockMemory(parse_request)
+        self._requests = BlockMemory(parse_request, request_form)
         self._ledger = MemoryLedger(options.memory_octets_max)
         self._bound: list[BoundPort] = []
         self._listeners: list[Listening] = []
