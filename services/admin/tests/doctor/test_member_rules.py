@@ -9,7 +9,11 @@ from ariane.broker.v1.client_question_pb2 import (
 )
 from ariane_admin.doctor.cluster_facts import ClusterFacts
 from ariane_admin.doctor.member_facts import MemberFacts
-from ariane_admin.doctor.member_rules import queues_that_stand_still, queues_that_wait_in_order
+from ariane_admin.doctor.member_rules import (
+    idle_members,
+    queues_that_stand_still,
+    queues_that_wait_in_order,
+)
 
 
 def queue(queue_id=0, *, since_s=None, pulled_s=1, **changes):
@@ -66,3 +70,21 @@ def test_a_queue_that_waits_in_order_is_found_once_and_says_for_what():
     assert "message 7 of orders/broker-a/0, which failed 300 times in 301 s" in finding.finding
     assert finding.finding.endswith("no bank")
     assert "ariane group retry billing --ordered-attempts" in finding.advice
+
+
+def test_members_beyond_the_queues_of_their_group_are_idle():
+    retries = queue(topic="%RETRY%billing")
+    owners = [
+        MemberFacts("a", ["billing"], [queue(0), retries], sharing=["billing"]),
+        MemberFacts("b", ["billing"], [queue(1)], sharing=["billing"]),
+    ]
+    idle = MemberFacts("c", ["billing"], [retries], sharing=["billing"])
+    [finding] = idle_members(ClusterFacts([], members=[*owners, idle]))
+    assert finding.subject == "group billing"
+    assert "1 of its 3 members own no queue, since it has only 2 (c)" in finding.finding
+    assert not list(idle_members(ClusterFacts([], members=owners)))
+    # The queues are about to be shared anew, or everybody has all of them.
+    joining = MemberFacts("d", ["billing"], [], sharing=["billing"])
+    many = MemberFacts("a", ["billing"], [queue(n) for n in range(8)], sharing=["billing"])
+    listener = MemberFacts("e", ["billing"], [])
+    assert not list(idle_members(ClusterFacts([], members=[many, joining, listener])))

@@ -10,6 +10,8 @@ from typing import Final
 
 from ariane.broker.v1.client_question_pb2 import ClientQueueState, QueueHold
 from ariane.broker.v1.client_service_pb2 import (
+    CONSUME_MODEL_CLUSTERING,
+    CONSUME_MODEL_UNSPECIFIED,
     AttachedClient,
     GetClientStateRequest,
     ListClientsRequest,
@@ -27,6 +29,9 @@ MEMBERS_MAX: Final = 1000
 
 ASKED_TOGETHER_MAX: Final = 32
 
+SHARING_MODELS: Final = frozenset({CONSUME_MODEL_UNSPECIFIED, CONSUME_MODEL_CLUSTERING})
+"""By these, each queue has one owner."""
+
 
 @dataclass(frozen=True, slots=True)
 class MemberFacts:
@@ -37,6 +42,8 @@ class MemberFacts:
     queues: Sequence[ClientQueueState]
     holds: Sequence[QueueHold] = ()
     """What it hands out nothing of, as brokers know it."""
+    sharing: Sequence[str] = ()
+    """Those of its groups whose members share the queues: each has one owner."""
 
 
 async def ask_members(doors: ClusterDoors, addresses: Sequence[str]) -> Sequence[MemberFacts]:
@@ -50,6 +57,7 @@ async def ask_members(doors: ClusterDoors, addresses: Sequence[str]) -> Sequence
         addresses: The brokers.
     """
     groups: dict[str, Sequence[str]] = {}
+    sharing: dict[str, Sequence[str]] = {}
     holds: dict[str, list[QueueHold]] = defaultdict(list)
     attached_to: dict[str, str] = {}
     attached = await asyncio.gather(*(_consumers(doors, address) for address in addresses))
@@ -57,6 +65,11 @@ async def ask_members(doors: ClusterDoors, addresses: Sequence[str]) -> Sequence
         for client in consumers:
             client_id = client.hello.client_id
             groups[client_id] = [one.consumer_group for one in client.hello.memberships]
+            sharing[client_id] = [
+                one.consumer_group
+                for one in client.hello.memberships
+                if one.model in SHARING_MODELS
+            ]
             attached_to[client_id] = address
             # Each broker knows those of its own queues, and what holds all.
             known = {hold.reason for hold in holds[client_id] if not hold.topic}
@@ -74,7 +87,13 @@ async def ask_members(doors: ClusterDoors, addresses: Sequence[str]) -> Sequence
                 answer = await answer_to_question(call, f"client {client_id}")
         except CallError:
             return None
-        return MemberFacts(client_id, groups[client_id], answer.state.queues, holds[client_id])
+        return MemberFacts(
+            client_id,
+            groups[client_id],
+            answer.state.queues,
+            holds[client_id],
+            sharing[client_id],
+        )
 
     told = await asyncio.gather(*map(ask, sorted(groups)[:MEMBERS_MAX]))
     return [member for member in told if member is not None]

@@ -13,6 +13,8 @@ from ariane.broker.v1.client_question_pb2 import (
 )
 from ariane_admin.doctor.cluster_facts import ClusterFacts
 from ariane_admin.doctor.findings import Finding, Severity
+from ariane_admin.doctor.member_facts import MemberFacts
+from ariane_record.names import retry_topic
 
 STANDSTILL_SECONDS: Final = 60.0
 """A queue is reported if its application has got no message of it for longer, though some wait or
@@ -84,6 +86,33 @@ def paused_groups(facts: ClusterFacts) -> Iterator[Finding]:
         )
 
 
+def idle_members(facts: ClusterFacts) -> Iterator[Finding]:
+    """Members that own no queue, because their group has more members than queues."""
+    members: dict[str, list[MemberFacts]] = defaultdict(list)
+    for member in facts.members:
+        # Of a member of several groups it is not known for which of them it has a queue.
+        if len(member.groups) == 1:
+            for group in member.sharing:
+                members[group].append(member)
+    for group, sharers in sorted(members.items()):
+        owned = [
+            sum(queue.topic != retry_topic(group) for queue in member.queues) for member in sharers
+        ]
+        idle = [each.client_id for each, count in zip(sharers, owned, strict=True) if not count]
+        queue_count = sum(owned)
+        if not idle or queue_count == 0 or queue_count >= len(sharers):
+            continue
+        more = " ..." if len(idle) > _NAMED_MAX else ""
+        yield Finding(
+            Severity.NOTE,
+            f"group {group}",
+            f"{len(idle)} of its {len(sharers)} members own no queue, since it has only"
+            f" {queue_count} ({', '.join(sorted(idle)[:_NAMED_MAX])}{more})",
+            "give its topics more queues (ariane topic update TOPIC --queues N), stop these"
+            " members, or receive messages without owning queues (docs/receiving.md)",
+        )
+
+
 def _place(one: ClientQueueState | QueueHold) -> tuple[str, str, int]:
     return one.topic, one.broker_name, one.queue_id
 
@@ -99,4 +128,9 @@ def _idle_s(queue: ClientQueueState) -> float:
     return since.ToMilliseconds() / 1000
 
 
-RULES: Final = (queues_that_stand_still, queues_that_wait_in_order, paused_groups)
+RULES: Final = (
+    queues_that_stand_still,
+    queues_that_wait_in_order,
+    paused_groups,
+    idle_members,
+)
