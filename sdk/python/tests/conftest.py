@@ -73,7 +73,7 @@ def batches_of_table(request):
     assert len(table.record_crc32s) in (0, 4 * records)
     assert crc32(request.table_records) == table.records_crc32
     sizes = np.frombuffer(table.record_sizes, "<i4")
-    same = type(request)(producer_group=request.producer_group, trace_parents=request.trace_parents)
+    same = type(request)(trace_parents=request.trace_parents)
     first = place = key = 0
     for row, topic in enumerate(table.topics):
         end = first + of_row["record_counts"][row]
@@ -153,6 +153,7 @@ class ScriptedBroker(SendServiceServicer):
     def __init__(self):
         self.twist = lambda answer: None
         self.table_count = 0
+        self.half_groups = []
         self.script = deque()
         self.calls = []
         self.queues: dict[tuple[str, int], list[RecordFields]] = {}
@@ -163,6 +164,7 @@ class ScriptedBroker(SendServiceServicer):
     async def AppendRecords(self, request, context):  # noqa: N802 - the contract's name.
         is_table = request.HasField("table")
         self.table_count += is_table
+        self.half_groups.append(list(request.table.half_groups))
         request = batches_of_table(request)
         step = await self._next_step(request)
         if isinstance(step, Status):

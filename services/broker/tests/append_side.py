@@ -143,13 +143,15 @@ class Side:
         )
 
 
-def wire(topic_name, queue_id, bodies, sequence=None, groups=(), properties=(), **more):
+def wire(
+    topic_name, queue_id, bodies, sequence=None, groups=(), properties=(), unique_id="id", **more
+):
     encoder = BlockEncoder(topic_name, size_bytes_max=1 << 20, sequenced=sequence is not None)
     for body, group in zip(bodies, chain(groups, repeat("")), strict=False):
         encoder.add(
             body,
             keys=("k",),
-            unique_id="id",
+            unique_id=unique_id,
             message_group=group,
             properties=dict(properties),
             born_timestamp_ms=1,

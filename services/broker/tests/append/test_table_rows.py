@@ -25,10 +25,8 @@ def column(raw):
     return np.frombuffer(raw, "<i8").tolist()
 
 
-async def answered(broker, rows, *, group="pay", **columns):
-    request = table_request(rows, **columns)
-    request.producer_group = group
-    answer = await broker.sends.AppendRecords(request)
+async def answered(broker, rows, **columns):
+    answer = await broker.sends.AppendRecords(table_request(rows, **columns))
     assert not answer.results
     return answer.table_result
 
@@ -54,7 +52,7 @@ async def test_each_row_goes_its_own_way(broker, reason_of, tmp_path):
         delivery_times_ms=int64s(times),
         delays_ms=int64s([0, 0, 0, 0, 3_600_000, 0, 0, 0]),
         required_levels=bytes([0, 0, 0, 0, ACKNOWLEDGED_LEVEL_REPLICATED, 0, 0]),
-        half_flags=bytes([0, 0, 0, 0, 0, 1, 0]),
+        half_groups=["", "", "", "", "", "pay", ""],
     )
     refused = {row.row: reason_of(row.error) for row in result.rows if row.HasField("error")}
     assert refused == {4: "TOO_FEW_IN_SYNC", 6: "QUEUE_NOT_FOUND"}
@@ -94,7 +92,7 @@ def stored_at(log, places):
         {"delays_ms": int64s([5, 5])},
         {"required_levels": b"\1\1"},
         {"in_sync_mins": b"\1"},
-        {"half_flags": b"\1\1"},
+        {"half_groups": ["pay", "pay"]},
         {"record_crc32s": b"1234" * 2},
     ],
 )
@@ -108,8 +106,8 @@ async def test_columns_that_do_not_fit_together_are_refused(broker, reason_of, c
 async def test_a_half_message_waits_for_its_outcome_and_is_stored_once(broker, reason_of):
     await broker.create_topic("orders", 2)
     half = wire("orders", 1, [b"paid"])
-    first = await answered(broker, [half], half_flags=b"\1")
-    again = await answered(broker, [half], half_flags=b"\1")
+    first = await answered(broker, [half], half_groups=["pay"])
+    again = await answered(broker, [half], half_groups=["pay"])
     assert [row.duplicate for row in again.rows] == [True]
     assert again.first_commit_log_offsets == first.first_commit_log_offsets
     assert again.rows[0].store_time == first.store_time
@@ -117,11 +115,33 @@ async def test_a_half_message_waits_for_its_outcome_and_is_stored_once(broker, r
     ended = await broker.end_transaction("id", client_pb.TRANSACTION_OUTCOME_COMMIT)
     assert ended.outcome == client_pb.TRANSACTION_OUTCOME_COMMIT
     assert await broker.bodies("orders", 1) == [b"paid"]
-    late = await answered(broker, [half], half_flags=b"\1")
+    late = await answered(broker, [half], half_groups=["pay"])
     assert reason_of(late.rows[0].error) == "TRANSACTION_DECIDED"
     (pulled,) = await broker.pull(("orders", 1, 0))
     committed = decode_record(pulled.records)
     assert (committed.keys, committed.unique_id) == (("k",), "id")
+
+
+async def test_neighbouring_half_messages_are_stored_and_refused_each_for_itself(broker, reason_of):
+    await broker.create_topic("orders", 2)
+    rows = [wire("orders", 0, [b"x"], unique_id=unique_id) for unique_id in "abcde"]
+    rows[1] = wire("orders", 0, [b"x", b"y"], unique_id="b")
+    rows[2] = wire("orders", 9, [b"x"], unique_id="c")
+    rows[3] = wire("orders", 0, [b"x"], unique_id="d", properties={"PGROUP": "others"})
+    rows += [rows[0], wire("orders", 1, [b"plain"]), wire("orders", 1, [b"x"], unique_id="f")]
+    groups = ["pay"] * 4 + ["shop", "shop", "", "pay"]
+    result = await answered(broker, rows, half_groups=groups)
+    assert {row.row: reason_of(row.error) for row in result.rows} == {
+        1: "MESSAGE_ILLEGAL",
+        2: "QUEUE_NOT_FOUND",
+        3: "MESSAGE_ILLEGAL",
+        5: "TRANSACTION_FOREIGN",
+    }
+    assert column(result.first_queue_offsets) == [0, -1, -1, -1, 1, -1, 0, 2]
+    listed = await broker.transactions.ListHalfMessages(transaction_pb.ListHalfMessagesRequest())
+    found = [(half.unique_id, half.producer_group) for half in listed.half_messages]
+    assert found == [("a", "pay"), ("e", "shop"), ("f", "pay")]
+    assert await broker.bodies("orders", 1) == [b"plain"]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +156,7 @@ async def test_a_half_message_waits_for_its_outcome_and_is_stored_once(broker, r
 )
 async def test_what_cannot_be_a_half_message_is_refused(broker, reason_of, row, columns):
     await broker.create_topic("orders")
-    result = await answered(broker, [row], half_flags=b"\1", **columns)
+    result = await answered(broker, [row], half_groups=["pay"], **columns)
     assert [reason_of(each.error) for each in result.rows] == ["MESSAGE_ILLEGAL"]
     assert not (
         await broker.transactions.ListHalfMessages(transaction_pb.ListHalfMessagesRequest())

@@ -36,7 +36,6 @@ tables = st.builds(
     records_crc32=st.integers(0, (1 << 32) - 1),
 )
 of_all = {
-    "producer_group": st.text(max_size=3),
     "trace_parents": st.lists(st.text(max_size=3), max_size=2),
 }
 requests = st.builds(
@@ -119,12 +118,12 @@ def test_nobody_looks_at_each_of_too_many_batches(raw, count):
     assert (len(rows), rows.table) == (count, None)
 
 
-GROUP = send_pb.AppendRecordsRequest(producer_group="g").SerializeToString()
+UNKNOWN = bytes([2 << 3 | 2, 1]) + b"g"
 REPEATING = send_pb.AppendBatch(key_counts=b"1").SerializeToString() * 50_000
 
 
 @pytest.mark.parametrize("first", [LONG, table_of(2), b""])
-@pytest.mark.parametrize("many", [GROUP * 200_000, length_prefix(10, len(REPEATING)) + REPEATING])
+@pytest.mark.parametrize("many", [UNKNOWN * 200_000, length_prefix(10, len(REPEATING)) + REPEATING])
 @pytest.mark.parametrize("last", [b"", LONG, table_of(3)])
 def test_fields_without_end_are_left_to_protocol_buffers(first, many, last, monkeypatch):
     steps, fields_of = [], append_wire.fields_of

@@ -13,6 +13,7 @@ from ariane_record.encoding.row_encoder import MessageRows, encode_rows
 from ariane_record.errors import IllegalProperty, RecordTooLarge
 from ariane_record.layout import PRODUCER_PROPERTIES_BYTES_MAX
 from ariane_record.single.message_id import IdRun, UniqueIds
+from ariane_record.single.producer_sequence import SEQUENCE_BYTES
 from ariane_record.testing import message_arguments, topic_names
 
 BORN_MS = 1_700_000_000_000
@@ -48,7 +49,7 @@ def rows_of(rows, sequences):
         behind = place + len(messages)
         each = zip(bodies[place:behind], properties[place:behind], strict=True)
         size = sum(len(body) + of_it.overhead_bytes for body, of_it in each)
-        sizes_bytes.append(size + (47 if sequences else 0))
+        sizes_bytes.append(size + (0 if sequences[len(sizes_bytes)] is None else SEQUENCE_BYTES))
         place = behind
     return MessageRows(
         topics=[topic for topic, _ in rows],
@@ -72,26 +73,24 @@ def rows_of(rows, sequences):
         max_size=5,
     ),
     repeats=st.sampled_from([1, 60]),
-    sequenced=st.booleans(),
+    streams=st.lists(st.booleans(), min_size=5, max_size=5),
     width=st.sampled_from([32, 56]),
 )
-def test_they_are_what_the_encoder_makes(rows, repeats, sequenced, width):
+def test_rows_are_encoded_as_the_block_encoder_would(rows, repeats, streams, width):
     rows = [(topic, messages * repeats) for topic, messages in rows]
     unique_ids = ids_of(sum(len(messages) for _, messages in rows), width)
     texts = iter(unique_ids.texts())
     expected, sequences = [], []
-    for number, (topic, messages) in enumerate(rows):
+    for number, ((topic, messages), sequenced) in enumerate(zip(rows, streams, strict=False)):
         encoder = BlockEncoder(topic, size_bytes_max=1 << 24, sequenced=sequenced)
         for arguments in messages:
             text = next(texts)
             encoder.add(**{**arguments, "unique_id": arguments.get("unique_id") or text})
         sequence = ProducerSequence(7, 1, 42 + number) if sequenced else None
-        sequences += [sequence] * sequenced
+        sequences.append(sequence)
         expected.append(encoder.finish(sequence))
 
-    topics = {
-        topic: TopicProperties(topic, id_bytes=width, sequenced=sequenced) for topic, _ in rows
-    }
+    topics = {topic: TopicProperties(topic, id_bytes=width, sequenced=True) for topic, _ in rows}
     table = rows_of([(topics[topic], messages) for topic, messages in rows], sequences)
     found = encode_rows(table, unique_ids)
 
@@ -105,7 +104,9 @@ def test_they_are_what_the_encoder_makes(rows, repeats, sequenced, width):
     each = found.table().rows()
     for row, wanted in zip(each, expected, strict=True):
         check_same(row, wanted)
-    for number, row in enumerate(each if sequenced else ()):
+    for number, (row, sequence) in enumerate(zip(each, sequences, strict=True)):
+        if sequence is None:
+            continue
         elsewhere = ProducerSequence(8, 2, number)
         check_same(row.with_sequence(elsewhere), expected[number].with_sequence(elsewhere))
 

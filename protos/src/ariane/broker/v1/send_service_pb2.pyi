@@ -28,12 +28,9 @@ class AppendRecordsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     BATCHES_FIELD_NUMBER: _builtins.int
-    PRODUCER_GROUP_FIELD_NUMBER: _builtins.int
     TABLE_FIELD_NUMBER: _builtins.int
     TRACE_PARENTS_FIELD_NUMBER: _builtins.int
     TABLE_RECORDS_FIELD_NUMBER: _builtins.int
-    producer_group: _builtins.str
-    """The producer's group. May be empty."""
     table_records: _builtins.bytes
     """The records of `table`, row after row. Last, so that a reader meets the columns first."""
     @_builtins.property
@@ -59,14 +56,13 @@ class AppendRecordsRequest(_message.Message):
         self,
         *,
         batches: _abc.Iterable[Global___AppendBatch] | None = ...,
-        producer_group: _builtins.str = ...,
         table: Global___AppendTable | None = ...,
         trace_parents: _abc.Iterable[_builtins.str] | None = ...,
         table_records: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["table", b"table"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "producer_group", b"producer_group", "table", b"table", "table_records", b"table_records", "trace_parents", b"trace_parents"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "table", b"table", "table_records", b"table_records", "trace_parents", b"trace_parents"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -207,7 +203,7 @@ class AppendTable(_message.Message):
     DELAYS_MS_FIELD_NUMBER: _builtins.int
     REQUIRED_LEVELS_FIELD_NUMBER: _builtins.int
     IN_SYNC_MINS_FIELD_NUMBER: _builtins.int
-    HALF_FLAGS_FIELD_NUMBER: _builtins.int
+    HALF_GROUPS_FIELD_NUMBER: _builtins.int
     queue_ids: _builtins.bytes
     """The queue of each row: b x int32."""
     record_counts: _builtins.bytes
@@ -268,16 +264,18 @@ class AppendTable(_message.Message):
     nothing of it is stored; if they have become fewer since, it fails with
     REPLICATION_UNCONFIRMED. 0 or 1: no more than the broker promises. May be absent.
     """
-    half_flags: _builtins.bytes
-    """Whether a row is a half message, which nobody sees until `TransactionService` ends its
-    transaction: b x one byte, 1 or 0. May be absent. Such a row is one record with a unique id,
-    for the queue that it names, of the request's producer group, without delay and in no stream:
-    its unique id makes it idempotent. It is stored in a system topic, and the result says where
-    there. Further errors: TRANSACTION_DECIDED, TRANSACTION_FOREIGN, SERVICE_BUSY.
-    """
     @_builtins.property
     def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The topic of each row."""
+
+    @_builtins.property
+    def half_groups(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The producer group of a row that is a half message, which nobody sees until
+        `TransactionService` ends its transaction; empty for every other row. May be absent. Such a row
+        is one record with a unique id, for the queue that it names, without delay and in no stream:
+        its unique id makes it idempotent. It is stored in a system topic, and the result says where
+        there. Further errors: TRANSACTION_DECIDED, TRANSACTION_FOREIGN, SERVICE_BUSY.
+        """
 
     def __init__(
         self,
@@ -299,11 +297,11 @@ class AppendTable(_message.Message):
         delays_ms: _builtins.bytes = ...,
         required_levels: _builtins.bytes = ...,
         in_sync_mins: _builtins.bytes = ...,
-        half_flags: _builtins.bytes = ...,
+        half_groups: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delay_levels", b"delay_levels", "delays_ms", b"delays_ms", "delivery_times_ms", b"delivery_times_ms", "first_sequences", b"first_sequences", "half_flags", b"half_flags", "in_sync_mins", b"in_sync_mins", "key_counts", b"key_counts", "key_hashes", b"key_hashes", "producer_epochs", b"producer_epochs", "producer_id", b"producer_id", "queue_ids", b"queue_ids", "record_counts", b"record_counts", "record_crc32s", b"record_crc32s", "record_sizes", b"record_sizes", "records_crc32", b"records_crc32", "required_levels", b"required_levels", "tag_codes", b"tag_codes", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delay_levels", b"delay_levels", "delays_ms", b"delays_ms", "delivery_times_ms", b"delivery_times_ms", "first_sequences", b"first_sequences", "half_groups", b"half_groups", "in_sync_mins", b"in_sync_mins", "key_counts", b"key_counts", "key_hashes", b"key_hashes", "producer_epochs", b"producer_epochs", "producer_id", b"producer_id", "queue_ids", b"queue_ids", "record_counts", b"record_counts", "record_crc32s", b"record_crc32s", "record_sizes", b"record_sizes", "records_crc32", b"records_crc32", "required_levels", b"required_levels", "tag_codes", b"tag_codes", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

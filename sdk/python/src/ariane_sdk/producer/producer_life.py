@@ -161,7 +161,6 @@ class ProducerLife(TransactionalSends):
             sequences=self._sequences,
             latencies=latencies,
             unique_ids=unique_ids,
-            group=self._group,
             settings=settings,
             clock=clock,
             random=self._random,
@@ -189,7 +188,6 @@ class ProducerLife(TransactionalSends):
             group=self._group,
             settings=settings,
             clock=clock,
-            new_unique_id=unique_ids.next_id,
         )
         self._telemetry = Telemetry.configured(
             settings.tracer_provider,

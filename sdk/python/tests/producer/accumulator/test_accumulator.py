@@ -81,8 +81,8 @@ async def test_what_may_go_anywhere_comes_again_before_what_came_later(line):
     assert calls == [again]
 
 
-def accumulator(*rows, request_bytes_max=1 << 20, sequenced=True):
-    made = Accumulator(lambda: None, request_bytes_max=request_bytes_max, sequenced=sequenced)
+def accumulator(*rows, request_bytes_max=1 << 20):
+    made = Accumulator(lambda: None, request_bytes_max=request_bytes_max)
     for row in rows:
         made.add(row)
     return made

@@ -14,8 +14,9 @@ and returns the first result. No step here looks at a single message.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Final, Protocol
 
 from ariane_broker.append.append_spans import AppendSpans
@@ -51,12 +52,16 @@ _NEW_AT_ONCE: Final = 64
 class HalfStore(Protocol):
     """Stores half messages."""
 
-    def store_row(self, row: Rows, born_host: Host) -> tuple[Appended, bool]:
-        """Store a half message of one valid record, and say whether it had been stored before.
+    def store_rows(
+        self, rows: Sequence[Rows], born_host: Host
+    ) -> Sequence[tuple[Appended, bool] | Exception]:
+        """Store half messages, each a row of one valid record.
+
+        Returns:
+            Where each is stored and whether it had been stored before, or why it is not.
 
         Raises:
-            ServiceError: Nothing is stored.
-            StorageError: Nothing is stored.
+            StorePoisoned: The disk failed; some may be stored.
         """
         ...
 
@@ -234,15 +239,24 @@ class AppendRecords:
                 outcomes.append(self._append_at_once(rows, born_host))
             except (_RowByRow, ServiceError, StorageError, OSError):
                 # One by one, the first gets what concerns all, as an error of the disk.
-                for row in rows.each():
-                    self._append_rows(row, born_host, outcomes)
-            return
+                # Neighbouring half messages are stored together.
+                for is_half, neighbours in groupby(rows.each(), _is_half):
+                    for part in [list(neighbours)] if is_half else zip(neighbours):
+                        self._append_part(part, born_host, outcomes)
+        else:
+            self._append_part((rows,), born_host, outcomes)
+
+    def _append_part(self, part: Sequence[Rows], born_host: Host, outcomes: list[Outcome]) -> None:
+        """Append a row alone, or half messages; add their outcomes to the earlier ones."""
         try:
-            outcomes.append(self._append_row(rows, born_host))
+            if _is_half(part[0]):
+                outcomes += self._append_halves(part, born_host)
+            else:
+                outcomes.append(self._append_row(part[0], born_host))
         except StorePoisoned:
             if all(outcome.appended is None for outcome in outcomes):
                 raise store_poisoned() from None
-            outcomes.append(Outcome(error=store_poisoned()))
+            outcomes += [Outcome(error=store_poisoned())] * len(part)
         except (ServiceError, StorageError, OSError) as error:
             outcomes.append(Outcome(error=self._service_error(error)))
 
@@ -269,11 +283,7 @@ class AppendRecords:
             ServiceError: It is refused.
             StorageError: Likewise.
         """
-        table, more, (sequence,) = row.table, row.more_of(0), row.sequences
-        if table is None or more.refusal is not None:
-            raise more.refusal or row.error or block_corrupted(-1, "its columns make no sense")
-        if more.half_of is not None:
-            return self._append_half(row, table, born_host)
+        table, more, (sequence,) = _table_of(row), row.more_of(0), row.sequences
         queues = row.queues()
         parked = None
         if more.delay is not None:
@@ -342,18 +352,49 @@ class AppendRecords:
             raise AssertionError("a row that continues its stream is no repeat")
         return _outcome(first_result(stored, stored_as), table, duplicate=True)
 
-    def _append_half(self, row: Rows, table: RecordTable, born_host: Host) -> Outcome:
-        """Append a half message to the system topic where it waits for its outcome."""
-        if row.more_of(0).delay is not None:
-            raise message_illegal(0, "a half message cannot be delayed")
-        if row.sequences[0] is not None or table.count != 1:
-            raise message_illegal(0, "a half message is one record in no stream")
-        check_sizes(table, self._body_bytes_max)
-        self._topics.check_table(table)
+    def _append_halves(self, rows: Sequence[Rows], born_host: Host) -> Iterator[Outcome]:
+        """Append half messages to the system topic where they wait for their outcomes."""
         if self.halves is None:
             raise RuntimeError("a broker without a room for transactions")
-        appended, duplicate = self.halves.store_row(row, born_host)
-        return Outcome(appended, duplicate=duplicate, resized=True)
+        faults = list(map(self._fault_of_half, rows))
+        sound = [row for row, fault in zip(rows, faults, strict=True) if fault is None]
+        stored = iter(self.halves.store_rows(sound, born_host))
+        for fault in faults:
+            found = next(stored) if fault is None else fault
+            if isinstance(found, Exception):
+                yield Outcome(error=self._service_error(found))
+            else:
+                yield Outcome(found[0], duplicate=found[1], resized=True)
+
+    def _fault_of_half(self, row: Rows) -> Exception | None:
+        """Why a row cannot be a half message; None if it can."""
+        try:
+            table = _table_of(row)
+            if row.more_of(0).delay is not None:
+                raise message_illegal(0, "a half message cannot be delayed")
+            if row.sequences[0] is not None or table.count != 1:
+                raise message_illegal(0, "a half message is one record in no stream")
+            check_sizes(table, self._body_bytes_max)
+            self._topics.check_table(table)
+        except (ServiceError, StorageError) as fault:
+            return fault
+        return None
+
+
+def _is_half(row: Rows) -> bool:
+    return row.more_of(0).half_of is not None
+
+
+def _table_of(row: Rows) -> RecordTable:
+    """The records of a row.
+
+    Raises:
+        ServiceError: Why it has none.
+    """
+    refusal = row.more_of(0).refusal
+    if row.table is None or refusal is not None:
+        raise refusal or row.error or block_corrupted(-1, "its columns make no sense")
+    return row.table
 
 
 def _check_sequence(table: RecordTable, sequence: ProducerSequence | None) -> None:

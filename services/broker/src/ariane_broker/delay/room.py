@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -29,6 +28,7 @@ from ariane_record import RecordTable
 from ariane_record.names import DELAY_TOPIC
 from ariane_storage.store_files import StoreFiles
 from ariane_storage.writing.append import Appended
+from ariane_storage.writing.few_records import FewRecords
 from ariane_storage.writing.table_check import TableLimits, check_table
 
 HOUR_MS: Final = 3_600_000
@@ -106,4 +106,9 @@ def table_check(settings: BrokerSettings) -> Callable[[RecordTable], object]:
     """Make a function that raises for tables that the store would refuse; it writes nothing."""
     config = settings.store_config()
     limits = TableLimits(config.record_bytes_max, config.segment_bytes, config.checksum)
-    return partial(check_table, limits=limits)
+
+    def check(table: RecordTable) -> None:
+        if FewRecords.of(table, limits) is None:
+            check_table(table, limits)
+
+    return check

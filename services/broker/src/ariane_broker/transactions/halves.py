@@ -197,25 +197,19 @@ class Halves:
         outcomes |= taking.outcomes
         return [outcomes[position] for position in range(len(requests))]
 
-    def store_row(self, row: Rows, born_host: Host) -> tuple[Appended, bool]:
-        """Store the half message of a row of one valid record.
+    def store_rows(
+        self, rows: Sequence[Rows], born_host: Host
+    ) -> list[tuple[Appended, bool] | Exception]:
+        """Store half messages, each a row of one valid record.
 
         Returns:
-            Where it waits, and whether it had been stored before.
+            Where each waits and whether it had been stored before, or why it is not stored: as
+                ``store``, or MESSAGE_ILLEGAL for a property of the system.
 
         Raises:
-            ServiceError: As ``store``; MESSAGE_ILLEGAL for a property of the system.
-            StorageError: Nothing is stored.
+            StorePoisoned: The disk failed; some may be stored.
         """
-        (outcome,) = self.store([_half_request(row)], born_host)
-        if isinstance(outcome, Exception):
-            raise outcome
-        half = outcome.half
-        place = half.commit_log_offset
-        # The promise for a place in a record is that for the whole record.
-        edges = place, place + 1
-        appended = Appended.of_row(half.queue_offset, edges, half.store_timestamp_ms, (place,))
-        return appended, outcome.duplicate
+        return list(map(_place_of, self.store(list(map(_half_request, rows)), born_host)))
 
     def _take(
         self,
@@ -381,8 +375,20 @@ def _add(encoder: BlockEncoder, request: HalfRequest, queue_id: int, position: i
     message.add_to(encoder, position, properties)
 
 
-def _half_request(row: Rows) -> HalfRequest:
-    """The half message that is the only record of a row."""
+def _place_of(outcome: HalfOutcome) -> tuple[Appended, bool] | Exception:
+    """Where a half message waits, and whether it had been stored before."""
+    if isinstance(outcome, Exception):
+        return outcome
+    half = outcome.half
+    place = half.commit_log_offset
+    # The promise for a place in a record is that for the whole record.
+    edges = place, place + 1
+    appended = Appended.of_row(half.queue_offset, edges, half.store_timestamp_ms, (place,))
+    return appended, outcome.duplicate
+
+
+def _half_request(row: Rows) -> HalfRequest | ServiceError:
+    """The half message that is the only record of a row, or why it is none."""
     more = row.more_of(0)
     if row.table is None or more.half_of is None:
         raise AssertionError("only for rows with a half message")
@@ -390,9 +396,9 @@ def _half_request(row: Rows) -> HalfRequest:
     fields = decode_record(row.table.records, verify=False)
     reserved = _RESERVED.intersection(fields.properties)
     if reserved:
-        raise message_illegal(0, f"property {min(reserved)!r} belongs to the system")
+        return message_illegal(0, f"property {min(reserved)!r} belongs to the system")
     if not fields.unique_id:
-        raise message_illegal(0, "a half message needs a unique id")
+        return message_illegal(0, "a half message needs a unique id")
     message = PlainMessage(
         fields.body,
         fields.tag,

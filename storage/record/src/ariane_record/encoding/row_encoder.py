@@ -54,7 +54,7 @@ class MessageRows(NamedTuple):
     Attributes:
         topics: The topic of each row.
         counts: The number of messages of each, 1 or more.
-        sequences: Each row's place in the stream of its producer; empty without sequences.
+        sequences: Each row's place in the stream of its producer; None for a row in no stream.
         sizes_bytes: Bytes of the records of each row, with its sequence.
         bodies: The body of each message.
         properties: Its properties.
@@ -63,7 +63,7 @@ class MessageRows(NamedTuple):
 
     topics: Sequence[TopicProperties]
     counts: Sequence[int]
-    sequences: Sequence[ProducerSequence]
+    sequences: Sequence[ProducerSequence | None]
     sizes_bytes: Sequence[int]
     bodies: Sequence[bytes]
     properties: Sequence[EncodedProperties]
@@ -127,13 +127,15 @@ def _encode(rows: MessageRows, unique_ids: UniqueIds) -> EncodedRows:
     befores = list(map(_before_of, properties))
     body_lengths = np.fromiter(map(len, bodies), np.int32, count)
     sizes = body_lengths + np.fromiter(map(_overhead_of, properties), np.int32, count)
-    if rows.sequences:
-        firsts = list(accumulate(rows.counts[:-1], initial=0))
-        sizes[firsts] += SEQUENCE_BYTES
-        for first, sequence, row_count, size_bytes in zip(
-            firsts, rows.sequences, rows.counts, rows.sizes_bytes, strict=True
-        ):
+    sequenced: list[int] = []
+    firsts = accumulate(rows.counts[:-1], initial=0)
+    for first, sequence, row_count, size_bytes in zip(
+        firsts, rows.sequences, rows.counts, rows.sizes_bytes, strict=True
+    ):
+        if sequence is not None:
             befores[first] = _with_sequence(properties[first], sequence, row_count, size_bytes)
+            sequenced.append(first)
+    sizes[sequenced] += SEQUENCE_BYTES
     headers = _headers(rows, body_lengths, sizes)
     ids = digits.view(f"S{digits.shape[1]}").ravel().tolist()
     own_ids = [place for place, own_id in enumerate(map(_own_id_of, properties)) if own_id]
@@ -170,14 +172,14 @@ def _encode_few(rows: MessageRows, unique_ids: UniqueIds) -> EncodedRows:
     messages = zip(
         rows.bodies, rows.properties, rows.born_timestamps_ms, unique_ids.texts(), strict=True
     )
-    for row, (topic, count) in enumerate(zip(rows.topics, rows.counts, strict=True)):
+    by_row = zip(rows.topics, rows.counts, rows.sequences, rows.sizes_bytes, strict=True)
+    for topic, count, sequence, size_bytes in by_row:
         for place in range(count):
             body, properties, born_ms, unique_id = next(messages)
             size = len(body) + properties.overhead_bytes
             before_id = properties.before_id
-            if rows.sequences and not place:
+            if sequence is not None and not place:
                 size += SEQUENCE_BYTES
-                sequence, size_bytes = rows.sequences[row], rows.sizes_bytes[row]
                 before_id = _with_sequence(properties, sequence, count, size_bytes)
             header = pack_unowned_header(
                 size,

@@ -56,22 +56,18 @@ class Taken(NamedTuple):
 class Accumulator:
     """The rows that wait for one broker."""
 
-    __slots__ = ("_line", "_on_row", "_request_bytes_max", "_sequenced")
+    __slots__ = ("_line", "_on_row", "_request_bytes_max")
 
-    def __init__(
-        self, on_row: Callable[[], None], *, request_bytes_max: int, sequenced: bool
-    ) -> None:
+    def __init__(self, on_row: Callable[[], None], *, request_bytes_max: int) -> None:
         """Start empty.
 
         Args:
             on_row: Called whenever rows may be taken that could not before.
             request_bytes_max: The most bytes of rows in a call; a larger row goes alone.
-            sequenced: Whether rows for one queue are sent in order even if they are not pinned.
         """
         self._line: deque[Row] = deque()
         self._on_row = on_row
         self._request_bytes_max = request_bytes_max
-        self._sequenced = sequenced
 
     def __bool__(self) -> bool:
         return bool(self._line)
@@ -107,15 +103,11 @@ class Accumulator:
         self._line = deque(row for row in self._line if row not in rows)
         self._on_row()  # Other rows may have waited behind them.
 
-    def is_in_order(self, row: Row) -> bool:
-        """Whether the row's queue may have only one such row in flight."""
-        return row.pinned or self._sequenced
-
     def waiting(self, held_queues: AbstractSet[MessageQueue]) -> Waiting:
         """Count what could be sent now, beside calls that hold these queues."""
         size_bytes = count = row_count = 0
         for row in self._line:
-            if not (row.queue in held_queues and self.is_in_order(row)):
+            if not (row.queue in held_queues and row.in_order):
                 size_bytes += row.wire_bytes
                 count += row.count
                 row_count += 1
@@ -140,14 +132,14 @@ class Accumulator:
             row = line.popleft()
             if row.settled:  # All its messages were withdrawn.
                 continue
-            in_order = self.is_in_order(row)
+            in_order = row.in_order
             early = row.not_before_s > now_s
             if early or (in_order and row.queue in held_queues):
                 if early:
                     next_s = min(next_s, row.not_before_s)
                 passed.append(row)
                 # A pinned row keeps its place in its queue's order.
-                in_order = not row.movable
+                in_order = in_order and not row.movable
             elif (
                 count >= count_max
                 or len(taken) == ROWS_PER_CALL_MAX

@@ -9,7 +9,13 @@ from ariane_sdk.checks.demand import Demand
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.accumulator.accumulator import Accumulators
 from ariane_sdk.producer.accumulator.row import ChooseQueue, Row
-from ariane_sdk.producer.accumulator.topic_lane import MOVABLE, PINNED, RowKey, TopicLane
+from ariane_sdk.producer.accumulator.topic_lane import (
+    MOVABLE,
+    PINNED,
+    RowKey,
+    SendOptions,
+    TopicLane,
+)
 from ariane_sdk.settings import ProducerSettings
 
 
@@ -101,9 +107,7 @@ class OpenRows:
         queue: MessageQueue,
         body_bytes: int,
         kind: int,
-        demand: Demand | None,
-        *,
-        grouped: bool,
+        options: SendOptions,
     ) -> Row:
         """Return the row that takes a message for this very queue.
 
@@ -112,6 +116,7 @@ class OpenRows:
         demands do not share one either. Of all these the queue has one open row, since a later
         message must not join a row before an earlier message's.
         """
+        demand, grouped = options.demand, not options.names_queue
         key: RowKey = (queue, kind, None if kind == AT_ONCE else demand, PINNED)
         row = lane.open_rows.get(key)
         if (
@@ -123,6 +128,22 @@ class OpenRows:
             row = self._open(lane, queue, None, kind, demand, grouped=grouped)
             lane.open_rows[key] = row
         return row
+
+    def half(self, lane: TopicLane, queue: MessageQueue | None, options: SendOptions) -> Row:
+        """Return the row of a half message; nothing joins it: the end of each stands for itself.
+
+        Raises:
+            TopicRefused: No broker takes messages for the topic.
+        """
+        return self._open(
+            lane,
+            queue or lane.next_queue(self._is_welcome),
+            lane.choose_queue if queue is None else None,
+            AT_ONCE,
+            options.demand,
+            grouped=queue is not None and not options.names_queue,
+            half_of=options.half_of,
+        )
 
     def whole(self, lane: TopicLane, queue: MessageQueue | None, kind: int) -> Row:
         """Make a row for messages that come encoded; nothing else joins it, and it is not added.
@@ -155,15 +176,17 @@ class OpenRows:
         demand: Demand | None,
         *,
         grouped: bool = False,
+        half_of: str = "",
     ) -> Row:
         row = Row(
             queue,
             lane.properties,
             choose_other=choose_other,
-            sequenced=self._sequenced,
+            sequenced=self._sequenced and not half_of,
             grouped=grouped,
             kind=kind,
             demand=demand,
+            half_of=half_of,
         )
         self._on_open(row)
         self._accumulators[queue.broker_name].add(row)

@@ -68,6 +68,7 @@ class Row:
             queue disappears.
         kind: The kind of delay of all messages: a level, or one of the constants of ``delay``.
         demand: The level that all messages must reach; None for the broker's own.
+        half_of: The producer group of the one message, if it is a half message; else empty.
         count_max: Number of messages after which messages for any queue go on to the next queue.
         open: Whether the row still takes messages.
         messages: The messages, until the row has its outcome; none of a row that came encoded.
@@ -106,6 +107,7 @@ class Row:
         "error",
         "failed_rounds",
         "grouped",
+        "half_of",
         "in_flight",
         "kind",
         "last_refusal",
@@ -142,6 +144,7 @@ class Row:
         grouped: bool = False,
         kind: int = AT_ONCE,
         demand: Demand | None = None,
+        half_of: str = "",
     ) -> None:
         """Open a row.
 
@@ -153,6 +156,7 @@ class Row:
             grouped: Whether message groups brought it to this queue.
             kind: The kind of delay of all messages.
             demand: The level that they must reach.
+            half_of: The producer group of a half message.
         """
         self.topic = queue.topic
         self.queue = queue
@@ -160,6 +164,7 @@ class Row:
         self.grouped = grouped
         self.kind = kind
         self.demand = demand
+        self.half_of = half_of
         self.count_max = NO_MAX
         self.open = True
         self.messages: list[RowMessage] = []
@@ -192,7 +197,18 @@ class Row:
     @property
     def movable(self) -> bool:
         """Whether any queue will do: the row is not pinned, and surely not stored yet."""
-        return not self.pinned and self.sequence is None
+        stays = self.pinned or self.sequence is not None or (self.half_of and self.maybe_stored)
+        return not stays
+
+    @property
+    def in_order(self) -> bool:
+        """Whether only one row of its queue may be in flight. Half messages have no order yet."""
+        return not self.half_of and (self.pinned or self.sequence_bytes > 0)
+
+    @property
+    def stored_once(self) -> bool:
+        """Whether the broker knows a repeat: by its sequence, or by the id of a half message."""
+        return self.sequence_bytes > 0 or bool(self.half_of)
 
     @property
     def count(self) -> int:

@@ -42,11 +42,13 @@ class SendOptions(NamedTuple):
         message_queue: The queue that the message must go to.
         selector: A function that chooses that queue.
         demand: The level to reach; None for the broker's own.
+        half_of: The producer group of a half message; empty for every other message.
     """
 
     message_queue: MessageQueue | None = None
     selector: QueueSelector | None = None
     demand: Demand | None = None
+    half_of: str = ""
 
     @property
     def names_queue(self) -> bool:

@@ -22,17 +22,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias
 
-from ariane_sdk.checks.demand import Demand
 from ariane_sdk.errors import ArianeError, SendError
 from ariane_sdk.message import Message, SendResult
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.accumulator.row import Row
-from ariane_sdk.producer.accumulator.topic_lane import TopicLane
+from ariane_sdk.producer.accumulator.topic_lane import SendOptions, TopicLane
 from ariane_sdk.producer.sending.sending import Sending
 from ariane_sdk.routing.route import Route
 
 PlaceAnew: TypeAlias = Callable[
-    [TopicLane, Message, asyncio.Future[SendResult], Demand | None], Row
+    [TopicLane, Message, SendOptions, "asyncio.Future[SendResult]"], Row
 ]
 """Puts a checked message into the open row of its group's queue; returns the row's queue."""
 
@@ -94,9 +93,10 @@ class GroupMoves:
 
     def _send_anew(self, lane: TopicLane, gone: Row) -> None:
         deadline_s = gone.deadline_s
+        options = SendOptions(demand=gone.demand, half_of=gone.half_of)
         for message, future in gone.take_apart():
             try:
-                row = self._place_anew(lane, message, future, gone.demand)
+                row = self._place_anew(lane, message, options, future)
             except ArianeError as error:
                 if not future.done():
                     future.set_exception(_refusal(error))

@@ -97,6 +97,21 @@ class Intake:
             self._place_or_park(message, options, future)
         return future
 
+    async def send(self, message: Message, options: SendOptions) -> SendResult:
+        """Take one message when there is room for it, and wait for its outcome.
+
+        Raises:
+            IllegalArgument: The message or its options break a rule.
+            SendError: The message was not acknowledged.
+        """
+        await self._unsettled.wait_for_room()
+        future = self.take(message, options)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self.withdraw(message.topic, future)
+            raise
+
     def _take_usual(self, message: Message, future: asyncio.Future[SendResult]) -> bool:
         """Take a message with a body and perhaps a tag, and nothing else, of a known topic.
 
@@ -292,18 +307,18 @@ class Intake:
         queue = None
         if message.message_group or options is not NO_OPTIONS:
             queue = lane.pinned_queue(message, options)
-        self._add(lane, message, queue, future, options.demand, grouped=not options.names_queue)
+        self._add(lane, message, queue, future, options)
 
     def _place_anew(
         self,
         lane: TopicLane,
         message: Message,
+        options: SendOptions,
         future: asyncio.Future[SendResult],
-        demand: Demand | None,
     ) -> Row:
         """Add a message, whose group has lost its queue, to the open row of its new queue."""
         queue = lane.pinned_queue(message, NO_OPTIONS)
-        return self._add(lane, message, queue, future, demand, grouped=True)
+        return self._add(lane, message, queue, future, options)
 
     def _add(
         self,
@@ -311,9 +326,7 @@ class Intake:
         message: Message,
         queue: MessageQueue | None,
         future: asyncio.Future[SendResult] | None,
-        demand: Demand | None,
-        *,
-        grouped: bool,
+        options: SendOptions,
     ) -> Row:
         """Add a checked message to the open row of a queue; None as queue means any queue."""
         body, properties = self._encoding.encode(lane.properties, message)
@@ -323,10 +336,12 @@ class Intake:
         kind = delay_kind(message)
         time_ms = time_of(message, kind, born_ms)
         size = len(body)
-        if queue is None:
-            row = self._open_rows.for_any_queue(lane, size, kind, demand)
+        if options.half_of:
+            row = self._open_rows.half(lane, queue, options)
+        elif queue is None:
+            row = self._open_rows.for_any_queue(lane, size, kind, options.demand)
         else:
-            row = self._open_rows.for_queue(lane, queue, size, kind, demand, grouped=grouped)
+            row = self._open_rows.for_queue(lane, queue, size, kind, options)
         kept = message if row.grouped else None
         self._unsettled.size_bytes += row.add(body, properties, born_ms, future, time_ms, kept)
         if message.properties:

@@ -48,7 +48,6 @@ class AppendCalls:
         sequences: QueueSequences | None,
         latencies: BrokerLatencies,
         unique_ids: UniqueIdGenerator,
-        group: str,
         settings: ProducerSettings,
         clock: Clock,
     ) -> None:
@@ -59,7 +58,6 @@ class AppendCalls:
         self._sequences = sequences
         self._latencies = latencies
         self._unique_ids = unique_ids
-        self._group = group
         self._settings = settings
         self._clock = clock
         self._in_flight: dict[Call[AppendRecordsResponse], None] = {}
@@ -118,7 +116,7 @@ class AppendCalls:
         """Encode a request: rows that are encoded already come first."""
         sequences = self._sequences
         for row in call.rows:
-            if sequences is not None and row.sequence is None:
+            if sequences is not None and row.sequence is None and row.sequence_bytes:
                 row.sequence = sequences.take(row.queue, row.count)
             row.in_flight = True
         rows = call.rows
@@ -137,7 +135,7 @@ class AppendCalls:
         call.sent = SentRows(rows, encoded, unique_ids)
         traced = any(row.sent_in for row in rows)
         trace_parents = trace_parents_of(rows) if traced else ()
-        return table_request(self._group, rows, tables, encoded, trace_parents)
+        return table_request(rows, tables, encoded, trace_parents)
 
     def _in_time(self, rows: Sequence[Row], now_s: float) -> list[Row]:
         """Return the rows with time left; the others fail."""
@@ -237,7 +235,7 @@ def _encoded_rows(rows: Sequence[Row], unique_ids: UniqueIds) -> EncodedRows:
     columns = MessageRows(
         topics=[row.topic_properties for row in rows],
         counts=[len(row.messages) for row in rows],
-        sequences=[row.sequence for row in rows if row.sequence is not None],
+        sequences=[row.sequence for row in rows],
         sizes_bytes=[row.size_bytes for row in rows],
         bodies=bodies,
         properties=properties,

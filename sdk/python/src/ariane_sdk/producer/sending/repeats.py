@@ -3,9 +3,9 @@
 Which rows are repeated, and where:
 
 * A row that was surely not stored is repeated until its time is up. A row that may have been
-stored is repeated in the same queue under the same sequence numbers, for then the broker stores it
-once. Without sequence numbers it is repeated a few times only, because each repeat may store it
-twice.
+stored is repeated in the same queue under the same sequence numbers, or under the id of a half
+message, for then the broker stores it once. Without either it is repeated a few times only, because
+each repeat may store it twice.
 * A movable row that is surely not stored goes to another broker at once, as long as there is one
 that has not refused it in this round. When all have refused it, it waits before the next round,
 longer each time.
@@ -78,8 +78,6 @@ class Repeats:
         self._clock = clock
         self._random = random
         self._repeats_max = settings.repeats_max
-        # Whether rows that may be stored are repeated under sequence numbers.
-        self._sequenced = settings.idempotent
         self.take_over: Callable[[Row], bool] = lambda _: False
 
     def is_welcome(self, broker_name: str) -> bool:
@@ -144,7 +142,7 @@ class Repeats:
     def _may_repeat(self, row: Row, error: CallError) -> bool:
         """Whether a row with time left may be sent again after this error."""
         may = error.retriable or error.reason in ROUTING_REASONS
-        if self._sequenced:
+        if row.stored_once:
             may |= error.reason in UNCONFIRMED_REASONS
             may |= error.reason == SEQUENCE_GAP and not row.maybe_stored
         return may and (not self._is_counted(row, error) or row.repeat_count < self._repeats_max)
@@ -155,7 +153,7 @@ class Repeats:
             route = self._routes.cached(row.topic)
             if route is not None and row.queue in route.write_queues:
                 return False  # The route will change, and the row will follow it.
-        if error.outcome_unknown and not self._sequenced:
+        if error.outcome_unknown and not row.stored_once:
             return True
         if error.reason in ROUTING_REASONS and self._routes.is_asking(row.topic):
             return False  # A repeat may succeed once name servers have answered.

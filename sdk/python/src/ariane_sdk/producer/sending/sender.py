@@ -119,7 +119,6 @@ class Sender:
         self.rows = Accumulator(
             self.send_soon,
             request_bytes_max=settings.request_bytes_max,
-            sequenced=settings.idempotent,
         )
         self._queues_in_flight: set[MessageQueue] = set()
         self._calls_in_flight = 0
@@ -189,7 +188,7 @@ class Sender:
         if taken.cut is not None:
             self._on_cut(taken.cut)
         rows = taken.rows
-        queues = {row.queue for row in rows if self.rows.is_in_order(row)}
+        queues = {row.queue for row in rows if row.in_order}
         count = sum([row.count for row in rows])
         self._queues_in_flight |= queues
         self._calls_in_flight += 1

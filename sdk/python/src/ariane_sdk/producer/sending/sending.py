@@ -53,7 +53,6 @@ class Sending:
         sequences: QueueSequences | None,
         latencies: BrokerLatencies,
         unique_ids: UniqueIdGenerator,
-        group: str,
         settings: ProducerSettings,
         clock: Clock,
         random: Random,
@@ -84,7 +83,6 @@ class Sending:
             sequences=sequences,
             latencies=latencies,
             unique_ids=unique_ids,
-            group=group,
             settings=settings,
             clock=clock,
         )

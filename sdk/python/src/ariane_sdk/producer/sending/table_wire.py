@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
@@ -52,7 +51,6 @@ _LEVELS: Final = {level.value: level for level in AcknowledgedLevel}
 
 
 def table_request(
-    producer_group: str,
     rows: Sequence[Row],
     tables: Sequence[RecordTable],
     encoded: EncodedRows | None,
@@ -61,7 +59,6 @@ def table_request(
     """Encode an AppendRecordsRequest.
 
     Args:
-        producer_group: The producer's group; may be empty.
         rows: The rows.
         tables: The records of the first rows, each by itself.
         encoded: The records of the other rows.
@@ -84,11 +81,11 @@ def table_request(
         columns["key_counts"] = encoded.key_counts
         columns["key_hashes"] = encoded.key_hashes
         columns["records_crc32"] = encoded.crc32
-    if any(row.kind != AT_ONCE or row.demand is not None for row in rows):
+    if any(row.kind != AT_ONCE or row.demand is not None or row.half_of for row in rows):
         _put_terms(columns, rows)
     # All at once: each field that is set by itself costs as much as all of a small table.
     head = AppendTable(**columns).SerializeToString()
-    parts: list[ByteBuffer] = [_group_part(producer_group)]
+    parts: list[ByteBuffer] = []
     for trace_parent in trace_parents:
         parts += (length_prefix(_TRACE_PARENTS, len(trace_parent)), trace_parent.encode())
     size_bytes = sum(map(len, pieces))
@@ -122,7 +119,7 @@ def _put_records(columns: dict[str, Any], records: RecordTable) -> Sequence[Byte
 
 
 def _put_terms(columns: dict[str, Any], rows: Sequence[Row]) -> None:
-    """Put delays and demands into the table."""
+    """Put delays, demands and the groups of half messages into the table."""
     kinds = {row.kind for row in rows}
     if max(kinds) > AT_ONCE:
         columns["delay_levels"] = bytes([min(max(row.kind, AT_ONCE), _LEVEL_MAX) for row in rows])
@@ -130,6 +127,8 @@ def _put_terms(columns: dict[str, Any], rows: Sequence[Row]) -> None:
         columns["delivery_times_ms"] = b"".join([_times(row, AT_TIMES) for row in rows])
     if AFTER_DELAYS in kinds:
         columns["delays_ms"] = b"".join([_times(row, AFTER_DELAYS) for row in rows])
+    if any(row.half_of for row in rows):
+        columns["half_groups"] = [row.half_of for row in rows]
     demands = [row.demand for row in rows]
     if any(demand is not None for demand in demands):
         columns["required_levels"] = bytes(
@@ -147,12 +146,6 @@ def _times(row: Row, kind: int) -> bytes:
     if row.times_ms is not None:
         return row.times_ms.astype("<i8", copy=False).tobytes()
     return int64s([time_ms for _, _, _, _, time_ms, _ in row.messages])
-
-
-@lru_cache(maxsize=64)
-def _group_part(producer_group: str) -> bytes:
-    """Encode the producer group; empty if there is none."""
-    return AppendRecordsRequest(producer_group=producer_group).SerializeToString()
 
 
 def _on_wire(column: NDArray[np.int32] | NDArray[np.uint32]) -> bytes:

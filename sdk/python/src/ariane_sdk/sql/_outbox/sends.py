@@ -175,7 +175,7 @@ def _request(
         sequenced=True,
     )
     row.sequence = sequence
-    return table_request("", [row], [encoder.finish(sequence)], None)
+    return table_request([row], [encoder.finish(sequence)], None)
 
 
 def _verdict(error: CallError, sequence: ProducerSequence, count: int) -> Verdict:

@@ -113,7 +113,7 @@ def _request_of(
         refusal = field_invalid("batches", "cannot come with a table", len(request.batches))
         return AppendRequest([Rows.refused([""] * count, refusal)], request.trace_parents)
     records = request.table_records if table_records is None else table_records
-    rows = rows_of(table, records, request.producer_group)
+    rows = rows_of(table, records)
     counts = (0,) * len(rows) if rows.table is None else rows.table.counts
     return AppendRequest([rows], request.trace_parents, counts)
 

@@ -40,13 +40,12 @@ _as_sequence: Final[Callable[[tuple[int, int, int]], ProducerSequence]] = partia
 )
 
 
-def rows_of(table: AppendTable, records: ByteBuffer, producer_group: str) -> Rows:
+def rows_of(table: AppendTable, records: ByteBuffer) -> Rows:
     """The rows of a table, refused if its columns do not fit together.
 
     Args:
         table: The table.
         records: Its records.
-        producer_group: The group of its producer.
     """
     topics = list(table.topics)
     count = len(topics)
@@ -76,7 +75,7 @@ def rows_of(table: AppendTable, records: ByteBuffer, producer_group: str) -> Row
                 else None,
             ),
             _sequences_of(table, count),
-            _more_of(table, counts, producer_group),
+            _more_of(table, counts),
         )
     except ValueError as error:
         return Rows.refused(topics, block_corrupted(-1, f"its table: {error}"))
@@ -124,16 +123,14 @@ def _sequences_of(table: AppendTable, count: int) -> Sequence[ProducerSequence |
     return [each if each.first_sequence != _IN_NO_STREAM else None for each in sequences]
 
 
-def _more_of(
-    table: AppendTable, counts: Sequence[int], producer_group: str
-) -> Sequence[MoreOfRow] | None:
+def _more_of(table: AppendTable, counts: Sequence[int]) -> Sequence[MoreOfRow] | None:
     """What rows say beside their records; None if they say nothing.
 
     Raises:
         ValueError: The columns do not fit together.
     """
     levels, times, delays = table.delay_levels, table.delivery_times_ms, table.delays_ms
-    required, in_sync, halves = table.required_levels, table.in_sync_mins, table.half_flags
+    required, in_sync, halves = table.required_levels, table.in_sync_mins, table.half_groups
     if not (levels or times or delays or required or in_sync or halves):
         return None
     count, edges = len(counts), [0, *accumulate(counts)]
@@ -141,7 +138,7 @@ def _more_of(
         _numbers(levels, _UINT8, "delay levels", count),
         _numbers(required, _UINT8, "required levels", count),
         _numbers(in_sync, _INT32, "in-sync minima", count),
-        _numbers(halves, _UINT8, "half flags", count),
+        halves or repeat("", count),
         map(slice, edges, edges[1:]),
         strict=True,
     )
@@ -156,9 +153,9 @@ def _more_of(
             ),
             required_level,
             in_sync_min,
-            producer_group if half else None,
+            half_of or None,
         )
-        for level, required_level, in_sync_min, half, of_row in columns
+        for level, required_level, in_sync_min, half_of, of_row in columns
     ]
 
 
