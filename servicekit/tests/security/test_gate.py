@@ -175,12 +175,18 @@ async def test_members_that_may_act_for_users_have_the_rights_of_these(probe, re
             await route(served, "t", acting(kind, "anna"))
             assert (await refused(route(served, "u", acting(kind, "anna"))))[0] == "ACCESS_DENIED"
         await route(served, "t", acting(MemberKind.ADMIN, "root"))
+        # Whoever is known by the groups of his provider alone is so for whom a member acts, too.
+        await admin.tell("role etl: allow GET topic t")
+        await route(served, "t", acting(MemberKind.ADMIN, "olga hr etl"))
         wrong = [
             (*as_user("anna"), (ACTING_KEY, "anna")),
             (*as_user("root"), (ACTING_KEY, "anna")),
             ((ACTING_KEY, "anna"),),
             acting(MemberKind.BROKER, "anna"),
             acting(MemberKind.GATEWAY, ""),
+            acting(MemberKind.ADMIN, "olga hr"),
+            acting(MemberKind.ADMIN, "olga etl "),
+            acting(MemberKind.ADMIN, " etl"),
             acting(MemberKind.GATEWAY, "nobody"),
         ]
         for metadata in wrong:
@@ -190,7 +196,7 @@ async def test_members_that_may_act_for_users_have_the_rights_of_these(probe, re
         assert reason == "ACCESS_DENIED"
     assert [caller for _, caller in probe.served] == [
         *("user anna by gateway m", "user anna by admin m", "user anna by filter m"),
-        "user root by admin m",
+        *("user root by admin m", "user olga by admin m"),
     ]
 
 

@@ -48,7 +48,8 @@ def test_only_lists_and_replies_of_members_are_free_of_needs():
     }
     # Whoever is not known yet proves by these who he is.
     proving = {"BeginLogin", "FinishLogin"}
-    assert free == known | touching | proving | {"GetFilterServers"}
+    # And whoever is known may sign in to the console, in his own name.
+    assert free == known | touching | proving | {"GetFilterServers", "CreateSignInLink"}
 
 
 def test_handles_that_nobody_judges_are_refused():

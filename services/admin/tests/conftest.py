@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import re
+import ssl
+import sys
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from html import unescape
 
 import httpx
 import pytest
 from grpc import aio
+from grpc.aio import AioRpcError
 from sqlalchemy import create_engine, text
 from structlog.testing import capture_logs
 
+import ariane_wire
+from ariane.admin.v1 import access_policy_service_pb2 as policy_pb
 from ariane.admin.v1 import audit_service_pb2 as audit_pb
+from ariane.admin.v1 import user_service_pb2 as user_pb
+from ariane.admin.v1.access_policy_service_pb2_grpc import AccessPolicyServiceStub
 from ariane.admin.v1.audit_service_pb2_grpc import AuditServiceStub
+from ariane.admin.v1.user_service_pb2_grpc import UserServiceStub
 from ariane_admin.asking.changing import changes
 from ariane_admin.asking.connection import DEFAULT_ADMIN
 from ariane_admin.cli import main
@@ -23,10 +33,18 @@ from ariane_admin.database import SCHEMA
 from ariane_admin.service.app import AdminApp
 from ariane_admin.service.settings import AdminSettings
 from ariane_admin.terminal.exits import ExitStatus
+from ariane_broker.app import compose as compose_broker
+from ariane_broker.settings import BrokerSettings
+from ariane_namesrv.app import NamesrvApp
+from ariane_namesrv.settings import NamesrvSettings
+from ariane_sdk import Tls
+from ariane_sdk.errors import ArianeError
 from ariane_sdk.sync import ClusterClient
 from ariane_servicekit import Address, SystemClock, serving
 from ariane_servicekit.database import Database
 from ariane_servicekit.running.processes import LocalCluster, ServiceProcess
+from ariane_testkit.access_rules import entries_of
+from ariane_testkit.certificates import ClusterCertificates
 from ariane_testkit.postgresql import PostgresqlUnavailable, running_postgresql
 from ariane_testkit.small_store import SMALL_STORE
 
@@ -254,6 +272,11 @@ class Browser(httpx.AsyncClient):
     async def token(self):
         return self.hidden(await self.get("/topics"))["csrf"]
 
+    async def sign_in(self, way, **fields):
+        """Send a form of the page where people sign in."""
+        given = self.hidden(await self.get("/sign-in"))
+        return await self.post(f"/sign-in/{way}", data={**given, **fields})
+
     async def change(self, path, **fields):
         """Send a form, answer the question that comes, and go where the console leads."""
         question = await self.post(path, data={"csrf": await self.token(), **fields})
@@ -265,3 +288,124 @@ class Browser(httpx.AsyncClient):
 async def browser(admin):
     async with Browser(base_url=admin.console_url, timeout=60) as client:
         yield client
+
+
+class ClosedCluster:
+    """Addresses, and what a user needs to reach them."""
+
+    def __init__(self, certificates, name_server, admin, stack, app):
+        self.certificates = certificates
+        self.name_server = name_server
+        self.app = app
+        self._admin = admin
+        self._stack = stack
+
+    @property
+    def address(self):
+        """Of admin."""
+        return self._admin
+
+    def tls(self, user):
+        certificate, key = self.certificates.user(user)
+        return Tls(ca=self.certificates.path / "members.pem", certificate=certificate, key=key)
+
+    async def command(self, *arguments):
+        """What a command writes that root runs."""
+        certificate, key = self.certificates.user("root")
+        environment = {
+            "ARIANE_ADMIN": self._admin,
+            "ARIANE_TLS_CA": str(self.certificates.path / "members.pem"),
+            "ARIANE_TLS_CERTIFICATE": str(certificate),
+            "ARIANE_TLS_KEY": str(key),
+        }
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "ariane_admin", *arguments, "-o", "json"),
+            env={**os.environ, **environment},
+            stdout=asyncio.subprocess.PIPE,
+        )
+        written, _ = await process.communicate()
+        assert process.returncode == 0
+        return written
+
+    async def admin(self, user):
+        """A channel of a user to admin."""
+        return await self.channel(*self.certificates.user(user))
+
+    async def channel(self, certificate, key):
+        """A channel to admin of whoever has a certificate."""
+        context = ariane_wire.client_tls(
+            self.certificates.path / "members.pem", certificate=certificate, key=key
+        )
+        return await self._stack.enter_async_context(
+            ariane_wire.secure_channel(self._admin, context)
+        )
+
+    async def make_user(self, name, *entries):
+        """A user with a policy."""
+        root = await self.admin("root")
+        user = user_pb.User(user=name, enabled=True)
+        await UserServiceStub(root).CreateUser(user_pb.CreateUserRequest(user=user))
+        policy = policy_pb.AccessPolicy(user=name, entries=entries_of("; ".join(entries)))
+        await AccessPolicyServiceStub(root).UpdateAccessPolicy(
+            policy_pb.UpdateAccessPolicyRequest(policy=policy)
+        )
+
+    async def visitor(self, user=None):
+        """A browser at the console; one of a user shows his certificate."""
+        context = ssl.create_default_context(cafile=self.certificates.path / "members.pem")
+        if user is not None:
+            context.load_cert_chain(*self.certificates.user(user))
+        url = f"https://{self.app.console_address}"
+        return await self._stack.enter_async_context(
+            Browser(base_url=url, verify=context, timeout=60)
+        )
+
+    async def until(self, work, wanted):
+        """Repeat until the rules are everywhere: some seconds at most."""
+        async with asyncio.timeout(30):
+            while True:
+                with suppress(AioRpcError, ArianeError):
+                    if await work() == wanted:
+                        return
+                await asyncio.sleep(0.1)
+
+
+@pytest.fixture
+async def closed(request, tmp_path):
+    """A name server, a broker and admin with its console; parameters are settings of admin."""
+    certificates = ClusterCertificates(tmp_path / "certificates")
+    common = {"access": "closed", "super_users": ("root",), "listen": Address("127.0.0.1", 0)}
+    async with AsyncExitStack() as stack:
+        name_server = await stack.enter_async_context(
+            serving(NamesrvSettings(**common, **certificates.member("namesrv", "n1")), NamesrvApp)
+        )
+        broker = BrokerSettings(
+            store_path=tmp_path / "store",
+            cluster_name="main",
+            broker_name="broker-a",
+            name_servers=(name_server,),
+            segment_bytes=6 << 20,
+            consume_queue_entries=1000,
+            index_slots=1000,
+            index_items=4000,
+            grace_s=0.1,
+            **common,
+            **certificates.member("broker", "broker-a"),
+        )
+        await stack.enter_async_context(serving(broker, compose_broker))
+        settings = AdminSettings(
+            data_path=tmp_path / "admin",
+            name_servers=(name_server,),
+            console_listen=Address("127.0.0.1", 0),
+            **common,
+            **certificates.member("admin", "a1"),
+            **getattr(request, "param", {}),
+        )
+        made = []
+
+        def compose_admin(given, stop):
+            made.append(AdminApp(given, stop))
+            return made[0]
+
+        admin = await stack.enter_async_context(serving(settings, compose_admin))
+        yield ClosedCluster(certificates, str(name_server), str(admin), stack, made[0])

@@ -10,8 +10,8 @@ from grpc import aio
 
 import ariane_wire
 from ariane_servicekit.rpc.calls import current_caller
-from ariane_servicekit.security.caller import CallerKind, MemberKind
-from ariane_servicekit.security.identify import ACTING_KEY
+from ariane_servicekit.security.caller import MemberKind
+from ariane_servicekit.security.identify import ACTING_KEY, acting_text
 from ariane_servicekit.security.service_tls import MEMBER_TLS
 from ariane_wire import ChannelOptions, TellingChannel
 
@@ -53,7 +53,5 @@ def open_channel(
 
 def _acting() -> tuple[tuple[str, str], ...]:
     """What a call tells of the user for whose call it is made."""
-    caller = current_caller()
-    if caller is None or caller.kind is not CallerKind.USER:
-        return ()
-    return ((ACTING_KEY, caller.name),)
+    text = acting_text(current_caller())
+    return ((ACTING_KEY, text),) if text else ()

@@ -51,6 +51,7 @@ from ariane_servicekit.running.service import (
     Compose,
     ExitStatus,
     Fronted,
+    Guarded,
     HasClients,
     Measured,
     Service,
@@ -219,6 +220,8 @@ class _Life:
         )
         self._access = AccessGuard(settings, machine)
         self._identities = Identities(settings, machine, tls, self._access.gate.key_of)
+        if isinstance(service, Guarded):
+            service.guarded_by(self._access.gate)
         if isinstance(service, HasClients):
             self._access.gate.client_caller = service.client_caller
         live_settings = LiveSettings(

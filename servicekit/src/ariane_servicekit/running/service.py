@@ -14,6 +14,7 @@ from ariane_servicekit.observability.tracing import WorkTracer
 from ariane_servicekit.rpc.error_status import ErrorRules
 from ariane_servicekit.rpc.server import RpcService
 from ariane_servicekit.security.caller import Caller
+from ariane_servicekit.security.gate import Gate
 from ariane_wire import TlsContext
 
 
@@ -104,6 +105,15 @@ class Fronted(Protocol):
         The port takes plain text besides. Asked once before the port is bound, to know whether
         there is one, and then for each connection.
         """
+        ...
+
+
+@runtime_checkable
+class Guarded(Protocol):
+    """A service that asks the gate of its process beside calls."""
+
+    def guarded_by(self, gate: Gate, /) -> None:
+        """Ask this gate. Called once, before anything else."""
         ...
 
 

@@ -217,6 +217,10 @@ class Gate:
                 **({"suppressed_before": left_out} if left_out else {}),
             )
 
+    def knows(self, caller: Caller) -> bool:
+        """Whether a user is known and enabled, by rules that hold."""
+        return self._judge_of(caller) is not None
+
     def is_super(self, caller: Caller) -> bool:
         """Whether a caller is a super user."""
         return caller.kind is CallerKind.USER and self._book.is_super(caller.name)

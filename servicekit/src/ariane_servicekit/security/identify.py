@@ -16,7 +16,8 @@ from ariane_servicekit.security.service_tls import ServiceTls
 from ariane_wire import Identity
 
 ACTING_KEY: Final = "x-ariane-acting-for"
-"""Metadata key: the user for whom a member makes this call."""
+"""Metadata key: the user for whom a member makes this call; behind the name, with a space before
+each, the groups that an OpenID provider has stated of the user."""
 
 ACTING_KINDS: Final = frozenset({MemberKind.FILTER, MemberKind.GATEWAY, MemberKind.ADMIN})
 """Members that may make calls for users."""
@@ -88,8 +89,20 @@ def _acting(member: Caller, user: str) -> Caller:
             ErrorReason.ERROR_REASON_CREDENTIALS_INVALID,
             f"{ACTING_KEY} is for members of the cluster that act for users",
         )
-    if re.fullmatch(USER_WORD, user) is None:
+    name, *groups = user.split(" ")
+    if not all(re.fullmatch(USER_WORD, word) for word in (name, *groups)):
         raise ServiceError(
             ErrorReason.ERROR_REASON_CREDENTIALS_INVALID, f"{ACTING_KEY} does not name a user"
         )
-    return Caller(CallerKind.USER, member.peer, user, acting=member)
+    return Caller(CallerKind.USER, member.peer, name, groups=tuple(groups), acting=member)
+
+
+def acting_text(caller: Caller | None) -> str:
+    """What ``ACTING_KEY`` says of a user; empty for anybody else.
+
+    Args:
+        caller: For whom a member acts.
+    """
+    if caller is None or caller.kind is not CallerKind.USER:
+        return ""
+    return " ".join((caller.name, *caller.groups))

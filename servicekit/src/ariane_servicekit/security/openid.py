@@ -8,7 +8,7 @@ import re
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import jwt
@@ -32,6 +32,9 @@ ALGORITHMS: Final = (
 """Asymmetric ones only: a public key must never be taken for a secret."""
 
 REQUIRED: Final = ("iss", "aud", "exp", "nbf")
+"""Of tokens by which users log in. Tokens of a sign-in, which are used at once, have no ``nbf``."""
+
+REQUIRED_OF_SIGN_IN: Final = ("iss", "aud", "exp", "iat", "nonce")
 TOKEN_BYTES_MAX: Final = 16 << 10
 GROUPS_MAX: Final = 100
 LEEWAY_S: Final = 30.0
@@ -72,6 +75,21 @@ class OpenIdVerifier:
         Raises:
             ValueError: The token does not hold; the text is for the log, and has nothing of it.
         """
+        claims = await self.claims(token, self._settings.openid_audience, REQUIRED)
+        ends_ms = claims["exp"] * 1000
+        return self.caller_of(claims, peer), min(ends_ms, int(time.time() * 1000) + LOGIN_MS_MAX)
+
+    async def claims(self, token: str, audience: str, required: Sequence[str]) -> dict[str, Any]:
+        """What a token says that the issuer has signed; ``exp`` is a whole number.
+
+        Args:
+            token: The token.
+            audience: What it must be for.
+            required: Claims that it must have.
+
+        Raises:
+            ValueError: The token does not hold; the text has nothing of it.
+        """
         if len(token) > TOKEN_BYTES_MAX:
             raise ValueError("the token is too long")
         try:
@@ -84,15 +102,23 @@ class OpenIdVerifier:
                 token,
                 key.key,
                 algorithms=[algorithm],
-                audience=self._settings.openid_audience,
+                audience=audience,
                 issuer=self._settings.openid_issuer,
                 leeway=LEEWAY_S,
-                options={"require": list(REQUIRED)},
+                options={"require": list(required)},
             )
-            ends_ms = int(claims["exp"]) * 1000
+            claims["exp"] = int(claims["exp"])
         except (jwt.PyJWTError, TypeError, OverflowError, RecursionError) as error:
             # Foreign text: a key of another kind, numbers that are none, lists in lists in lists.
             raise ValueError(f"the token does not hold: {type(error).__name__}") from None
+        return claims
+
+    def caller_of(self, claims: Mapping[str, Any], peer: str) -> Caller:
+        """The user that claims name.
+
+        Raises:
+            ValueError: They name none that can be one here.
+        """
         user = claims.get(self._settings.openid_user_claim)
         if not isinstance(user, str) or re.fullmatch(USER_WORD, user) is None:
             raise ValueError("the token names no user that can be one here")
@@ -102,8 +128,7 @@ class OpenIdVerifier:
         known = tuple(
             each for each in groups if isinstance(each, str) and re.fullmatch(USER_WORD, each)
         )
-        caller = Caller(CallerKind.USER, peer, user, groups=known)
-        return caller, min(ends_ms, int(time.time() * 1000) + LOGIN_MS_MAX)
+        return Caller(CallerKind.USER, peer, user, groups=known)
 
     async def _key(self, key_id: str) -> jwt.PyJWK:
         """A key of the issuer.

@@ -3,7 +3,8 @@
 import httpx
 import pytest
 
-from ariane_admin.service.app import AdminApp, console_hosts
+from ariane_admin.console.room import console_hosts
+from ariane_admin.service.app import AdminApp
 from ariane_admin.service.settings import AdminSettings
 from ariane_servicekit import Address, serving
 

@@ -15,9 +15,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, cast
 
-from ariane_wire.transport.link import Link
 from ariane_wire.transport.ports import BACKLOG
-from ariane_wire.transport.tls import Credentials, next_context
+from ariane_wire.transport.tls import ALPN, Credentials, next_context
 
 _log: Final = logging.getLogger("ariane_wire.server")
 
@@ -42,13 +41,15 @@ class TlsListener:
         self,
         loop: asyncio.AbstractEventLoop,
         listener: socket.socket,
-        accept: Callable[[], Link],
+        accept: Callable[[], asyncio.BaseProtocol],
         tls: Credentials,
         handshake_s: float,
         *,
         takes_plain_text: bool,
+        protocol: str = ALPN,
     ) -> None:
         self._loop = loop
+        self._protocol = protocol
         self._listener = listener
         self._accept = accept
         self._tls = tls
@@ -65,6 +66,10 @@ class TlsListener:
         self._task.cancel()
         self._half_open.close()
         self._listener.close()
+
+    async def wait_closed(self) -> None:
+        """Wait until nobody is let in any more."""
+        await asyncio.wait((self._task,))
 
     async def _run(self) -> None:
         while True:
@@ -86,7 +91,7 @@ class TlsListener:
         try:
             connection.setblocking(False)  # noqa: FBT003 - the name says it.
             first = await asyncio.wait_for(self._first_octet(connection), self._handshake_s)
-            tls = next_context(self._tls) if first == _HANDSHAKE else None
+            tls = next_context(self._tls, self._protocol) if first == _HANDSHAKE else None
             if tls is None and not self._takes_plain_text:
                 connection.close()
                 return

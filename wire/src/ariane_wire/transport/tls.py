@@ -126,12 +126,12 @@ def checked(credentials: Any, holding: str) -> Credentials:
     return taken
 
 
-def next_context(credentials: Credentials) -> ssl.SSLContext:
-    """The context of the next connection."""
+def next_context(credentials: Credentials, protocol: str = ALPN) -> ssl.SSLContext:
+    """The context of the next connection, which agrees on a protocol."""
     if isinstance(credentials, ssl.SSLContext):
         return credentials
     context = credentials()
-    context.set_alpn_protocols([ALPN])
+    context.set_alpn_protocols([protocol])
     return context
 
 

@@ -14,7 +14,8 @@ def own_tls() -> Tls | None:
     # A command does not load the kit: that would take most of its time, and it has no certificate.
     if _KIT not in sys.modules:
         return None
-    from ariane_servicekit.security.asking import user_name  # noqa: PLC0415
+    from ariane_servicekit.rpc.calls import current_caller  # noqa: PLC0415
+    from ariane_servicekit.security.identify import acting_text  # noqa: PLC0415
     from ariane_servicekit.security.service_tls import MEMBER_TLS  # noqa: PLC0415
 
     member = MEMBER_TLS.get()
@@ -27,5 +28,5 @@ def own_tls() -> Tls | None:
         certificate=files.certificate,
         key=files.key,
         oldest=files.oldest,
-        acting_for=user_name,
+        acting_for=lambda: acting_text(current_caller()),
     )

@@ -83,6 +83,10 @@ SECURITY_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
                 "ariane_admin.commands.user:list_users",
                 "List users by name.",
             ),
+            "login-link": LazyCommand(
+                "ariane_admin.commands.login_link:login_link",
+                "Print a link by which you, and nobody else, sign in to the console.",
+            ),
             "show": LazyCommand("ariane_admin.commands.user:show", "Show USER."),
             "update": LazyCommand(
                 "ariane_admin.commands.user:update",

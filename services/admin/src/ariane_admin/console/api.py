@@ -27,6 +27,7 @@ from ariane.admin.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane_admin.asking.changing.upload_token import AUTHORIZATION_KEY
 from ariane_admin.audit.caller import ORIGIN_KEY, PROOF_KEY
 from ariane_admin.console.blocks import Notice
+from ariane_servicekit.security.identify import ACTING_KEY
 
 CALL_S_MAX: Final = 15.0
 """Seconds that the console waits for an answer, unless a change says otherwise."""
@@ -67,6 +68,7 @@ class Api:
         request: Any,
         origin: str,
         *,
+        acting_for: str = "",
         within_s: float = CALL_S_MAX,
         token: str = "",
     ) -> _Answer:
@@ -76,6 +78,7 @@ class Api:
             method: A method of a stub.
             request: Its request.
             origin: The browser's address.
+            acting_for: Who has signed in, as ``acting_text`` says it; empty for a stranger.
             within_s: Seconds that it may take.
             token: The upload token of FilterServers; may be empty.
 
@@ -83,6 +86,8 @@ class Api:
             AioRpcError: The error of admin.
         """
         metadata = [(ORIGIN_KEY, origin), (PROOF_KEY, self._proof)]
+        if acting_for:
+            metadata.append((ACTING_KEY, acting_for))
         if token:
             metadata.append((AUTHORIZATION_KEY, f"Bearer {token}"))
         return await method(request, metadata=tuple(metadata), timeout=within_s)
@@ -98,11 +103,15 @@ class Asker:
         api: The stubs.
         origin: The browser's address.
         within_s: Seconds that each call may take.
+        acting_for: Who has signed in; empty for a stranger.
     """
 
-    def __init__(self, api: Api, origin: str, within_s: float = CALL_S_MAX) -> None:
+    def __init__(
+        self, api: Api, origin: str, within_s: float = CALL_S_MAX, acting_for: str = ""
+    ) -> None:
         self.api = api
         self._origin = origin
+        self._acting_for = acting_for
         self._within_s = within_s
 
     async def __call__(
@@ -114,7 +123,12 @@ class Asker:
             AioRpcError: The error of admin.
         """
         return await self.api.call(
-            method, request, self._origin, within_s=self._within_s, token=token
+            method,
+            request,
+            self._origin,
+            acting_for=self._acting_for,
+            within_s=self._within_s,
+            token=token,
         )
 
 

@@ -31,6 +31,8 @@ from ariane_admin.console.change import (
     WronglyFilled,
 )
 from ariane_admin.console.changes import CHANGES
+from ariane_admin.console.entered import entered_by
+from ariane_admin.console.entrance import SIGN_IN, Entrance, Reception
 from ariane_admin.console.guard import FIELD, HEADERS, FormGuard
 from ariane_admin.console.pages import (
     alerts,
@@ -42,7 +44,9 @@ from ariane_admin.console.pages import (
     topics,
     traces,
 )
+from ariane_admin.console.sign_in import Act, SignIn
 from ariane_record.control_characters import shown_lines
+from ariane_servicekit.security.identify import acting_text
 
 Show = Callable[[Asker, Request], Awaitable[Page]]
 
@@ -113,11 +117,15 @@ class Console:
 
     Args:
         api: The API.
-        hosts: Host names that browsers may use for it; "*" for any.
+        hosts: Host names that browsers may use for it.
+        reception: Knows people; None for a console that cannot.
     """
 
-    def __init__(self, api: Api, hosts: Collection[str]) -> None:
+    def __init__(
+        self, api: Api, hosts: Collection[str], reception: Reception | None = None
+    ) -> None:
         self._api = api
+        self._sign_in = None if reception is None else SignIn(reception)
         self._guard = FormGuard()
         loader = FileSystemLoader(_HERE / "templates")
         environment = Environment(
@@ -135,9 +143,13 @@ class Console:
                     Route(path, self._changer(path, change), methods=["POST"])
                     for path, change in CHANGES.items()
                 ),
+                *self._ways_in(),
                 Route("/{path:path}", self._nowhere),
             ],
-            middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=sorted(hosts))],
+            middleware=[
+                Middleware(TrustedHostMiddleware, allowed_hosts=sorted(hosts)),
+                Middleware(Entrance, reception=reception),
+            ],
         )
 
     def _shower(self, show: Show) -> Callable[[Request], Awaitable[Response]]:
@@ -152,15 +164,48 @@ class Console:
 
         return respond
 
+    def _ways_in(self) -> list[Route]:
+        sign_in = self._sign_in
+        if sign_in is None:
+            return []
+
+        async def show(request: Request) -> Response:
+            return self._answer(request, sign_in.page(request))
+
+        return [
+            Route(SIGN_IN, show),
+            *(
+                Route(path, self._actor(act), methods=["POST"])
+                for path, act in sign_in.acts.items()
+            ),
+        ]
+
+    def _actor(self, act: Act) -> Callable[[Request], Awaitable[Response]]:
+        async def respond(request: Request) -> Response:
+            given = await self._given(request)
+            if isinstance(given, Page):
+                return self._answer(request, given)
+            done = await act(request, given)
+            return self._answer(request, done) if isinstance(done, Page) else done
+
+        return respond
+
+    async def _given(self, request: Request) -> dict[str, str] | Page:
+        """The fields of a form of this browser; or why it is none."""
+        if int(request.headers.get("content-length", "0")) > FORM_BYTES_MAX:
+            return _refused("The form holds too much.", 413)
+        form = await request.form(max_files=0, max_part_size=FORM_BYTES_MAX)
+        given = {name: value for name, value in form.items() if isinstance(value, str)}
+        if not self._guard.is_own(request, given.pop(FIELD, "")):
+            text = "This form was not made for this browser: go back, load it anew."
+            return _refused(text, 403)
+        return given
+
     def _changer(self, path: str, change: Change) -> Callable[[Request], Awaitable[Response]]:
         async def respond(request: Request) -> Response:
-            if int(request.headers.get("content-length", "0")) > FORM_BYTES_MAX:
-                return self._answer(request, _refused("The form holds too much.", 413))
-            form = await request.form(max_files=0, max_part_size=FORM_BYTES_MAX)
-            given = {name: value for name, value in form.items() if isinstance(value, str)}
-            if not self._guard.is_own(request, given.pop(FIELD, "")):
-                text = "This form was not made for this browser: go back, load it anew."
-                return self._answer(request, _refused(text, 403))
+            given = await self._given(request)
+            if isinstance(given, Page):
+                return self._answer(request, given)
             if not given.pop("confirmed", ""):
                 return await self._asked_first(request, path, change, given)
             return await self._perform(request, path, change, given)
@@ -228,18 +273,22 @@ class Console:
 
     def _asker(self, request: Request, within_s: float = CALL_S_MAX) -> Asker:
         client = request.client
-        return Asker(self._api, f"{client.host}:{client.port}" if client else "", within_s)
+        origin = f"{client.host}:{client.port}" if client else ""
+        return Asker(self._api, origin, within_s, acting_text(entered_by(request).caller))
 
     def _answer(self, request: Request, page: Page) -> Response:
         visitor = self._guard.visitor(request)
+        caller = entered_by(request).caller
         text = self._template.render(
             page=page,
             sections=SECTIONS,
             token=self._guard.token(visitor),
             done=self._done(request),
+            user=caller.name if caller else "",
+            sign_in=SIGN_IN if self._sign_in else "",
         )
         response = HTMLResponse(text, page.status, headers=HEADERS)
-        self._guard.seal(response, visitor)
+        self._guard.seal(request, response, visitor)
         return response
 
     def _done(self, request: Request) -> str:
@@ -253,7 +302,7 @@ class Console:
         said = urlencode({"done": done, "seal": self._guard.token(done)})
         target = f"{where}{joint}{said}"
         response = RedirectResponse(target, 303, headers=HEADERS)
-        self._guard.seal(response, self._guard.visitor(request))
+        self._guard.seal(request, response, self._guard.visitor(request))
         return response
 
 

@@ -138,6 +138,7 @@ class Form:
         danger: Whether the change loses data.
         back: Path to cancel to, for a form without a title.
         by_itself: Whether a browser with scripts sends it at once.
+        is_open: Whether it is not folded.
     """
 
     title: str
@@ -148,6 +149,7 @@ class Form:
     danger: bool = False
     back: Cell = field(default=Cell("No", "/"))
     by_itself: bool = False
+    is_open: bool = False
     template: str = "form"
 
 

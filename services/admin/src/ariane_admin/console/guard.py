@@ -10,7 +10,11 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ariane_admin.console.entered import entered_by
+
 COOKIE: Final = "ariane_console"
+"""The cookie of a stranger's forms; over TLS, ``__Host-`` stands before it."""
+
 FIELD: Final = "csrf"
 
 HEADERS: Final = {
@@ -31,8 +35,8 @@ class FormGuard:
         self._key = secrets.token_bytes(32)
 
     def visitor(self, request: Request) -> str:
-        """The browser's cookie, or a new one."""
-        return request.cookies.get(COOKIE) or secrets.token_urlsafe(24)
+        """The session, the browser's cookie, or a new one: to what its forms are bound."""
+        return _bound(request) or secrets.token_urlsafe(24)
 
     def token(self, visitor: str) -> str:
         """The hidden field of a browser's forms."""
@@ -40,7 +44,7 @@ class FormGuard:
 
     def is_own(self, request: Request, given: str) -> bool:
         """Whether a submitted form was issued to this browser."""
-        visitor = request.cookies.get(COOKIE, "")
+        visitor = _bound(request)
         fetched = request.headers.get("sec-fetch-site", "same-origin")
         return (
             bool(visitor)
@@ -48,6 +52,20 @@ class FormGuard:
             and hmac.compare_digest(given.encode(), self.token(visitor).encode())
         )
 
-    def seal(self, response: Response, visitor: str) -> None:
-        """Give the browser its cookie."""
-        response.set_cookie(COOKIE, visitor, httponly=True, samesite="strict", path="/")
+    def seal(self, request: Request, response: Response, visitor: str) -> None:
+        """Give the browser of a stranger its cookie."""
+        if entered_by(request).token:
+            return
+        name = _cookie(request)
+        secure = name != COOKIE
+        response.set_cookie(
+            name, visitor, path="/", secure=secure, httponly=True, samesite="strict"
+        )
+
+
+def _bound(request: Request) -> str:
+    return entered_by(request).token or request.cookies.get(_cookie(request), "")
+
+
+def _cookie(request: Request) -> str:
+    return f"__Host-{COOKIE}" if request.url.scheme == "https" else COOKIE

@@ -6,17 +6,97 @@ import asyncio
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp
+from typing_extensions import override
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ariane_servicekit import Address, StartRefused
+from ariane_wire import Credentials
+from ariane_wire.server.identity import identity
+from ariane_wire.transport.first_octets import TlsListener
 
 STOP_S: Final = 3
 
+CONNECTIONS_MAX: Final = 500
+"""Connections of browsers; more are answered by 503."""
 
-class _Quiet(uvicorn.Server):
+ALPN: Final = "http/1.1"
+
+REQUEST_S_MAX: Final = 10.0
+"""Seconds that a handshake may take, and the head of a request."""
+
+PEER: Final = "ariane_peer"
+"""In the state of a request: who is at the other end, an ``Identity``."""
+
+
+class _Connection(H11Protocol):
+    """A connection that tells its requests whose it is, and that does not wait for ever."""
+
+    @override
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.app_state = {**self.app_state, PEER: identity(transport, 0)}
+        self._head: asyncio.TimerHandle | None = None
+        self._wait_for_head()
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE:
+            self._stop_waiting()
+        elif self._head is None:
+            self._wait_for_head()
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _wait_for_head(self) -> None:
+        """Close the connection unless the head of a request is there in time, however it comes."""
+        self._head = self.loop.call_later(REQUEST_S_MAX, self.transport.close)
+
+    def _stop_waiting(self) -> None:
+        if self._head is not None:
+            self._head.cancel()
+            self._head = None
+
+
+class _Server(uvicorn.Server):
+    def __init__(
+        self, config: uvicorn.Config, bound: socket.socket, tls: Credentials | None
+    ) -> None:
+        super().__init__(config)
+        self._bound = bound
+        self._tls = tls
+
+    @override
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._tls is None:
+            await super().startup([self._bound])
+            return
+        await super().startup([])
+        loop = asyncio.get_running_loop()
+
+        def accept() -> asyncio.Protocol:
+            return _Connection(self.config, self.server_state, self.lifespan.state, loop)
+
+        # As the port of the service: handshakes are bounded, and certificates may be replaced.
+        listener: Any = TlsListener(
+            loop,
+            self._bound,
+            accept,
+            self._tls,
+            REQUEST_S_MAX,
+            takes_plain_text=False,
+            protocol=ALPN,
+        )
+        self.servers.append(listener)
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Leave signals to the service."""
@@ -29,7 +109,7 @@ class ConsoleServer:
     def __init__(self, listen: Address) -> None:
         self._listen = listen
         self._socket: socket.socket | None = None
-        self._server: _Quiet | None = None
+        self._server: _Server | None = None
         self._serving: asyncio.Task[None] | None = None
 
     def bind(self) -> Address:
@@ -47,8 +127,13 @@ class ConsoleServer:
             raise StartRefused(f"the console cannot listen on {self._listen}: {cause}") from None
         return self._listen.with_port(self._socket.getsockname()[1])
 
-    async def start(self, app: ASGIApp) -> None:
-        """Serve pages from now on."""
+    async def start(self, app: ASGIApp, tls: Credentials | None = None) -> None:
+        """Serve pages from now on.
+
+        Args:
+            app: The pages.
+            tls: Gives the context of the next connection; None for plain text.
+        """
         assert self._socket is not None  # noqa: S101 - the port was taken before
         config = uvicorn.Config(
             app,
@@ -56,14 +141,14 @@ class ConsoleServer:
             log_level="warning",
             access_log=False,
             lifespan="off",
+            http=_Connection,
+            limit_concurrency=CONNECTIONS_MAX,
             server_header=False,
             ws="none",
             timeout_graceful_shutdown=STOP_S,
         )
-        self._server = _Quiet(config)
-        self._serving = asyncio.create_task(
-            self._server.serve(sockets=[self._socket]), name="console"
-        )
+        self._server = _Server(config, self._socket, tls)
+        self._serving = asyncio.create_task(self._server.serve(), name="console")
 
     async def stop(self) -> None:
         """Finish requests in work, then close the port. Repeating is harmless."""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Final
+from typing import Any
 
 from google.protobuf.descriptor import FileDescriptor
-from grpc import aio
 
 from ariane.admin.v1 import alert_service_pb2 as alert_pb
 from ariane.admin.v1 import audit_service_pb2 as audit_pb
 from ariane.admin.v1 import client_service_pb2 as client_pb
 from ariane.admin.v1 import cluster_service_pb2 as cluster_pb
+from ariane.admin.v1 import console_service_pb2 as console_pb
 from ariane.admin.v1 import dead_letter_service_pb2 as letter_pb
 from ariane.admin.v1 import definition_service_pb2 as definition_pb
 from ariane.admin.v1 import delayed_message_service_pb2 as delayed_pb
@@ -30,6 +29,7 @@ from ariane.admin.v1.alert_service_pb2_grpc import add_AlertServiceServicer_to_s
 from ariane.admin.v1.audit_service_pb2_grpc import add_AuditServiceServicer_to_server
 from ariane.admin.v1.client_service_pb2_grpc import add_ClientServiceServicer_to_server
 from ariane.admin.v1.cluster_service_pb2_grpc import add_ClusterServiceServicer_to_server
+from ariane.admin.v1.console_service_pb2_grpc import add_ConsoleServiceServicer_to_server
 from ariane.admin.v1.dead_letter_service_pb2_grpc import add_DeadLetterServiceServicer_to_server
 from ariane.admin.v1.definition_service_pb2_grpc import add_DefinitionServiceServicer_to_server
 from ariane.admin.v1.delayed_message_service_pb2_grpc import (
@@ -52,9 +52,8 @@ from ariane_admin.alerts.webhook import Webhook
 from ariane_admin.audit.auditing import Auditing
 from ariane_admin.audit.servicer import AuditServicer
 from ariane_admin.audit.trail import AuditTrail
-from ariane_admin.console.api import Api
-from ariane_admin.console.app import Console
-from ariane_admin.console.server import ConsoleServer
+from ariane_admin.console.room import ConsoleRoom
+from ariane_admin.console.servicer import ConsoleServicer
 from ariane_admin.database import SCHEMA
 from ariane_admin.history.sampler import Sampler, SamplingRules
 from ariane_admin.history.servicer import HistoryServicer
@@ -86,16 +85,9 @@ from ariane_servicekit import (
     StartRefused,
     StopRequest,
     SystemClock,
-    get_logger,
-    open_channel,
 )
 from ariane_servicekit.database import DATABASE_ERROR_RULES, Database, DatabaseError
-from ariane_wire import ChannelOptions
-
-_log = get_logger(__name__)
-
-_TO_ITSELF: Final = ChannelOptions(receive_octets_max=-1)
-"""The console shows messages of any size, and admin has made the answer itself."""
+from ariane_servicekit.security.gate import Gate
 
 
 class AdminApp:
@@ -112,10 +104,7 @@ class AdminApp:
             raise StartRefused(str(error)) from error
         translator = ErrorTranslator(self.error_rules)
         self._cluster = ClusterAccess(",".join(map(str, settings.name_servers)), translator)
-        self._console_pass = secrets.token_hex(32)
-        self._console_server = ConsoleServer(settings.console_listen)
-        self._console_address: Address | None = None
-        self._channel: aio.Channel | None = None
+        self._console = ConsoleRoom(settings, clock)
         trail = AuditTrail(self._database)
         samples = SampleStore(self._database)
         rates = RateMemory()
@@ -127,12 +116,12 @@ class AdminApp:
         audit = AuditServicer(trail, self._database)
         history = self._history_servicer(samples, clock)
         self._users = UserRoom(self._database, self._settings_servicer.addresses, clock)
-        auditing = Auditing(trail, self._database, translator, self._console_pass)
+        auditing = Auditing(trail, self._database, translator, self._console.proof)
         alert_servicer = self._alert_servicer(alerts)
         one = self._cluster
         self.rpc_services: Sequence[RpcService] = [
             auditing.audited(_service(file, add, servicer))
-            for file, add, servicer in self._users.services
+            for file, add, servicer in (*self._users.services, _signing_in(self._console))
         ] + [
             auditing.audited(_service(module.DESCRIPTOR, add, servicer))
             for module, add, servicer in (
@@ -175,13 +164,18 @@ class AdminApp:
     @property
     def console_address(self) -> Address | None:
         """The address of the console; None if it is off or not bound yet."""
-        return self._console_address
+        return self._console.address
+
+    def guarded_by(self, gate: Gate) -> None:
+        """Let the console ask the gate who may be there."""
+        self._console.guarded_by(gate)
 
     async def recover(self, address: Address) -> None:
         """Bring the database up to date, and make the clients ready."""
-        self._settings_servicer.listens_on(str(address))
-        if self._settings.console_on:
-            self._console_address = self._console_server.bind()
+        # Admin tells itself the rules, too, and a wildcard is not an address to call.
+        own = Address("127.0.0.1", address.port) if address.is_wildcard else address
+        self._settings_servicer.listens_on(str(own))
+        self._console.bind()
         if self._settings.data_path is not None:
             self._settings.data_path.mkdir(parents=True, exist_ok=True)
         try:
@@ -196,25 +190,15 @@ class AdminApp:
         self._users.teller.start()
         self._watching.start(at_once=True)
         self._alerting.start()
-        if self._console_address is None:
-            return
-        # A wildcard is not an address to call.
-        own = Address("127.0.0.1", address.port) if address.is_wildcard else address
-        self._channel = open_channel(own, _TO_ITSELF)
-        hosts = console_hosts(self._settings, self._console_address)
-        console = Console(Api(self._channel, self._console_pass), hosts)
-        await self._console_server.start(console.app)
-        _log.info("console_ready", url=f"http://{self._console_address}/")
+        await self._console.start(address)
 
     async def drain(self) -> None:
         """Close the console: its pages make calls of their own."""
-        await self._console_server.stop()
+        await self._console.close()
 
     async def stop(self) -> None:
         """Stop sampling, end connections, close the database."""
-        await self._console_server.stop()
-        if self._channel is not None:
-            await self._channel.close()
+        await self._console.stop()
         await self._users.teller.stop()
         await self._sampling.stop()
         await self._watching.stop()
@@ -272,10 +256,8 @@ class AdminApp:
         return Loop("samples", sampler.look, interval_s=rules.interval_s, clock=clock)
 
 
-def console_hosts(settings: AdminSettings, address: Address) -> set[str]:
-    """The host names under which browsers may open the console: no others, ever."""
-    own = () if address.is_wildcard else (address.host,)
-    return {"127.0.0.1", "localhost", "[::1]", *own, *settings.console_hosts}
+def _signing_in(console: ConsoleRoom) -> tuple[FileDescriptor, Callable[[Any, Any], None], object]:
+    return console_pb.DESCRIPTOR, add_ConsoleServiceServicer_to_server, ConsoleServicer(console)
 
 
 def _service(file: FileDescriptor, add: Callable[[Any, Any], None], servicer: object) -> RpcService:

@@ -8,12 +8,13 @@ from typing import ClassVar, Self
 from pydantic import Field, SecretStr, model_validator
 
 from ariane.admin.v1 import alert_service_pb2 as alert_pb
-from ariane_servicekit import Address, AddressList, CommaSeparated, ListenAddress, ServiceSettings
+from ariane_admin.service.console_settings import ConsoleSettings
+from ariane_servicekit import Address, AddressList, ListenAddress
 
 DATABASE_FILE = "admin.db"
 
 
-class AdminSettings(ServiceSettings):
+class AdminSettings(ConsoleSettings):
     """Admin of ArianeMQ: one API and one console over the whole cluster, with an audit trail."""
 
     service_name: ClassVar[str] = "admin"
@@ -23,21 +24,6 @@ class AdminSettings(ServiceSettings):
         Address("127.0.0.1", 9881),
         description="Address to listen on, host:port; with port 0 the system chooses one. The "
         "default is loopback, so that nothing outside this machine reaches a service by accident.",
-    )
-    console_on: bool = Field(
-        default=True,
-        description="Whether to serve the console, which is a set of pages for a browser.",
-    )
-    console_listen: ListenAddress = Field(
-        Address("127.0.0.1", 9882),
-        description="Address of the console, host:port, served over HTTP; with port 0 the system "
-        "chooses one, and the log names it.",
-    )
-    console_hosts: CommaSeparated = Field(
-        (),
-        description="Host names under which browsers may open the console, besides 127.0.0.1, "
-        "localhost and the host of console_listen, such as admin.example.com. Others are "
-        "refused: otherwise a stranger's page could lead a browser here under a name of its own.",
     )
     name_servers: AddressList = Field(
         (Address("127.0.0.1", 9876),),
@@ -138,15 +124,6 @@ class AdminSettings(ServiceSettings):
             raise ValueError("name_servers must name one at least: they know the brokers")
         if (self.data_path is None) == (self.database_url is None):
             raise ValueError("data_path or database_url must be set, and not both")
-        if any("*" in host for host in self.console_hosts):
-            raise ValueError("console_hosts must be names, not patterns")
-        if self.console_on and not self.console_listen.is_loopback and not self.insecure:
-            msg = (
-                f"console_listen: {self.console_listen} is reachable from other machines and the "
-                "console has no credentials; use 127.0.0.1, or insecure to say that the network "
-                "is closed"
-            )
-            raise ValueError(msg)
         hook = self.alert_webhook
         if hook is not None and not hook.get_secret_value().startswith(("http://", "https://")):
             raise ValueError("alert_webhook must begin with http:// or https://")

@@ -20,13 +20,14 @@ from ariane_admin.console.blocks import (
     Fields,
     Form,
     Input,
+    Notice,
     Page,
     Table,
     number,
     to,
     yes,
 )
-from ariane_admin.console.pages.overview import RECEIVING, chart, receiving_cells
+from ariane_admin.console.pages.overview import RECEIVING, chart, or_failure, receiving_cells
 from ariane_admin.console.pages.topics import moment
 from ariane_record.names import is_system_topic
 
@@ -64,7 +65,7 @@ async def groups(ask: Asker, request: Request) -> Page:
 async def group(ask: Asker, request: Request) -> Page:
     """One group: its members, its backlog by queue, and its changes."""
     name, api = request.path_params["group"], ask.api
-    told, members, queues, conflicts, lag, delay = await asyncio.gather(
+    told, members, queues, conflicts, drawn = await asyncio.gather(
         ask(api.groups.GetGroup, group_pb.GetGroupRequest(consumer_group=name)),
         ask(api.groups.ListGroupMembers, group_pb.ListGroupMembersRequest(consumer_group=name)),
         ask(
@@ -77,8 +78,14 @@ async def group(ask: Asker, request: Request) -> Page:
             api.groups.ListSubscriptionConflicts,
             group_pb.ListSubscriptionConflictsRequest(consumer_group=name),
         ),
-        chart(ask, "Messages not consumed yet", history_pb.SERIES_KIND_GROUP_LAG, name),
-        chart(ask, "Age of the oldest in seconds", history_pb.SERIES_KIND_GROUP_DELAY, name),
+        or_failure(
+            asyncio.gather(
+                chart(ask, "Messages not consumed yet", history_pb.SERIES_KIND_GROUP_LAG, name),
+                chart(
+                    ask, "Age of the oldest in seconds", history_pb.SERIES_KIND_GROUP_DELAY, name
+                ),
+            )
+        ),
     )
     found = told.group
     paused = any(not each.group.consume_enabled for each in found.placements)
@@ -99,7 +106,7 @@ async def group(ask: Asker, request: Request) -> Page:
                 ("The same on all brokers", yes(is_so=not found.uneven)),
             ],
         ),
-        Charts([lag, delay]),
+        drawn if isinstance(drawn, Notice) else Charts(drawn),
         _members(members),
     ]
     if conflicts.conflicts:

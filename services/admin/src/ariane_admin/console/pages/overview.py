@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Mapping
+from typing import Final, Literal, TypeVar
 
 from google.protobuf.duration_pb2 import Duration
-from google.protobuf.message import Message
 from grpc import StatusCode
 from grpc.aio import AioRpcError
 from starlette.requests import Request
@@ -42,61 +41,64 @@ _SERIES: Final = (
     ("Messages handed out a second", history_pb.SERIES_KIND_PULLED_RATE),
     ("Messages not consumed yet", history_pb.SERIES_KIND_GROUP_LAG),
 )
-_BEHIND_SHOWN: Final = 10
+_LONGEST: Final = lag_pb.ListGroupLagsRequest(
+    order=lag_pb.LAG_ORDER_MESSAGE_COUNT, message_count_min=1, page_size=10
+)
 
-_Answer = TypeVar("_Answer", bound=Message)
+_SHOWN_IN_PLACE: Final[Mapping[StatusCode, Literal["bad", "warn"]]] = {
+    StatusCode.UNAVAILABLE: "bad",
+    StatusCode.DEADLINE_EXCEEDED: "bad",
+    StatusCode.PERMISSION_DENIED: "warn",
+}
+
+_Answer = TypeVar("_Answer")
 
 RECEIVING: Final = ("In flight", "Delayed", "Ready")
 """States of the messages of members that receive without owning queues, as column names."""
 
 
 async def overview(ask: Asker, _request: Request) -> Page:
-    """The whole cluster on one page."""
+    """The whole cluster on one page; of a user with few rights, the part that he may see."""
     api = ask.api
-    clusters, findings, standing, behind, charts = await asyncio.gather(
-        _or_failure(ask(api.cluster.ListClusters, cluster_pb.ListClustersRequest())),
-        ask(api.cluster.DiagnoseCluster, cluster_pb.DiagnoseClusterRequest()),
-        ask(api.alerts.ListAlerts, alert_pb.ListAlertsRequest()),
-        _or_failure(
-            ask(
-                api.lags.ListGroupLags,
-                lag_pb.ListGroupLagsRequest(
-                    order=lag_pb.LAG_ORDER_MESSAGE_COUNT,
-                    message_count_min=1,
-                    page_size=_BEHIND_SHOWN,
-                ),
-            )
-        ),
-        asyncio.gather(*(chart(ask, title, kind) for title, kind in _SERIES)),
+    parts = await asyncio.gather(
+        or_failure(ask(api.cluster.ListClusters, cluster_pb.ListClustersRequest())),
+        or_failure(ask(api.cluster.DiagnoseCluster, cluster_pb.DiagnoseClusterRequest())),
+        or_failure(ask(api.alerts.ListAlerts, alert_pb.ListAlertsRequest())),
+        or_failure(ask(api.lags.ListGroupLags, _LONGEST)),
+        or_failure(asyncio.gather(*(chart(ask, title, kind) for title, kind in _SERIES))),
     )
-    blocks: list[Block] = []
-    if isinstance(clusters, Notice):
-        blocks.append(clusters)
-    else:
+    clusters, findings, standing, behind, charts = parts
+    # One cause may stand for many parts.
+    blocks: list[Block] = [*dict.fromkeys(part for part in parts if isinstance(part, Notice))]
+    if not isinstance(clusters, Notice):
         for cluster in clusters.clusters:
             blocks += silence(cluster)
             blocks.append(_tiles(cluster))
         if not clusters.clusters:
             blocks.append(Notice("No broker is registered with the name servers.", "bad"))
-    if standing.alerts:
-        blocks.append(alerts_table("Alerts", standing.alerts))
-    if findings.findings:
-        blocks.append(_findings(findings))
-    elif not standing.alerts:
-        blocks.append(
-            Notice(
-                f"All is well: {_counted(findings.name_server_count, 'name server')} and"
-                f" {_counted(findings.broker_count, 'broker')} answer.",
-                "good",
-            )
-        )
-    blocks.append(Charts(charts))
-    blocks.append(behind if isinstance(behind, Notice) else _behind(behind))
+    alerts = () if isinstance(standing, Notice) else standing.alerts
+    if alerts:
+        blocks.append(alerts_table("Alerts", alerts))
+    if not isinstance(findings, Notice):
+        if findings.findings:
+            blocks.append(_findings(findings))
+        elif not alerts:
+            blocks.append(_all_well(findings))
+    if not isinstance(charts, Notice):
+        blocks.append(Charts(charts))
+    if not isinstance(behind, Notice):
+        blocks.append(_behind(behind))
     return Page("Overview", blocks, "Overview", REFRESH_S)
 
 
-async def _or_failure(answer: Awaitable[_Answer]) -> _Answer | Notice:
-    """An answer, or what is shown in its place: no broker may be there to ask.
+def _all_well(told: cluster_pb.DiagnoseClusterResponse) -> Notice:
+    servers, brokers = told.name_server_count, told.broker_count
+    counted = f"{_counted(servers, 'name server')} and {_counted(brokers, 'broker')}"
+    return Notice(f"All is well: {counted} answer.", "good")
+
+
+async def or_failure(answer: Awaitable[_Answer]) -> _Answer | Notice:
+    """An answer, or what is shown in its place: nobody is there to ask, or the user may not.
 
     Raises:
         AioRpcError: It failed for another reason.
@@ -104,9 +106,10 @@ async def _or_failure(answer: Awaitable[_Answer]) -> _Answer | Notice:
     try:
         return await answer
     except AioRpcError as error:
-        if error.code() not in {StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED}:
+        kind = _SHOWN_IN_PLACE.get(error.code())
+        if kind is None:
             raise
-        return Notice(error.details() or str(error.code()), "bad")
+        return Notice(error.details() or str(error.code()), kind)
 
 
 async def chart(

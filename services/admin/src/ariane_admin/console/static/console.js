@@ -24,6 +24,13 @@ if (main().dataset.refresh) setTimeout(refresh, main().dataset.refresh * 1000);
 // Goes on with a change of many parts; the link beside the button stops it there.
 const rest = document.querySelector("form[data-by-itself]");
 if (rest) rest.requestSubmit();
+// A link of `ariane user login-link` has its token where no server sees it; a person sends the form.
+const token = document.querySelector("input[name=token]");
+if (token && location.hash) {
+  token.value = location.hash.slice(1);
+  history.replaceState(null, "", location.pathname + location.search);
+  token.form.querySelector("button").focus();
+}
 let leading = false;
 addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select, textarea")) return;

@@ -1,0 +1,123 @@
+"""The console with all its parts, inside admin."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Final
+from urllib.parse import urlsplit
+
+from grpc import aio
+
+from ariane_admin.console.api import Api
+from ariane_admin.console.app import Console
+from ariane_admin.console.console_tls import ConsoleTls
+from ariane_admin.console.entrance import Reception
+from ariane_admin.console.server import ConsoleServer
+from ariane_admin.console.sessions import Sessions
+from ariane_admin.service.console_settings import ConsoleSettings
+from ariane_servicekit import Address, get_logger, open_channel
+from ariane_servicekit.clock import Clock
+from ariane_servicekit.security.gate import Gate
+from ariane_servicekit.security.service_tls import MEMBER_TLS
+from ariane_wire import ChannelOptions
+
+_TO_ITSELF: Final = ChannelOptions(receive_octets_max=-1)
+"""The console shows messages of any size, and admin has made the answer itself."""
+
+_log = get_logger(__name__)
+
+
+class ConsoleRoom:
+    """One console.
+
+    People sign in where admin has a certificate: only then may it act for them.
+
+    Attributes:
+        address: Where it listens; None if it is off or not bound yet.
+        proof: The secret with which admin believes it the address of a browser.
+        sessions: Of those who have signed in.
+    """
+
+    def __init__(self, settings: ConsoleSettings, clock: Clock) -> None:
+        """Build the parts.
+
+        Raises:
+            StartRefused: A file of its certificate cannot be read.
+        """
+        self.address: Address | None = None
+        self.proof = secrets.token_hex(32)
+        self._settings = settings
+        self._server = ConsoleServer(settings.console_listen)
+        self.sessions = Sessions(clock, settings.console_session_s_max)
+        self._channel: aio.Channel | None = None
+        self._reception: Reception | None = None
+        self._member = MEMBER_TLS.get() if settings.console_on else None
+        self._tls: ConsoleTls | None = None
+        if self._member is not None:
+            files = settings.console_certificate, settings.console_key
+            self._tls = ConsoleTls(self._member, *files)
+
+    @property
+    def signs_in(self) -> bool:
+        """Whether people can sign in."""
+        return self._reception is not None
+
+    @property
+    def origin(self) -> str:
+        """Where browsers reach it; empty if it is off or not bound yet."""
+        settings, address = self._settings, self.address
+        if address is None or settings.console_origin:
+            return settings.console_origin if address is not None else ""
+        if settings.console_hosts or address.is_wildcard:
+            host = settings.console_hosts[0] if settings.console_hosts else "127.0.0.1"
+            address = Address(host, address.port)
+        return f"{'http' if self._tls is None else 'https'}://{address}"
+
+    def guarded_by(self, gate: Gate) -> None:
+        """Ask a gate who may be here."""
+        if self._member is not None:
+            self._reception = Reception(gate, self.sessions, self._member.caller)
+            gate.watch(self._reception.look)
+
+    def bind(self) -> None:
+        """Take the port, if it is on.
+
+        Raises:
+            StartRefused: The port is in use, or the host is not of this machine.
+        """
+        if self._settings.console_on:
+            self.address = self._server.bind()
+
+    async def start(self, admin: Address) -> None:
+        """Serve pages, if it is on.
+
+        Args:
+            admin: Where admin listens.
+        """
+        if self.address is None:
+            return
+        # A wildcard is not an address to call.
+        own = Address("127.0.0.1", admin.port) if admin.is_wildcard else admin
+        self._channel = open_channel(own, _TO_ITSELF)
+        hosts = console_hosts(self._settings, self.address)
+        console = Console(Api(self._channel, self.proof), hosts, self._reception)
+        await self._server.start(console.app, None if self._tls is None else self._tls.context)
+        _log.info("console_ready", url=f"{self.origin}/")
+
+    async def close(self) -> None:
+        """Finish requests in work, then close the port. Repeating is harmless."""
+        await self._server.stop()
+
+    async def stop(self) -> None:
+        """Close it with all that it has. Repeating is harmless."""
+        await self.close()
+        if self._channel is not None:
+            await self._channel.close()
+
+
+def console_hosts(settings: ConsoleSettings, address: Address) -> set[str]:
+    """The host names under which browsers may open the console: no others, ever."""
+    own = () if address.is_wildcard else (address.host,)
+    origin = urlsplit(settings.console_origin).hostname
+    named = (origin,) if origin else ()
+    return {"127.0.0.1", "localhost", "[::1]", *own, *named, *settings.console_hosts}

@@ -1,0 +1,136 @@
+"""The page where people sign in, and what its forms do.
+
+::
+
+    by certificate   the connection shows one of a user; each further connection shows it, too
+    by link          `ariane user login-link`, which a key or a certificate has proved, draws a
+                     token that holds once, for two minutes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from ariane_admin.console.blocks import Block, Form, Input, Notice, Page
+from ariane_admin.console.entered import entered_by
+from ariane_admin.console.entrance import SIGN_IN, Reception, own_path
+from ariane_admin.console.guard import HEADERS
+from ariane_admin.console.sessions import Session
+from ariane_servicekit import get_logger
+from ariane_servicekit.observability.logs import LineBudget
+from ariane_servicekit.security.caller import Caller
+
+BY_CERTIFICATE: Final = f"{SIGN_IN}/certificate"
+BY_LINK: Final = f"{SIGN_IN}/link"
+SIGN_OUT: Final = "/sign-out"
+
+TOKEN: Final = "token"  # noqa: S105 - its name.
+"""The field with a one-time token; scripts fill it from the fragment of a link."""
+
+_REFUSED: Final = "That did not work: it does not hold here, or no more."
+"""One text for all: a stranger does not learn who exists. The log has the cause."""
+
+_log = get_logger(__name__)
+
+Given = Mapping[str, str]
+Act = Callable[[Request, Given], Awaitable[Response | Page]]
+
+
+class SignIn:
+    """Lets people in and out.
+
+    Attributes:
+        acts: What the forms do, by path. Each is given the fields of a form of this browser.
+
+    Args:
+        reception: Knows people.
+    """
+
+    def __init__(self, reception: Reception) -> None:
+        self._reception = reception
+        self._refusals = LineBudget(10)
+        self.acts: dict[str, Act] = {
+            BY_CERTIFICATE: self._by_certificate,
+            BY_LINK: self._by_link,
+            SIGN_OUT: self._out,
+        }
+
+    def page(self, request: Request, trouble: str = "") -> Page:
+        """The page with all ways in."""
+        where = own_path(request.query_params.get("next", "/"))
+        inputs = [Input("next", value=where, kind="hidden")]
+        blocks: list[Block] = [Notice(trouble, "bad")] if trouble else []
+        certified = self._reception.certified(request)
+        if certified is not None:
+            button = f"Sign in as {certified.name}"
+            blocks.append(_form("By your certificate", BY_CERTIFICATE, inputs, button))
+        one_time = Input(TOKEN, "Token of: ariane user login-link", kind="password", required=True)
+        blocks.append(_form("By a one-time token", BY_LINK, [*inputs, one_time], "Sign in"))
+        return Page("Sign in", blocks, status=403 if trouble else 200)
+
+    async def _by_certificate(self, request: Request, given: Given) -> Response | Page:
+        caller = self._reception.certified(request)
+        if caller is None:
+            return self._refused(request, "certificate", "the connection shows none of a user")
+        return self.enter(request, caller, "certificate", given, by_certificate=True)
+
+    async def _by_link(self, request: Request, given: Given) -> Response | Page:
+        caller = self._reception.sessions.take_link(given.get(TOKEN, "").strip())
+        if caller is None:
+            return self._refused(request, "link", "unknown, used or expired token")
+        return self.enter(request, caller, "link", given)
+
+    async def _out(self, request: Request, _: Given) -> Response | Page:
+        entered = entered_by(request)
+        response = RedirectResponse(SIGN_IN, 303, headers=HEADERS)
+        self._reception.let_out(entered, response)
+        if entered.caller is not None:
+            _log.info("console_signed_out", user=entered.caller.name, address=_address(request))
+        return response
+
+    def enter(
+        self,
+        request: Request,
+        caller: Caller,
+        by: str,
+        given: Given,
+        *,
+        by_certificate: bool = False,
+    ) -> Response | Page:
+        """Begin the session of a user who has proved who he is.
+
+        Args:
+            request: That of the proof.
+            caller: The user.
+            by: How he has proved it, for the log.
+            given: Fields of the form; ``next`` is where to go.
+            by_certificate: Whether each connection must show his certificate.
+        """
+        if not self._reception.admits(caller):
+            return self._refused(request, by, f"{caller.name} is not known here, or disabled")
+        # A browser that signs in anew has one session, not two.
+        self._reception.sessions.end(entered_by(request).token)
+        response = RedirectResponse(own_path(given.get("next", "/")), 303, headers=HEADERS)
+        self._reception.let_in(Session(caller, by_certificate), response)
+        _log.info("console_signed_in", user=caller.name, by=by, address=_address(request))
+        return response
+
+    def _refused(self, request: Request, by: str, cause: str) -> Page:
+        left_out = self._refusals.spend()
+        if left_out is not None:
+            more = {"suppressed_before": left_out} if left_out else {}
+            address = _address(request)
+            _log.warning("console_sign_in_refused", by=by, cause=cause, address=address, **more)
+        return self.page(request, _REFUSED)
+
+
+def _form(title: str, action: str, inputs: list[Input], button: str) -> Form:
+    return Form(title, action, inputs, button, is_open=True)
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client else ""
