@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ariane_sdk import Message, Producer, PushConsumer, SendResult
+from ariane_sdk import Message, Producer, SendResult
 from ariane_sdk.errors import ArianeError, SendError
 from played_world.history import Place, Sent
 
 if TYPE_CHECKING:
-    from ariane_sdk import ReceivedMessage
     from played_world.process import Process
     from played_world.programs import Program
     from played_world.stage import Stage
@@ -27,16 +25,16 @@ def producer(stage: Stage, name: str, topic: str, *, pause_s: float, groups: int
 
     async def send(sender: Producer, sent: Sent) -> None:
         message = Message(topic, sent.value.encode(), message_group=sent.group)
+        timeline = stage.world.timeline
         try:
             result = await sender.send(message)
         except SendError as error:
-            sent.outcome = "unknown" if error.outcome_unknown else "refused"
+            sent.end("unknown" if error.outcome_unknown else "refused", timeline.now)
         except ArianeError:
-            sent.outcome = "unknown"
+            sent.end("unknown", timeline.now)
         else:
-            sent.outcome = "acknowledged"
-            sent.place = place_of(result)
-        stage.world.timeline.note(f"sent {sent.value} {sent.outcome} {sent.place}")
+            sent.end("acknowledged", timeline.now, place_of(result))
+        timeline.note(f"sent {sent.value} {sent.outcome} {sent.place}")
 
     async def run(process: Process) -> None:
         machine, chance = process.machine, process.chance
@@ -56,35 +54,5 @@ def producer(stage: Stage, name: str, topic: str, *, pause_s: float, groups: int
                     history.sent[value] = sent
                     sending.create_task(send(sender, sent))
                 await asyncio.sleep(chance.uniform(0.0, 2 * pause_s))
-
-    return run
-
-
-def push_consumer(
-    stage: Stage, name: str, group: str, topics: list[str], *, ordered: bool
-) -> Program:
-    """A member of a group that owns queues."""
-
-    async def run(process: Process) -> None:
-        machine, chance = process.machine, process.chance
-
-        async def listen(messages: Sequence[ReceivedMessage]) -> None:
-            for message in messages:
-                stage.got(group, name, message)
-            if chance.random() < 0.2:
-                await asyncio.sleep(chance.uniform(0.0, 0.2))
-
-        consumer = PushConsumer(
-            stage.name_servers,
-            group=group,
-            subscriptions=dict.fromkeys(topics, "*"),
-            listener=listen,
-            start="earliest",
-            ordered=ordered,
-            clock=machine.clock,
-            random=chance,
-        )
-        async with consumer:
-            await consumer.run_until_stopped(handle_signals=False)
 
     return run

@@ -14,8 +14,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+from played_world.faults import KINDS
 from played_world.one_process import freeze_addresses, play_apart
+from played_world.planted_faults import PLANTED
+from played_world.planted_runs import play_planted
 from played_world.shrinking import shrink
+from played_world.steps import table
+
+PLANTED_S: Final = 600.0
+"""For how long seeds are begun with each planted fault."""
 
 LEDGER: Final = Path("out/world.jsonl")
 
@@ -27,34 +34,44 @@ def main(arguments: Sequence[str]) -> int:
     if given.plan is not None:
         given.seeds = str(json.loads(given.plan.read_text())["seed"])
     seeds = _seeds(given.seeds)
-    ledger = _Ledger(given.ledger, _commit())
+    if given.planted is not None:
+        options = ["--seeds", given.seeds or "1-1000", "--scale", str(given.scale)]
+        options += ["--jobs", str(given.jobs)]
+        return 1 if play_planted(given.planted, options, given.seconds or PLANTED_S) else 0
     if given.shrink:
         for seed in seeds:
             print(shrink(seed, given.scale))
         return 0
+    played = _play(given, seeds)
+    _summarize(played)
+    return 1 if any(verdict["outcome"] != "ok" for verdict in played) else 0
+
+
+def _play(given: argparse.Namespace, seeds: Sequence[int]) -> list[dict[str, Any]]:
+    """Play seeds, some at a time; return their verdicts."""
+    ledger = _Ledger(given.ledger, _commit())
     end_s = time.monotonic() + given.seconds if given.seconds else None
-    failed = 0
-    jobs: dict[int, tuple[int, Any]] = {}
+    running: dict[int, tuple[int, Any]] = {}
     left = [seed for seed in seeds if given.again or not ledger.knows(seed)]
     played: list[dict[str, Any]] = []
-    while left or jobs:
-        while left and len(jobs) < given.jobs and not (end_s and time.monotonic() > end_s):
+    while left or running:
+        while left and len(running) < given.jobs and not (end_s and time.monotonic() > end_s):
             seed = left.pop(0)
-            jobs[seed] = play_apart(seed, given.plan, given.trace, given.scale)
-        if not jobs:
+            running[seed] = play_apart(seed, given.plan, given.trace, given.scale)
+        if not running:
             break
         done, _ = os.wait()
-        for seed, (process_id, pipe) in list(jobs.items()):
+        for seed, (process_id, pipe) in list(running.items()):
             if process_id == done:
-                del jobs[seed]
+                del running[seed]
                 with pipe:
                     verdict = json.loads(pipe.read() or json.dumps(_died(seed)))
                 ledger.keep(verdict)
                 played.append(verdict)
-                failed += verdict["outcome"] != "ok"
                 _tell(verdict)
-    _summarize(played)
-    return 1 if failed else 0
+                if given.until_found and verdict["outcome"] != "ok":
+                    left.clear()
+    return played
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -67,6 +84,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--plan", type=Path, help="faults to play in place of those of the seed")
     parser.add_argument("--trace", type=Path, help="where each line of the trace goes")
     parser.add_argument("--shrink", action="store_true", help="which faults does a finding need?")
+    parser.add_argument("--plant", choices=PLANTED, help="a fault to plant into the house")
+    parser.add_argument("--until-found", action="store_true", help="end with the first finding")
+    parser.add_argument(
+        "--planted",
+        nargs="*",
+        choices=PLANTED,
+        metavar="FAULT",
+        help="plant each fault, or all, and tell which seed finds it",
+    )
     parser.add_argument("--ledger", type=Path, default=LEDGER)
     return parser
 
@@ -111,7 +137,13 @@ class _Ledger:
 
 
 def _died(seed: int) -> dict[str, Any]:
-    return {"seed": seed, "outcome": "anomaly", "words": ["the world itself has died"], "met": {}}
+    return {
+        "seed": seed,
+        "outcome": "anomaly",
+        "words": ["the world itself has died"],
+        "met": {},
+        "changes": {},
+    }
 
 
 def _tell(verdict: dict[str, Any]) -> None:
@@ -135,10 +167,13 @@ def _summarize(played: list[dict[str, Any]]) -> None:
     outcomes = Counter(verdict["outcome"] for verdict in played)
     print(", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items())))
     met: Counter[str] = Counter()
+    changes: Counter[str] = Counter()
     for verdict in played:
         met.update(verdict["met"])
-    for kind, count in sorted(met.items()):
-        print(f"  {kind:<28} {count}")
+        changes.update(verdict["changes"])
+    for line in table(met, ((fault, kinds) for fault, (_, kinds) in KINDS.items())):
+        print(line)
+    print("operators:", ", ".join(f"{name} {count}" for name, count in sorted(changes.items())))
 
 
 def as_json(verdict: object) -> str:

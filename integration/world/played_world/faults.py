@@ -6,11 +6,24 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from played_world.steps import step_of
+from played_world.wounds import forget_flushes, rot, take_back
+
 if TYPE_CHECKING:
     from played_world.stage import Role, Stage
 
+OF_SETS: Final = frozenset({"take-back", "forgetful-disk", "rot"})
+"""What only a replica set is promised to survive."""
+
 SECONDS: Final = (0.05, 0.5, 2.0, 8.0, 20.0, 45.0)
 """How long a fault lasts: what is just noticed, and what is longer than each time-out."""
+
+
+FOLLOWS: Final = 0.35
+"""Share of faults that follow another one of the same program."""
+
+FOLLOWS_S: Final = 4.0
+"""How soon after the other one has ended: programs start, and sets elect, in such a time."""
 
 
 class Fault(NamedTuple):
@@ -81,6 +94,7 @@ def _freeze(stage: Stage, fault: Fault, role: Role) -> None:
 def _starve(stage: Stage, fault: Fault, role: Role) -> None:
     process = role.process
     if process is not None:
+        process.pauses += 1
         process.slowness = 10.0 ** (1 + 2 * fault.amount)
 
         def recover() -> None:
@@ -94,6 +108,11 @@ def _slow_disk(stage: Stage, fault: Fault, role: Role) -> None:
     health.slow_s = 2.0 * fault.amount
     health.is_stuttering = fault.amount > 0.7
     stage.world.timeline.after(fault.seconds, health.heal)
+
+
+def _leave(stage: Stage, fault: Fault, role: Role) -> None:
+    del stage
+    role.leave(fault.seconds)
 
 
 def _full_disk(stage: Stage, fault: Fault, role: Role) -> None:
@@ -170,6 +189,10 @@ def _database(stage: Stage, fault: Fault, role: Role) -> None:
 KINDS: Final[dict[str, tuple[Act, frozenset[str]]]] = {
     "kill": (_kill, frozenset({"broker", "name server", "checker", "client"})),
     "kill-at-disk": (_kill_at_disk, frozenset({"broker"})),
+    "leave": (_leave, frozenset({"client"})),
+    "take-back": (take_back, frozenset({"broker"})),
+    "forgetful-disk": (forget_flushes, frozenset({"broker"})),
+    "rot": (rot, frozenset({"broker"})),
     "stop": (_stop, frozenset({"broker", "name server", "checker"})),
     "power": (_power, frozenset({"broker", "name server"})),
     "freeze": (_freeze, frozenset({"broker", "name server", "checker", "client"})),
@@ -189,33 +212,49 @@ KINDS: Final[dict[str, tuple[Act, frozenset[str]]]] = {
 
 
 def draw_plan(
-    chance: Random, roles: list[Role], begin_s: float, end_s: float, count: int
+    chance: Random, roles: list[Role], begin_s: float, end_s: float, *, count: int, is_set: bool
 ) -> list[Fault]:
     """Draw faults of some time."""
-    kinds = chance.sample(sorted(KINDS), k=chance.randint(4, 9))
-    plan = []
+    possible = sorted(KINDS if is_set else KINDS.keys() - OF_SETS)
+    kinds = chance.sample(possible, k=chance.randint(4, 9))
+    plan: list[Fault] = []
     for _ in range(count):
         kind = chance.choice(kinds)
         befallen = [role for role in roles if role.kind in KINDS[kind][1]]
+        if kind == "leave":
+            befallen = [role for role in befallen if role.can_leave]
         target = chance.choice(befallen)
         if target.kind == "client" and chance.random() < 0.5:
             target = chance.choice([r for r in befallen if r.kind == "broker"] or befallen)
         other = chance.choice([role for role in roles if role is not target])
         at_s = chance.uniform(begin_s, end_s)
         seconds = chance.choice(SECONDS) * chance.uniform(0.5, 1.5)
-        plan.append(Fault(at_s, kind, target.name, other.name, seconds, chance.random()))
+        before = chance.choice(plan) if plan and chance.random() < FOLLOWS else None
+        if before is not None and any(role.name == before.target for role in befallen):
+            # Who has just come back, or is just about to, is befallen again.
+            target_name = before.target
+            at_s = min(end_s, before.at_s + before.seconds + chance.uniform(0.0, FOLLOWS_S))
+        else:
+            target_name = target.name
+        if other.name == target_name:
+            other = next(role for role in roles if role.name != target_name)
+        plan.append(Fault(at_s, kind, target_name, other.name, seconds, chance.random()))
     return sorted(plan)
 
 
 def befall(stage: Stage, fault: Fault) -> None:
     """Let a fault happen."""
-    stage.world.timeline.note(f"fault {fault}")
-    KINDS[fault.kind][0](stage, fault, stage.roles[fault.target])
+    role = stage.roles[fault.target]
+    step = step_of(stage, role)
+    stage.world.timeline.note(f"fault {fault} {step}")
+    stage.met[f"{fault.kind}/{role.kind}/{step}"] += 1
+    KINDS[fault.kind][0](stage, fault, role)
 
 
 def heal(stage: Stage) -> None:
     """Let nothing be wrong any more, except clocks that are ahead or behind."""
     stage.world.timeline.note("heal")
+    stage.is_disturbed = False
     stage.world.network.mend_all()
     stage.world.databases.heal()
     for role in stage.roles.values():
@@ -227,4 +266,4 @@ def heal(stage: Stage) -> None:
             process.thaw()
         if not role.machine.is_up:
             role.machine.boot()
-        role.start()
+        role.come_back()

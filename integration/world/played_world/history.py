@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
+from math import inf
 from typing import NamedTuple
 
 
@@ -27,6 +29,7 @@ class Sent:
         due_s: Before when nobody may get it.
         outcome: "open", "acknowledged", "unknown", "refused" or "rolled back".
         place: Where it was said to lie.
+        told_s: When its sender was told of its outcome.
     """
 
     value: str
@@ -37,6 +40,11 @@ class Sent:
     due_s: float = 0.0
     outcome: str = "open"
     place: Place | None = None
+    told_s: float = inf
+
+    def end(self, outcome: str, now_s: float, place: Place | None = None) -> None:
+        """Its sender knows what became of it."""
+        self.outcome, self.told_s, self.place = outcome, now_s, place
 
 
 class Delivered(NamedTuple):
@@ -47,6 +55,19 @@ class Delivered(NamedTuple):
     member: str
     place: Place
     value: str
+
+
+@dataclass(slots=True)
+class Deletion:
+    """The deletion of a topic at all brokers: between these two, or perhaps never.
+
+    Attributes:
+        begin_s: When it was asked for.
+        end_s: When all had answered that it is done; infinite as long as that is not known.
+    """
+
+    begin_s: float
+    end_s: float = inf
 
 
 @dataclass(slots=True)
@@ -61,6 +82,11 @@ class History:
         seen: Values that each group has got.
         set_ahead_s: How far clocks of brokers were set ahead, all together.
         settled: When a receiving group was told that a message is settled, by group and value.
+        deletions: Of topics that were deleted.
+        resets: When operators began to set groups back, by group.
+        begun_s: Since when groups get all, which begin with the newest messages.
+        lags: What groups had left at the end, as brokers told it, by queue; None if nobody knows.
+        changes: How often operators have done what.
     """
 
     sent: dict[str, Sent] = field(default_factory=dict)
@@ -70,9 +96,22 @@ class History:
     seen: dict[str, dict[str, None]] = field(default_factory=dict)
     settled: dict[tuple[str, str], float] = field(default_factory=dict)
     set_ahead_s: float = 0.0
+    deletions: dict[str, list[Deletion]] = field(default_factory=dict)
+    begun_s: dict[str, float] = field(default_factory=dict)
+    resets: dict[str, list[float]] = field(default_factory=dict)
+    lags: dict[str, int] | None = None
+    changes: Counter[str] = field(default_factory=Counter)
 
-    def take_part(self, group: str, topics: list[str], *, ordered: bool) -> None:
-        """A group is to get all messages of some topics."""
+    def begin(self, group: str, now_s: float) -> None:
+        """A group that begins with the newest messages gets all from now on."""
+        self.begun_s[group] = min(now_s, self.begun_s[group])
+
+    def take_part(
+        self, group: str, topics: list[str], *, ordered: bool, is_late: bool = False
+    ) -> None:
+        """A group is to get all messages of some topics, of some time if it is late."""
+        if is_late:
+            self.begun_s[group] = inf
         self.groups[group] = topics
         self.seen.setdefault(group, {})
         if ordered:
@@ -84,10 +123,26 @@ class History:
             if sent.outcome == "open" and value.startswith(prefix):
                 sent.outcome = "unknown"
 
-    def deliver(self, delivered: Delivered) -> None:
-        """A consumer has got a message."""
+    def deliver(self, delivered: Delivered, *, is_done: bool = True) -> None:
+        """A consumer has got a message, and will say that it is done with it, or that it is not."""
         self.delivered.append(delivered)
-        self.seen[delivered.group][delivered.value] = None
+        if is_done:
+            self.seen[delivered.group][delivered.value] = None
+
+    def begin_deletion(self, topic: str, now_s: float) -> Deletion:
+        """A topic is being deleted."""
+        deletion = Deletion(now_s)
+        self.deletions.setdefault(topic, []).append(deletion)
+        return deletion
+
+    def note_reset(self, group: str, now_s: float) -> None:
+        """A group is being set back: it gets again what it is done with."""
+        self.resets.setdefault(group, []).append(now_s)
+
+    def was_deleted(self, sent: Sent) -> bool:
+        """Whether a message may have gone with its topic."""
+        deletions = self.deletions.get(sent.topic, ())
+        return any(sent.sent_s <= deletion.end_s for deletion in deletions)
 
     @property
     def acknowledged(self) -> list[Sent]:
@@ -97,4 +152,12 @@ class History:
     def missing(self, group: str) -> list[Sent]:
         """Acknowledged messages that a group has not got yet."""
         seen, topics = self.seen[group], self.groups[group]
-        return [s for s in self.acknowledged if s.value not in seen and s.topic in topics]
+        since_s = self.begun_s.get(group, 0.0)
+        return [
+            sent
+            for sent in self.acknowledged
+            if sent.value not in seen
+            and sent.topic in topics
+            and sent.sent_s >= since_s
+            and not self.was_deleted(sent)
+        ]

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from played_world.history import History, Place, Sent
 
-SHOWN_MAX = 3
+SHOWN_MAX: Final = 3
+
+RESET_TAKES_S: Final = 60.0
+"""For how long what was in hand when a group was set back may still be settled."""
+
+IN_HAND_S: Final = 75.0
+"""For how long a client may have had in hand what it got of a topic that was deleted."""
 
 
 def nothing_is_lost(history: History) -> Iterator[str]:
@@ -31,10 +38,14 @@ def an_offset_has_one_meaning(history: History) -> Iterator[str]:
     """All who see an offset of a queue see the same message."""
     values: dict[Place, str] = {}
     for sent in history.acknowledged:
+        if sent.topic in history.deletions:
+            continue  # Each topic of the name begins anew.
         if sent.place is not None and values.setdefault(sent.place, sent.value) != sent.value:
             both = f"{values[sent.place]!r} and {sent.value!r}"
             yield f"inconsistent-offset: {sent.place} was told for {both}"
     for got in history.delivered:
+        if got.place.topic in history.deletions:
+            continue
         if values.setdefault(got.place, got.value) != got.value:
             yield f"inconsistent-offset: {got.place} is {values[got.place]!r} and {got.value!r}"
 
@@ -43,11 +54,11 @@ def nothing_is_stored_twice(history: History) -> Iterator[str]:
     """A message lies in one place of its topic."""
     places: dict[tuple[str, str], Place] = {}
     for sent in history.acknowledged:
-        if sent.place is not None:
+        if sent.place is not None and sent.topic not in history.deletions:
             places[sent.topic, sent.value] = sent.place
     for got in history.delivered:
-        if got.place.topic.startswith("%"):
-            continue  # Sent back by its group: another place, by design.
+        if got.place.topic.startswith("%") or got.place.topic in history.deletions:
+            continue  # Sent back by its group, or sent again to a new topic: another place.
         before = places.setdefault((got.place.topic, got.value), got.place)
         if before != got.place:
             yield f"duplicate: {got.value!r} at {before} and {got.place}"
@@ -98,7 +109,34 @@ def what_is_settled_stays_so(history: History) -> Iterator[str]:
     for got in history.delivered:
         settled_s = history.settled.get((got.group, got.value))
         if settled_s is not None and got.at_s > settled_s:
+            resets = history.resets.get(got.group, ())
+            if any(settled_s - RESET_TAKES_S < reset_s < got.at_s for reset_s in resets):
+                continue
             yield f"returned: {got.value!r} to {got.group} at {got.at_s:.3f} s, {settled_s:.3f} s"
+
+
+def nothing_is_left(history: History) -> Iterator[str]:
+    """Brokers say that groups have nothing left when all have got everything."""
+    if history.lags is None:
+        yield "lag: nobody tells it at the end"
+    for place, count in (history.lags or {}).items():
+        yield f"lag: {count} of {place}, who has got everything"
+
+
+def what_is_deleted_stays_so(history: History) -> Iterator[str]:
+    """Nothing of a deleted topic comes to a later one of its name."""
+    for got in history.delivered:
+        sent = history.sent.get(got.value)
+        if sent is None or sent.outcome != "acknowledged":
+            continue
+        for deletion in history.deletions.get(sent.topic, ()):
+            due_s = sent.due_s - history.set_ahead_s
+            gone_s = deletion.end_s if due_s > deletion.end_s else deletion.end_s + IN_HAND_S
+            if sent.told_s < deletion.begin_s and got.at_s > gone_s:
+                yield (
+                    f"revived: {got.group} at {got.at_s:.3f} s got {got.value!r} of "
+                    f"{sent.told_s:.3f} s, deleted until {deletion.end_s:.3f} s"
+                )
 
 
 PROMISES: tuple[Callable[[History], Iterator[str]], ...] = (
@@ -110,6 +148,8 @@ PROMISES: tuple[Callable[[History], Iterator[str]], ...] = (
     message_groups_stay_in_order,
     nothing_is_early,
     what_is_settled_stays_so,
+    what_is_deleted_stays_so,
+    nothing_is_left,
 )
 
 

@@ -32,6 +32,7 @@ class DiskHealth:
         full: Whether there is no space.
         used_ratio: How full it says that it is; None for how full it is.
         flush_errors: How many of the next flushes fail.
+        lies: Whether flushes are said to be done, and are not.
     """
 
     def __init__(self, chance: Random) -> None:
@@ -41,11 +42,12 @@ class DiskHealth:
         self.full = False
         self.used_ratio: float | None = None
         self.flush_errors = 0
+        self.lies = False
 
     def heal(self) -> None:
         """Work well."""
         self.slow_s, self.is_stuttering, self.full = 0.0, False, False
-        self.used_ratio, self.flush_errors = None, 0
+        self.used_ratio, self.flush_errors, self.lies = None, 0, False
 
     def flush_s(self) -> float:
         """How long the next flush takes."""
@@ -77,8 +79,8 @@ class PlayedDisk:
         if takes_space and self._health.full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def _flush(self) -> None:
-        """A call that waits for the medium."""
+    def _flush(self) -> bool:
+        """A call that waits for the medium; returns whether that does anything."""
         process = self._process
         process.world.timeline.note(f"flush {process.name} {process.disk_calls}")
         self._process.at_disk_call()
@@ -86,6 +88,7 @@ class PlayedDisk:
         if self._health.flush_errors:
             self._health.flush_errors -= 1
             self._content.flush_fails_at = self._content.flushes + 1
+        return not self._health.lies
 
     # Files.
 
@@ -171,11 +174,11 @@ class PlayedDisk:
     def sync(self, *, files: Iterable[Path] = (), folders: Iterable[Path] = ()) -> None:
         """Make files and names durable."""
         for path in files:
-            self._flush()
-            self._content.sync(files=[path])
+            if self._flush():
+                self._content.sync(files=[path])
         for path in folders:
-            self._flush()
-            self._content.sync(folders=[path])
+            if self._flush():
+                self._content.sync(folders=[path])
 
     def lock(self, path: Path, *, exclusive: bool) -> FileLock | None:
         """Lock a file, until the process ends."""
@@ -202,9 +205,9 @@ class PlayedDisk:
         """A file is read."""
         self._look()
 
-    def before_flush(self) -> None:
-        """A file is flushed."""
-        self._flush()
+    def before_flush(self) -> bool:
+        """A file is flushed; returns whether the disk does it."""
+        return self._flush()
 
     def before_write(self) -> None:
         """A file is written to."""
@@ -239,8 +242,8 @@ class _PlayedFile:
         self._file.write_at(position, content)
 
     def flush(self) -> None:
-        self._disk.before_flush()
-        self._file.flush()
+        if self._disk.before_flush():
+            self._file.flush()
 
     def written_ranges(self, begin: int) -> Iterator[tuple[int, int]]:
         self._disk.before_read()

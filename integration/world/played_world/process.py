@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 GRAVEYARD: Final[list[object]] = []
 """What killed processes have left: nothing in it may be collected, for that would run code."""
 
+LISTENER_THREADS: Final = "ariane-listener"
+"""The name of threads in which plain functions listen."""
+
 TURN_S: Final = (20e-6, 200e-6)
 """How long a turn of the loop takes."""
 
@@ -40,6 +43,8 @@ class Process:
         is_dead: Whether it has ended, by itself or not.
         outcome: How it has ended by itself: its result, or an error.
         slowness: How many times as long as usual its turns take.
+        pauses: How often it has stood still, or nearly, from outside.
+        leaves: What a client does when it is to stop in order; None while it has not begun.
     """
 
     def __init__(
@@ -57,6 +62,8 @@ class Process:
         self.is_dead = False
         self.outcome: object = None
         self.slowness = 1.0
+        self.pauses = 0
+        self.leaves: Callable[[], object] | None = None
         self.loop = PlayedLoop(self)
         self.disk_calls = 0
         self.dies_at_disk_call: int | None = None
@@ -76,6 +83,11 @@ class Process:
         self.world.timeline.note(f"start {name} {self.process_id}")
 
     # The loop.
+
+    def leave_by(self, task: asyncio.Task[object] | None) -> None:
+        """Stop in order by cancelling a task."""
+        if task is not None:
+            self.leaves = partial(task.cancel, "leaves")
 
     def wake(self) -> None:
         """There is something for the loop to do."""
@@ -150,6 +162,11 @@ class Process:
         self._suspended[work] = is_loop
         self._hub.switch()
 
+    @property
+    def is_at_disk(self) -> bool:
+        """Whether its loop or one of its threads waits for the disk, or for who does."""
+        return bool(self._suspended)
+
     # Threads.
 
     def threads_of(self, executor: Executor | None) -> PlayedThreads:
@@ -159,8 +176,10 @@ class Process:
         threads = self._threads.get(id(executor))
         if threads is None:
             count = getattr(executor, "_max_workers", 4)
-            # Of the house only databases bring executors of their own.
-            way = None if executor is None else self.world.databases
+            # Of the house only databases and listeners bring executors of their own.
+            name = getattr(executor, "_thread_name_prefix", "")
+            is_database = executor is not None and name != LISTENER_THREADS
+            way = self.world.databases if is_database else None
             threads = self._threads[id(executor)] = PlayedThreads(self, count, way)
             self._kept.append(executor)
         return threads
@@ -177,6 +196,7 @@ class Process:
 
     def freeze(self, seconds: float) -> None:
         """Stop for a while, as by SIGSTOP."""
+        self.pauses += 1
         self._frozen_until = max(self._frozen_until, self.world.timeline.now + seconds)
         self.world.timeline.at(self._frozen_until, self._thaw_in_time)
 

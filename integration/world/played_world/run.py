@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import gc
 import time
-from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, TextIO
 
-from played_world import clients, programs, receivers, transactors
+from ariane_sdk import Averaging, Sticky
+from played_world import clients, operators, programs, receivers, transactors
 from played_world.faults import Fault, befall, draw_plan, heal
+from played_world.members import Member, push_consumer
+from played_world.operators import DELETED_TOPIC
 from played_world.oracle import anomalies
-from played_world.stage import Stage
+from played_world.stage import Role, Stage
 from played_world.world import World
 
 BEGIN_S: Final = 5.0
@@ -30,6 +33,9 @@ silence and back-off of the house."""
 SETTLE_S: Final = 30.0
 """How long it goes on once all is consumed: what comes twice comes by then."""
 
+TOLD_S: Final = 20.0
+"""Until somebody must know what groups have left."""
+
 BROKERS_MIN, CLIENTS_MIN, ACKNOWLEDGED_MIN, FAULTS_MIN, KINDS_MIN = 3, 8, 2000, 5, 3
 
 
@@ -40,6 +46,8 @@ class Verdict:
     Attributes:
         outcome: "ok", "unknown" (it shows nothing) or "anomaly".
         words: Why.
+        met: How often each fault met each step; see ``steps.table``.
+        changes: How often operators have done what.
     """
 
     seed: int
@@ -52,6 +60,7 @@ class Verdict:
     digest: str
     drained_after_s: float
     met: dict[str, int] = field(default_factory=dict)
+    changes: dict[str, int] = field(default_factory=dict)
 
 
 def play(
@@ -74,7 +83,8 @@ def play(
     if plan is None:
         chance = world.timeline.chance("plan")
         count = chance.randint(FAULTS_MIN, 14)
-        plan = draw_plan(chance, list(stage.roles.values()), BEGIN_S, end_s, count)
+        roles = list(stage.roles.values())
+        plan = draw_plan(chance, roles, BEGIN_S, end_s, count=count, is_set=stage.is_set)
     for role in stage.roles.values():
         role.start()
     for fault in plan:
@@ -89,6 +99,10 @@ def play(
     drained = stage.is_drained
     drained_after_s = world.timeline.now - healed_s
     world.timeline.run(world.timeline.now + SETTLE_S)
+    stage.is_settled = True
+    told_s = world.timeline.now + TOLD_S
+    while stage.history.lags is None and world.timeline.now < told_s:
+        world.timeline.run(world.timeline.now + 0.2)
 
     words = anomalies(stage.history) + world.findings
     if not drained and not any(word.startswith("lost") for word in words):
@@ -108,7 +122,8 @@ def play(
         time.process_time() - begin_cpu,
         world.timeline.digest,
         drained_after_s,
-        dict(Counter(fault.kind for fault in plan)),
+        dict(stage.met),
+        dict(stage.history.changes),
     )
 
 
@@ -117,7 +132,8 @@ def _cast(stage: Stage) -> None:
     for number in (1, 2):
         stage.add(f"name-{number}", "name server", programs.name_server)
     chance = stage.world.timeline.chance("cast")
-    is_set = stage.world.seed % 2 == 0
+    is_set = stage.is_set = stage.world.seed % 2 == 0
+    stage.primary_count = 1 if is_set else 3
     for number in (1, 2, 3):
         named: dict[str, Any] = {
             "broker_name": f"broker-{number}",
@@ -140,32 +156,51 @@ def _cast(stage: Stage) -> None:
     checker = partial(programs.checker, **checking)
     stage.add("checker", "checker", checker)
 
-    def add_client(name: str, program: programs.Program) -> None:
-        stage.add(name, "client", lambda _: program)
+    def add_client(name: str, program: programs.Program) -> Role:
+        return stage.add(name, "client", lambda _: program)
 
-    for number, groups in ((1, 0), (2, 5), (3, 1)):
+    for number, topic, groups in (
+        (1, "events", 0),
+        (2, "orders", 5),
+        (3, "orders", 1),
+        (4, DELETED_TOPIC, 0),
+    ):
         name = f"producer-{number}"
-        topic = "orders" if number > 1 else "events"
         made = clients.producer(stage, name, topic, pause_s=0.4, groups=groups)
         add_client(name, made)
-    add_client("transactor-1", transactors.transactor(stage, "transactor-1", "deals", pause_s=0.8))
-    add_client("transactor-2", transactors.transactor(stage, "transactor-2", "deals", pause_s=0.8))
-    add_client("delayer", transactors.delayer(stage, "delayer", "later", pause_s=0.8))
-    others = ["deals", "later"]
+    for number, topic in ((1, "deals"), (2, "deals"), (3, DELETED_TOPIC)):
+        name = f"transactor-{number}"
+        add_client(name, transactors.transactor(stage, name, topic, pause_s=0.8))
+    add_client("delayer-1", transactors.delayer(stage, "delayer-1", "later", pause_s=0.8))
+    made = transactors.delayer(stage, "delayer-2", DELETED_TOPIC, pause_s=2.0)
+    add_client("delayer-2", made)
+    stage.topics = ["events", "orders", "deals", "later"]
+    _cast_groups(stage, add_client)
+    operate = operators.operator(stage, is_set=is_set)
+    stage.add("operator", "operator", lambda _: operate)
+
+
+def _cast_groups(stage: Stage, add_client: Callable[[str, programs.Program], Role]) -> None:
+    chance = stage.world.timeline.chance("groups")
+    others = ["deals", "later", DELETED_TOPIC]
     stage.history.take_part("takers", ["orders", *others], ordered=False)
     for number in (1, 2):
         name = f"taker-{number}"
         made = receivers.receive_consumer(stage, name, "takers", ["orders", *others])
-        add_client(name, made)
-    for group, topics, ordered in (
-        ("plain", ["events", *others], False),
-        ("strict", ["orders"], True),
+        add_client(name, made).can_leave = True
+    strategies = [chance.choice((Averaging, Sticky)) for _ in range(3)]
+    for member, count in (
+        (Member("plain", ["events", *others], strategies[0], is_plain=True), 2),
+        (Member("strict", ["orders"], strategies[1], ordered=True), 3),
+        (Member("late", ["events"], strategies[2], is_late=True), 2),
     ):
-        stage.history.take_part(group, topics, ordered=ordered)
-        for number in (1, 2):
-            name = f"{group}-{number}"
-            made = clients.push_consumer(stage, name, group, topics, ordered=ordered)
-            add_client(name, made)
+        stage.history.take_part(
+            member.group, member.topics, ordered=member.ordered, is_late=member.is_late
+        )
+        for number in range(1, count + 1):
+            name = f"{member.group}-{number}"
+            made = push_consumer(stage, name, member)
+            add_client(name, made).can_leave = True
 
 
 def _too_little(stage: Stage, plan: list[Fault], acknowledged: int) -> list[str]:

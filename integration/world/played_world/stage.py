@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from played_world.history import Delivered, History, Place
 from played_world.programs import NAME_SERVER_PORT, Service
+from played_world.timeline import EPOCH_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from ariane_sdk import ReceivedMessage
+    from ariane_sdk import MessageQueue, ReceivedMessage
     from played_world.machine import Machine
     from played_world.process import Process
     from played_world.programs import Program
@@ -25,7 +28,8 @@ class Role:
     """A program on a machine, started again whenever it has ended.
 
     Attributes:
-        kind: "name server", "broker" or "client".
+        kind: "name server", "broker", "checker", "client" or "operator".
+        can_leave: Whether it stops in order when it is asked to, and comes back later.
         process: The present one, or the last one.
         starts: How often it was started.
     """
@@ -45,16 +49,32 @@ class Role:
         self.process: Process | None = None
         self.starts = 0
         self.is_done = False
+        self.is_away = False
+        self.can_leave = False
         self._program = program
 
     def start(self) -> None:
         """Start it, unless it runs or has no power."""
-        if self.is_done or not self.machine.is_up or self.is_running:
+        if self.is_done or self.is_away or not self.machine.is_up or self.is_running:
             return
         self.starts += 1
         self.service = Service()
         program = self._program(self.service)
         self.process = self.machine.start(self.name, program, self._ended)
+
+    def leave(self, seconds: float) -> None:
+        """Stop a client in order, and keep it away for a while."""
+        process = self.process
+        if process is None or process.is_dead or process.leaves is None:
+            return
+        self.is_away = True
+        process.loop.call_soon_threadsafe(process.leaves)
+        self.stage.world.timeline.after(seconds, self.come_back)
+
+    def come_back(self) -> None:
+        """Be there again."""
+        self.is_away = False
+        self.start()
 
     @property
     def is_running(self) -> bool:
@@ -64,7 +84,7 @@ class Role:
     def _ended(self, process: Process) -> None:
         error = process.outcome
         self.stage.history.end_sender(f"{self.name}/{process.process_id}/")
-        if self.kind == "client" and not self.stage.wants_more and error is None:
+        if self.kind in ("client", "operator") and not self.stage.wants_more and error is None:
             self.is_done = True
         low, high = RESTART_S
         wait_s = low + (high - low) * process.chance.random()
@@ -76,6 +96,13 @@ class Stage:
 
     Attributes:
         wants_more: Whether producers go on.
+        is_disturbed: Whether operators go on.
+        is_settled: Whether everything has come, and some time has passed.
+        topics: Those whose queues operators change.
+        is_set: Whether its brokers are a replica set.
+        primary_count: How many brokers of different names there are.
+        met: How often each fault met each step; see ``steps.table``.
+        wounded: The broker whose disk has lost or damaged what it had, if any.
         scratch: A folder for databases, which are on no played disk.
     """
 
@@ -84,6 +111,14 @@ class Stage:
         self.history = History()
         self.roles: dict[str, Role] = {}
         self.wants_more = True
+        self.is_disturbed = True
+        self.is_settled = False
+        self.topics: list[str] = []
+        self.is_set = False
+        self.primary_count = 0
+        self.met: Counter[str] = Counter()
+        self.wounded: Role | None = None
+        self._owners: dict[tuple[str, MessageQueue], tuple[Process, int]] = {}
         self.scratch = tempfile.mkdtemp()
 
     def add(self, name: str, kind: str, program: Callable[[Service], Program]) -> Role:
@@ -101,13 +136,33 @@ class Stage:
         roles = self.of_kind("name server")
         return ",".join(f"{role.machine.address}:{NAME_SERVER_PORT}" for role in roles)
 
-    def got(self, group: str, member: str, message: ReceivedMessage) -> None:
-        """A consumer has got a message."""
+    @property
+    def now_ms(self) -> int:
+        """The wall clock of who has a good one."""
+        return EPOCH_MS + round(self.world.timeline.now * 1000)
+
+    def got(self, group: str, member: str, message: ReceivedMessage, *, is_done: bool) -> None:
+        """A consumer has got a message, and is done with it or not."""
         place = Place(*message.message_queue, message.queue_offset)
         value = bytes(message.body).decode()
         timeline = self.world.timeline
         timeline.note(f"got {group} {member} {value} {place}")
-        self.history.deliver(Delivered(timeline.now, group, member, place, value))
+        self.history.deliver(Delivered(timeline.now, group, member, place, value), is_done=is_done)
+
+    @contextmanager
+    def owning(
+        self, process: Process, group: str, messages: Sequence[ReceivedMessage]
+    ) -> Iterator[None]:
+        """A member in order has messages of its queue in work: nobody else may have."""
+        key = (group, messages[0].message_queue)
+        other, pauses = self._owners.get(key, (process, 0))
+        # Who was frozen in the middle of its work cannot know that its time is over.
+        if other is not process and not other.is_dead and other.pauses == pauses:
+            self.world.findings.append(f"two-owners: {other.name} and {process.name} have {key}")
+        self._owners[key] = mine = (process, process.pauses)
+        yield
+        if self._owners.get(key) == mine:
+            del self._owners[key]
 
     def settle(self, group: str, messages: Sequence[ReceivedMessage]) -> None:
         """A broker has said that messages are settled."""

@@ -52,7 +52,7 @@ def transactor(stage: Stage, name: str, topic: str, *, pause_s: float) -> Progra
                     continue
                 await asyncio.sleep(chance.choice((0.0, 0.0, 0.05, 1.0)))
                 commits = chance.random() < 0.7
-                sent.outcome = "acknowledged" if commits else "rolled back"
+                sent.end("acknowledged" if commits else "rolled back", stage.world.timeline.now)
                 stage.world.timeline.note(f"decided {value} {sent.outcome}")
                 if chance.random() < 0.7:
                     try:
@@ -75,9 +75,9 @@ def delayer(stage: Stage, name: str, topic: str, *, pause_s: float) -> Program:
         try:
             await producer.send(message)
         except SendError as error:
-            sent.outcome = "unknown" if error.outcome_unknown else "refused"
+            sent.end("unknown" if error.outcome_unknown else "refused", stage.world.timeline.now)
         else:
-            sent.outcome = "acknowledged"
+            sent.end("acknowledged", stage.world.timeline.now)
         stage.world.timeline.note(f"sent {sent.value} {sent.outcome}, {delay_s:.1f} s")
 
     async def run(process: Process) -> None:

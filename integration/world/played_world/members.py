@@ -1,0 +1,116 @@
+"""Members of groups that own queues, as programs of played processes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ariane_sdk import AllocationStrategy, PushConsumer
+
+if TYPE_CHECKING:
+    from ariane_sdk import ReceivedMessage
+    from played_world.process import Process
+    from played_world.programs import Program
+    from played_world.stage import Stage
+
+FAILS: Final = 0.02
+"""How often a listener fails."""
+
+SLOW: Final = 0.2
+SLOW_S: Final = 0.2
+"""How often it takes its time, and how much at most."""
+
+LATE_S: Final = 4.0
+"""How long a group waits that begins with the newest messages: topics are made meanwhile."""
+
+
+class Broken(Exception):
+    """A listener has failed."""
+
+
+class Member(NamedTuple):
+    """What a member of a group is to do.
+
+    Attributes:
+        group: Its group.
+        topics: What it subscribes to.
+        strategy: How its group shares queues.
+        ordered: Whether it consumes in order.
+        is_plain: Whether its listener is a plain function, which runs in a thread.
+        is_late: Whether its group begins with the newest messages.
+    """
+
+    group: str
+    topics: list[str]
+    strategy: Callable[[], AllocationStrategy]
+    ordered: bool = False
+    is_plain: bool = False
+    is_late: bool = False
+
+
+class _Listeners:
+    """Listeners of a process, which fail now and then."""
+
+    def __init__(self, stage: Stage, name: str, member: Member, process: Process) -> None:
+        self._stage = stage
+        self._name = name
+        self._member = member
+        self._process = process
+        self._chance = process.chance
+
+    async def listen(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Listen on the loop."""
+        fails = self._take(messages)
+        group = self._member.group
+        owning = self._stage.owning(self._process, group, messages)
+        with owning if self._member.ordered else nullcontext():
+            if self._chance.random() < SLOW:
+                await asyncio.sleep(self._chance.uniform(0.0, SLOW_S))
+        if fails:
+            raise Broken
+
+    def listen_plainly(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Listen in a thread."""
+        fails = self._take(messages)
+        if self._chance.random() < SLOW:
+            self._process.block(self._chance.uniform(0.0, SLOW_S))
+        if fails:
+            raise self._chance.choice((Broken, StopIteration))
+
+    def _take(self, messages: Sequence[ReceivedMessage]) -> bool:
+        """Note messages; return whether the listener is to fail."""
+        fails = self._chance.random() < FAILS
+        for message in messages:
+            self._stage.got(self._member.group, self._name, message, is_done=not fails)
+        return fails
+
+
+def push_consumer(stage: Stage, name: str, member: Member) -> Program:
+    """A member of a group that owns queues."""
+
+    async def run(process: Process) -> None:
+        process.leave_by(asyncio.current_task())
+        if member.is_late:
+            await asyncio.sleep(LATE_S)
+        listeners = _Listeners(stage, name, member, process)
+        consumer = PushConsumer(
+            stage.name_servers,
+            group=member.group,
+            subscriptions=dict.fromkeys(member.topics, "*"),
+            listener=listeners.listen_plainly if member.is_plain else listeners.listen,
+            start="latest" if member.is_late else "earliest",
+            ordered=member.ordered,
+            strategy=member.strategy(),
+            clock=process.machine.clock,
+            random=process.chance,
+        )
+        async with consumer:
+            if member.is_late:
+                while not consumer.assignment:  # noqa: ASYNC110 - perhaps others have all.
+                    await asyncio.sleep(0.1)
+                stage.history.begin(member.group, stage.world.timeline.now)
+            await consumer.run_until_stopped(handle_signals=False)
+
+    return run
