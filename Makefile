@@ -16,7 +16,8 @@ WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 SCRATCH ?= $(shell df --output=avail -BM /dev/shm 2>/dev/null | awk '$$1 + 0 >= 4096 { print "/dev/shm" }')
 # Goes to the soaks, such as SOAK_ARGS="--minutes 60 --seed 7".
 SOAK_ARGS ?=
-# Seeds of the world, such as SEEDS=1-2000, and more for it, such as WORLD_ARGS="--jobs 1".
+# Seeds of the world, such as SEEDS=1-2000, and more for it, such as WORLD_ARGS="--jobs 1"; which
+# faults are planted, such as PLANTED="no-flush offsets-fall".
 SEEDS ?=
 WORLD_ARGS ?=
 # Goes to slow, such as SLOW_ARGS="--only replicas".
@@ -96,6 +97,10 @@ soak: $(STAMP) ## Five minutes of messages while every kind of process is restar
 .PHONY: soak-partitions
 soak-partitions: $(STAMP) ## A group of three brokers cut apart, killed, unplugged, a hundred seeds; needs root
 	@$(BIN)/python integration/partitions --seeds 100 $(SOAK_ARGS)
+
+.PHONY: world-planted
+world-planted: $(STAMP) ## The same with each fault that is planted: ten minutes of seeds each, unless one finds it
+	@$(BIN)/python integration/world --planted $(PLANTED) $(if $(SEEDS),--seeds $(SEEDS)) $(WORLD_ARGS)
 
 .PHONY: world
 world: $(STAMP) ## The house in one thread by seeds: a minute of them, or SEEDS=1-2000

@@ -13,7 +13,7 @@ from tools.papers import Paper
 from tools.workspace import ROOT, repository_files
 
 PROMISES = Paper(ROOT, "docs/promises.md")
-ADMIN = Paper(ROOT, "docs/admin.md")
+NAMING = [Paper(ROOT, f"docs/{page}.md") for page in ("promises", "admin", "conformance", "record")]
 TEST = re.compile(r"`(test_\w+\.py)::(test_\w+)`")
 NUMBER = re.compile(r"^\| .+? \| (.+?) \| `(\w+)\.(\w+)` \|$", re.MULTILINE)
 
@@ -37,7 +37,7 @@ def test_named_tests_are_there():
         if path.name.startswith("test_") and path.suffix == ".py"
         for name in definition.findall(path.read_text())
     )
-    named = set(TEST.findall(PROMISES.text + ADMIN.text))
+    named = set(TEST.findall("".join(page.text for page in NAMING)))
     assert {test: there[test] for test in named if there[test] != 1} == {}
 
 

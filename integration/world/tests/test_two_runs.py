@@ -31,7 +31,7 @@ def test_two_processes_with_different_hashes_play_one_trace_and_find_nothing(tmp
     runs = [played(tmp_path, hash_seed) for hash_seed in (1, 2)]
     verdicts = []
     for running, ledger in runs:
-        said, _ = running.communicate(timeout=240)
+        said, _ = running.communicate(timeout=900)
         assert running.returncode == 0, said
         verdicts.append(json.loads(ledger.read_text()))
     first, second = verdicts

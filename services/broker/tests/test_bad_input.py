@@ -272,6 +272,22 @@ async def test_bytes_that_are_no_request(broker, refused):
     assert (await refused(call(b"\xff\xff\xff\xff"))).reason == "FIELD_INVALID"
 
 
+async def test_odd_octets_of_requests_are_ignored_or_refused(broker, refused):
+    await broker.create_topic("orders")
+    call = broker.channel.unary_unary("/ariane.broker.v1.SendService/SendMessages")
+    good = send_pb.SendMessagesRequest(topic="orders", messages=[{"body": b"a"}])
+    octets = good.SerializeToString()
+    unknown = bytes([0xC0, 0x3E, 7])  # Field 1000, which a later contract may have.
+    other_topic = bytes([1 << 3 | 2, 4]) + b"else"
+    deep = b"\xc3\x3e" * 200 + b"\xc4\x3e" * 200
+    await call(octets + unknown)
+    await call(other_topic + octets)  # Of a field that comes twice the last one counts.
+    assert await broker.bodies("orders") == [b"a", b"a"]
+    for odd in (octets + deep, octets.replace(b"orders", b"\xff" * 6)):
+        assert (await refused(call(odd))).reason == "FIELD_INVALID"
+    assert await broker.bodies("orders") == [b"a", b"a"]
+
+
 async def test_a_sequence_that_the_records_do_not_say(broker, reason_of, refused):
     await broker.create_topic("orders")
     batch = broker.batch("orders", [b"a"])
