@@ -84,7 +84,7 @@ class MovedStoreClock(StoreSystemClock):
 def compose(settings: BrokerSettings, stop: StopRequest) -> BrokerLife:
     """Build a broker by that clock."""
     hand = ClockHand(Path(os.environ[VARIABLE]))
-    threads = Threads(*(ThreadPoolExecutor(1) for _ in range(3)))
+    threads = Threads(*(ThreadPoolExecutor(1) for _ in range(4)))
     clock = MovedClock(hand)
     return compose_from(
         Environment(settings, stop, clock, OsDisk(), threads, MovedStoreClock(hand))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -228,7 +228,7 @@ class _PlayedFile:
         self._disk.before_read()
         return self._file.read_at(position, size)
 
-    def gather(self, positions: Iterable[int], sizes: Iterable[int]) -> bytes:
+    def gather(self, positions: Sequence[int], sizes: Sequence[int]) -> bytes | bytearray:
         self._disk.before_read()
         return self._file.gather(positions, sizes)
 

@@ -117,7 +117,7 @@ def broker(service: Service, **named: Any) -> Program:
         stop = service.stop = StopRequest()
 
         def environment_of(given: BrokerSettings, asked: StopRequest) -> Environment:
-            threads = Threads(*(process.new_threads(1) for _ in range(3)))
+            threads = Threads(*(process.new_threads(1) for _ in range(4)))
             clock, disk = machine.clock, machine.disk(process)
             return Environment(given, asked, clock, disk, threads, clock, process.chance)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 from ariane_broker.log.broker_log import BrokerLog
+from ariane_broker.log.cold_reads import ColdReads
 from ariane_broker.log.derived.producer_sequences import ProducerSequences
 from ariane_broker.log.promise import AcknowledgedLevel, Condition, Promise
 from ariane_broker.log.statistics import BrokerStatistics
@@ -81,6 +84,12 @@ def broker_log(
         sequences,
         Deaf() if arrivals is None else arrivals,
         Deaf() if keeping is None else keeping,
+        cold_reads=cold_reads(),
         statistics=BrokerStatistics() if statistics is None else statistics,
         monotonic=lambda: 0.0,
     )
+
+
+def cold_reads():
+    """Reads of what is not in memory, whose threads start when they are needed."""
+    return ColdReads(ThreadPoolExecutor(1), BrokerStatistics())

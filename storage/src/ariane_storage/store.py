@@ -18,6 +18,7 @@ from ariane_record.single.record_copy import RecordCopy
 from ariane_storage.config import StoreConfig
 from ariane_storage.copying.log_copy import LogCopy
 from ariane_storage.disk.clock import Clock, SystemClock
+from ariane_storage.disk.cold import BytesCold
 from ariane_storage.disk.disk import Disk, FileLock
 from ariane_storage.disk.os_disk import OsDisk
 from ariane_storage.errors import BytesUnreadable, StoreClosed
@@ -363,18 +364,24 @@ class Store:
         """A commit-log offset, not far back, below which every record was stored before a time."""
         return CommitLogOffset(offset_before(self._parts.log, self._finder, timestamp_ms))
 
-    def search_by_key(self, query: KeyQuery) -> Iterator[RecordFields | None]:
+    def search_by_key(self, query: KeyQuery) -> Iterator[RecordFields | BytesCold | None]:
         """Messages with a key or a unique id, newest first.
 
         Yields once for each item of the index that it examines, mostly None: the caller may do
-        other work in between, even append.
+        other work in between, even append. Where bytes are not in memory it yields them, which must
+        be fetched before the next step.
         """
         return self._finder.by_key(query)
 
     def query_by_key(self, topic: str, key: str, **limits: int) -> list[RecordFields]:
         """The results of ``search_by_key``, however long it takes."""
-        found = self.search_by_key(KeyQuery(topic, key, **limits))
-        return [message for message in found if message is not None]
+        messages = []
+        for found in self.search_by_key(KeyQuery(topic, key, **limits)):
+            if isinstance(found, BytesCold):
+                found.fetch()
+            elif found is not None:
+                messages.append(found)
+        return messages
 
     def deleted_end(self, topic: str) -> CommitLogOffset:
         """Records of a topic, and for it, below this commit-log offset are deleted; 0: none are."""

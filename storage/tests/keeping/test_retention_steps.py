@@ -11,6 +11,7 @@ from queue import SimpleQueue
 import pytest
 
 from ariane_storage import QueueOffsetOutOfRange, RetentionReason, Store, StorePoisoned
+from ariane_storage.disk.cold import IN_MEMORY, BytesCold
 from ariane_storage.testing import FaultyDisk, block_of, small_config
 
 
@@ -41,6 +42,27 @@ def test_a_copy_deletes_what_its_primary_has_deleted_however_full_the_disk_is(be
     old.keeping.let_go(plan)
     assert old.keeping.finish_retention(plan).deleted == (0, 8192)
     assert old.keeping.plan_retention(delete_to=1 << 40).min_offset == 24576
+
+
+def test_a_segment_that_is_deleted_while_its_bytes_are_fetched_is_gone_for_the_reader(bench, old):
+    def read():
+        with IN_MEMORY:
+            return bodies(old, "quiet", 0)
+
+    plan = old.keeping.plan_retention()
+    bench.disk.cool(bench.root / "commitlog" / f"{0:020d}")
+
+    def delete():
+        old.keeping.let_go(plan)
+        old.keeping.finish_retention(plan)
+
+    with pytest.raises(BytesCold) as raised:
+        read()
+    bench.disk.await_medium = delete
+    raised.value.fetch()
+    assert old.min_offset == 24576
+    with pytest.raises(QueueOffsetOutOfRange):
+        read()
 
 
 def test_every_step_does_its_part_and_no_other(bench, old):

@@ -93,8 +93,9 @@ class MortalBroker:
             self._life.threads.flusher,
             self._life.threads.keeper,
             self._life.threads.state,
+            self._life.threads.cold,
         ):
             await asyncio.to_thread(thread.shutdown)
 
 
-_THREADS = ("flusher", "keeper", "state")
+_THREADS = ("flusher", "keeper", "state", "cold")

@@ -33,6 +33,7 @@ from ariane_broker.clients.attached_client import AttachedClient
 from ariane_broker.clients.room import ClientsRoom, clients_room
 from ariane_broker.delay.room import DelayRoom, delay_room
 from ariane_broker.environment import Environment, Threads
+from ariane_broker.log.cold_reads import THREAD_COUNT
 from ariane_broker.log.room import LogRoom, log_room
 from ariane_broker.measuring.room import measuring_room
 from ariane_broker.naming.room import NamingRoom, naming_room
@@ -100,7 +101,8 @@ def compose(settings: BrokerSettings, stop: StopRequest) -> BrokerLife:
 
 def on_this_machine(settings: BrokerSettings, stop: StopRequest) -> Environment:
     """The machine's own clock and disk, and threads of its own."""
-    threads = Threads(_thread("flusher"), _thread("keeper"), _thread("state"))
+    cold = ThreadPoolExecutor(THREAD_COUNT, thread_name_prefix="ariane-cold")
+    threads = Threads(_thread("flusher"), _thread("keeper"), _thread("state"), cold)
     return Environment(settings, stop, SystemClock(), OsDisk(), threads)
 
 

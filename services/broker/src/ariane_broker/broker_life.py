@@ -241,6 +241,7 @@ class BrokerLife:
         await self.group_flush.finish()
         await asyncio.to_thread(self.threads.flusher.shutdown)
         await asyncio.to_thread(self.threads.keeper.shutdown)
+        await asyncio.to_thread(self.threads.cold.shutdown, cancel_futures=True)
         try:
             failures = await self._save_all()
         finally:

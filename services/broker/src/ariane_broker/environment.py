@@ -24,11 +24,13 @@ class Threads:
         flusher: For flushes that senders wait for.
         keeper: For all other work on the store.
         state: For recovery and state files.
+        cold: Several, for reads of what is not in memory.
     """
 
     flusher: Executor
     keeper: Executor
     state: Executor
+    cold: Executor
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,8 +98,10 @@ def _reading(
         # Never called: these methods are refused before.
         cast("PullRecords", None),
         log.held,
-        PullRange(store, topics, log.held, log.statistics, epochs, open_log=gate.open),
-        QueueLookup(store, topics, open_log=gate.open),
+        PullRange(
+            store, topics, log.held, log.statistics, epochs, log.cold_reads, open_log=gate.open
+        ),
+        QueueLookup(store, topics, log.cold_reads, open_log=gate.open),
         epochs=epochs,
         answers=AnswerBudget(settings.answer_bytes_max),
         broker_name=settings.broker_name,

@@ -16,6 +16,7 @@ from ariane_broker.topics.topic_table import TopicConfig
 from ariane_record import BlockEncoder
 from ariane_servicekit import ServiceError
 from ariane_storage import Store, StoreConfig
+from services.broker.tests.log_side import cold_reads
 
 ORDER = RangeOrder(topic="orders", queue_id=0, begin=0, end=2)
 
@@ -57,6 +58,7 @@ def ranges(store):
         held,
         BrokerStatistics(),
         SimpleNamespace(check=lambda *_: None),
+        cold_reads(),
         hides_end=lambda: store.confirmed_offset < store.max_offset,
     )
 

@@ -44,7 +44,7 @@ from ariane_broker.topics.topic_table import TopicConfig, TopicTable
 from ariane_record import BlockEncoder
 from ariane_storage import FlushMode, Store
 from ariane_storage.testing import FaultyDisk, FixedClock, small_config
-from services.broker.tests.log_side import FlushedAtOnce, broker_log
+from services.broker.tests.log_side import FlushedAtOnce, broker_log, cold_reads
 from services.broker.tests.receive import lives_elsewhere
 from services.broker.tests.transactions.test_transactions_model import run
 
@@ -159,6 +159,7 @@ class ReceiveMachine(RuleBasedStateMachine):
             groups=self.groups,
             offsets=self.offsets,
             statistics=BrokerStatistics(),
+            cold_reads=cold_reads(),
             now_ms=now_ms,
             draw=self.draw,
         )

@@ -22,7 +22,9 @@ from ariane_broker.rpc.servicers.replication_servicers import LogServicer
 from ariane_servicekit import first_request
 from ariane_servicekit.errors import ServiceError
 from ariane_storage import Store
-from ariane_storage.testing import FaultyDisk, FixedClock, block_of, small_config
+from ariane_storage.testing import FixedClock, block_of, small_config
+from services.broker.tests.log_side import cold_reads
+from services.broker.tests.slow_disk import SlowDisk
 
 HELLO = ReplicaHello(
     cluster_name="c",
@@ -30,6 +32,7 @@ HELLO = ReplicaHello(
     broker_id=1,
     epochs=[replica_pb.EpochStart(epoch=1, begin_commit_log_offset=0)],
 )
+
 PEER = SimpleNamespace(peer=lambda: "ipv4:127.0.0.1:1")
 
 
@@ -54,8 +57,13 @@ class NotingPrimary:
 
 
 @pytest.fixture
-def store(tmp_path):
-    with Store.open(tmp_path, small_config(), disk=FaultyDisk(), clock=FixedClock()) as store:
+def disk():
+    return SlowDisk()
+
+
+@pytest.fixture
+def store(tmp_path, disk):
+    with Store.open(tmp_path, small_config(), disk=disk, clock=FixedClock()) as store:
         store.copying.begin_epoch(1)
         yield store
 
@@ -74,7 +82,9 @@ def said():
 @pytest.fixture
 def follow(store, primary, said):
     """Open a stream; a servicer with a lease of a second beats four times in it."""
-    servicer = LogServicer(primary, store, cluster_name="c", broker_name="b", lease_s=1)
+    servicer = LogServicer(
+        primary, store, cold_reads(), cluster_name="c", broker_name="b", lease_s=1
+    )
 
     async def requests():
         while (request := await said.get()) is not None:
@@ -139,6 +149,20 @@ async def test_a_replica_is_welcomed_gets_the_log_and_hears_of_changes(follow, p
     assert quiet.heartbeat.confirmed_commit_log_offset == store.confirmed_offset
     await stream.aclose()
     assert primary.gone == [("the copy", primary.feed)]
+
+
+async def test_a_log_that_only_the_disk_has_is_sent_without_making_the_loop_wait(
+    follow, store, disk
+):
+    store.append(block_of("flights", [b"x"]), 0)
+    disk.cool_all()
+    disk.answers.set()
+    stream = follow(FollowLogRequest(hello=HELLO))
+    await told(stream)
+    assert len((await told(stream)).chunk.log_bytes) == store.max_offset
+    assert disk.asked.is_set()
+    assert not disk.loop_waits
+    await stream.aclose()
 
 
 async def test_progress_is_noted_and_the_end_of_the_replica_ends_the_stream(follow, primary, said):

@@ -24,6 +24,7 @@ from ariane_broker.rpc.servicers.replication_servicers import LogServicer, State
 from ariane_storage import Store
 from ariane_storage.copying.log_copy import LogRange
 from ariane_storage.testing import FaultyDisk, FixedClock, small_config
+from services.broker.tests.log_side import cold_reads
 
 CONFIG = Path("/config")
 
@@ -70,7 +71,9 @@ async def primary(tmp_path):
         store.copying.begin_epoch(1)
         primary = EmptyPrimary(store)
         server = aio.server()
-        log = LogServicer(primary, store, cluster_name="c", broker_name="b", lease_s=60)
+        log = LogServicer(
+            primary, store, cold_reads(), cluster_name="c", broker_name="b", lease_s=60
+        )
         add_LogServiceServicer_to_server(log, server)
         add_StateServiceServicer_to_server(StateServicer(primary, store, primary.state), server)
         primary.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"

@@ -107,7 +107,7 @@ async def shifted(settings_for, probe_class):
     clock = ShiftedClock()
 
     def compose(settings, stop):
-        threads = Threads(*(ThreadPoolExecutor(1) for _ in range(3)))
+        threads = Threads(*(ThreadPoolExecutor(1) for _ in range(4)))
         store_clock = ShiftedStoreClock(clock)
         return compose_from(Environment(settings, stop, clock, OsDisk(), threads, store_clock))
 

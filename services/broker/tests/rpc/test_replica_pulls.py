@@ -13,6 +13,7 @@ from ariane_broker.topics.topic_table import TopicConfig, TopicTable
 from ariane_record import BlockEncoder
 from ariane_servicekit import AnswerBudget, ServiceError
 from ariane_storage import Store, StoreConfig
+from services.broker.tests.log_side import cold_reads
 
 
 class Servicer:
@@ -112,6 +113,7 @@ async def test_a_range_ends_once_the_log_is_cut(store, gate, following):
         HeldRequests(count_max=1),
         BrokerStatistics(),
         SimpleNamespace(check=lambda *_: None),
+        cold_reads(),
         open_log=gate.open,
     )
     lease = AnswerBudget(1 << 20).lease("reader")

@@ -225,7 +225,7 @@ class LogCopy:
         """Commit-log offset of the byte that ``append`` expects."""
         return self._appender.next_offset
 
-    def read(self, begin: int, end: int, *, bytes_max: int = READ_BYTES_MAX) -> bytes:
+    def read(self, begin: int, end: int, *, bytes_max: int = READ_BYTES_MAX) -> bytes | memoryview:
         """Read bytes of one segment, including records that are not confirmed.
 
         The bytes may begin and end within records. Replicas need records that are not confirmed,
@@ -249,7 +249,11 @@ class LogCopy:
         end = min(end, log.write_offset)
         if segment is None or end <= begin:
             return b""
-        return segment.read(begin - segment.start, min(end, segment.end, begin + bytes_max) - begin)
+        position, size = begin - segment.start, min(end, segment.end, begin + bytes_max) - begin
+        content = segment.gather([position], [size])
+        if content is None:
+            return segment.read(position, size)
+        return memoryview(content).toreadonly()
 
     def append(self, commit_log_offset: int, content: bytes | memoryview) -> RawAppended:
         """Append bytes of another copy of this log.

@@ -12,7 +12,7 @@ call, but of a mapping a signal that ends the process.
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -80,10 +80,11 @@ class OpenFile(Protocol):
 
         Raises:
             OSError: The disk cannot read one of them (see ``is_unreadable``).
+            BytesCold: This thread takes only what is in memory (see ``cold.IN_MEMORY``).
         """
         ...
 
-    def gather(self, positions: Iterable[int], sizes: Iterable[int]) -> bytes:
+    def gather(self, positions: Sequence[int], sizes: Sequence[int]) -> bytes | bytearray:
         """Read bytes at many positions, back to back, with one system call for each.
 
         Returns:
@@ -91,6 +92,7 @@ class OpenFile(Protocol):
 
         Raises:
             OSError: The disk cannot read one of them.
+            BytesCold: This thread takes only what is in memory.
         """
         ...
 

@@ -15,13 +15,15 @@ import os
 import shutil
 import stat
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
 from pathlib import Path
 from typing import Final
 
 from ariane_record.layout import ByteBuffer
+from ariane_storage.disk.cold import IN_MEMORY, BytesCold
 from ariane_storage.disk.disk import DiskUsage, FileLock, OpenFile
+from ariane_storage.disk.os_memory import fetch, read_in_memory
 
 # ``syncfs`` has no name in Python 3.11.
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
@@ -34,6 +36,9 @@ _LINK: Final = (
 # From this many files on, one sync of the file system is cheaper than one of each file.
 _SYNC_ALL_FILES_MIN: Final = 64
 
+# After so many fetches in a row that were in vain, readers of a file wait for the disk themselves.
+_MISSED_MAX: Final = 3
+
 
 class OsOpenFile:
     """An open descriptor."""
@@ -41,6 +46,8 @@ class OsOpenFile:
     def __init__(self, path: Path, *, writable: bool) -> None:
         self._descriptor = -1
         self._descriptor = _open_file(path, os.O_RDWR if writable else os.O_RDONLY)
+        self._tells_cold = True
+        self._missed = 0
 
     def size(self) -> int:
         """Length in bytes, now."""
@@ -48,6 +55,8 @@ class OsOpenFile:
 
     def read_at(self, position: int, size: int) -> bytes:
         """Bytes from a place; fewer than asked at the end of the file."""
+        if IN_MEMORY.only and self._tells_cold:
+            return bytes(self._in_memory((position,), (size,)))
         content = os.pread(self._descriptor, size, position)
         while len(content) < size:
             # The end of the file, or the page before an unreadable one: read on to find out.
@@ -57,9 +66,38 @@ class OsOpenFile:
             content += rest
         return content
 
-    def gather(self, positions: Iterable[int], sizes: Iterable[int]) -> bytes:
+    def gather(self, positions: Sequence[int], sizes: Sequence[int]) -> bytes | bytearray:
         """Bytes from many places, back to back."""
+        if IN_MEMORY.only and self._tells_cold:
+            return self._in_memory(positions, sizes)
+        if len(positions) == 1:
+            return self.read_at(positions[0], sizes[0])
         return b"".join(map(os.pread, repeat(self._descriptor), sizes, positions))
+
+    def _in_memory(self, positions: Sequence[int], sizes: Sequence[int]) -> bytes | bytearray:
+        try:
+            return read_in_memory(self._descriptor, positions, sizes)
+        except BlockingIOError:
+            raise BytesCold(self, positions, sizes) from None
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            self._tells_cold = False
+            return self.gather(positions, sizes)
+
+    def fetch(self, positions: Sequence[int], sizes: Sequence[int], ahead_bytes: int) -> None:
+        """Bring ranges into memory, and have the bytes behind them come."""
+        try:
+            fetch(self._descriptor, positions, sizes, ahead_bytes)
+            read_in_memory(self._descriptor, positions, sizes)
+        except BlockingIOError:
+            # Driven out again at once; or a file system that always says so.
+            self._missed += 1
+            self._tells_cold = self._missed < _MISSED_MAX
+        except OSError:
+            self._tells_cold = False  # Unreadable: the reader meets the error itself.
+        else:
+            self._missed = 0
 
     def write_at(self, position: int, content: ByteBuffer) -> None:
         """Write all bytes at a place."""

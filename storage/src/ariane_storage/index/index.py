@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ariane_record.checksums.java_hash import key_hash
 from ariane_storage.disk.clock import Clock
+from ariane_storage.disk.cold import BytesCold
 from ariane_storage.disk.disk import Disk, is_exhausted
 from ariane_storage.disk.unreadable_places import UnreadablePlaces
 from ariane_storage.errors import BytesUnreadable, StoreFormatError, StoreFull
@@ -208,11 +209,14 @@ class Index:
         self._files = [*self._files, file]
         return file
 
-    def find(self, topic: str, key: str, *, begin_ms: int, end_ms: int) -> Iterator[int | None]:
+    def find(
+        self, topic: str, key: str, *, begin_ms: int, end_ms: int
+    ) -> Iterator[int | BytesCold | None]:
         """Commit-log offsets of records that may have a key, newest first.
 
         Hashes collide and times have seconds only: callers must check the records. Yields once for
-        each item that is examined: None for one of another key or time.
+        each item that is examined: None for one of another key or time, and what must be fetched
+        before the next one is read.
 
         Args:
             topic: Topic of the records.
@@ -231,12 +235,17 @@ class Index:
                 if file.end_timestamp + 1000 < begin_ms:
                     return
                 for item in self._found_in(file, wanted):
+                    if isinstance(item, BytesCold):
+                        yield item
+                        continue
                     found = None
                     if item is not None and begin_ms - 1000 <= item[1] <= end_ms:
                         found = item[0] if item[0] not in beside else None
                     yield found
 
-    def _found_in(self, file: IndexFile, wanted: int) -> Iterator[tuple[int, int] | None]:
+    def _found_in(
+        self, file: IndexFile, wanted: int
+    ) -> Iterator[tuple[int, int] | BytesCold | None]:
         """Items of a hash in a file, as far as the disk can read them."""
         try:
             yield from file.find(wanted)

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from struct import Struct
 from typing import Any, Final, Literal
@@ -33,6 +34,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ariane_storage.disk.cold import BytesCold, warm
 from ariane_storage.disk.disk import Disk, is_unreadable
 from ariane_storage.errors import BytesUnreadable, StoreFormatError
 from ariane_storage.log.records.fields import Int64s
@@ -222,10 +224,10 @@ class IndexFile:
         )
         self._file.write_at(0, header)
 
-    def find(self, key_hash: int) -> Iterator[tuple[int, int] | None]:
+    def find(self, key_hash: int) -> Iterator[tuple[int, int] | BytesCold | None]:
         """Items of a hash, newest first: commit-log offset and store timestamp to the second.
 
-        None for each other item of the same slot.
+        None for each other item of the same slot; and what must be fetched before the next one.
 
         Raises:
             BytesUnreadable: The disk cannot read the next of them.
@@ -234,11 +236,13 @@ class IndexFile:
         if self._slots is not None:
             number = int(self._slots[slot])
         else:
-            (number,) = _unpack_slot(self._read(HEADER.size + slot * SLOT_BYTES, SLOT_BYTES))
+            place = HEADER.size + slot * SLOT_BYTES
+            (number,) = _unpack_slot((yield from warm(partial(self._read, place, SLOT_BYTES))))
         below = self._next_item
         # Numbers only fall along a chain: a rising one is damage, and could loop for ever.
         while 0 < number < below:
-            found_hash, commit_log_offset, seconds, previous = self._item(number)
+            item = yield from warm(partial(self._item, number))
+            found_hash, commit_log_offset, seconds, previous = item
             is_found = found_hash == key_hash
             timestamp = self.begin_timestamp + seconds * 1000
             yield (commit_log_offset, timestamp) if is_found else None

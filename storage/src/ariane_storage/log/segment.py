@@ -123,13 +123,10 @@ class Segment:
         """Up to ``size`` bytes from a position of the segment, and which could not be read."""
         return read_window(self.file(), position, max(0, min(size, self.length - position)))
 
-    def gather(self, positions: list[int], sizes: list[int]) -> bytes | None:
+    def gather(self, positions: list[int], sizes: list[int]) -> bytes | bytearray | None:
         """Ranges of the segment, back to back; None if one of them cannot be read."""
         try:
-            if len(positions) == 1:
-                content = self.file().read_at(positions[0], sizes[0])
-            else:
-                content = self.file().gather(positions, sizes)
+            content = self.file().gather(positions, sizes)
         except OSError as error:
             if not is_unreadable(error):
                 raise

@@ -9,6 +9,7 @@ from typing import Self
 
 from ariane_storage.config import StoreConfig
 from ariane_storage.disk.clock import SystemClock
+from ariane_storage.disk.cold import BytesCold
 from ariane_storage.disk.disk import Disk
 from ariane_storage.disk.unreadable_places import UnreadablePlaces
 from ariane_storage.errors import BytesUnreadable, StateFileDamaged, StoreFormatError
@@ -153,6 +154,9 @@ class ClosedStore:
         """
         deleted_end = self.deleted_topics.end_of(topic)
         for commit_log_offset in self.index.find(topic, key, begin_ms=0, end_ms=_NO_END):
+            if isinstance(commit_log_offset, BytesCold):
+                commit_log_offset.fetch()
+                continue
             if commit_log_offset is None or commit_log_offset < deleted_end:
                 continue
             record = self.record_view(commit_log_offset)

@@ -18,7 +18,7 @@ _CHUNK_BYTES: Final = 1 << 16
 class OpenFiles:
     """Keeps recently used files open. Any thread.
 
-    All reads and writes go through this cache, so that no file is closed during one.
+    A file that leaves the cache closes when no other thread fetches from it any more.
 
     Bytes that the disk cannot read come as zeros, and are noted. If the files are writable, the
     file is replaced by a copy with zeros there, so that the right bytes can be written again.
@@ -108,14 +108,14 @@ class OpenFiles:
             target.close()
         disk.rename(fresh, path)
         disk.sync(folders=[path.parent])
-        self._files.pop(path).close()
+        self._files.pop(path)
 
     def _file(self, path: Path) -> OpenFile:
         file = self._files.get(path)
         if file is None:
             file = self._files[path] = self._disk.open(path, writable=self._writable)
             if len(self._files) > self._open_max:
-                self._files.popitem(last=False)[1].close()
+                self._files.popitem(last=False)
         else:
             self._files.move_to_end(path)
         return file
@@ -123,13 +123,9 @@ class OpenFiles:
     def forget(self, path: Path) -> None:
         """Close a file that is about to be removed or replaced."""
         with self._lock:
-            file = self._files.pop(path, None)
-            if file is not None:
-                file.close()
+            self._files.pop(path, None)
 
     def close(self) -> None:
         """Close all."""
         with self._lock:
-            for file in self._files.values():
-                file.close()
             self._files.clear()

@@ -357,7 +357,7 @@ def _read(
     content = segment.gather(firsts.tolist(), lengths.tolist())
     if content is None:
         return None
-    buffer = memoryview(content)
+    buffer = memoryview(content).toreadonly()
     # How far each run has moved from its place in the segment to that in the buffer.
     moved = firsts - (np.cumsum(lengths) - lengths)
     counts = np.diff(np.concatenate(([0], breaks + 1, [len(starts)])))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import repeat
 from struct import Struct
 from typing import Final, NamedTuple, TypeVar
@@ -18,6 +19,7 @@ from ariane_record.layout import (
     SYSTEM_FLAG_START,
 )
 from ariane_record.single.record_copy import RecordCopy, copy_of
+from ariane_storage.disk.cold import BytesCold, warm
 from ariane_storage.errors import BytesUnreadable, RecordCorrupted, RecordNotFound
 from ariane_storage.log.damage import Damage, DamageReason
 from ariane_storage.log.record_search import WINDOW_BYTES, find_record, is_plausible
@@ -135,7 +137,7 @@ class RecordFinder:
         """When the record at an offset was stored, in milliseconds."""
         return store_timestamp(self.record(commit_log_offset))
 
-    def by_key(self, query: KeyQuery) -> Iterator[RecordFields | None]:
+    def by_key(self, query: KeyQuery) -> Iterator[RecordFields | BytesCold | None]:
         """Messages of a key, newest first; see ``Store.search_by_key``."""
         self._parts.check_open()
         deleted_end = self._parts.deleted_topics.end_of(query.topic)
@@ -146,6 +148,9 @@ class RecordFinder:
         ):
             if count_left <= 0 or bytes_left <= 0:
                 return
+            if isinstance(commit_log_offset, BytesCold):
+                yield commit_log_offset
+                continue
             message = None
             if (
                 commit_log_offset is not None
@@ -156,7 +161,7 @@ class RecordFinder:
                 # Deleted with its segment, not yet confirmed, or damaged, and now quarantined: the
                 # query finds the others all the same.
                 with suppress(RecordNotFound, RecordCorrupted):
-                    message = self.message_at(commit_log_offset)
+                    message = yield from warm(partial(self.message_at, commit_log_offset))
             if message is not None:
                 yield from repeat(None, 1 + len(message.body) // STEP_BYTES)
             if message is None or not query.wants(message):

@@ -17,17 +17,16 @@ from __future__ import annotations
 import errno
 import os
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from ariane_record.layout import ByteBuffer
 from ariane_storage.disk.disk import DiskUsage, FileLock, OpenFile
+from ariane_storage.testing.faulty_file import FaultyFile
 from ariane_storage.testing.file_images import PAGE_BYTES, Inode, written_bytes
 from ariane_storage.testing.folder_image import FolderImage
 from ariane_storage.testing.held_lock import HeldLock
 
-_PAGE_BYTES: Final = 4096
 _UNLIMITED_BYTES: Final = 1 << 50
 
 
@@ -49,6 +48,7 @@ class FaultyDisk:
         write_fails_at: The write, counted from 1, that fails with EIO halfway, or None.
         space_bytes: Bytes that all files together may take, or None.
         used_ratio: The result of ``usage``, or None for the real use.
+        await_medium: Called by each read that must wait for the medium (see ``cool``).
     """
 
     def __init__(
@@ -69,6 +69,7 @@ class FaultyDisk:
         self.write_fails_at = write_fails_at
         self.space_bytes = space_bytes
         self.used_ratio: float | None = None
+        self.await_medium: Callable[[], None] = _at_once
         self._folders: dict[Path, FolderImage] = {Path("/"): FolderImage()}
         self._locks: dict[Path, list[HeldLock]] = {}
         self._is_off = False
@@ -128,6 +129,11 @@ class FaultyDisk:
         """Make the pages of a file with a byte of a range unreadable, until they are written."""
         pages = range(begin // PAGE_BYTES, (end + PAGE_BYTES - 1) // PAGE_BYTES)
         self._inode(path).unreadable.update(pages)
+
+    def cool(self, path: Path) -> None:
+        """Have the system forget a file: each page is read from the medium once more."""
+        inode = self._inode(path)
+        inode.cold.update(range(len(inode.cached) // PAGE_BYTES + 1))
 
     def lose_pages(self, path: Path, count: int, seed: int) -> list[int]:
         """Make some random pages of a file unreadable; return their begins."""
@@ -307,7 +313,7 @@ class FaultyDisk:
         """Open an existing file."""
         if self._is_off:
             raise PowerLost
-        return _Descriptor(self, self._inode(path))
+        return FaultyFile(self, self._inode(path))
 
     def link(self, path: Path, other: Path) -> None:
         """Give a file a second name; another file with that name loses it."""
@@ -371,53 +377,5 @@ class FaultyDisk:
         return 4242
 
 
-class _Descriptor:
-    """An open file."""
-
-    def __init__(self, disk: FaultyDisk, inode: Inode) -> None:
-        self._disk = disk
-        self._inode = inode
-
-    def size(self) -> int:
-        return len(self._inode.cached)
-
-    def read_at(self, position: int, size: int) -> bytes:
-        self._inode.check_readable(position, position + size)
-        return bytes(self._inode.cached[position : position + size])
-
-    def gather(self, positions: Iterable[int], sizes: Iterable[int]) -> bytes:
-        return b"".join(map(self.read_at, positions, sizes))
-
-    def written_ranges(self, begin: int) -> Iterator[tuple[int, int]]:
-        if begin < len(self._inode.cached):
-            yield begin, len(self._inode.cached)
-
-    def write_at(self, position: int, content: ByteBuffer) -> None:
-        inode, end = self._inode, position + len(content)
-        half = memoryview(content)[: len(content) // 2]
-        try:
-            self._disk.step()
-        except OSError:
-            inode.cached[position : position + len(half)] = half
-            raise
-        inode.overwrite(position, end)
-        if end <= inode.space:
-            if len(inode.cached) > _PAGE_BYTES and self._disk.write_fails():
-                inode.cached[position : position + len(half)] = half
-                raise OSError(errno.EIO, os.strerror(errno.EIO))
-            inode.cached[position:end] = content
-            return
-        before = bytes(inode.cached)
-        if len(before) < end:
-            inode.cached.extend(bytes(end - len(before)))
-        inode.cached[position:end] = content
-        limit = self._disk.space_bytes
-        if limit is not None and self._disk.taken_bytes() > limit:
-            inode.cached = bytearray(before)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    def flush(self) -> None:
-        self._disk.flush(self._inode)
-
-    def close(self) -> None:
-        pass
+def _at_once() -> None:
+    """Wait for a medium that takes no time."""

@@ -21,9 +21,10 @@ class Inode:
         durable: The content of the medium.
         space: Bytes that were allocated for it in advance.
         unreadable: Numbers of pages that the medium has lost, until they are written as a whole.
+        cold: Numbers of pages that are not in memory.
     """
 
-    __slots__ = ("cached", "clean", "durable", "space", "unreadable")
+    __slots__ = ("cached", "clean", "cold", "durable", "space", "unreadable")
 
     def __init__(self) -> None:
         self.cached = bytearray()
@@ -31,11 +32,19 @@ class Inode:
         self.durable = b""
         self.space = 0
         self.unreadable: set[int] = set()
+        self.cold: set[int] = set()
+
+    def is_cold(self, begin: int, end: int) -> bool:
+        """Whether a page of a range is not in memory."""
+        return bool(self.cold) and not self.cold.isdisjoint(_pages(begin, end))
+
+    def warm(self, begin: int, end: int) -> None:
+        """Have the pages of a range in memory."""
+        self.cold.difference_update(_pages(begin, end))
 
     def check_readable(self, begin: int, end: int) -> None:
         """Fail as the system does if a page of a range is lost."""
-        pages = range(begin // PAGE_BYTES, (end + PAGE_BYTES - 1) // PAGE_BYTES)
-        if self.unreadable and not self.unreadable.isdisjoint(pages):
+        if self.unreadable and not self.unreadable.isdisjoint(_pages(begin, end)):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     def overwrite(self, begin: int, end: int) -> None:
@@ -112,6 +121,10 @@ class Inode:
                 written_end = end if dice.random() < 0.5 else begin
             image[begin:written_end] = cached[begin:written_end]
         return bytes(image)
+
+
+def _pages(begin: int, end: int) -> range:
+    return range(begin // PAGE_BYTES, (end + PAGE_BYTES - 1) // PAGE_BYTES)
 
 
 def written_bytes(inode: Inode) -> int:

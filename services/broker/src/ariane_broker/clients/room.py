@@ -92,7 +92,7 @@ def clients_room(
         on_conflict=partial(_tell_conflict, conflicts),
         receiver_silence_seconds=settings.client_heartbeat_s,
     )
-    lookup = QueueLookup(log.store, state.topics)
+    lookup = QueueLookup(log.store, state.topics, log.cold_reads)
     offset_changes = OffsetChanges(
         state.offsets,
         log.store,

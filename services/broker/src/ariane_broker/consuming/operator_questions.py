@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, Final
@@ -35,7 +35,7 @@ class OperatorQuestions:
     clients: ClientTable
     questions: ClientQuestions
     _: KW_ONLY
-    message_of: Callable[[str], RecordFields]
+    message_of: Callable[[str], Awaitable[RecordFields]]
 
     async def state(self, client_id: str, wait_seconds: float, *, with_stacks: bool) -> Any:
         """Ask a client for its state.
@@ -79,7 +79,7 @@ class OperatorQuestions:
         client = self.clients.find(client_id)
         if client is None or consumer_group not in client.memberships:
             raise client_not_attached(client_id, f" as a member of group {consumer_group!r}")
-        message = self.message_of(message_id)
+        message = await self.message_of(message_id)
         wanted = {each.topic for each in client.memberships[consumer_group].subscriptions}
         if message.topic not in {*wanted, dead_letter_topic(consumer_group)}:
             rule = f"must be of a message that group {consumer_group!r} subscribes to"

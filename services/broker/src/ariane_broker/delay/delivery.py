@@ -17,6 +17,7 @@ from ariane_broker.queue_key import QueueKey
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_record.layout import PropertyName
 from ariane_servicekit import get_logger
+from ariane_storage.disk.cold import IN_MEMORY
 from ariane_storage.log.records.fields import Int64s
 
 _log = get_logger(__name__)
@@ -53,9 +54,11 @@ class Delivery:
 
         Raises:
             QueueUnderRepair: An entry points to a wrong place; nothing was delivered.
+            BytesCold: The records are not in memory; nothing was delivered.
             StorageError: The store accepts no more; delivered records are marked.
         """
-        parked = read_parked(self._log.store, queue, rows)
+        with IN_MEMORY:
+            parked = read_parked(self._log.store, queue, rows)
         found = rows.queue_offsets[:0] if parked is None else parked.queue_offsets
         self._drop(rows.queue_offsets[~np.isin(rows.queue_offsets, found)], "damaged", mark)
         if parked is None:

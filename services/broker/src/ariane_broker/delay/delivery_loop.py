@@ -15,7 +15,9 @@ from ariane_broker.delay.parked.parked_queue import ParkedRows
 from ariane_broker.delay.timer.reparking import Reparking
 from ariane_broker.delay.timer.timer_queue import SLICE_BYTES, SLICE_COUNT, TIMER_QUEUE, TimerQueue
 from ariane_broker.log.broker_log import BrokerLog
+from ariane_broker.log.cold_reads import DELAYED
 from ariane_servicekit import Clock, Loop, get_logger
+from ariane_storage.disk.cold import BytesCold
 from ariane_storage.errors import QueueUnderRepair, StoreFull, StorePoisoned
 
 WAIT_SECONDS_MAX: Final = 1.0
@@ -46,6 +48,7 @@ class DeliveryLoop:
         self._reparking = reparking
         self._clock = clock
         self._log = log
+        self._cold_reads = log.cold_reads
         self._wakes_ms: int | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_full = False
@@ -73,7 +76,8 @@ class DeliveryLoop:
             return  # The next turn tries again.
         if self._is_repairing:
             return
-        due = [self._levels.next_due_ms(), self._timer_queue.next_due_ms()]
+        due_of_levels = await self._cold_reads.run(DELAYED, self._levels.next_due_ms)
+        due = [due_of_levels, self._timer_queue.next_due_ms()]
         self._wakes_ms = None
         for due_ms in due:
             if due_ms is not None:
@@ -96,11 +100,15 @@ class DeliveryLoop:
     async def _deliver_level(self, level: int) -> bool:
         mark = partial(self._levels.mark, level)
         for _ in range(ROUND_SLICES):
-            rows = self._levels.due(level, SLICE_COUNT).within(SLICE_BYTES)
+            due = partial(self._levels.due, level, SLICE_COUNT)
+            rows = (await self._cold_reads.run(DELAYED, due)).within(SLICE_BYTES)
             if not len(rows):
                 return False
             try:
                 self._delivery.deliver(queue_of(level), rows, mark)
+            except BytesCold as cold:
+                await self._cold_reads.fetch(DELAYED, cold, queue_of(level))
+                continue
             except QueueUnderRepair as error:
                 self._wait_for_repair(error)
                 return False
@@ -110,10 +118,13 @@ class DeliveryLoop:
     async def _deliver_timer(self) -> bool:
         timer = self._timer_queue
         for _ in range(ROUND_SLICES):
-            more = timer.refill()
+            more = await self._cold_reads.run(DELAYED, timer.refill)
             rows = timer.take_due(SLICE_COUNT)
-            if len(rows) and not self._deliver_slice(rows):
-                return False
+            try:
+                if len(rows) and not self._deliver_slice(rows):
+                    return False
+            except BytesCold as cold:
+                await self._cold_reads.fetch(DELAYED, cold, TIMER_QUEUE)
             await asyncio.sleep(0)
             if not more and not len(rows):
                 return False
@@ -124,6 +135,9 @@ class DeliveryLoop:
 
         Returns:
             Whether the queue can be read; otherwise its entries were wrong.
+
+        Raises:
+            BytesCold: The records are not in memory, and keep waiting.
         """
         timer = self._timer_queue
         chosen = rows.within(SLICE_BYTES)

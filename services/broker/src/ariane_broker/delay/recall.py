@@ -16,11 +16,11 @@ from ariane_broker.delay.parked.parked_queue import rows_from
 from ariane_broker.delay.timer.timer_queue import TIMER_QUEUE, TimerQueue
 from ariane_broker.errors.public_errors import broker_draining, message_delivered, message_not_found
 from ariane_broker.log.broker_log import BrokerLog
+from ariane_broker.log.cold_reads import QUERIES
 from ariane_record import PropertyName, RecordFields, encode_block
 from ariane_record.errors import RecallHandleIllegal
 from ariane_record.layout import Host
 from ariane_record.single.recall_handle import RecallHandle, decode_recall_handle
-from ariane_servicekit import in_turns
 from ariane_servicekit.errors import field_invalid
 from ariane_storage.reading.record_finder import KeyQuery
 
@@ -87,7 +87,7 @@ class Recall:
     async def _records(self, named: RecallHandle) -> list[RecordFields]:
         """All records of a message in the timer topic: the message, its copies, and notes."""
         query = KeyQuery(TIMER_QUEUE.topic, named.unique_id, max_count=_COPIES_MAX)
-        records = await in_turns(self.log.store.search_by_key(query))
+        records = await self.log.cold_reads.in_turns(QUERIES, self.log.store.search_by_key(query))
         said = {
             PropertyName.REAL_TOPIC: named.topic,
             PropertyName.UNIQUE_ID: named.unique_id,

@@ -215,6 +215,7 @@ class ReplicaLife:
         await self._log.keeping.stop()
         await asyncio.to_thread(threads.flusher.shutdown)
         await asyncio.to_thread(threads.keeper.shutdown)
+        await asyncio.to_thread(threads.cold.shutdown, cancel_futures=True)
         try:
             await loop.run_in_executor(threads.state, self._log.store.close)
         except StorePoisoned:

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeAlias
 
+from ariane_broker.log.cold_reads import ColdReads
 from ariane_broker.log.derived.producer_sequences import NextBatches, ProducerSequences
 from ariane_broker.log.held_requests import Arrivals
 from ariane_broker.log.promise import AcknowledgedLevel, Promises
@@ -63,6 +64,7 @@ class BrokerLog:
 
     Attributes:
         store: The store, for reading.
+        cold_reads: Fetches what such reads do not find in memory.
         promises: Makes promises.
         promise: The promise without further demands.
     """
@@ -75,11 +77,13 @@ class BrokerLog:
         arrivals: Arrivals,
         keeping: StoreKeeping,
         *,
+        cold_reads: ColdReads,
         statistics: BrokerStatistics,
         monotonic: Callable[[], float],
         replicas: Replicas | None = None,
     ) -> None:
         self.store = store
+        self.cold_reads = cold_reads
         self.promises = promises
         self.promise = promises.own
         self._sequences = sequences

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from ariane_broker.environment import Environment
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.log.clock_watch import ClockWatch
+from ariane_broker.log.cold_reads import ColdReads
 from ariane_broker.log.derived.log_states import LogStates
 from ariane_broker.log.derived.producer_sequences import ProducerSequences
 from ariane_broker.log.group_flush import GroupFlush
@@ -22,6 +23,7 @@ from ariane_broker.log.store_keeping import (
 )
 from ariane_broker.replication.primary import Primary
 from ariane_broker.replication.room import Elected, PrimaryPromises, primary_of
+from ariane_broker.settings import BrokerSettings
 from ariane_servicekit import (
     ExitStatus,
     get_logger,
@@ -41,6 +43,7 @@ class LogRoom:
     arrivals: Arrivals
     group_flush: GroupFlush
     keeping: StoreKeeping
+    cold_reads: ColdReads
     clock_watch: ClockWatch
     statistics: BrokerStatistics
     sequences: ProducerSequences
@@ -89,12 +92,9 @@ def log_room(
         on_flushed=on_flushed,
         on_failed=flush_failed,
     )
-    sequences = ProducerSequences(
-        now_ms=store.believed_ms,
-        expiry_ms=round(settings.producer_expiry_s * 1000),
-        stream_count_max=settings.producer_streams_max,
-    )
+    sequences = _sequences(settings, store)
     statistics = BrokerStatistics()
+    cold_reads = ColdReads(threads.cold, statistics)
     broker_log = BrokerLog(
         store,
         LonePromises(settings.flush_mode, group_flush)
@@ -103,6 +103,7 @@ def log_room(
         sequences,
         arrivals,
         keeping,
+        cold_reads=cold_reads,
         statistics=statistics,
         monotonic=environment.clock.monotonic,
         replicas=primary,
@@ -119,11 +120,20 @@ def log_room(
         arrivals=arrivals,
         group_flush=group_flush,
         keeping=keeping,
+        cold_reads=cold_reads,
         clock_watch=ClockWatch(store, environment.store_clock, environment.clock),
         statistics=statistics,
         sequences=sequences,
         log_states=log_states,
         primary=primary,
+    )
+
+
+def _sequences(settings: BrokerSettings, store: Store) -> ProducerSequences:
+    return ProducerSequences(
+        now_ms=store.believed_ms,
+        expiry_ms=round(settings.producer_expiry_s * 1000),
+        stream_count_max=settings.producer_streams_max,
     )
 
 

@@ -21,6 +21,8 @@ class BrokerStatistics:
         set_back_offset_count: Consumer offsets and positions that lay beyond the kept end of the
             log, and were set back.
         lost_message_count: Damaged messages that readers were told of and passed over; each time.
+        cold_fetch_count: Fetches of bytes that reads did not find in memory.
+        cold_bytes: The bytes that these reads wanted.
     """
 
     stored_message_count: int = 0
@@ -33,6 +35,8 @@ class BrokerStatistics:
     counted_death_count: int = 0
     set_back_offset_count: int = 0
     lost_message_count: int = 0
+    cold_fetch_count: int = 0
+    cold_bytes: int = 0
 
     def count_append(
         self, message_count: int, size_bytes: int, seconds: float, *, batch_count: int = 1

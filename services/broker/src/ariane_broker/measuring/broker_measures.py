@@ -232,6 +232,18 @@ class BrokerMeasures:
                 lambda: one(said.lost_message_count),
             ),
             (
+                "ariane.reads.cold",
+                "{read}",
+                "Reads that had to wait for the disk, in a thread.",
+                lambda: one(said.cold_fetch_count),
+            ),
+            (
+                "ariane.reads.cold.bytes",
+                "By",
+                "Bytes that these reads wanted.",
+                lambda: one(said.cold_bytes),
+            ),
+            (
                 "ariane.clock.jumps",
                 "{jump}",
                 "Jumps of the machine's clock.",

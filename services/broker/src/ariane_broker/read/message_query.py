@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Final
 
 from ariane_broker.errors.public_errors import message_not_found
+from ariane_broker.log.cold_reads import QUERIES, ColdReads
 from ariane_broker.topics.readable_topics import readable_topic
 from ariane_broker.topics.topic_table import TopicTable
 from ariane_record import RecordFields
 from ariane_record.errors import IllegalMessageId
 from ariane_record.layout import Host
 from ariane_record.single.message_id import decode_offset_message_id
-from ariane_servicekit import in_turns
 from ariane_servicekit.errors import field_invalid
 from ariane_storage.errors import RecordNotFound
 from ariane_storage.reading.record_finder import NO_LIMIT, KeyQuery
@@ -54,10 +55,11 @@ class MessageQuery:
 
     store: Store
     topics: TopicTable
+    cold_reads: ColdReads
     _: KW_ONLY
     own_host: Callable[[], Host | None]
 
-    def by_id(self, message_id: str, topic: str = "") -> RecordFields:
+    async def by_id(self, message_id: str, topic: str = "") -> RecordFields:
         """Return the message with an id.
 
         Args:
@@ -73,7 +75,9 @@ class MessageQuery:
         except IllegalMessageId:
             raise field_invalid("message_id", "must be 32 or 56 hex digits") from None
         try:
-            message = self.store.message_at(place.commit_log_offset)
+            message = await self.cold_reads.run(
+                QUERIES, partial(self.store.message_at, place.commit_log_offset)
+            )
         except RecordNotFound:
             raise message_not_found(message_id) from None
         own_hosts = {message.store_host, self.own_host()}
@@ -117,6 +121,6 @@ class MessageQuery:
             max_bytes=bytes_max,
         )
         # A key may have a million messages, and most may lie outside of the bounds.
-        found = await in_turns(self.store.search_by_key(query))
+        found = await self.cold_reads.in_turns(QUERIES, self.store.search_by_key(query))
         is_cut = sum(len(message.body) for message in found) >= bytes_max
         return found[:count], is_cut or len(found) > count

@@ -112,7 +112,12 @@ class OpenPull:
             if _says_something(look.found.values()):
                 self.may_go_on &= self._has_room(look.found)
                 return _in_order(moved)
-            if look.unfinished:
+            if look.coming:
+                # The messages are there: nothing is held, however short the hold time.
+                await asyncio.wait(look.coming, return_when=asyncio.FIRST_COMPLETED)
+                again = not self._interrupted
+                self._see_arrivals()
+            elif look.unfinished:
                 # A filter with few matches reads far: other tasks get their turn in between.
                 await asyncio.sleep(0)
                 again = not self._interrupted and self._monotonic() < tell_at

@@ -16,8 +16,10 @@ from ariane_broker.clients.deaths.client_work import GroupQueue
 from ariane_broker.clients.deaths.vanished_members import VanishedMembers
 from ariane_broker.filters.living_origins import living
 from ariane_broker.groups.queue_locks import QueueLocks
+from ariane_broker.log.cold_reads import ColdReads
 from ariane_broker.log.log_epochs import LogEpochs
 from ariane_broker.log.statistics import BrokerStatistics
+from ariane_broker.queue_key import QueueKey
 from ariane_broker.read.pull_order import Position, PulledQueue, PullOrder
 from ariane_broker.read.replica_hints import ReplicaHint, ReplicaHints
 from ariane_broker.receive.in_hand.receive_table import ReceiveTable
@@ -25,6 +27,7 @@ from ariane_broker.topics.readable_topics import readable_queue
 from ariane_broker.topics.topic_table import TopicTable
 from ariane_record.layout import QueueOffset
 from ariane_servicekit.errors import ServiceError
+from ariane_storage.disk.cold import IN_MEMORY, BytesCold
 from ariane_storage.errors import QueueUnderRepair, StorageError
 from ariane_storage.reading.filter import Filter
 from ariane_storage.reading.read import QueueRead, QueueReadStatus
@@ -41,6 +44,9 @@ FILTERED_BYTES_MAX: Final = 4 << 20
 """Bytes of entries and records that one look reads for filters; 2 to 12 ms. Other tasks get their
 turn before the next look continues."""
 
+COMING_MAX: Final = 16
+"""Queues that one look has fetched from the disk; when they are there, the next look goes on."""
+
 
 @dataclass(slots=True)
 class Look:
@@ -53,6 +59,7 @@ class Look:
         found: The results of queues, by their places in the order.
         filtered_left: Bytes that may still be read for filters.
         unfinished: Whether a filter passed nothing of what was read, and more is behind it.
+        coming: What is being fetched for queues that would have had to wait for the disk.
     """
 
     count_left: int
@@ -61,6 +68,7 @@ class Look:
     found: dict[int, PulledQueue] = field(default_factory=dict)
     filtered_left: int = FILTERED_BYTES_MAX
     unfinished: bool = False
+    coming: list[asyncio.Task[None]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +88,7 @@ class QueueLooks:
         service_error: Turns errors of the store into errors of the contract.
         draw: A random number from 0 up to its argument, exclusive.
         now_ms: Milliseconds since the epoch.
+        cold_reads: Fetches what is not in memory.
         replica_hints: The replicas for reads of deep backlogs; None without replicas.
     """
 
@@ -95,6 +104,7 @@ class QueueLooks:
     service_error: Callable[[Exception], ServiceError]
     draw: Callable[[int], int]
     now_ms: Callable[[], int]
+    cold_reads: ColdReads
     replica_hints: ReplicaHints | None = None
 
     def check(self, order: PullOrder, topics: Collection[str]) -> None:
@@ -162,18 +172,21 @@ class QueueLooks:
             wanted = living(topic, filters.get(topic), self.store.copying.deleted_topic_ends)
             try:
                 self._check_queue(order, position)
-                read = read_from(position, look.count_left, look.bytes_left, wanted)
+                with IN_MEMORY:
+                    read = read_from(position, look.count_left, look.bytes_left, wanted)
+                    replica = _replica(hints, order, position, read, zone)
             except QueueUnderRepair:
                 continue  # Nothing for now; the repair of the queue wakes waiting pulls.
+            except BytesCold as cold:
+                self._fetch(look, order.consumer_group, position.queue, cold)
+                continue  # A later look finds it.
             except (ServiceError, StorageError) as error:
                 failure = self.service_error(error)
                 look.found[place] = _failed(position, failure, self.epochs.told)
                 continue
             if wanted is not None:
                 look.filtered_left -= read.looked_at_bytes
-            if read.next_queue_offset >= read.max_queue_offset:
-                look.left.discard(place)
-            pulled = look.found[place] = PulledQueue(
+            look.found[place] = PulledQueue(
                 position.queue,
                 read.next_queue_offset,
                 read.min_queue_offset,
@@ -182,25 +195,35 @@ class QueueLooks:
                 read.sizes,
                 bodies_suffice=order.bodies_suffice,
                 log_epoch=self.epochs.told,
-                replica=None
-                if hints is None or not read.count
-                else _replica(hints, order, position, read, zone),
+                replica=replica,
                 lost_offsets=read.lost_offsets,
             )
-            self.statistics.lost_message_count += len(read.lost_offsets)
-            if read.count:
-                size_bytes = pulled.size_bytes
-                look.count_left -= read.count
-                look.bytes_left -= size_bytes
-                self.statistics.count_pull(read.count, size_bytes)
-                self.members.handed_out(
-                    GroupQueue(order.consumer_group, position.queue),
-                    order.client_id,
-                    read.next_queue_offset,
-                )
-            elif read.status is QueueReadStatus.FILTERED:
-                look.unfinished |= read.next_queue_offset < read.max_queue_offset
+            self._count(look, order, place, read)
         return True
+
+    def _fetch(self, look: Look, group: str, queue: QueueKey, cold: BytesCold) -> None:
+        """Begin to bring into memory what the read of a queue lacked."""
+        if len(look.coming) < COMING_MAX:
+            look.coming.append(self.cold_reads.begin(group, cold, queue))
+
+    def _count(self, look: Look, order: PullOrder, place: int, read: QueueRead) -> None:
+        """Count what was read of a queue: against the budget, and for others."""
+        pulled = look.found[place]
+        if read.next_queue_offset >= read.max_queue_offset:
+            look.left.discard(place)
+        self.statistics.lost_message_count += len(read.lost_offsets)
+        if read.count:
+            size_bytes = pulled.size_bytes
+            look.count_left -= read.count
+            look.bytes_left -= size_bytes
+            self.statistics.count_pull(read.count, size_bytes)
+            self.members.handed_out(
+                GroupQueue(order.consumer_group, pulled.queue),
+                order.client_id,
+                read.next_queue_offset,
+            )
+        elif read.status is QueueReadStatus.FILTERED:
+            look.unfinished |= read.next_queue_offset < read.max_queue_offset
 
     def _read(
         self,
@@ -281,14 +304,16 @@ def _failed(position: Position, error: ServiceError, log_epoch: int) -> PulledQu
 
 
 def _replica(
-    hints: ReplicaHints, order: PullOrder, position: Position, read: QueueRead, zone: str
+    hints: ReplicaHints | None, order: PullOrder, position: Position, read: QueueRead, zone: str
 ) -> ReplicaHint | None:
     """Tell which replica should continue a read of a deep backlog; None: this broker.
 
     Locks exist only here, and FilterServers pull from the broker beside them.
     """
     if (
-        read.next_queue_offset >= read.max_queue_offset
+        hints is None
+        or not read.count
+        or read.next_queue_offset >= read.max_queue_offset
         or position.lock_epoch is not None
         or order.uploaded_filters_follow
     ):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 
+from ariane_broker.log.cold_reads import QUERIES, ColdReads
 from ariane_broker.topics.readable_topics import readable_topic
 from ariane_broker.topics.topic_table import TopicConfig, TopicTable
 from ariane_record.names import RETRY_PREFIX
-from ariane_servicekit import in_turns
+from ariane_storage.disk.cold import each_warm
 from ariane_storage.errors import QueueUnderRepair
 from ariane_storage.queues.time_lookup import TimeBoundary
 from ariane_storage.reading.record_finder import store_timestamp
@@ -46,6 +48,7 @@ class QueueLookup:
 
     store: Store
     topics: TopicTable
+    cold_reads: ColdReads
     _: KW_ONLY
     open_log: Callable[[], Callable[[], None]] = lambda: lambda: None
 
@@ -62,7 +65,10 @@ class QueueLookup:
             check_readable()
             return self._kept(topic, queue_id)
 
-        return await in_turns(map(kept, range(config.read_queue_count)))
+        return await self.cold_reads.in_turns(
+            QUERIES,
+            each_warm(partial(kept, queue_id) for queue_id in range(config.read_queue_count)),
+        )
 
     async def offsets_from(self, topic: str, timestamp_ms: int) -> list[tuple[int, int]]:
         """By queue id, the first queue offset stored at or after a time, or else the readable end.
@@ -71,9 +77,13 @@ class QueueLookup:
             ServiceError: TOPIC_NOT_FOUND, TOPIC_RESERVED or TOPIC_NOT_READABLE.
         """
         config = self._known_topic(topic)
-        return await in_turns(
-            (queue_id, self.offset_from(topic, queue_id, timestamp_ms))
-            for queue_id in range(config.read_queue_count)
+
+        def found(queue_id: int) -> tuple[int, int]:
+            return queue_id, self.offset_from(topic, queue_id, timestamp_ms)
+
+        return await self.cold_reads.in_turns(
+            QUERIES,
+            each_warm(partial(found, queue_id) for queue_id in range(config.read_queue_count)),
         )
 
     def offset_from(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
@@ -86,16 +96,17 @@ class QueueLookup:
         """When the newest message of each topic was stored; topics without messages are missing."""
         newest: dict[str, int] = {}
 
-        def look() -> Iterator[None]:
-            for config in configs:
-                for queue_id in range(config.read_queue_count):
-                    stored_ms = self._kept(config.topic, queue_id).last_store_timestamp_ms
-                    if stored_ms is not None:
-                        known_ms = newest.get(config.topic, stored_ms)
-                        newest[config.topic] = max(stored_ms, known_ms)
-                    yield
+        def look(topic: str, queue_id: int) -> None:
+            stored_ms = self._kept(topic, queue_id).last_store_timestamp_ms
+            if stored_ms is not None:
+                newest[topic] = max(stored_ms, newest.get(topic, stored_ms))
 
-        await in_turns(look())
+        looks = (
+            partial(look, config.topic, queue_id)
+            for config in configs
+            for queue_id in range(config.read_queue_count)
+        )
+        await self.cold_reads.in_turns(QUERIES, each_warm(looks))
         return newest
 
     def store_timestamp_ms(self, topic: str, queue_id: int, queue_offset: int) -> int | None:

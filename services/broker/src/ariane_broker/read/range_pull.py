@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ariane_broker.errors.public_errors import broker_draining
 from ariane_broker.filters.expression import ALL_MESSAGES, FilterExpression
 from ariane_broker.filters.filter import filter_for
+from ariane_broker.log.cold_reads import ColdReads
 from ariane_broker.log.held_requests import HOLD_SECONDS_MAX, HeldRequests
 from ariane_broker.log.log_epochs import LogEpochs
 from ariane_broker.log.statistics import BrokerStatistics
@@ -25,6 +26,7 @@ from ariane_record.decoding.spans import gather_spans
 from ariane_record.layout import HOST_FLAGS, SystemFlag
 from ariane_servicekit import AnswerLease
 from ariane_servicekit.errors import field_invalid
+from ariane_storage.disk.cold import IN_MEMORY, BytesCold
 from ariane_storage.errors import QueueUnderRepair
 from ariane_storage.log.records.fields import Int64s
 from ariane_storage.store import Store
@@ -111,6 +113,7 @@ class PullRange:
     held: HeldRequests
     statistics: BrokerStatistics
     epochs: LogEpochs
+    cold_reads: ColdReads
     _: KW_ONLY
     hides_end: Callable[[], bool] = lambda: False
     open_log: Callable[[], Callable[[], None]] = lambda: lambda: None
@@ -146,14 +149,19 @@ class PullRange:
             granted = await lease.take(chunk_bytes)
             check_readable()
             try:
-                read = self.store.read_queue(
-                    order.topic,
-                    order.queue_id,
-                    position,
-                    max_count=max(1, min(end - position, CHUNK_RECORDS_MAX)),
-                    max_bytes=granted,
-                    wanted=wanted,
-                )
+                with IN_MEMORY:
+                    read = self.store.read_queue(
+                        order.topic,
+                        order.queue_id,
+                        position,
+                        max_count=max(1, min(end - position, CHUNK_RECORDS_MAX)),
+                        max_bytes=granted,
+                        wanted=wanted,
+                    )
+            except BytesCold as cold:
+                lease.release()
+                await self.cold_reads.fetch(f"ranges of {order.topic}", cold, (key, end))
+                continue
             except QueueUnderRepair:
                 lease.release()
                 if position >= end:

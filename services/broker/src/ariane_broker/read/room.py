@@ -52,6 +52,7 @@ def read_room(
         service_error=ErrorTranslator(STORAGE_RULES).service_error,
         draw=random.Random(environment.chance.getrandbits(64)).randrange,  # noqa: S311 - fairness, no secret.
         now_ms=environment.clock.now_ms,
+        cold_reads=log.cold_reads,
         replica_hints=_replica_hints(environment, log),
     )
     return ReadRoom(
@@ -62,10 +63,14 @@ def read_room(
             log.held,
             log.statistics,
             state.epochs,
+            log.cold_reads,
             hides_end=lambda: primary is not None and primary.hides_end,
         ),
         query=MessageQuery(
-            store, topics, own_host=lambda: literal_host(naming.announcement.address)
+            store,
+            topics,
+            log.cold_reads,
+            own_host=lambda: literal_host(naming.announcement.address),
         ),
     )
 

@@ -64,10 +64,11 @@ def receive_room(
         groups=state.groups,
         offsets=state.offsets,
         statistics=log.statistics,
+        cold_reads=log.cold_reads,
         now_ms=now_ms,
         draw=random.Random(environment.chance.getrandbits(64)).randrange,  # noqa: S311 - fairness, no secret.
     )
-    lines = WaitingLines(hand_outs, log.held)
+    lines = WaitingLines(hand_outs, log.held, log.cold_reads)
     dead_letters = DeadLetters(store, receive_log, table, retry.returns, now_ms=now_ms)
     upkeep = ReceiveUpkeep(
         receive_log,
@@ -87,6 +88,7 @@ def receive_room(
             group_changes=clients.group_changes,
             clients=clients.table,
             attempts=Attempts(receive_log),
+            cold_reads=log.cold_reads,
             monotonic=clock.monotonic,
             now_ms=now_ms,
         ),

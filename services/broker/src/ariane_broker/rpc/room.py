@@ -152,6 +152,7 @@ def _replication(
         "LogService": LogServicer(
             primary,
             store,
+            log.cold_reads,
             cluster_name=names[0],
             broker_name=names[1],
             lease_s=settings.primary_lease_s,

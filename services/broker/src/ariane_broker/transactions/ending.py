@@ -24,6 +24,7 @@ from ariane_broker.errors.transactions import (
     transaction_not_found,
 )
 from ariane_broker.log.broker_log import BrokerLog
+from ariane_broker.log.cold_reads import QUERIES
 from ariane_broker.log.promise import Demand
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_broker.transactions.stored_place import StoredPlace
@@ -41,7 +42,6 @@ from ariane_record.errors import RecordError
 from ariane_record.layout import Host
 from ariane_record.names import CHECKS_EXHAUSTED_TOPIC, OP_TOPIC
 from ariane_record.single.record_copy import RecordCopy, copied_block
-from ariane_servicekit import in_turns
 from ariane_servicekit.errors import ServiceError, field_invalid
 from ariane_storage.errors import (
     RecordCorrupted,
@@ -372,7 +372,7 @@ class TransactionEnds:
         if decision is not None or not transaction_id:
             return decision
         query = KeyQuery(OP_TOPIC, transaction_id, max_count=1)
-        found = await in_turns(self.log.store.search_by_key(query))
+        found = await self.log.cold_reads.in_turns(QUERIES, self.log.store.search_by_key(query))
         return decision_of_op(found[0]) if found else None
 
 

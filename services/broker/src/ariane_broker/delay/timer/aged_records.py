@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Final
 
 from ariane_broker.delay.parked.parked_queue import ParkedRows
 from ariane_broker.delay.timer.reparking import Reparking
 from ariane_broker.delay.timer.timer_queue import SLICE_BYTES, SLICE_COUNT, TIMER_QUEUE, TimerQueue
+from ariane_broker.log.cold_reads import DELAYED
 from ariane_servicekit import Clock, Loop, get_logger
+from ariane_storage.disk.cold import BytesCold
 from ariane_storage.errors import QueueUnderRepair, StoreFull, StorePoisoned
 from ariane_storage.store import Store
 
@@ -55,6 +58,7 @@ class AgedRecords:
         self._store = store
         self._timer = timer
         self._reparking = reparking
+        self._cold_reads = reparking.log.cold_reads
         self._believed_ms = believed_ms
         self._age_ms = age_ms
         self._is_pressed = is_pressed
@@ -66,7 +70,8 @@ class AgedRecords:
         """Park old records again, in slices; other tasks get their turn in between."""
         old_ms = self._believed_ms() - self._age_ms
         try:
-            end: int = self._store.queue_offset_at_time(*TIMER_QUEUE, old_ms)
+            look = partial(self._store.queue_offset_at_time, *TIMER_QUEUE, old_ms)
+            end: int = await self._cold_reads.run(DELAYED, look)
             if self._is_pressed():
                 end = max(end, await self._end_of_older_half())
             async for rows in self._waiting(end):
@@ -97,7 +102,8 @@ class AgedRecords:
         queue_offset = self._timer.begin
         while end is None or queue_offset < end:
             count = SCAN_COUNT if end is None else min(end - queue_offset, SCAN_COUNT)
-            queue_offset, rows = self._timer.waiting_long(queue_offset, count)
+            look = partial(self._timer.waiting_long, queue_offset, count)
+            queue_offset, rows = await self._cold_reads.run(DELAYED, look)
             if not queue_offset:
                 return
             if len(rows):
@@ -107,7 +113,11 @@ class AgedRecords:
     async def _repark(self, rows: ParkedRows) -> None:
         while len(rows):
             part = rows.take(slice(SLICE_COUNT)).within(SLICE_BYTES)
-            rows = rows.take(slice(len(part), None))
             pending = self._timer.pending(part)
-            self.reparked_count += self._reparking.repark(pending, self._timer.mark)
+            try:
+                self.reparked_count += self._reparking.repark(pending, self._timer.mark)
+            except BytesCold as cold:
+                await self._cold_reads.fetch(DELAYED, cold, TIMER_QUEUE)
+                continue
+            rows = rows.take(slice(len(part), None))
             await asyncio.sleep(0)

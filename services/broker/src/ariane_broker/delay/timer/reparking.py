@@ -20,6 +20,7 @@ from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.log.refused_records import append_in_parts
 from ariane_record.layout import PropertyName
 from ariane_servicekit import get_logger
+from ariane_storage.disk.cold import IN_MEMORY
 from ariane_storage.log.records.fields import Int64s
 
 _log = get_logger(__name__)
@@ -38,7 +39,8 @@ class Reparking:
         Returns:
             These records, with their times: some may not be done, see ``repark``.
         """
-        records = read_parked(self.log.store, TIMER_QUEUE, rows)
+        with IN_MEMORY:
+            records = read_parked(self.log.store, TIMER_QUEUE, rows)
         if records is None:
             return rows.take(slice(0))
         times_ms = records.times_ms()
@@ -63,11 +65,13 @@ class Reparking:
 
         Raises:
             QueueUnderRepair: An entry is wrong; nothing was parked.
+            BytesCold: The records are not in memory; nothing was parked.
             StorageError: The store accepts no more; records parked so far are marked.
         """
         if not len(rows):
             return 0
-        records = read_parked(self.log.store, TIMER_QUEUE, rows)
+        with IN_MEMORY:
+            records = read_parked(self.log.store, TIMER_QUEUE, rows)
         found = rows.queue_offsets[:0] if records is None else records.queue_offsets
         lost = rows.queue_offsets[~np.isin(rows.queue_offsets, found)]
         if len(lost):

@@ -198,13 +198,14 @@ class TimerQueue(SnapshotState):
                 reverse=True,
             )
         if self._reading:
-            self._read_part(self._reading.pop())
+            self._read_part(self._reading[-1])
+            self._reading.pop()
         return bool(self._reading)
 
     def _read_part(self, part: int) -> None:
         """Read a part of the queue; records parked since then are in memory already."""
-        self._earliest_ms.pop(part, None)
         rows = self._rows_of_part(part)
+        self._earliest_ms.pop(part, None)
         is_new = rows.due_ms > self._read_from_ms
         # A row without a time is in memory already, or its entry was damaged since: reading it asks
         # for a repair.

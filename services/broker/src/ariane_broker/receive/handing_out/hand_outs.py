@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ariane_broker.filters.living_origins import living
 from ariane_broker.groups.consumer_groups import ConsumerGroups
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets
+from ariane_broker.log.cold_reads import ColdReads
 from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.handing_out.look_ahead import LookAhead
@@ -33,6 +34,7 @@ from ariane_broker.receive.in_hand.receive_table import ReceiveTable
 from ariane_broker.topics.readable_topics import readable_topic
 from ariane_broker.topics.topic_table import TopicTable
 from ariane_record.names import retry_topic
+from ariane_storage.disk.cold import BytesCold
 from ariane_storage.errors import QueueUnderRepair
 from ariane_storage.reading.filter import Filter
 from ariane_storage.reading.queue_reader import LOOKED_AT_BYTES_MAX
@@ -52,6 +54,7 @@ class HandOuts:
         groups: ConsumerGroups,
         offsets: ConsumerOffsets,
         statistics: BrokerStatistics,
+        cold_reads: ColdReads,
         now_ms: Callable[[], int],
         draw: Callable[[int], int],
     ) -> None:
@@ -63,6 +66,7 @@ class HandOuts:
         self._groups = groups
         self._windows = OpenWindows(store, log, table, offsets)
         self._statistics = statistics
+        self._cold_reads = cold_reads
         self._now_ms = now_ms
         self._draw = draw
         self._ahead = LookAhead(store)
@@ -101,6 +105,7 @@ class HandOuts:
         Raises:
             ServiceError: As ``queues``.
             StorageError: Nothing is handed out.
+            BytesCold: Nothing is handed out: all that is ready is on the disk.
         """
         group = self._groups.get(order.group)
         queues = self.queues(order)
@@ -147,7 +152,8 @@ class HandOuts:
     # Choosing and reading.
 
     def _in_turn(self, request: HandOutRequest, queues: Iterable[QueueKey]) -> list[QueueSelection]:
-        selections = []
+        selections: list[QueueSelection] = []
+        missing: list[BytesCold] = []
         count, size = request.order.count_max, request.bytes_max
         looked_left = LOOKED_AT_BYTES_MAX
         for queue in queues:
@@ -159,10 +165,16 @@ class HandOuts:
                 selection = take(request, queue, window, count=count, size=size)
             except QueueUnderRepair:
                 continue  # Nothing for now; the repair wakes the waiting calls.
+            except BytesCold as cold:
+                missing.append(cold)
+                self._cold_reads.begin(request.order.group, cold, queue)
+                continue  # What other queues have in memory is handed out meanwhile.
             count -= len(selection.found.offsets)
             size -= selection.found.size_bytes
             looked_left -= selection.found.looked_at_bytes
             selections.append(selection)
+        if missing and not any(len(selection.found.offsets) for selection in selections):
+            raise missing[0]
         return selections
 
     def _select_plainly(

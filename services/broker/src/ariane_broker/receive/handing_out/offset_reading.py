@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane_broker.queue_key import QueueKey
+from ariane_storage.disk.cold import IN_MEMORY
 from ariane_storage.log.records.fields import FIELD_STARTS, FieldColumn, Int64s
 from ariane_storage.reading.filter import Filter
 from ariane_storage.store import Store
@@ -91,8 +92,12 @@ def read_from(
 
     Raises:
         StorageError: As ``Store.read_queue``.
+        BytesCold: It is not in memory.
     """
-    read = store.read_queue(*queue, begin, max_count=count_max, max_bytes=bytes_max, wanted=wanted)
+    with IN_MEMORY:
+        read = store.read_queue(
+            *queue, begin, max_count=count_max, max_bytes=bytes_max, wanted=wanted
+        )
     end = int(read.next_queue_offset)
     sizes, chunks = read.sizes.astype(np.int32), list(read.chunks)
     found = FoundRecords(_NO_OFFSETS, sizes, chunks, end, read.looked_at_bytes, read.lost_offsets)

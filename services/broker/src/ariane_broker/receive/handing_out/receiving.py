@@ -11,12 +11,14 @@ from ariane_broker.clients.membership import ConsumeModel
 from ariane_broker.errors.receiving import group_owns_queues
 from ariane_broker.filters.filter import filter_for
 from ariane_broker.groups.group_changes import GroupChanges
+from ariane_broker.log.cold_reads import ColdReads
 from ariane_broker.receive.handing_out.attempts import Attempts
 from ariane_broker.receive.handing_out.hand_outs import HandOuts
 from ariane_broker.receive.handing_out.receive_order import HandedOut, ReceiveOrder
 from ariane_broker.receive.handing_out.waiting_line import WaitingLines
 from ariane_broker.receive.in_hand.receive_log import ReceiveLog
 from ariane_servicekit import AnswerLease
+from ariane_storage.disk.cold import BytesCold
 from ariane_storage.reading.filter import Filter
 
 
@@ -31,6 +33,7 @@ class Receiving:
     group_changes: GroupChanges
     clients: ClientTable
     attempts: Attempts
+    cold_reads: ColdReads
     monotonic: Callable[[], float]
     now_ms: Callable[[], int]
 
@@ -88,8 +91,14 @@ class Receiving:
             try:
                 handed, unfinished = self.hand_outs.hand_out(order, filters, bytes_max=granted)
                 used = sum(out.size_bytes for out in handed)
+                missing = None
+            except BytesCold as cold:
+                missing = cold
             finally:
                 lease.settle(granted, used)
+            if missing is not None:
+                await self.cold_reads.fetch(order.group, missing, order.group)
+                continue
             if handed or not unfinished:
                 return handed
             await asyncio.sleep(0)

@@ -13,12 +13,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ariane_broker.filters.expression import FilterExpression
+from ariane_broker.log.cold_reads import ColdReads
 from ariane_broker.log.held_requests import HeldRequests, Watch
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.handing_out.hand_outs import HandOuts
 from ariane_broker.receive.handing_out.receive_order import HandedOut, ReceiveOrder
 from ariane_servicekit import AnswerLease
 from ariane_servicekit.errors import ServiceError
+from ariane_storage.disk.cold import BytesCold
 from ariane_storage.errors import StorageError
 from ariane_storage.reading.filter import Filter
 
@@ -61,9 +63,10 @@ class _Waiter:
 class WaitingLine:
     """The waiting calls of one group."""
 
-    def __init__(self, hand_outs: HandOuts, held: HeldRequests) -> None:
+    def __init__(self, hand_outs: HandOuts, held: HeldRequests, cold_reads: ColdReads) -> None:
         self._hand_outs = hand_outs
         self._held = held
+        self._cold_reads = cold_reads
         self._waiting: list[_Waiter] = []
         self._watch: Watch | None = None
         self._called = False
@@ -133,6 +136,10 @@ class WaitingLine:
                     if unfinished:
                         self.call()
                     used = sum(out.size_bytes for out in waiter.served)
+                except BytesCold as cold:
+                    group = waiter.order.group
+                    fetch = self._cold_reads.begin(group, cold, group)
+                    fetch.add_done_callback(lambda _: self.call())
                 except (ServiceError, StorageError) as error:
                     waiter.failure = error
                 finally:
@@ -162,16 +169,17 @@ class WaitingLine:
 class WaitingLines:
     """The lines of all groups."""
 
-    def __init__(self, hand_outs: HandOuts, held: HeldRequests) -> None:
+    def __init__(self, hand_outs: HandOuts, held: HeldRequests, cold_reads: ColdReads) -> None:
         self._hand_outs = hand_outs
         self._held = held
+        self._cold_reads = cold_reads
         self._lines: dict[str, WaitingLine] = {}
 
     def line(self, group: str) -> WaitingLine:
         """The line of a group."""
         line = self._lines.get(group)
         if line is None:
-            line = self._lines[group] = WaitingLine(self._hand_outs, self._held)
+            line = self._lines[group] = WaitingLine(self._hand_outs, self._held, self._cold_reads)
         return line
 
     def call(self, group: str) -> None:

@@ -44,7 +44,7 @@ class QueryServicer(QueryServiceServicer):
         granted = await lease.take(MESSAGE_BYTES)
         used = 0
         try:
-            found = self._query.by_id(request.message_id, request.topic)
+            found = await self._query.by_id(request.message_id, request.topic)
             require_subscribe((found.topic,))
             used = len(found.body)
         finally:

@@ -20,6 +20,7 @@ from ariane.replication.v1.log_service_pb2 import FollowLogResponse, LogChunk
 from ariane.replication.v1.log_service_pb2_grpc import LogServiceServicer
 from ariane.replication.v1.replica_set_service_pb2_grpc import ReplicaSetServiceServicer
 from ariane.replication.v1.state_service_pb2_grpc import StateServiceServicer
+from ariane_broker.log.cold_reads import ColdReads
 from ariane_broker.replication.copies import Copy, Progress
 from ariane_broker.replication.log_feed import WINDOW_BYTES, LogFeed, LogRun
 from ariane_broker.replication.operating import SetOperations, SetStatus
@@ -31,7 +32,7 @@ from ariane_record.layout import ByteBuffer
 from ariane_record.single.wire_fields import length_prefix, length_tag
 from ariane_servicekit import first_request
 from ariane_servicekit.errors import field_invalid
-from ariane_storage.copying.log_copy import LogRange
+from ariane_storage.copying.log_copy import Junction, LogRange
 from ariane_storage.log.epoch_history import EpochStart
 from ariane_storage.store import Store
 
@@ -45,10 +46,18 @@ class LogServicer(LogServiceServicer):
     """Streams a primary's log to its replicas."""
 
     def __init__(
-        self, primary: Primary, store: Store, *, cluster_name: str, broker_name: str, lease_s: float
+        self,
+        primary: Primary,
+        store: Store,
+        cold_reads: ColdReads,
+        *,
+        cluster_name: str,
+        broker_name: str,
+        lease_s: float,
     ) -> None:
         self._primary = primary
         self._store = store
+        self._cold_reads = cold_reads
         self._names = (cluster_name, broker_name)
         self._heartbeat_s = min(HEARTBEAT_S_MAX, lease_s / 4)
         self._silence_s = lease_s
@@ -66,13 +75,17 @@ class LogServicer(LogServiceServicer):
         feed, copy = self._primary.follow(self._hello(first.hello, context))
         reading = asyncio.create_task(self._read(requests, copy, feed))
         try:
-            yield log_pb.FollowLogResponse(welcome=self._welcome(feed))
+            reader = f"replica {first.hello.broker_id}"
+            common = partial(self._store.copying.junction, feed.position)
+            junction = await self._cold_reads.run(reader, common)
+            yield log_pb.FollowLogResponse(welcome=self._welcome(feed, junction))
             told_version = 0
             while not feed.is_closed:
                 if told_version != self._primary.state_version:
                     told_version = self._primary.state_version
                     yield log_pb.FollowLogResponse(heartbeat=self._heartbeat())
-                run = feed.take()
+                # A replica that is far behind gets what only the disk has; the loop goes on.
+                run = await self._cold_reads.run(reader, feed.take, stream="log")
                 if run is not None:
                     yield self._chunk(run)
                     continue
@@ -99,7 +112,7 @@ class LogServicer(LogServiceServicer):
             content = await asyncio.to_thread(
                 partial(copying.read, place, wanted.end, bytes_max=PIECE_BYTES)
             )
-            yield log_pb.FetchLogResponse(log_crc32=crc32(content), log_bytes=content)
+            yield log_pb.FetchLogResponse(log_crc32=crc32(content), log_bytes=bytes(content))
             place += len(content)
 
     async def _read(
@@ -129,9 +142,8 @@ class LogServicer(LogServiceServicer):
             _ranges(hello.missing),
         )
 
-    def _welcome(self, feed: LogFeed) -> log_pb.PrimaryWelcome:
+    def _welcome(self, feed: LogFeed, junction: Junction) -> log_pb.PrimaryWelcome:
         store = self._store
-        junction = store.copying.junction(feed.position)
         welcome = log_pb.PrimaryWelcome(
             epoch=self._primary.reign.epoch,
             epochs=epoch_messages(store),

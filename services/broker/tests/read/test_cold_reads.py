@@ -1,0 +1,121 @@
+"""What is not in memory comes from the disk in a thread: the loop serves others meanwhile."""
+
+import asyncio
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+from ariane.broker.v1 import pull_service_pb2 as pull_pb
+from ariane.broker.v1 import query_service_pb2 as query_pb
+from ariane.broker.v1 import topic_service_pb2 as topic_pb
+from ariane_broker import app
+from ariane_record.decoding.columns import decode_columns
+from pytest_ariane.shared_disk import shared
+from services.broker.tests.receive.receive_calls import Receiver
+from services.broker.tests.slow_disk import SlowDisk
+
+BODIES = [b"%d" % number * 500 for number in range(40)]
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    disk = SlowDisk()
+    monkeypatch.setattr(app, "OsDisk", lambda: shared(disk))
+    return disk
+
+
+async def bodies(broker, **_):
+    return await broker.bodies("orders", hold_s=0)
+
+
+async def range_of(broker, **_):
+    request = pull_pb.PullRangeRequest(topic="orders", end_queue_offset=len(BODIES))
+    return sum([len(chunk.record_sizes) // 4 async for chunk in broker.pulls.PullRange(request)])
+
+
+async def received(broker, **_):
+    messages = await Receiver(broker).receive("orders", message_count_max=len(BODIES))
+    return [message.message.body for message in messages]
+
+
+async def held_and_received(broker, **_):
+    messages = await Receiver(broker).receive("orders", message_count_max=len(BODIES), hold_s=20)
+    return [message.message.body for message in messages]
+
+
+async def by_key(broker, **_):
+    request = query_pb.QueryMessagesRequest(topic="orders", key="key-7")
+    return [message.body for message in (await broker.queries.QueryMessages(request)).messages]
+
+
+async def by_id(broker, message_id, **_):
+    request = query_pb.GetMessageRequest(message_id=message_id)
+    return (await broker.queries.GetMessage(request)).message.body
+
+
+async def by_time(broker, **_):
+    request = pull_pb.FindQueueOffsetsRequest(topic="orders")
+    request.time.FromDatetime(datetime(2001, 1, 1, tzinfo=UTC))
+    return [found.queue_offset for found in (await broker.pulls.FindQueueOffsets(request)).queues]
+
+
+async def bounds(broker, **_):
+    request = pull_pb.ListQueueBoundsRequest(topic="orders")
+    return [each.max_queue_offset for each in (await broker.pulls.ListQueueBounds(request)).queues]
+
+
+async def topic(broker, **_):
+    request = topic_pb.GetTopicRequest(topic="orders")
+    return (await broker.topics.GetTopic(request)).topic.HasField("last_store_time")
+
+
+@pytest.mark.parametrize(
+    ("read", "found"),
+    [
+        (bodies, BODIES),
+        (range_of, len(BODIES)),
+        (received, BODIES),
+        (held_and_received, BODIES),
+        (by_key, BODIES[7:8]),
+        (by_id, BODIES[0]),
+        (by_time, [0]),
+        (bounds, [len(BODIES)]),
+        (topic, True),
+    ],
+)
+async def test_a_send_is_answered_while_a_read_waits_for_the_disk(running, disk, read, found):
+    async with running(flush_mode="sync") as broker:
+        await broker.create_topic("orders")
+        await broker.create_topic("live")
+        keys = [f"key-{number}" for number in range(len(BODIES))]
+        await broker.store("orders", BODIES, keys=keys)
+        (pulled,) = await broker.pull(("orders", 0, 0))
+        columns = decode_columns(pulled.records, np.frombuffer(pulled.record_sizes, "<i4"))
+    async with running(flush_mode="sync") as broker:
+        disk.cool_all()
+        reading = asyncio.create_task(read(broker, message_id=columns.offset_message_id(0)))
+        await asyncio.to_thread(disk.asked.wait, 60)
+        await broker.store("live", [b"now"])
+        assert not reading.done()
+        disk.answers.set()
+        assert await reading == found
+        assert not disk.loop_waits
+
+
+@pytest.mark.slow  # The clock that is put forward wakes many loops.
+async def test_a_delayed_message_comes_from_the_disk_beside_sends(running, disk, clock):
+    due_ms = clock.now_ms() + 3_600_000
+    async with running(flush_mode="sync") as broker:
+        await broker.create_topic("orders")
+        times = np.array([due_ms], "<i8").tobytes()
+        await broker.store("orders", [b"due"], delivery_times_ms=times)
+    async with running(flush_mode="sync") as broker:
+        disk.cool_all()
+        clock.advance(3600)
+        await asyncio.to_thread(disk.asked.wait, 60)
+        await broker.create_topic("live")
+        await broker.store("live", [b"now"])
+        disk.answers.set()
+        assert await broker.bodies("orders", hold_s=20) == [b"due"]
+        assert not disk.loop_waits
