@@ -194,6 +194,7 @@ def admin_beside(cluster, tmp_path, monkeypatch):
         console_listen=Address("127.0.0.1", 0),
         name_servers=tuple(map(Address.parse, cluster.name_servers.split(","))),
         data_path=tmp_path / "admin",
+        secret_key_file=tmp_path / "secret.key",
     )
     life = AsyncExitStack()
 

@@ -1,17 +1,21 @@
 """Signed calls: by known keys only, in every form that a client writes, and not too old."""
 
+import asyncio
 import hmac
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from grpc.aio import AioRpcError
 
 from apache.rocketmq.v2 import definition_pb2 as dp
 from apache.rocketmq.v2 import service_pb2 as pb
+from ariane_gateway import app
+from ariane_gateway.access_keys import AccessKey
 from ariane_gateway.rpc.signature import SignatureRefused, signer_of
 from ariane_servicekit import StartRefused
 
 NOW = datetime(2026, 11, 29, 14, 30, tzinfo=UTC)
-KEYS = {"orders": "secret-1", "audit": "secret-2"}
+KEYS = {"orders": AccessKey("orders", "secret-1"), "audit": AccessKey("auditor", "secret-2")}
 
 
 def compact(moment):
@@ -41,7 +45,8 @@ GOOD = [
 
 @pytest.mark.parametrize("headers", GOOD)
 def test_a_call_that_is_signed_is_let_in(headers):
-    assert signer_of(headers, KEYS, NOW) in KEYS
+    signer = signer_of(headers, KEYS.get, NOW)
+    assert signer.user == KEYS[signer.access_key].user
 
 
 WRONG = [
@@ -60,7 +65,7 @@ WRONG = [
 @pytest.mark.parametrize(("headers", "why"), WRONG)
 def test_a_call_that_is_not_signed_as_it_should_be_is_refused(headers, why):
     with pytest.raises(SignatureRefused, match=why):
-        signer_of(headers, KEYS, NOW)
+        signer_of(headers, KEYS.get, NOW)
 
 
 @pytest.fixture
@@ -103,3 +108,29 @@ async def test_a_file_of_keys_that_is_none_is_refused_at_the_start(start_gateway
     key_file.write_text("orders\n")
     with pytest.raises(StartRefused, match="line 1 is no ACCESS_KEY:SECRET_KEY"):
         await start_gateway(access_keys=key_file)
+
+
+async def test_what_a_lost_key_has_opened_ends(
+    start_gateway, connect, key_file, ariane_topic, group, monkeypatch
+):
+    monkeypatch.setattr(app, "LOOK_S", 0.02)
+    address, _ = await start_gateway(access_keys=key_file)
+    lost, kept = sign(connect(address)), sign(connect(address), "audit", "secret-2")
+    held, streams = [], []
+    for client in (lost, kept):
+        broker = (await client.queues(ariane_topic)).message_queues[0].broker.name
+        request = client.receive_request(ariane_topic, group, broker, hold_s=20)
+        held.append(client.stub.ReceiveMessage(request, metadata=client.metadata, timeout=30))
+        streams.append(client.stub.Telemetry(metadata=client.metadata, timeout=30))
+        producer = dp.Settings(publishing=dp.Publishing())
+        await streams[-1].write(pb.TelemetryCommand(settings=producer))
+        await streams[-1].read()
+    reading = asyncio.create_task(held[0].read())
+    key_file.write_text("audit:secret-2\n")
+    for ended in (reading, streams[0].read()):
+        with pytest.raises(AioRpcError, match="the access key holds no more"):
+            await ended
+    await kept.send(ariane_topic, b"a teapot")
+    assert (await held[1].read()).status.code == dp.OK
+    await streams[1].write(pb.TelemetryCommand(settings=producer))
+    assert (await streams[1].read()).status.code == dp.OK

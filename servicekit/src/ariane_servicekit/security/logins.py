@@ -198,7 +198,7 @@ class Logins:
 
     def session_of(self, token: str, identity: Identity) -> Login | None:
         """The login of a session token that holds for a connection; None for any other."""
-        if not identity.is_encrypted and not self._insecure and not _is_local(identity.peer):
+        if not self._insecure and not is_private(identity):
             return None
         login = self.tokens.login_of(token, identity.peer)
         if login is not None and not self.holds(login):
@@ -226,7 +226,7 @@ class Logins:
         return login
 
     def _check_place(self, identity: Identity) -> None:
-        if not identity.is_encrypted and not self._insecure and not _is_local(identity.peer):
+        if not self._insecure and not is_private(identity):
             raise _invalid("proofs are taken over TLS only")
         if self._tls is not None and self._tls.caller(identity).kind is CallerKind.MEMBER:
             raise _invalid("a process of the cluster is known by its certificate")
@@ -279,6 +279,11 @@ def _is_signed(key: bytes, signature: bytes, text: bytes) -> bool:
     except (InvalidSignature, ValueError):
         return False
     return True
+
+
+def is_private(identity: Identity) -> bool:
+    """Whether nobody on the way reads what a connection carries: TLS, or the same machine."""
+    return identity.is_encrypted or _is_local(identity.peer)
 
 
 def _is_local(peer: str) -> bool:

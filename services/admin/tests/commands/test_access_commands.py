@@ -101,3 +101,22 @@ def test_a_key_is_made_once_and_its_private_half_stays(ariane, ariane_json, admi
     assert "has no credential" in gone
     assert ariane_json("credential", "list", "anna") == []
     ariane("user", "delete", "anna", "--yes")
+
+
+def test_keys_of_rocketmq_are_taken_over(ariane, ariane_json, admin_beside, tmp_path):
+    path = tmp_path / "plain_acl.yml"
+    path.write_text("accounts:\n- accessKey: shop2\n  secretKey: hush\n")
+    words = ("credential", "import-rocketmq", str(path))
+    assert "USER_NOT_FOUND" in ariane(*words, status=ExitStatus.NOT_FOUND)
+    ariane("access", "import", str(path))
+    [made] = ariane_json(*words)
+    assert (made["user"], made["credential"], made["kind"]) == ("shop2", "shop2", "rocketmq-key")
+    assert "hush" not in ariane("credential", "list", "shop2", "-o", "json")
+    assert "hush" not in ariane("audit", "list", "-o", "json")
+    path.write_text("other:hush2\n")
+    [other] = ariane_json(*words, "--user", "shop2")
+    assert (other["user"], other["credential"]) == ("shop2", "other")
+    far = ariane(*words, "--user", "shop2", "--admin", "10.0.0.7:1", status=ExitStatus.FAILED)
+    assert "plain text" in far
+    assert "hush" not in far
+    ariane("user", "delete", "shop2", "--yes")

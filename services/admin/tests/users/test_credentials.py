@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import stat
+from types import SimpleNamespace
+
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
+from sqlalchemy import select, update
 
 from ariane.admin.v1 import user_service_pb2 as user_pb
 from ariane.common.v1 import access_rules_pb2 as rules
+from ariane_admin.database.tables import ACCESS_CREDENTIAL
 from ariane_admin.users import credential_store
 from ariane_admin.users.credential_store import CredentialStore
+from ariane_admin.users.secret_seal import SecretSeal
 from ariane_admin.users.servicers import UserServicer
 from ariane_admin.users.store import UserStore
-from ariane_servicekit import ServiceError
+from ariane_servicekit import ServiceError, StartRefused
 from ariane_servicekit.rpc import calls
 from ariane_servicekit.security.access_mode import AccessMode
 from ariane_servicekit.security.caller import Caller, CallerKind
 from ariane_servicekit.security.gate import Gate
 from ariane_servicekit.security.rule_book import RuleBook
+from ariane_wire import Identity
 
 on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 KEY, OTHER = b"k" * 32, b"o" * 32
+ROCKETMQ_KEY = user_pb.CREDENTIAL_KIND_ROCKETMQ_KEY
 SIGNING_KEY = user_pb.CREDENTIAL_KIND_SIGNING_KEY
 
 
@@ -30,8 +38,18 @@ def changes():
 
 
 @pytest.fixture
-async def users(database, changes):
-    store, credentials = UserStore(database), CredentialStore(database)
+def seal(tmp_path):
+    return SecretSeal(tmp_path / "secret.key")
+
+
+@pytest.fixture
+def credentials(database, seal):
+    return CredentialStore(database, seal)
+
+
+@pytest.fixture
+async def users(database, credentials, changes):
+    store = UserStore(database)
     users = UserServicer(store, credentials, database, lambda: changes.append("user"))
     for name in ("anna", "bert"):
         user = user_pb.User(user=name, enabled=True)
@@ -39,11 +57,11 @@ async def users(database, changes):
     return users
 
 
-async def create(users, user="anna", credential_id="laptop", public_key=KEY, **more):
+async def create(users, user="anna", credential_id="laptop", public_key=KEY, secret="", **more):
     wanted = user_pb.Credential(
         **{"credential_id": credential_id, "public_key": public_key, "kind": SIGNING_KEY, **more}
     )
-    request = user_pb.CreateCredentialRequest(user=user, credential=wanted)
+    request = user_pb.CreateCredentialRequest(user=user, credential=wanted, secret=secret)
     return (await users.CreateCredential(request, None)).credential
 
 
@@ -107,6 +125,12 @@ async def test_a_credential_lives(users, database, changes):
         {"credential_id": "a" * 65},
         {"kind": 0},
         {"kind": 2},
+        {"secret": "of a signing key"},
+        {"kind": ROCKETMQ_KEY, "public_key": b""},
+        {"kind": ROCKETMQ_KEY, "public_key": b"", "secret": "a\nb"},
+        {"kind": ROCKETMQ_KEY, "public_key": b"", "secret": "a" * 257},
+        {"kind": ROCKETMQ_KEY, "public_key": b"", "secret": "a", "credential_id": ""},
+        {"kind": ROCKETMQ_KEY, "secret": "with a public key"},
         {"public_key": b"k" * 31},
         {"description": "x" * 1025},
         {"expire_time": Timestamp(seconds=1 << 50)},
@@ -142,5 +166,60 @@ async def test_only_a_super_user_gives_a_super_user_a_key(users, monkeypatch):
         await refused(users.DeleteCredential(delete, None), "ACCESS_DENIED")
         call._caller = Caller(CallerKind.USER, "", "top")
         assert (await users.DeleteCredential(delete, None)).known
+    finally:
+        calls._CALL.reset(token)
+
+
+async def give_secret(users, user="anna", access_key="AK1", secret="s-1"):  # noqa: S107 - of a test
+    return await create(users, user, access_key, b"", secret, kind=ROCKETMQ_KEY)
+
+
+async def test_a_rocketmq_key_is_sealed_and_told_to_gateways_only(users, database, credentials):
+    made = await give_secret(users)
+    assert made == await give_secret(users)
+    await refused(give_secret(users, secret="s-2"), "FIELD_INVALID")
+    await give_secret(users, "bert", "AK2", "s-2")
+    assert not RuleBook(UserStore(database).rules()).key_of("AK1")
+    with database.reading() as connection:
+        rows = connection.execute(select(ACCESS_CREDENTIAL)).all()
+    assert not [row for row in rows if b"s-1" in row.material]
+
+    def told():
+        keys = credentials.gateway_keys()
+        return [(each.access_key, each.user, each.secret_key) for each in keys]
+
+    assert told() == [("AK1", "anna", "s-1"), ("AK2", "bert", "s-2")]
+    await users.UpdateUser(user_pb.UpdateUserRequest(user="anna", enabled=False), None)
+    assert told() == [("AK2", "bert", "s-2")]
+    # A row that somebody moves to another user opens for nobody.
+    with database.writing() as connection:
+        moved = update(ACCESS_CREDENTIAL).where(ACCESS_CREDENTIAL.c.credential_id == "AK1")
+        connection.execute(moved.values(user="bert"))
+    assert told() == [("AK2", "bert", "s-2")]
+
+
+@on_sqlite
+async def test_admin_starts_with_the_key_that_has_sealed(users, database, credentials, tmp_path):
+    credentials.check_seal()
+    await give_secret(users)
+    CredentialStore(database, SecretSeal(tmp_path / "secret.key")).check_seal()
+    assert stat.S_IMODE((tmp_path / "secret.key").stat().st_mode) == 0o600
+    with pytest.raises(StartRefused, match="need the same file"):
+        CredentialStore(database, SecretSeal(tmp_path / "other.key")).check_seal()
+    (tmp_path / "other.key").write_bytes(b"short")
+    with pytest.raises(StartRefused, match="32 bytes"):
+        SecretSeal(tmp_path / "other.key")
+    without = UserServicer(UserStore(database), CredentialStore(database, None), database, int)
+    await refused(give_secret(without, access_key="AK2"), "FEATURE_NOT_AVAILABLE")
+
+
+@on_sqlite
+async def test_a_secret_does_not_come_in_plain_text_from_elsewhere(users):
+    call = calls.Call("m", "", SimpleNamespace(identity=lambda: Identity("ipv4:10.0.0.7:1")))
+    token = calls._CALL.set(call)
+    try:
+        await refused(give_secret(users), "CREDENTIALS_INVALID")
+        call.context = SimpleNamespace(identity=lambda: Identity("ipv4:127.0.0.1:1"))
+        await give_secret(users)
     finally:
         calls._CALL.reset(token)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ariane.common.v1 import access_pb2 as access
 from ariane_admin.compat.rocketmq_acl import imported
+from ariane_admin.compat.rocketmq_keys import keys_of
 from ariane_admin.errors import CommandFailed
 from ariane_servicekit.security.rights import Rights
 
@@ -134,3 +135,27 @@ def test_other_files_are_refused(text):
     except CommandFailed:
         return
     assert told.users == []
+
+
+@pytest.mark.parametrize("read", [imported, keys_of])
+def test_no_error_has_a_secret_of_the_file(read):
+    with pytest.raises(CommandFailed, match="line") as caught:
+        read("accounts:\n- accessKey: a\n  secretKey\n  more: hush: hush\n")
+    assert "hush" not in str(caught.value)
+
+
+def test_keys_are_read_from_accounts_and_from_lines():
+    found = keys_of(PLAIN_ACL.replace("12345678", "007"))
+    assert [tuple(key) for key in found] == [
+        ("RocketMQ", "007"),
+        ("rocketmq2", "007"),
+        ("open", "007"),
+    ]
+    assert "007" not in repr(found)
+    assert [tuple(key) for key in keys_of("# old\na:1\n\nb : 2:3 # x\n")] == [
+        ("a", "1"),
+        ("b", "2:3"),
+    ]
+    for wrong in ("a\n", "accounts:\n- accessKey: a\n", "a:1\na:2\n"):
+        with pytest.raises(CommandFailed):
+            keys_of(wrong)

@@ -35,7 +35,7 @@ def changes():
 
 @pytest.fixture
 def users(database, changes):
-    store, credentials = UserStore(database), CredentialStore(database)
+    store, credentials = UserStore(database), CredentialStore(database, None)
     return UserServicer(store, credentials, database, lambda: changes.append("user"))
 
 

@@ -1,11 +1,12 @@
-"""The access keys of RocketMQ clients, from a file that is read again when it changes."""
+"""The access keys of RocketMQ clients: from admin, or in a cluster without admin from a file."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol
 
 from ariane_servicekit import StartRefused, get_logger
 from ariane_servicekit.security.member_names import USER_WORD
@@ -13,69 +14,100 @@ from ariane_servicekit.security.member_names import USER_WORD
 _log = get_logger(__name__)
 
 
-class AccessKeys:
-    """The secret key of each access key."""
+class AccessKey(NamedTuple):
+    """A key that a client signs with.
 
-    def __init__(self, path: Path | None) -> None:
+    Attributes:
+        user: The user that it proves a client to be.
+        secret: What is signed with.
+        ends_ms: When it stops to hold, in ms since 1970; 0 for never.
+    """
+
+    user: str
+    secret: str
+    ends_ms: int = 0
+
+    def __repr__(self) -> str:
+        """Name it without the secret."""
+        return f"AccessKey({self.user!r})"
+
+
+class AccessKeys(Protocol):
+    """The keys that hold now."""
+
+    def find(self, access_key: str) -> AccessKey | None:
+        """The key of a name; None if it does not hold."""
+        ...
+
+    async def start(self, changed: Callable[[], None]) -> None:
+        """Learn the keys; ``changed`` is called when they are others."""
+        ...
+
+    async def stop(self) -> None:
+        """Learn no more. Repeating is harmless."""
+        ...
+
+    def look(self) -> None:
+        """Look whether something has changed; asked every few seconds."""
+        ...
+
+
+class KeysOfFile:
+    """Keys of a file, each of the user of its own name; it is read again when it changes."""
+
+    def __init__(self, path: Path) -> None:
         """Read the file.
-
-        Args:
-            path: The file; None if calls need no signature.
 
         Raises:
             StartRefused: It cannot be read, or a line is none.
         """
-        self._path = path
+        self._path: Final = path
         self._state: tuple[int, int, int] | None = None
-        self._keys: Mapping[str, str] = MappingProxyType({})
+        self._keys: Mapping[str, AccessKey] = MappingProxyType({})
+        self._changed: Callable[[], None] | None = None
         try:
-            self.look()
+            self._read()
         except (OSError, ValueError) as error:
             raise StartRefused(f"access_keys: {error}") from None
 
-    @property
-    def asked(self) -> bool:
-        """Whether calls must be signed."""
-        return self._path is not None
+    def find(self, access_key: str) -> AccessKey | None:
+        """The key of a name; None if there is none."""
+        return self._keys.get(access_key)
 
-    @property
-    def all(self) -> Mapping[str, str]:
-        """The secret key of each access key."""
-        return self._keys
+    async def start(self, changed: Callable[[], None]) -> None:
+        """Say when the keys are others."""
+        self._changed = changed
+
+    async def stop(self) -> None:
+        """Nothing to stop."""
 
     def look(self) -> None:
-        """Read the file again if it has changed.
+        """Read the file again if it has changed; one that does not fit changes nothing."""
+        try:
+            self._read()
+        except (OSError, ValueError) as error:
+            _log.warning("access_keys_not_read", cause=str(error))
 
-        Raises:
-            OSError: It cannot be read.
-            ValueError: A line is none.
-        """
-        if self._path is None:
-            return
+    def _read(self) -> None:
         seen = self._path.stat()
         state = seen.st_mtime_ns, seen.st_size, seen.st_ino
         if state != self._state:
             self._keys = _keys_of(self._path.read_text(encoding="utf-8"))
             self._state = state
             _log.info("access_keys_read", count=len(self._keys))
-
-    def look_again(self) -> None:
-        """As ``look``; a file that does not fit changes nothing."""
-        try:
-            self.look()
-        except (OSError, ValueError) as error:
-            _log.warning("access_keys_not_read", cause=str(error))
+            if self._changed is not None:
+                self._changed()
 
 
-def _keys_of(text: str) -> dict[str, str]:
+def _keys_of(text: str) -> dict[str, AccessKey]:
     keys = {}
     for number, line in enumerate(text.splitlines(), start=1):
         said = line.partition("#")[0].strip()
         if said:
-            access_key, colon, secret = said.partition(":")
-            if not (access_key.strip() and colon and secret.strip()):
+            access_key, colon, secret = (part.strip() for part in said.partition(":"))
+            if not (access_key and colon and secret):
                 raise ValueError(f"line {number} is no ACCESS_KEY:SECRET_KEY")
-            if re.fullmatch(USER_WORD, access_key.strip()) is None:
+            if re.fullmatch(USER_WORD, access_key) is None:
                 raise ValueError(f"line {number}: an access key names a user: {USER_WORD}")
-            keys[access_key.strip()] = secret.strip()
+            keys[access_key] = AccessKey(access_key, secret)
     return keys

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from apache.rocketmq.v2 import service_pb2, service_pb2_grpc
-from ariane_gateway.access_keys import AccessKeys
+from ariane_gateway.access_keys import AccessKeys, KeysOfFile
 from ariane_gateway.brokers.acting import ClusterTls
 from ariane_gateway.brokers.attachments import Attachments
 from ariane_gateway.brokers.cluster import Cluster
@@ -38,8 +38,10 @@ from ariane_gateway.rpc.sending_calls import SendingCalls
 from ariane_gateway.rpc.telemetry import Telemetry
 from ariane_gateway.sending.sending import Sending
 from ariane_gateway.settings import GatewaySettings
+from ariane_gateway.told_keys import ToldKeys
 from ariane_sdk import ProducerSettings, Tls
 from ariane_servicekit import Address, ErrorRules, Loop, Machine, RpcService, StopRequest
+from ariane_servicekit.clock import Clock
 from ariane_servicekit.observability.measures import Measures, one
 from ariane_wire import TlsContext
 
@@ -82,8 +84,8 @@ class GatewayApp:
             ask=self._commands.ask,
         )
         self._commands.attachments = self.clients.audience = self._attachments
-        self._keys = AccessKeys(settings.access_keys)
-        door = Door(self._keys, lambda: datetime.now(UTC))
+        self._keys = _keys_of(settings, clock)
+        self._door = door = Door(self._keys, lambda: datetime.now(UTC))
         self._telemetry = Telemetry(
             door, self.clients, groups, self._commands, body_bytes_max=settings.body_bytes_max
         )
@@ -137,8 +139,10 @@ class GatewayApp:
             measures.gauge(name, unit, description, read)
 
     async def recover(self, _address: Address) -> None:
-        """Get ready to ask name servers, which may start later."""
+        """Get ready to ask name servers, which may start later; learn who clients are."""
         self._cluster.open()
+        if self._keys is not None:
+            await self._keys.start(self._door.end_signed_by_lost_keys)
 
     async def serve_started(self, address: Address) -> None:
         """Attach to brokers, and begin to forget clients that are gone."""
@@ -154,6 +158,8 @@ class GatewayApp:
     async def stop(self) -> None:
         """Wait for the outcome of sends, and disconnect."""
         await self._look.stop()
+        if self._keys is not None:
+            await self._keys.stop()
         await self._receiving.close()
         await self._attachments.close()
         await self._sending.close()
@@ -184,9 +190,18 @@ class GatewayApp:
         )
 
     async def _turn(self) -> None:
-        self._keys.look_again()
+        if self._keys is not None:
+            self._keys.look()
+            self._door.end_signed_by_lost_keys()
         await self._attachments.follow()
         self.clients.forget_silent()
+
+
+def _keys_of(settings: GatewaySettings, clock: Clock) -> AccessKeys | None:
+    """The keys that clients sign with; None where they need none."""
+    if settings.admins:
+        return ToldKeys(settings.admins, clock, hold_s_max=settings.access_rules_s_max)
+    return None if settings.access_keys is None else KeysOfFile(settings.access_keys)
 
 
 def _hosts_of(settings: GatewaySettings) -> list[str]:

@@ -45,11 +45,19 @@ class GatewaySettings(ServiceSettings):
         "take TLS beside plain text. The clients of Java, Go, C++ and C# speak TLS unless told "
         "otherwise, and look at no certificate. It keeps out nobody.",
     )
+    admins: AddressList = Field(
+        (),
+        description="Admins of the cluster, host:port,host:port, which share a database; one of "
+        "them tells the keys of RocketMQ's clients (ariane credential import-rocketmq). Each call "
+        "must then be signed with one of them. It needs tls_certificate: admin tells them to a "
+        "gateway of the cluster only.",
+    )
     access_keys: Path | None = Field(
         None,
-        description="File of RocketMQ access keys, one ACCESS_KEY:SECRET_KEY a line; # begins a "
-        "comment. Each call must then be signed with one of them. Read again when it changes. "
-        "Unset: whoever reaches the port may send and receive, and signatures are not looked at.",
+        description="For a cluster without admin: file of RocketMQ access keys, one "
+        "ACCESS_KEY:SECRET_KEY a line; # begins a comment. Each call must then be signed with one "
+        "of them. Read again when it changes. Without this and admins, whoever reaches the port "
+        "may send and receive, and signatures are not looked at.",
     )
     receive_bytes_max: int = Field(
         5 << 20,
@@ -104,7 +112,11 @@ class GatewaySettings(ServiceSettings):
     )
 
     @model_validator(mode="after")
-    def _front_is_whole(self) -> Self:
+    def _fits(self) -> Self:
+        if self.admins and self.access_keys is not None:
+            raise ValueError("access_keys: not beside admins, which tell the keys")
+        if self.admins and not self.has_tls:
+            raise ValueError("admins: they need tls_certificate, tls_key and tls_members")
         if (self.front_certificate is None) != (self.front_key is None):
             raise ValueError("front_certificate: it needs front_key, and front_key needs it")
         return self

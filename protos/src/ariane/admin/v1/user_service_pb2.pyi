@@ -31,6 +31,10 @@ class _CredentialKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Creden
     """Never valid on write."""
     CREDENTIAL_KIND_SIGNING_KEY: _CredentialKind.ValueType  # 1
     """Its private half signs once on each connection, and never leaves the user."""
+    CREDENTIAL_KIND_ROCKETMQ_KEY: _CredentialKind.ValueType  # 3
+    """A given secret signs each call to a gateway, as RocketMQ's clients do. It proves nothing to any
+    other process.
+    """
 
 class CredentialKind(_CredentialKind, metaclass=_CredentialKindEnumTypeWrapper):
     """How a credential is used."""
@@ -39,6 +43,10 @@ CREDENTIAL_KIND_UNSPECIFIED: CredentialKind.ValueType  # 0
 """Never valid on write."""
 CREDENTIAL_KIND_SIGNING_KEY: CredentialKind.ValueType  # 1
 """Its private half signs once on each connection, and never leaves the user."""
+CREDENTIAL_KIND_ROCKETMQ_KEY: CredentialKind.ValueType  # 3
+"""A given secret signs each call to a gateway, as RocketMQ's clients do. It proves nothing to any
+other process.
+"""
 Global___CredentialKind: _TypeAlias = CredentialKind  # noqa: Y015
 
 @_typing.final
@@ -104,7 +112,9 @@ class Credential(_message.Message):
     EXPIRE_TIME_FIELD_NUMBER: _builtins.int
     PUBLIC_KEY_FIELD_NUMBER: _builtins.int
     credential_id: _builtins.str
-    """Public, and unique in the cluster: 1 to 64 characters of A-Z a-z 0-9 _ and -."""
+    """Public, and unique in the cluster: 1 to 64 characters of A-Z a-z 0-9 _ and -. Empty: drawn.
+    Of a RocketMQ key, its access key.
+    """
     kind: Global___CredentialKind.ValueType
     """How it is used."""
     description: _builtins.str
@@ -431,8 +441,11 @@ class CreateCredentialRequest(_message.Message):
 
     USER_FIELD_NUMBER: _builtins.int
     CREDENTIAL_FIELD_NUMBER: _builtins.int
+    SECRET_FIELD_NUMBER: _builtins.int
     user: _builtins.str
     """The user's name."""
+    secret: _builtins.str
+    """Of a RocketMQ key: its secret key, 1 to 256 characters."""
     @_builtins.property
     def credential(self) -> Global___Credential:
         """What to create; output-only fields are ignored."""
@@ -442,10 +455,11 @@ class CreateCredentialRequest(_message.Message):
         *,
         user: _builtins.str = ...,
         credential: Global___Credential | None = ...,
+        secret: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["credential", b"credential"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["credential", b"credential", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["credential", b"credential", "secret", b"secret", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

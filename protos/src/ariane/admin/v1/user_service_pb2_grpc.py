@@ -123,9 +123,12 @@ class UserServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def CreateCredential(self, request, context):
-        """Creates a credential. The user's half stays with the user: admin takes the public one.
-        Repeating is harmless.
-        Errors: USER_NOT_FOUND, FIELD_INVALID, also for an id that another credential has.
+        """Creates a credential. Of a signing key, admin takes the public half. The secret of a RocketMQ
+        key is kept sealed, told to gateways only, and never shown; it is taken over TLS or from the
+        same machine. Repeating is harmless.
+        Errors: USER_NOT_FOUND, FIELD_INVALID, also for an id that another credential has;
+        FEATURE_NOT_AVAILABLE for a RocketMQ key where admin has nothing to seal it with;
+        CREDENTIALS_INVALID for a secret that came in plain text.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -55,9 +55,12 @@ class UserServiceStub:
     Errors: USER_NOT_FOUND, FIELD_INVALID for the last enabled super user.
     """
     CreateCredential: _grpc.UnaryUnaryMultiCallable[_user_service_pb2.CreateCredentialRequest, _user_service_pb2.CreateCredentialResponse]
-    """Creates a credential. The user's half stays with the user: admin takes the public one.
-    Repeating is harmless.
-    Errors: USER_NOT_FOUND, FIELD_INVALID, also for an id that another credential has.
+    """Creates a credential. Of a signing key, admin takes the public half. The secret of a RocketMQ
+    key is kept sealed, told to gateways only, and never shown; it is taken over TLS or from the
+    same machine. Repeating is harmless.
+    Errors: USER_NOT_FOUND, FIELD_INVALID, also for an id that another credential has;
+    FEATURE_NOT_AVAILABLE for a RocketMQ key where admin has nothing to seal it with;
+    CREDENTIALS_INVALID for a secret that came in plain text.
     """
     ListCredentials: _grpc.UnaryUnaryMultiCallable[_user_service_pb2.ListCredentialsRequest, _user_service_pb2.ListCredentialsResponse]
     """Lists a user's credentials, oldest first.
@@ -96,9 +99,12 @@ class UserServiceAsyncStub(UserServiceStub):
     Errors: USER_NOT_FOUND, FIELD_INVALID for the last enabled super user.
     """
     CreateCredential: _aio.UnaryUnaryMultiCallable[_user_service_pb2.CreateCredentialRequest, _user_service_pb2.CreateCredentialResponse]  # type: ignore[assignment]
-    """Creates a credential. The user's half stays with the user: admin takes the public one.
-    Repeating is harmless.
-    Errors: USER_NOT_FOUND, FIELD_INVALID, also for an id that another credential has.
+    """Creates a credential. Of a signing key, admin takes the public half. The secret of a RocketMQ
+    key is kept sealed, told to gateways only, and never shown; it is taken over TLS or from the
+    same machine. Repeating is harmless.
+    Errors: USER_NOT_FOUND, FIELD_INVALID, also for an id that another credential has;
+    FEATURE_NOT_AVAILABLE for a RocketMQ key where admin has nothing to seal it with;
+    CREDENTIALS_INVALID for a secret that came in plain text.
     """
     ListCredentials: _aio.UnaryUnaryMultiCallable[_user_service_pb2.ListCredentialsRequest, _user_service_pb2.ListCredentialsResponse]  # type: ignore[assignment]
     """Lists a user's credentials, oldest first.
@@ -170,9 +176,12 @@ class UserServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _user_service_pb2.CreateCredentialRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_user_service_pb2.CreateCredentialResponse, _abc.Awaitable[_user_service_pb2.CreateCredentialResponse]]:
-        """Creates a credential. The user's half stays with the user: admin takes the public one.
-        Repeating is harmless.
-        Errors: USER_NOT_FOUND, FIELD_INVALID, also for an id that another credential has.
+        """Creates a credential. Of a signing key, admin takes the public half. The secret of a RocketMQ
+        key is kept sealed, told to gateways only, and never shown; it is taken over TLS or from the
+        same machine. Repeating is harmless.
+        Errors: USER_NOT_FOUND, FIELD_INVALID, also for an id that another credential has;
+        FEATURE_NOT_AVAILABLE for a RocketMQ key where admin has nothing to seal it with;
+        CREDENTIALS_INVALID for a secret that came in plain text.
         """
 
     @_abc_1.abstractmethod

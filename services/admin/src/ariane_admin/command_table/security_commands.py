@@ -58,6 +58,11 @@ SECURITY_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
                 "ariane_admin.commands.credential:delete",
                 "Delete CREDENTIAL of USER: within seconds, all that it opened ends everywhere.",
             ),
+            "import-rocketmq": LazyCommand(
+                "ariane_admin.commands.credential:import_rocketmq",
+                "Let clients of RocketMQ sign with the keys of FILE, at the gateways of the"
+                " cluster.",
+            ),
             "list": LazyCommand(
                 "ariane_admin.commands.credential:list_credentials",
                 "List the credentials of USER, oldest first.",

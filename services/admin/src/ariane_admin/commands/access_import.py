@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
 import click
 
@@ -25,6 +25,8 @@ from ariane_admin.terminal.output import Output, output_option
 from ariane_admin.users.entry_text import entry_row
 from ariane_sdk.errors import CallError
 
+_COLUMNS: Final = ("user", "kind", "decision", "actions", "resource", "name", "networks")
+
 
 @click.command("import")
 @click.argument("file", type=click.File(encoding="utf-8"))
@@ -36,7 +38,7 @@ def import_rules(*, file: TextIO, dry_run: bool, admin: str, output: Output) -> 
 
     FILE is plain_acl.yml (ACL 1.0), or a list of ACL 2.0: what mqadmin listAcl prints, or subjects
     with policies in JSON or YAML. Users that are missing are created; the policy of each is
-    replaced. Secrets are not taken over: give each user a credential of its own.
+    replaced. Secret keys are not taken over: ariane credential import-rocketmq does that.
 
     \b
     Examples:
@@ -53,8 +55,9 @@ def import_rules(*, file: TextIO, dry_run: bool, admin: str, output: Output) -> 
         kind = "super" if user.is_super else "normal"
         rows += ({"user": user.name, "kind": kind, **entry_row(entry)} for entry in user.entries)
         if not user.entries:
-            rows.append({"user": user.name, "kind": kind, "decision": "", "actions": []})
-    output.rows(("user", "kind", "decision", "actions", "resource", "name", "networks"), rows)
+            nothing = {"decision": "", "actions": [], "resource": "", "name": "", "networks": []}
+            rows.append({"user": user.name, "kind": kind, **nothing})
+    output.rows(_COLUMNS, rows)
 
 
 async def _write(admin: str, users: list[ImportedUser]) -> None:

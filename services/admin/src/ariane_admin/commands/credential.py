@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
@@ -22,11 +22,13 @@ from ariane_admin.asking.admin_service import (
 )
 from ariane_admin.asking.cluster_doors import answer_of, answer_to_question
 from ariane_admin.asking.connection import run_async
+from ariane_admin.compat.rocketmq_keys import keys_of
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.confirmation import confirm, yes_option
 from ariane_admin.terminal.output import Output, Row, output_option
 from ariane_admin.times import moment_text
 from ariane_sdk.errors import CallError
+from ariane_sdk.security import is_loopback, tls_files
 
 if TYPE_CHECKING:
     from ariane.admin.v1.user_service_pb2_grpc import UserServiceAsyncStub
@@ -113,6 +115,51 @@ def create(
         raise
     text = f"{file} proves that its owner is {user}: credential {made.credential_id}"
     output.done(text, {"user": user, **_row(made)})
+
+
+@click.command("import-rocketmq")
+@click.argument("file", type=click.File(encoding="utf-8"))
+@click.option("--user", help="The user of all keys. By default, each is of the user of its name.")
+@admin_option
+@output_option
+def import_rocketmq(*, file: TextIO, user: str | None, admin: str, output: Output) -> None:
+    """Let clients of RocketMQ sign with the keys of FILE, at the gateways of the cluster.
+
+    FILE is plain_acl.yml, or has one ACCESS_KEY:SECRET_KEY a line; - is standard input. Admin keeps
+    the secret keys sealed, and tells gateways only. Users have to be there: ariane access import
+    creates those of plain_acl.yml.
+
+    \b
+    Examples:
+      ariane credential import-rocketmq plain_acl.yml
+      ariane credential import-rocketmq keys --user billing
+    """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    keys = keys_of(file.read())
+    if not is_loopback(admin) and tls_files(None) is None:
+        raise CommandFailed(
+            f"secret keys are not sent in plain text, and {admin} is another machine: give --tls-ca"
+        )
+
+    async def change() -> list[dict[str, Any]]:
+        rows = []
+        async with _users(admin) as stub:
+            for key in keys:
+                request = user_pb.CreateCredentialRequest(
+                    user=user or key.access_key,
+                    credential=user_pb.Credential(
+                        credential_id=key.access_key,
+                        kind=user_pb.CREDENTIAL_KIND_ROCKETMQ_KEY,
+                    ),
+                    secret=key.secret_key,
+                )
+                call = stub.CreateCredential(
+                    request, timeout=ADMIN_SECONDS_MAX, metadata=own_name()
+                )
+                made = (await answer_of(call, f"admin {admin}")).credential
+                rows.append({"user": request.user, **_row(made)})
+        return rows
+
+    output.rows(("user", *_COLUMNS), run_async(change()))
 
 
 @click.command("list")

@@ -87,7 +87,10 @@ def imported(text: str) -> Imported:
     try:
         content = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise CommandFailed(f"the file is neither YAML nor a list of mqadmin: {error}") from None
+        # Never the text around it: plain_acl.yml is full of secrets.
+        mark = getattr(error, "problem_mark", None)
+        where = "" if mark is None else f", see line {mark.line + 1}"
+        raise CommandFailed(f"the file is neither YAML nor a list of mqadmin{where}") from None
     if isinstance(content, Mapping) and isinstance(content.get("accounts"), list):
         return _of_accounts(content)
     if isinstance(content, Mapping):

@@ -147,7 +147,7 @@ ACCESS_CREDENTIAL: Final = Table(
     Column("credential_id", String(NAME_LENGTH_MAX), primary_key=True),
     Column("user", String(NAME_LENGTH_MAX), nullable=False),
     Column("kind", SmallInteger, nullable=False),
-    # A public key: nothing by which anybody could prove that he is the user.
+    # A public key, or a secret that is sealed with a key outside of the database.
     Column("material", LargeBinary, nullable=False),
     Column("description", Text, nullable=False),
     Column("created_ms", BigInteger, nullable=False),

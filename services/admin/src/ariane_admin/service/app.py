@@ -77,6 +77,7 @@ from ariane_admin.servicers.sinks import SinkServicer
 from ariane_admin.servicers.topics import TopicServicer
 from ariane_admin.servicers.transactions import TransactionServicer
 from ariane_admin.users.room import UserRoom
+from ariane_admin.users.secret_seal import SecretSeal
 from ariane_servicekit import (
     Address,
     ErrorTranslator,
@@ -115,7 +116,7 @@ class AdminApp:
         self._settings_servicer = SettingServicer(self._cluster, checkers)
         audit = AuditServicer(trail, self._database)
         history = self._history_servicer(samples, clock)
-        self._users = UserRoom(self._database, self._settings_servicer.addresses, clock)
+        self._users = self._user_room(clock)
         auditing = Auditing(trail, self._database, translator, self._console.proof)
         alert_servicer = self._alert_servicer(alerts)
         one = self._cluster
@@ -182,6 +183,7 @@ class AdminApp:
             await self._database.open(wait_s=self._settings.database_wait_s)
         except DatabaseError as error:
             raise StartRefused(str(error)) from error
+        await self._database.call(self._users.credentials.check_seal)
         await self._cluster.start()
 
     async def serve_started(self, address: Address) -> None:
@@ -193,7 +195,8 @@ class AdminApp:
         await self._console.start(address)
 
     async def drain(self) -> None:
-        """Close the console: its pages make calls of their own."""
+        """Close the console: its pages make calls of their own. End streams to gateways."""
+        self._users.teller.close()
         await self._console.close()
 
     async def stop(self) -> None:
@@ -205,6 +208,16 @@ class AdminApp:
         await self._alerting.stop()
         await self._cluster.close()
         self._database.close()
+
+    def _user_room(self, clock: SystemClock) -> UserRoom:
+        key_file = self._settings.secret_key_file
+        return UserRoom(
+            self._database,
+            self._settings_servicer.addresses,
+            clock,
+            seal=None if key_file is None else SecretSeal(key_file),
+            insecure=self._settings.insecure,
+        )
 
     def _history_servicer(self, samples: SampleStore, clock: SystemClock) -> HistoryServicer:
         interval_ms = round(self._settings.sample_interval_s * 1000)

@@ -46,6 +46,13 @@ class AdminSettings(ConsoleSettings):
         "postgresql+psycopg://user:password@host/name. Its tables are created and migrated at "
         "the start.",
     )
+    secret_key_file: Path | None = Field(
+        None,
+        description="File with the key that seals secret keys of RocketMQ's clients in the "
+        "database, 32 bytes; made at the start if it is not there. All admins of one database need "
+        "the same file, and whoever has a copy of the database must not have it. Unset: no such "
+        "keys are taken.",
+    )
     database_wait_s: float = Field(
         30,
         ge=0,

@@ -2,42 +2,83 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from hmac import compare_digest
 from typing import Any, Final
 
 from sqlalchemy import Connection, Row, delete, func, insert, select
 
-from ariane.admin.v1.user_service_pb2 import CREDENTIAL_KIND_SIGNING_KEY, Credential
+from ariane.admin.v1.gateway_key_service_pb2 import GatewayKey
+from ariane.admin.v1.user_service_pb2 import (
+    CREDENTIAL_KIND_ROCKETMQ_KEY,
+    CREDENTIAL_KIND_SIGNING_KEY,
+    Credential,
+)
 from ariane.common.v1.access_rules_pb2 import PublicKey
-from ariane_admin.database.tables import ACCESS_CREDENTIAL
+from ariane_admin.database.tables import ACCESS_CREDENTIAL, ACCESS_USER
 from ariane_admin.servicers.times import time_of
 from ariane_admin.users.rows import changing, found
-from ariane_servicekit import field_invalid
+from ariane_admin.users.secret_seal import SecretSeal
+from ariane_servicekit import StartRefused, feature_not_available, field_invalid, get_logger
 from ariane_servicekit.database import Database
 
 CREDENTIALS_MAX: Final = 64
 """Credentials of one user."""
 
+_log = get_logger(__name__)
+
 _C: Final = ACCESS_CREDENTIAL.c
 
 
 class CredentialStore:
-    """Keeps credentials; each change makes the version of users grow."""
+    """Keeps credentials; each change makes the version of users grow.
 
-    def __init__(self, database: Database) -> None:
+    Args:
+        database: The database.
+        seal: Seals secrets; None where none are taken.
+    """
+
+    def __init__(self, database: Database, seal: SecretSeal | None) -> None:
         self._database = database
+        self._seal = seal
 
-    def create(self, user: str, credential: Credential, expire_ms: int | None) -> Credential:
+    def check_seal(self) -> None:
+        """Check that the secrets of the database open.
+
+        Raises:
+            StartRefused: One does not: it was sealed with the key of another admin.
+        """
+        try:
+            for row in self._sealed_rows():
+                self._opened(row)
+        except ValueError as error:
+            raise StartRefused(
+                f"secret_key_file: {error}; all admins of one database need the same file"
+            ) from None
+
+    def create(
+        self, user: str, credential: Credential, secret: str, expire_ms: int | None
+    ) -> Credential:
         """Create a credential. One that is there already, with the same key, stays as it is.
+
+        Args:
+            user: Whose it is.
+            credential: What to keep.
+            secret: Of a RocketMQ key.
+            expire_ms: When it ends; None for never.
 
         Raises:
             ServiceError: USER_NOT_FOUND; FIELD_INVALID for an id that is taken, or one credential
-                too many.
+                too many; FEATURE_NOT_AVAILABLE for a secret that nothing seals.
         """
+        is_secret = credential.kind == CREDENTIAL_KIND_ROCKETMQ_KEY
+        if is_secret and self._seal is None:
+            raise feature_not_available("CreateCredential of a RocketMQ key: see secret_key_file")
         with changing(self._database) as (connection, _):
             found(connection, user)
             present = _present(connection, credential.credential_id)
             if present is not None:
-                if (present.user, present.material) != (user, credential.public_key):
+                if not self._is_same(present, user, credential, secret):
                     raise field_invalid(
                         "credential.credential_id",
                         "is that of another credential",
@@ -52,7 +93,9 @@ class CredentialStore:
                     credential_id=credential.credential_id,
                     user=user,
                     kind=credential.kind,
-                    material=credential.public_key,
+                    material=self._sealed(secret, user, credential)
+                    if is_secret
+                    else credential.public_key,
                     description=credential.description,
                     created_ms=self._database.now,
                     expire_ms=expire_ms,
@@ -61,6 +104,39 @@ class CredentialStore:
             made = _present(connection, credential.credential_id)
             assert made is not None  # noqa: S101 - inserted above
             return _credential_of(made)
+
+    def gateway_keys(self) -> list[GatewayKey]:
+        """The RocketMQ keys of enabled users, by access key, as far as they open."""
+        keys = []
+        for row in self._sealed_rows():
+            try:
+                secret = self._opened(row)
+            except ValueError as error:
+                _log.error("gateway_key_untold", credential_id=row.credential_id, cause=str(error))
+                continue
+            ends = None if row.expire_ms is None else time_of(row.expire_ms)
+            keys.append(
+                GatewayKey(
+                    access_key=row.credential_id, user=row.user, secret_key=secret, expire_time=ends
+                )
+            )
+        return keys
+
+    def _sealed_rows(self) -> Sequence[Row[Any]]:
+        if self._seal is None:
+            return ()
+        asked = (
+            select(ACCESS_CREDENTIAL)
+            .join(ACCESS_USER, ACCESS_USER.c.name == _C.user)
+            .where(_C.kind == CREDENTIAL_KIND_ROCKETMQ_KEY, ACCESS_USER.c.enabled)
+            .order_by(_C.credential_id)
+        )
+        with self._database.reading() as connection:
+            return connection.execute(asked).all()
+
+    def _opened(self, row: Row[Any]) -> str:
+        assert self._seal is not None  # noqa: S101 - asked before
+        return self._seal.open(row.material, _owner(row.user, row.credential_id))
 
     def of_user(self, user: str) -> list[Credential]:
         """The credentials of a user, oldest first.
@@ -85,6 +161,21 @@ class CredentialStore:
             found(connection, user)
             return connection.execute(gone).rowcount > 0
 
+    def _is_same(self, present: Row[Any], user: str, wanted: Credential, secret: str) -> bool:
+        """Whether a row is what is wanted, whatever else is said of it."""
+        if (present.user, present.kind) != (user, wanted.kind):
+            return False
+        if present.kind != CREDENTIAL_KIND_ROCKETMQ_KEY:
+            return bool(present.material == wanted.public_key)
+        try:
+            return compare_digest(self._opened(present).encode(), secret.encode())
+        except ValueError:
+            return False
+
+    def _sealed(self, secret: str, user: str, credential: Credential) -> bytes:
+        assert self._seal is not None  # noqa: S101 - asked before
+        return self._seal.seal(secret, _owner(user, credential.credential_id))
+
 
 def forget_credentials(connection: Connection, user: str) -> None:
     """Delete all credentials of a user, in the transaction that deletes him."""
@@ -103,6 +194,10 @@ def public_keys(connection: Connection) -> dict[str, list[PublicKey]]:
     return keys
 
 
+def _owner(user: str, credential_id: str) -> str:
+    return f"{user}:{credential_id}"
+
+
 def _present(connection: Connection, credential_id: str) -> Row[Any] | None:
     asked = select(ACCESS_CREDENTIAL).where(_C.credential_id == credential_id)
     return connection.execute(asked).first()
@@ -112,7 +207,7 @@ def _credential_of(row: Row[Any]) -> Credential:
     return Credential(
         credential_id=row.credential_id,
         kind=row.kind,
-        public_key=row.material,
+        public_key=row.material if row.kind == CREDENTIAL_KIND_SIGNING_KEY else b"",
         description=row.description,
         create_time=time_of(row.created_ms),
         expire_time=None if row.expire_ms is None else time_of(row.expire_ms),

@@ -8,11 +8,15 @@ from typing import Any
 from google.protobuf.descriptor import FileDescriptor
 
 from ariane.admin.v1 import access_policy_service_pb2 as policy_pb
+from ariane.admin.v1 import gateway_key_service_pb2 as key_pb
 from ariane.admin.v1 import user_service_pb2 as user_pb
 from ariane.admin.v1.access_policy_service_pb2_grpc import add_AccessPolicyServiceServicer_to_server
+from ariane.admin.v1.gateway_key_service_pb2_grpc import add_GatewayKeyServiceServicer_to_server
 from ariane.admin.v1.user_service_pb2_grpc import add_UserServiceServicer_to_server
 from ariane_admin.users.credential_store import CredentialStore
+from ariane_admin.users.gateway_keys import GatewayKeyServicer
 from ariane_admin.users.processes import AskedProcesses
+from ariane_admin.users.secret_seal import SecretSeal
 from ariane_admin.users.servicers import AccessPolicyServicer, UserServicer
 from ariane_admin.users.store import UserStore
 from ariane_admin.users.teller import RulesTeller
@@ -25,6 +29,7 @@ class UserRoom:
 
     Attributes:
         teller: Tells processes.
+        credentials: What users prove their names by.
         services: Each with its file of the contract, and how it is added to a server.
     """
 
@@ -33,6 +38,9 @@ class UserRoom:
         database: Database,
         processes: Callable[[], Awaitable[Collection[str]]],
         clock: Clock,
+        *,
+        seal: SecretSeal | None,
+        insecure: bool,
     ) -> None:
         """Build the parts.
 
@@ -40,10 +48,14 @@ class UserRoom:
             database: Keeps users and policies.
             processes: Returns the addresses of all processes.
             clock: The clock.
+            seal: Seals secrets; None where none are taken.
+            insecure: Whether secrets are taken in plain text from other machines.
         """
         store = UserStore(database)
+        self.credentials = CredentialStore(database, seal)
         self.teller = RulesTeller(store, database, processes, clock)
         changed = self.teller.changed
+        gateway_keys = GatewayKeyServicer(self.credentials, database, self.teller)
         self.services: tuple[tuple[FileDescriptor, Callable[[Any, Any], None], object], ...] = (
             (
                 policy_pb.DESCRIPTOR,
@@ -51,8 +63,13 @@ class UserRoom:
                 AccessPolicyServicer(store, database, changed, AskedProcesses(processes)),
             ),
             (
+                key_pb.DESCRIPTOR,
+                add_GatewayKeyServiceServicer_to_server,
+                gateway_keys,
+            ),
+            (
                 user_pb.DESCRIPTOR,
                 add_UserServiceServicer_to_server,
-                UserServicer(store, CredentialStore(database), database, changed),
+                UserServicer(store, self.credentials, database, changed, insecure=insecure),
             ),
         )

@@ -34,6 +34,7 @@ from ariane_servicekit.database import Database
 from ariane_servicekit.rpc.calls import current_call
 from ariane_servicekit.security.caller import Caller, CallerKind
 from ariane_servicekit.security.explained import decide
+from ariane_servicekit.security.logins import is_private
 from ariane_servicekit.security.rule_book import RuleBook
 
 _Context = aio.ServicerContext[Any, Any]
@@ -49,6 +50,7 @@ class UserServicer(UserServiceServicer):
         credentials: What they prove their names by.
         database: The database, whose threads read and write.
         changed: Called after each change, so that processes are told at once.
+        insecure: Whether secrets are taken in plain text from other machines.
     """
 
     def __init__(
@@ -57,7 +59,10 @@ class UserServicer(UserServiceServicer):
         credentials: CredentialStore,
         database: Database,
         changed: Callable[[], None],
+        *,
+        insecure: bool = False,
     ) -> None:
+        self._insecure = insecure
         self._store = store
         self._credentials = credentials
         self._database = database
@@ -146,10 +151,12 @@ class UserServicer(UserServiceServicer):
     ) -> user_pb.CreateCredentialResponse:
         """Create a credential."""
         await self._check_may_change(request.user)
-        wanted = checked_credential(request.credential)
+        wanted = checked_credential(request.credential, request.secret)
+        if request.secret and not self._insecure:
+            _check_secret_may_travel()
         expire_ms = milliseconds_in(request.credential, "expire_time")
         created = await self._database.call(
-            self._credentials.create, request.user, wanted, expire_ms
+            self._credentials.create, request.user, wanted, request.secret, expire_ms
         )
         self._changed()
         return user_pb.CreateCredentialResponse(credential=created)
@@ -323,6 +330,19 @@ def _check_may_make_super(kind: int) -> None:
     if not call.gate.is_super(call.caller):
         raise ServiceError(
             ErrorReason.ERROR_REASON_ACCESS_DENIED, "only a super user makes or changes super users"
+        )
+
+
+def _check_secret_may_travel() -> None:
+    """Refuse a secret that came in plain text from another machine.
+
+    Raises:
+        ServiceError: CREDENTIALS_INVALID.
+    """
+    call = current_call()
+    if call is not None and not is_private(call.context.identity()):  # type: ignore[attr-defined]
+        raise ServiceError(
+            ErrorReason.ERROR_REASON_CREDENTIALS_INVALID, "secrets are taken over TLS only"
         )
 
 

@@ -39,6 +39,9 @@ _log = get_logger(__name__)
 class RulesTeller:
     """Keeps a stream to each process.
 
+    Attributes:
+        is_closed: Whether admin stops.
+
     Args:
         store: The rules.
         database: The database, whose threads read.
@@ -60,6 +63,7 @@ class RulesTeller:
         self._told: dict[str, asyncio.Task[None]] = {}
         self._parts: Sequence[access_pb.TellAccessRulesRequest] = ()
         self._version = -1
+        self.is_closed = False
         self._changed = asyncio.Event()
         self._looking = Loop("access-version", self._look, interval_s=LOOK_S, clock=clock)
         self._finding = Loop("access-processes", self._find, interval_s=FIND_S, clock=clock)
@@ -82,6 +86,22 @@ class RulesTeller:
         """Rules have changed here."""
         self._looking.wake()
 
+    @property
+    def change(self) -> asyncio.Event:
+        """Happens when the next version is there, or admin stops."""
+        return self._changed
+
+    async def wait_for(self, change: asyncio.Event) -> None:
+        """Wait for a change, two seconds at most."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_S):
+                await change.wait()
+
+    def close(self) -> None:
+        """Let who waits for changes end. Repeating is harmless."""
+        self.is_closed = True
+        self._wake()
+
     async def _look(self) -> None:
         """Read the rules if their version is another."""
         version = await self._database.call(self._store.version)
@@ -93,6 +113,9 @@ class RulesTeller:
         self._version = rules.version
         if first:
             self._finding.wake()
+        self._wake()
+
+    def _wake(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
@@ -125,15 +148,13 @@ class RulesTeller:
                 _log.warning("access_rules_older", told=self._version, held=answer.version)
                 await self._database.call(self._store.raise_version, answer.version)
                 self._looking.wake()
-            changed = self._changed
+            change = self.change
             if answer.version < self._version:
                 for part in self._parts:
                     await stream.write(part)
                 answer = await stream.read()
                 continue
-            with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_S):
-                    await changed.wait()
+            await self.wait_for(change)
             await stream.write(access_pb.TellAccessRulesRequest())
 
 

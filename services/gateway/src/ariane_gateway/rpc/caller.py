@@ -17,7 +17,8 @@ class Caller(NamedTuple):
         version: The version of its library.
         address: Where it calls from.
         time_s: How long it waits for the answer, in seconds.
-        user: The access key that it signed with; empty where nobody asks.
+        user: The user that it has signed as; empty where nobody asks.
+        access_key: The key that it has signed with, likewise.
     """
 
     client_id: str
@@ -26,6 +27,7 @@ class Caller(NamedTuple):
     address: str
     time_s: float
     user: str = ""
+    access_key: str = ""
 
     @property
     def identity(self) -> tuple[str, str, str, str, str]:

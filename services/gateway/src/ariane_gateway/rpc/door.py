@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 from grpc import aio
 
 from apache.rocketmq.v2.definition_pb2 import Code
+from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_gateway.access_keys import AccessKeys
 from ariane_gateway.brokers.acting import USER
 from ariane_gateway.refusals import Refused
 from ariane_gateway.rpc.caller import Caller
-from ariane_gateway.rpc.signature import SignatureRefused, signer_of
+from ariane_gateway.rpc.signature import SignatureRefused, Signer, signer_of
 from ariane_gateway.rpc.statuses import Illegal, status_of
+from ariane_servicekit import Call, ServiceError, current_call
 
 RequestT = TypeVar("RequestT")
 AnswerT = TypeVar("AnswerT")
@@ -29,12 +33,25 @@ CALL_S_DEFAULT: Final = 60.0
 """How long a caller waits that names no deadline."""
 
 
+class _Stay(NamedTuple):
+    """A call that lasts, and what it is signed with."""
+
+    call: Call
+    access_key: str
+    user: str
+
+
+_NOBODY: Final = Signer("", "")
+
+
 class Door:
     """Lets calls in."""
 
-    def __init__(self, keys: AccessKeys, now: Callable[[], datetime]) -> None:
+    def __init__(self, keys: AccessKeys | None, now: Callable[[], datetime]) -> None:
+        """``keys``: None where calls need no signature."""
         self._keys = keys
         self._now = now
+        self._staying: dict[asyncio.Task[Any], _Stay] = {}
 
     def caller(self, context: aio.ServicerContext[Any, Any]) -> Caller:
         """The client of a call.
@@ -51,13 +68,13 @@ class Door:
                 Code.CLIENT_ID_REQUIRED,
                 f"{CLIENT_ID}: at most {CLIENT_ID_LENGTH_MAX} printable characters",
             )
-        user = ""
-        if self._keys.asked:
+        signer = _NOBODY
+        if self._keys is not None:
             try:
-                user = signer_of(headers, self._keys.all, self._now())
+                signer = signer_of(headers, self._keys.find, self._now())
             except SignatureRefused as refused:
                 raise Illegal(Code.UNAUTHORIZED, str(refused)) from None
-        USER.set(user)
+        USER.set(signer.user)
         # None if the caller set no deadline, although the stub's type has no None.
         remaining_s: float | None = context.time_remaining()
         return Caller(
@@ -66,8 +83,34 @@ class Door:
             headers.get("x-mq-client-version", "")[:WORD_LENGTH_MAX],
             _address_of(context.peer()),
             CALL_S_DEFAULT if remaining_s is None else remaining_s,
-            user,
+            signer.user,
+            signer.access_key,
         )
+
+    @contextmanager
+    def staying(self, caller: Caller) -> Iterator[None]:
+        """Let a call in that lasts: it ends when the key does that it is signed with."""
+        task, call = asyncio.current_task(), current_call()
+        if self._keys is None or task is None or call is None:
+            yield
+            return
+        self._staying[task] = _Stay(call, caller.access_key, caller.user)
+        try:
+            yield
+        finally:
+            del self._staying[task]
+
+    def end_signed_by_lost_keys(self) -> None:
+        """End calls that last whose keys do not hold any more."""
+        if self._keys is None:
+            return
+        for task, stay in list(self._staying.items()):
+            key = self._keys.find(stay.access_key)
+            if (key is None or key.user != stay.user) and stay.call.ended is None:
+                stay.call.ended = ServiceError(
+                    ErrorReason.ERROR_REASON_CREDENTIALS_INVALID, "the access key holds no more"
+                )
+                task.cancel()
 
     async def answer(
         self,

@@ -99,9 +99,10 @@ class MessagingServicer(MessagingServiceServicer):
             yield pb.ReceiveMessageResponse(status=status_of(error))
             return
         # Closed here and now, if the client is gone: what it did not take is given back.
-        async with aclosing(self._receiving.receive(request, caller)) as answers:
-            async for answer in answers:
-                yield answer
+        with self._door.staying(caller):
+            async with aclosing(self._receiving.receive(request, caller)) as answers:
+                async for answer in answers:
+                    yield answer
 
     async def AckMessage(
         self, request: pb.AckMessageRequest, context: _Context

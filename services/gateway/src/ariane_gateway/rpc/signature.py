@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import hmac
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
+
+from ariane_gateway.access_keys import AccessKey
 
 DATE: Final = "x-mq-date-time"
 AUTHORIZATION: Final = "authorization"
@@ -32,16 +34,30 @@ _SIGNED: Final = re.compile(
 _COMPACT: Final = "%Y%m%dT%H%M%SZ"
 
 
+class Signer(NamedTuple):
+    """Who has signed.
+
+    Attributes:
+        access_key: With which key.
+        user: Who that is.
+    """
+
+    access_key: str
+    user: str
+
+
 class SignatureRefused(Exception):
     """A call that is not signed as it should be; the text says why."""
 
 
-def signer_of(headers: Mapping[str, str], keys: Mapping[str, str], now: datetime) -> str:
-    """The access key that a call is signed with.
+def signer_of(
+    headers: Mapping[str, str], find: Callable[[str], AccessKey | None], now: datetime
+) -> Signer:
+    """The access key that a call is signed with, and its user.
 
     Args:
         headers: The call's headers.
-        keys: The secret key of each access key.
+        find: Returns the key of a name; None if it does not hold.
         now: The present.
 
     Raises:
@@ -55,12 +71,13 @@ def signer_of(headers: Mapping[str, str], keys: Mapping[str, str], now: datetime
         raise SignatureRefused("the header authorization is none of MQv2-HMAC-SHA1")
     # What is behind a slash names a service and a region, which nobody looks at.
     access_key = signed[1].partition("/")[0]
-    secret = keys.get(access_key, "")
+    key = find(access_key)
+    secret = "" if key is None else key.secret
     date = headers.get(DATE, "")
     wanted = hmac.digest(secret.encode(), date.encode(), "sha1")
     # Compared in any case: how long it takes tells nobody which keys there are.
     fits = hmac.compare_digest(wanted.hex(), signed[2].lower())
-    if not (secret and fits):
+    if key is None or not (secret and fits):
         raise SignatureRefused(
             f"access key {access_key[:64]!r} is not known, or has another secret"
         )
@@ -68,7 +85,7 @@ def signer_of(headers: Mapping[str, str], keys: Mapping[str, str], now: datetime
         raise SignatureRefused(
             f"the call was signed at {date!r:.40}, more than 26 hours from now; set the clock"
         )
-    return access_key
+    return Signer(access_key, key.user)
 
 
 def _moment(date: str) -> datetime:

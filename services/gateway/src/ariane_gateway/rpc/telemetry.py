@@ -70,7 +70,8 @@ class Telemetry:
         reading = asyncio.create_task(self._read(first, commands, client, caller, stream))
         self._reading.add(reading)
         try:
-            await _write(outgoing, reading, context)
+            with self._door.staying(caller):
+                await _write(outgoing, reading, context)
         finally:
             self._clients.closes(client, stream)
             self._reading.discard(reading)

@@ -1,0 +1,110 @@
+"""The access keys that admin tells, in memory only: a gateway's disk has no secrets of users."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from itertools import cycle
+from types import MappingProxyType
+from typing import Any, Final
+
+from grpc import RpcError
+
+from ariane.admin.v1 import gateway_key_service_pb2 as key_pb
+from ariane.admin.v1.gateway_key_service_pb2_grpc import GatewayKeyServiceStub
+from ariane_gateway.access_keys import AccessKey
+from ariane_servicekit import Address, get_logger, open_channel
+from ariane_servicekit.clock import Clock
+from ariane_servicekit.security.caller import MemberKind
+
+AGAIN_S: Final = 2.0
+"""Seconds before another admin is asked."""
+
+SILENCE_S_MAX: Final = 15.0
+"""Admin says something every two seconds."""
+
+FIRST_S_MAX: Final = 5.0
+"""Seconds that a gateway waits at its start; without keys it refuses everybody."""
+
+_log = get_logger(__name__)
+
+
+class ToldKeys:
+    """Follows one of several admins, which all tell the same."""
+
+    def __init__(self, admins: Sequence[Address], clock: Clock, *, hold_s_max: float) -> None:
+        """Follow nobody yet.
+
+        Args:
+            admins: Their addresses.
+            clock: The clock.
+            hold_s_max: Seconds that keys hold after admin's last word.
+        """
+        self._admins = admins
+        self._clock = clock
+        self._hold_ms_max = int(hold_s_max * 1000)
+        self._heard_ms = 0
+        self._keys: Mapping[str, AccessKey] = MappingProxyType({})
+        self._told = asyncio.Event()
+        self._changed: Callable[[], None] = _nobody_asks
+        self._following: asyncio.Task[None] | None = None
+
+    def find(self, access_key: str) -> AccessKey | None:
+        """The key of a name; None if it does not hold."""
+        now_ms = self._clock.now_ms()
+        key = self._keys.get(access_key)
+        if key is None or now_ms - self._heard_ms > self._hold_ms_max:
+            return None
+        return None if 0 < key.ends_ms <= now_ms else key
+
+    async def start(self, changed: Callable[[], None]) -> None:
+        """Follow an admin; wait a little for the first keys."""
+        self._changed = changed
+        self._following = asyncio.create_task(self._follow_each(), name="gateway-keys")
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._told.wait(), FIRST_S_MAX)
+
+    async def stop(self) -> None:
+        """Follow no more. Repeating is harmless."""
+        following, self._following = self._following, None
+        if following is not None:
+            following.cancel()
+            await asyncio.wait((following,))
+
+    def look(self) -> None:
+        """Nothing to look at: admin says when something has changed."""
+
+    async def _follow_each(self) -> None:
+        for address in cycle(self._admins):
+            try:
+                async with open_channel(address, kinds=(MemberKind.ADMIN,)) as channel:
+                    await self._follow(GatewayKeyServiceStub(channel))
+            except (RpcError, OSError) as error:
+                _log.warning("gateway_keys_untold", admin=str(address), cause=str(error)[:200])
+            await self._clock.sleep(AGAIN_S)
+
+    async def _follow(self, stub: GatewayKeyServiceStub) -> None:
+        answers: Any = stub.WatchGatewayKeys(key_pb.WatchGatewayKeysRequest())
+        gathered: dict[str, AccessKey] = {}
+        while True:
+            async with asyncio.timeout(SILENCE_S_MAX):
+                answer = await answers.read()
+            if not isinstance(answer, key_pb.WatchGatewayKeysResponse):
+                return
+            self._heard_ms = self._clock.now_ms()
+            gathered |= {each.access_key: _key_of(each) for each in answer.keys}
+            if answer.last:
+                _log.info("access_keys_told", count=len(gathered))
+                self._keys, gathered = gathered, {}
+                self._told.set()
+                self._changed()
+
+
+def _nobody_asks() -> None:
+    pass
+
+
+def _key_of(told: key_pb.GatewayKey) -> AccessKey:
+    ends_ms = told.expire_time.ToMilliseconds() if told.HasField("expire_time") else 0
+    return AccessKey(told.user, told.secret_key, ends_ms)
