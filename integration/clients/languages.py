@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,15 +34,35 @@ COMMANDS: Final[dict[str, list[str]]] = {
 class Worker(LineProgram):
     """The program of one language; any number of threads may ask it things at a time."""
 
-    def __init__(self, language: str, *, try_ms: int = 30_000) -> None:
-        """Start it; a try of a call that is not held by a broker takes ``try_ms`` at most."""
+    def __init__(
+        self,
+        language: str,
+        *,
+        try_ms: int = 30_000,
+        call_ms: int = 90_000,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start it.
+
+        Args:
+            language: Of the program.
+            try_ms: What a try of a call takes at most that is not held by a broker.
+            call_ms: What a call takes with all tries.
+            environment: More for its environment.
+        """
         self.language = language
-        environment = {"TRY_MS": str(try_ms)}
-        super().__init__(language, COMMANDS[language], environment=environment, words=NOTHING)
+        times = {"TRY_MS": str(try_ms), "CALL_MS": str(call_ms)}
+        super().__init__(
+            language,
+            COMMANDS[language],
+            environment={**times, **(environment or {})},
+            words=NOTHING,
+        )
 
 
 NOTHING: Final[dict[str, Any]] = {
     "name_servers": [],
+    "token": "",
     "messages": [],
     "topic": "",
     "group": "",

@@ -61,6 +61,7 @@ class Worker:
 
     def do_connect(self, asked: dict[str, Any]) -> Any:
         self.name_servers = asked["name_servers"]
+        self.senders.clear()
         return {"language": "python"}
 
     def do_send(self, asked: dict[str, Any]) -> Any:

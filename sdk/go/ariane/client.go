@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,8 +19,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
 	namesrvv1 "ariane.mq/go/arianepb/namesrv/v1"
@@ -28,12 +27,16 @@ import (
 // Version is that of this module.
 const Version = "0.1.0"
 
-// Options of a client. The zero value is good for a cluster without TLS.
+// Options of a client. The zero value is good for a cluster that the environment tells all of.
 type Options struct {
-	// TransportCredentials secure connections. Nil: they are plain.
-	TransportCredentials credentials.TransportCredentials
-	// PerRPCCredentials go along with each call. Nil: none do.
-	PerRPCCredentials credentials.PerRPCCredentials
+	// TLS secures connections. Nil: as ARIANE_TLS_CA, ARIANE_TLS_CERTIFICATE and ARIANE_TLS_KEY say. Without
+	// a CA they are plain.
+	TLS *TLS
+	// CredentialsFile has the key, of "ariane credential create", by which the client proves who it is; it is
+	// read for each login. Empty, and no Token: what ARIANE_CREDENTIALS names.
+	CredentialsFile string
+	// Token gives a token of an OpenID provider for each login, in place of a key.
+	Token func(context.Context) (string, error)
 	// TryTimeout bounds one try of a call; the context bounds all of them. 0: 3 s.
 	TryTimeout time.Duration
 	// CallTimeout bounds a call whose context has no deadline. 0: 30 s.
@@ -52,7 +55,7 @@ type Client struct {
 	id          string
 
 	mu          sync.Mutex
-	connections map[string]*grpc.ClientConn
+	connections map[place]*grpc.ClientConn
 	known       map[question]answer
 	asking      singleflight.Group
 	turn        atomic.Uint64 // Which queue is next.
@@ -80,9 +83,12 @@ const (
 // addressScheme has gRPC take an address as it is.
 const addressScheme = "passthrough:///"
 
-// NewClient makes a client of the cluster that these name servers, "host:port", know. It connects
-// when it is first used.
+// NewClient makes a client of the cluster that these name servers, "host:port", know; without any, those of
+// ARIANE_NAME_SERVERS, separated by commas. It connects when it is first used.
 func NewClient(nameServers []string, options Options) (*Client, error) {
+	if named := os.Getenv("ARIANE_NAME_SERVERS"); len(nameServers) == 0 && named != "" {
+		nameServers = strings.Split(named, ",")
+	}
 	if len(nameServers) == 0 {
 		return nil, errors.New("ariane: at least one name server is needed")
 	}
@@ -99,8 +105,8 @@ func NewClient(nameServers []string, options Options) (*Client, error) {
 	options.TryTimeout = cmp.Or(options.TryTimeout, 3*time.Second)
 	options.CallTimeout = cmp.Or(options.CallTimeout, 30*time.Second)
 	options.MaxMessageBytes = cmp.Or(options.MaxMessageBytes, 64<<20)
-	if options.TransportCredentials == nil {
-		options.TransportCredentials = insecure.NewCredentials()
+	if err := options.withEnvironment(); err != nil {
+		return nil, err
 	}
 	if _, known := compressors[options.Compression]; !known && options.Compression != Uncompressed {
 		return nil, fmt.Errorf("ariane: compression %v is not known", options.Compression)
@@ -110,7 +116,7 @@ func NewClient(nameServers []string, options Options) (*Client, error) {
 		nameServers: slices.Clone(nameServers),
 		options:     options,
 		id:          fmt.Sprintf("%s@%d@%016x", cmp.Or(host, "unknown"), os.Getpid(), rand.Uint64()),
-		connections: map[string]*grpc.ClientConn{},
+		connections: map[place]*grpc.ClientConn{},
 		known:       map[question]answer{},
 		nameServer:  rand.IntN(len(nameServers)),
 	}
@@ -130,23 +136,36 @@ func (c *Client) Close() error {
 	for _, connection := range c.connections {
 		failures = append(failures, connection.Close())
 	}
-	c.connections = map[string]*grpc.ClientConn{}
+	c.connections = map[place]*grpc.ClientConn{}
 	return errors.Join(failures...)
 }
 
 // Connection is the one to a process of the cluster, for calls of generated stubs that this package
 // does not wrap.
 func (c *Client) Connection(address string) (*grpc.ClientConn, error) {
+	return c.connect(place{address: address})
+}
+
+// broker is the connection to the broker that a route names: with TLS only that one is taken.
+func (c *Client) broker(address, name string) (*grpc.ClientConn, error) {
+	return c.connect(place{address, "broker", name})
+}
+
+func (c *Client) connect(at place) (*grpc.ClientConn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return nil, closedError()
 	}
-	if connection := c.connections[address]; connection != nil {
+	if connection := c.connections[at]; connection != nil {
 		return connection, nil
 	}
+	guard, err := newGuard(at, &c.options)
+	if err != nil {
+		return nil, err
+	}
 	options := []grpc.DialOption{
-		grpc.WithTransportCredentials(c.options.TransportCredentials),
+		grpc.WithTransportCredentials(guard),
 		grpc.WithUserAgent("ariane-go/" + Version),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: time.Minute, Timeout: 10 * time.Second}),
 		grpc.WithConnectParams(grpc.ConnectParams{
@@ -159,14 +178,15 @@ func (c *Client) Connection(address string) (*grpc.ClientConn, error) {
 		// A proxy of the environment is for pages of the internet, and cannot reach the cluster.
 		grpc.WithNoProxy(),
 	}
-	if c.options.PerRPCCredentials != nil {
-		options = append(options, grpc.WithPerRPCCredentials(c.options.PerRPCCredentials))
+	if c.options.logsIn() {
+		options = append(options, grpc.WithPerRPCCredentials(guard))
 	}
-	connection, err := grpc.NewClient(addressScheme+address, options...)
+	connection, err := grpc.NewClient(addressScheme+at.address, options...)
 	if err != nil {
 		return nil, err
 	}
-	c.connections[address] = connection
+	guard.connection = connection
+	c.connections[at] = connection
 	return connection, nil
 }
 
@@ -208,13 +228,13 @@ func askNameServer[A any](
 	for try := 0; ; try++ {
 		c.mu.Lock()
 		known, found := c.known[asked]
-		place := c.nameServer
+		number := c.nameServer
 		c.mu.Unlock()
 		if found && time.Now().Before(known.until) {
 			return known.said.(A), nil
 		}
-		address := c.nameServers[place]
-		connection, err := c.Connection(address)
+		address := c.nameServers[number]
+		connection, err := c.connect(place{address: address, kind: "namesrv"})
 		if err != nil {
 			return none, err
 		}
@@ -251,8 +271,8 @@ func askNameServer[A any](
 			return none, failure
 		}
 		c.mu.Lock()
-		if c.nameServer == place {
-			c.nameServer = (place + 1) % len(c.nameServers)
+		if c.nameServer == number {
+			c.nameServer = (number + 1) % len(c.nameServers)
 		}
 		c.mu.Unlock()
 		if found {
@@ -285,7 +305,7 @@ func (c *Client) onPrimary(
 		address, err := c.brokerAddress(ctx, topic, broker)
 		if err == nil {
 			var connection *grpc.ClientConn
-			if connection, err = c.Connection(address); err == nil {
+			if connection, err = c.broker(address, broker); err == nil {
 				_, err = within(ctx, c.options.TryTimeout, func(ctx context.Context) (struct{}, error) {
 					return struct{}{}, call(ctx, connection)
 				})

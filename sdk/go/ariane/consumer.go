@@ -178,16 +178,16 @@ func (c *Consumer) askAll(ctx context.Context, wait, hold time.Duration) error {
 			continue
 		}
 		c.pending[address] = true
-		c.asking.Go(func() { c.ask(address, hold) })
+		c.asking.Go(func() { c.ask(address, broker.BrokerName, hold) })
 	}
 	return nil
 }
 
 // ask asks one broker, and waits until somebody takes what it said. A call that holds is never given
 // up early: messages that were on their way would be invisible for nothing.
-func (c *Consumer) ask(address string, hold time.Duration) {
+func (c *Consumer) ask(address, broker string, hold time.Duration) {
 	answer := received{address: address}
-	answer.deliveries, answer.err = c.receiveFrom(address, hold)
+	answer.deliveries, answer.err = c.receiveFrom(address, broker, hold)
 	answer.at = time.Now()
 	c.mu.Lock()
 	c.pending[address] = false
@@ -210,8 +210,8 @@ func (c *Consumer) giveBack(deliveries []Delivery) {
 	calls.Wait()
 }
 
-func (c *Consumer) receiveFrom(address string, hold time.Duration) ([]Delivery, error) {
-	connection, err := c.client.Connection(address)
+func (c *Consumer) receiveFrom(address, broker string, hold time.Duration) ([]Delivery, error) {
+	connection, err := c.client.broker(address, broker)
 	if err != nil {
 		return nil, err
 	}

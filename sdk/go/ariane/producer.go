@@ -186,7 +186,7 @@ func (p *Producer) sendTo(
 func (p *Producer) trySend(
 	ctx context.Context, line *lane, target queue, address string, messages []*commonv1.Message,
 ) (*brokerv1.SendMessagesResponse, error) {
-	connection, err := p.client.Connection(address)
+	connection, err := p.client.broker(address, target.broker)
 	if err != nil {
 		return nil, err
 	}

@@ -191,7 +191,7 @@ func (p *TransactionProducer) watch() {
 				}
 				p.attached[address] = true
 				go func() {
-					_ = p.listen(address) // Whatever ended it: the loop attaches anew.
+					_ = p.listen(address, broker.BrokerName) // Whatever ended it: the loop attaches anew.
 					select {
 					case ended <- address:
 					case <-p.ctx.Done():
@@ -215,8 +215,8 @@ func (p *TransactionProducer) watch() {
 }
 
 // listen answers what one broker asks, until the stream ends.
-func (p *TransactionProducer) listen(address string) error {
-	connection, err := p.client.Connection(address)
+func (p *TransactionProducer) listen(address, broker string) error {
+	connection, err := p.client.broker(address, broker)
 	if err != nil {
 		return err
 	}

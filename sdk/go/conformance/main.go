@@ -18,16 +18,17 @@ import (
 	"ariane.mq/go/ariane"
 )
 
-// No play fails because a machine is slow; whoever freezes brokers wants shorter tries.
-var tryTimeout = timeoutOf(os.Getenv("TRY_MS"))
+// No play fails because a machine is slow; whoever freezes brokers wants shorter times.
+var (
+	tryTimeout  = timeoutOf("TRY_MS", 30*time.Second)
+	callTimeout = timeoutOf("CALL_MS", 90*time.Second)
+)
 
-const callTimeout = 90 * time.Second
-
-func timeoutOf(ms string) time.Duration {
-	if timeout, err := time.ParseDuration(ms + "ms"); err == nil {
+func timeoutOf(variable string, usual time.Duration) time.Duration {
+	if timeout, err := time.ParseDuration(os.Getenv(variable) + "ms"); err == nil {
 		return timeout
 	}
-	return callTimeout / 3
+	return usual
 }
 
 type message struct {
@@ -47,6 +48,7 @@ type command struct {
 	Call        int       `json:"call"`
 	Do          string    `json:"do"`
 	NameServers []string  `json:"name_servers"`
+	Token       string    `json:"token"`
 	Messages    []message `json:"messages"`
 	Topic       string    `json:"topic"`
 	Group       string    `json:"group"`
@@ -67,6 +69,7 @@ type command struct {
 type worker struct {
 	mu           sync.Mutex // Commands are carried out side by side.
 	nameServers  []string
+	token        string
 	clients      map[string]*ariane.Client // By how they compress.
 	senders      map[string]*ariane.Producer
 	receipts     []ariane.Receipt
@@ -86,8 +89,6 @@ type check struct {
 
 func main() {
 	w := &worker{
-		clients:   map[string]*ariane.Client{},
-		senders:   map[string]*ariane.Producer{},
 		consumers: map[string]*ariane.Consumer{},
 		producers: map[string]*ariane.TransactionProducer{},
 		answers:   map[string]string{},
@@ -138,7 +139,8 @@ func told(err error) map[string]any {
 func (w *worker) do(ctx context.Context, asked command) (any, error) {
 	switch asked.Do {
 	case "connect":
-		w.nameServers = asked.NameServers
+		w.nameServers, w.token = asked.NameServers, asked.Token
+		w.clients, w.senders = map[string]*ariane.Client{}, map[string]*ariane.Producer{}
 		_, err := w.connect("")
 		return map[string]any{"language": "go"}, err
 	case "send":
@@ -191,9 +193,13 @@ func (w *worker) connect(compression string) (*ariane.Producer, error) {
 	if sender := w.senders[compression]; sender != nil {
 		return sender, nil
 	}
-	client, err := ariane.NewClient(w.nameServers, ariane.Options{
+	options := ariane.Options{
 		Compression: compressions[compression], TryTimeout: tryTimeout, CallTimeout: callTimeout,
-	})
+	}
+	if token := w.token; token != "" {
+		options.Token = func(context.Context) (string, error) { return token, nil }
+	}
+	client, err := ariane.NewClient(w.nameServers, options)
 	if err != nil {
 		return nil, err
 	}

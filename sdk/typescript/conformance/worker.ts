@@ -21,6 +21,7 @@ interface Command {
   call: number;
   do: string;
   name_servers: string[];
+  token: string;
   messages: WireMessage[];
   topic: string;
   group: string;
@@ -39,6 +40,7 @@ interface Command {
 }
 
 let nameServers: string[] = [];
+let token = "";
 const clients = new Map<string, Client>(); // By how they compress.
 const senders = new Map<string, Producer>();
 const receipts: Receipt[] = [];
@@ -60,7 +62,8 @@ function clientOf(compression: string): Client {
       compression: COMPRESSIONS[compression],
       // No play fails because a machine is slow.
       tryTimeoutMs: Number(process.env["TRY_MS"] ?? 30_000),
-      callTimeoutMs: 90_000,
+      callTimeoutMs: Number(process.env["CALL_MS"] ?? 90_000),
+      ...(token && { credentials: () => token }),
     });
     clients.set(compression, client);
   }
@@ -155,7 +158,9 @@ async function perform(asked: Command): Promise<unknown> {
   const number = asked.numbers?.[0] ?? 0;
   switch (asked.do) {
     case "connect":
-      nameServers = asked.name_servers;
+      ({ name_servers: nameServers, token } = asked);
+      clients.clear();
+      senders.clear();
       senderOf("");
       return { language: "typescript" };
     case "send":

@@ -1,21 +1,26 @@
 import { randomBytes, randomInt } from "node:crypto";
 import { hostname } from "node:os";
 import {
-  type CallOptions, type ChannelCredentials, type ClientOptions, type ClientUnaryCall, credentials,
-  Metadata, type ServiceError, status as Code,
+  type CallOptions, type ChannelCredentials, type ClientOptions, type ClientUnaryCall, Metadata, type ServiceError, status as Code,
 } from "@grpc/grpc-js";
 import { ArianeError, errorOf, UNCONFIRMED_REASONS } from "./errors.js";
 import { type MessageQueue, Compression } from "./generated/ariane/common/v1/message.js";
 import type { Route } from "./generated/ariane/namesrv/v1/route.js";
 import { RouteServiceClient } from "./generated/ariane/namesrv/v1/route_service.js";
 import { type CallSettings, Limit, waitable } from "./limit.js";
+import { type Access, type Credentials, type Peer, Security, type Tls } from "./security.js";
 
 export const VERSION = "0.1.0";
 
-/** How calls are made. All has defaults that are good for a cluster without TLS. */
+/** How calls are made. All has defaults. */
 export interface ClientSettings {
-  /** What secures connections, and what goes along with each call. Default: they are plain. */
-  credentials?: ChannelCredentials;
+  /**
+   * Secures connections; false: they are plain. Default: as ARIANE_TLS_CA, ARIANE_TLS_CERTIFICATE and
+   * ARIANE_TLS_KEY say.
+   */
+  tls?: Tls | false;
+  /** Prove who the client is. Default: the file that ARIANE_CREDENTIALS names. */
+  credentials?: Credentials;
   /** Bounds one try of a call. Default 3000. */
   tryTimeoutMs?: number;
   /** Bounds a call with all its repeats, unless the call says otherwise. Default 30000. */
@@ -60,8 +65,9 @@ const ANSWERS_MAX = 4096;
 export class Client {
   /** Unique among those that live. */
   readonly id = `${hostname()}@${process.pid}@${randomBytes(8).toString("hex")}`;
-  readonly settings: Required<ClientSettings>;
-  private readonly stubs = new Map<string, Map<unknown, Stub>>();
+  readonly settings: Required<Omit<ClientSettings, "tls" | "credentials">>;
+  private readonly security: Security;
+  private readonly stubs = new Map<string, { access: Access; of: Map<unknown, Stub> }>();
   private readonly calls = new Set<Call>();
   /** By topic, then by message group; where the topic itself is stands at "". */
   private readonly known = new Map<string, Map<string, Answer>>();
@@ -71,8 +77,11 @@ export class Client {
   private nameServer: number;
   private closed = false;
 
-  /** Make a client of the cluster that these name servers, "host:port", know. */
-  constructor(private readonly nameServers: readonly string[], settings: ClientSettings = {}) {
+  /** Make a client of the cluster that these name servers, "host:port", know; by default ARIANE_NAME_SERVERS. */
+  constructor(
+    private readonly nameServers: readonly string[] = process.env["ARIANE_NAME_SERVERS"]?.split(",") ?? [],
+    settings: ClientSettings = {},
+  ) {
     if (!Array.isArray(nameServers) || nameServers.length === 0) {
       throw new TypeError("name servers are a list of at least one");
     }
@@ -83,8 +92,8 @@ export class Client {
       }
     }
     this.nameServer = randomInt(nameServers.length);
+    this.security = new Security(settings.tls, settings.credentials);
     this.settings = {
-      credentials: settings.credentials ?? credentials.createInsecure(),
       tryTimeoutMs: waitable("tryTimeoutMs", settings.tryTimeoutMs ?? 3000),
       callTimeoutMs: waitable("callTimeoutMs", settings.callTimeoutMs ?? 30_000),
       maxMessageBytes: settings.maxMessageBytes ?? 64 << 20,
@@ -96,22 +105,31 @@ export class Client {
   close(): void {
     this.closed = true;
     for (const call of this.calls) call.cancel();
+    this.forgetStubs();
+  }
+
+  private forgetStubs(): void {
     for (const each of this.stubs.values()) {
-      for (const stub of each.values()) stub.close();
+      each.access.close();
+      for (const stub of each.of.values()) stub.close();
     }
     this.stubs.clear();
   }
 
-  /** A generated stub to a process of the cluster, also for calls that are not wrapped here. */
-  stub<S extends Stub>(kind: StubClass<S>, address: string): S {
+  /**
+   * A generated stub to a process of the cluster, also for calls that are not wrapped here. With TLS only the
+   * process that is named is taken at its address.
+   */
+  stub<S extends Stub>(kind: StubClass<S>, at: string | Peer): S {
     if (this.closed) {
       throw new ArianeError("the client is closed", Code.FAILED_PRECONDITION);
     }
-    let of = this.stubs.get(address);
-    if (!of) this.stubs.set(address, (of = new Map()));
-    let stub = of.get(kind) as S | undefined;
-    if (!stub) {
-      stub = new kind(address, this.settings.credentials, {
+    if (this.security.hasChanged) this.forgetStubs(); // What is under way on them goes on.
+    const peer = typeof at === "string" ? { address: at } : at;
+    const place = `${peer.address} ${peer.kind ?? ""} ${peer.name ?? ""}`;
+    let known = this.stubs.get(place);
+    if (!known) {
+      const access = this.security.access(peer, {
         "grpc.max_receive_message_length": this.settings.maxMessageBytes,
         "grpc.primary_user_agent": `ariane-typescript/${VERSION}`,
         "grpc.keepalive_time_ms": 60_000,
@@ -123,7 +141,12 @@ export class Client {
         // A proxy of the environment is for pages of the internet, and cannot reach the cluster.
         "grpc.enable_http_proxy": 0,
       });
-      of.set(kind, stub);
+      this.stubs.set(place, (known = { access, of: new Map() }));
+    }
+    let stub = known.of.get(kind) as S | undefined;
+    if (!stub) {
+      stub = new kind(peer.address, known.access.credentials, known.access.options);
+      known.of.set(kind, stub);
     }
     return stub;
   }
@@ -246,7 +269,7 @@ export class Client {
     const name = `${topic}/${group}`;
     const asking = this.asking.get(name);
     if (asking) return asking as Promise<A>;
-    const begun = ask(this.stub(RouteServiceClient, address), address, new Limit(this.settings.tryTimeoutMs))
+    const begun = ask(this.stub(RouteServiceClient, { address, kind: "namesrv" }), address, new Limit(this.settings.tryTimeoutMs))
       .then((said) => {
         this.remember(topic, group, { said, until: Date.now() + ANSWER_LIFE_MS });
         return said;

@@ -167,8 +167,9 @@ export class Consumer {
       receiptHandle: delivery.handle,
       invisibleDuration: durationOf(ms),
     };
-    const answer = await this.client.onPrimary(this.settings.topic, delivery.brokerName, limit, (address) => {
-      const stub = this.client.stub(ReceiveServiceClient, address);
+    const { brokerName: name } = delivery;
+    const answer = await this.client.onPrimary(this.settings.topic, name, limit, (address) => {
+      const stub = this.client.stub(ReceiveServiceClient, { address, kind: "broker", name });
       return this.client.call(stub, (s) => s.changeInvisibleDuration, request, address, limit);
     });
     return { ...delivery, handle: answer.receiptHandle, invisibleUntil: dateOf(answer.invisibleUntil) };
@@ -181,7 +182,7 @@ export class Consumer {
     for (const broker of route.brokers) {
       const address = broker.addresses.get(0n);
       if (address && !this.pending.has(address)) {
-        this.pending.set(address, this.ask(address, Math.min(waitMs, HOLD_MAX_MS)));
+        this.pending.set(address, this.ask(address, broker.brokerName, Math.min(waitMs, HOLD_MAX_MS)));
       }
     }
   }
@@ -190,10 +191,10 @@ export class Consumer {
    * Ask one broker. A call that holds is never given up early: messages that were on their way would be
    * invisible for nothing.
    */
-  private ask(address: string, holdMs: number): Promise<Answer> {
+  private ask(address: string, name: string, holdMs: number): Promise<Answer> {
     const deliveries: Delivery[] = [];
     return new Promise((resolve) => {
-      const stub = this.client.stub(ReceiveServiceClient, address);
+      const stub = this.client.stub(ReceiveServiceClient, { address, kind: "broker", name });
       const order = { ...this.order, holdDuration: durationOf(holdMs) };
       const deadline = Date.now() + holdMs + this.client.settings.tryTimeoutMs;
       const call = this.client.own(stub.receiveMessages({ order }, new Metadata(), { deadline }));
@@ -266,7 +267,7 @@ export class Consumer {
       },
     };
     const answer = await this.client.onPrimary(this.settings.topic, broker, limit, (address) => {
-      const stub = this.client.stub(ReceiveServiceClient, address);
+      const stub = this.client.stub(ReceiveServiceClient, { address, kind: "broker", name: broker });
       return method === "ackMessages"
         ? this.client.call(stub, (s) => s.ackMessages, request, address, limit)
         : this.client.call(stub, (s) => s.nackMessages, request, address, limit);

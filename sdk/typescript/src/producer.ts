@@ -108,7 +108,7 @@ export class Producer {
     const limit = this.client.limitOf(call);
     const { topic, recallHandle } = receipt;
     const answer = await this.client.onPrimary(topic, receipt.brokerName, limit, (address) => {
-      const stub = this.client.stub(SendServiceClient, address);
+      const stub = this.client.stub(SendServiceClient, { address, kind: "broker", name: receipt.brokerName });
       return this.client.call(stub, (s) => s.recallMessage, { topic, recallHandle }, address, limit);
     });
     return answer.uniqueId;
@@ -162,7 +162,7 @@ export class Producer {
     for (let repeats = 0; ; repeats++) {
       const began = Date.now();
       try {
-        const stub = this.client.stub(SendServiceClient, address);
+        const stub = this.client.stub(SendServiceClient, { address, kind: "broker", name: place.broker });
         const request = SendMessagesRequest.fromPartial({
           topic: place.topic,
           queueId: place.queueId,

@@ -14,6 +14,7 @@ import type { Status } from "./generated/google/rpc/status.js";
 import type { CallSettings, Limit } from "./limit.js";
 import { type Message, messageOf, wireOf } from "./message.js";
 import { Producer } from "./producer.js";
+import type { Peer } from "./security.js";
 
 /** How a transaction ended; "unknown" lets the cluster ask again later. */
 export type Outcome = "commit" | "rollback" | "unknown";
@@ -123,7 +124,7 @@ export class TransactionProducer {
     topic: string, broker: string, request: Parameters<typeof UpdateTransactionsRequest.fromPartial>[0], limit: Limit,
   ): Promise<UpdateTransactionsResponse> {
     return this.client.onPrimary(topic, broker, limit, async (address) => {
-      const stub = this.client.stub(TransactionServiceClient, address);
+      const stub = this.client.stub(TransactionServiceClient, { address, kind: "broker", name: broker });
       const full = UpdateTransactionsRequest.fromPartial(request);
       const answer = await this.client.call(stub, (s) => s.updateTransactions, full, address, limit);
       const failed: Status | undefined = answer.halfMessages[0]?.error ?? answer.ends[0]?.error;
@@ -140,7 +141,7 @@ export class TransactionProducer {
         const route = await this.client.route(topic);
         for (const broker of route.brokers) {
           const address = broker.addresses.get(0n);
-          if (address && !this.attached.has(address) && !this.closed) this.listen(address);
+          if (address && !this.attached.has(address) && !this.closed) this.listen(address, broker.brokerName);
         }
       } catch {
         // The next look may tell.
@@ -150,8 +151,9 @@ export class TransactionProducer {
   }
 
   /** Answer what one broker asks, until the stream ends; then attach anew. */
-  private listen(address: string): void {
-    const stream = this.client.own(this.client.stub(ClientServiceClient, address).attach());
+  private listen(address: string, name: string): void {
+    const peer: Peer = { address, kind: "broker", name };
+    const stream = this.client.own(this.client.stub(ClientServiceClient, peer).attach());
     this.attached.set(address, stream);
     const hello = {
       clientId: this.id, language: "typescript", sdkVersion: VERSION, producerGroups: [this.group],

@@ -19,6 +19,7 @@ class LocalCertificates:
 
     Attributes:
         folder: The folder.
+        login_keys: The file with public keys of users, which a closed cluster knows.
     """
 
     def __init__(self, path: Path, cluster: str, super_users: Sequence[str] = ()) -> None:
@@ -31,10 +32,16 @@ class LocalCertificates:
                 open to all who speak TLS.
         """
         self._cluster = cluster
-        closed = ("--access", "closed", "--super-users", ",".join(super_users))
-        self._access = closed if super_users else ()
         self.folder = CertificateFolder(path)
         self.folder.make_authorities(cluster)
+        self.login_keys = path / "login-keys"
+        self._access: tuple[str, ...] = ()
+        if super_users:
+            self.login_keys.touch()
+            self._access = (
+                *("--access", "closed", "--super-users", ",".join(super_users)),
+                *("--login-keys", str(self.login_keys)),
+            )
 
     def flags(self, kind: MemberKind, name: str) -> tuple[str, ...]:
         """Flags of a process; its certificate is made if it is missing."""

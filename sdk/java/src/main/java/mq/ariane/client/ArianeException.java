@@ -5,6 +5,7 @@ import com.google.protobuf.InvalidProtocolBufferException;
 import com.google.rpc.ErrorInfo;
 import com.google.rpc.RetryInfo;
 import io.grpc.Status;
+import io.grpc.StatusRuntimeException;
 import io.grpc.protobuf.StatusProto;
 import java.time.Duration;
 import java.util.Map;
@@ -118,6 +119,9 @@ public final class ArianeException extends RuntimeException {
         if (error instanceof ArianeException known) {
             return known;
         }
+        if (error.getCause() instanceof StatusRuntimeException refused) {
+            return of(refused, peer); // A login that a call waited for.
+        }
         com.google.rpc.Status said = StatusProto.fromThrowable(error);
         if (said == null) {
             return new ArianeException(peer, String.valueOf(error), Status.Code.UNKNOWN, "", Map.of(), Duration.ZERO,
@@ -165,7 +169,10 @@ public final class ArianeException extends RuntimeException {
                     broken);
         }
         Status.Code code = Status.fromCodeValue(said.getCode()).getCode();
-        Throwable below = cause == null ? null : cause.getCause(); // gRPC itself says "io exception" only.
+        Throwable below = cause == null ? null : cause.getCause(); // gRPC itself says "io exception" only,
+        while (below != null && below.getCause() != null) { // and TLS "problem".
+            below = below.getCause();
+        }
         String text = below == null ? said.getMessage() : said.getMessage() + ": " + below.getMessage();
         return new ArianeException(peer, text, code, reason, metadata, retryAfter, cause);
     }

@@ -1,17 +1,21 @@
 package mq.ariane.client;
 
-import io.grpc.CallCredentials;
-import io.grpc.ChannelCredentials;
+import io.grpc.CallOptions;
+import io.grpc.Channel;
+import io.grpc.ClientCall;
+import io.grpc.ClientInterceptor;
+import io.grpc.ClientInterceptors;
 import io.grpc.ConnectivityState;
 import io.grpc.Context;
 import io.grpc.Grpc;
-import io.grpc.InsecureChannelCredentials;
 import io.grpc.ManagedChannel;
+import io.grpc.MethodDescriptor;
 import io.grpc.Status;
 import io.grpc.stub.AbstractStub;
 import java.lang.management.ManagementFactory;
 import java.net.InetAddress;
 import java.net.UnknownHostException;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
@@ -62,18 +66,23 @@ public final class Client implements AutoCloseable {
         }
     }
 
+    /** A channel, and the same for calls, which logs in. */
+    private record Line(ManagedChannel channel, Channel forCalls) {}
+
     /**
      * How calls are made.
      *
-     * @param channelCredentials secure connections
-     * @param callCredentials go along with each call; null where none do
+     * @param tls secures connections
+     * @param credentials the file of {@code ariane credential create} with the key by which the client proves who it is,
+     *     read for each login; null without
+     * @param token gives a token of an OpenID provider for each login, in place of a key; null without
      * @param tryTimeout bounds one try of a call
      * @param callTimeout bounds a call with all its repeats, unless the call says otherwise
      * @param maxMessageBytes bounds what one answer may have
      * @param compression how bodies of 4 KiB and more are compressed that become smaller by it
      */
-    public record Settings(ChannelCredentials channelCredentials, CallCredentials callCredentials, Duration tryTimeout,
-            Duration callTimeout, int maxMessageBytes, Compression compression) {
+    public record Settings(Tls tls, Path credentials, Supplier<String> token, Duration tryTimeout, Duration callTimeout,
+            int maxMessageBytes, Compression compression) {
         /** Checks what has bounds. */
         public Settings {
             if (tryTimeout.isNegative() || callTimeout.isNegative()) {
@@ -81,32 +90,47 @@ public final class Client implements AutoCloseable {
             }
         }
 
-        /** Settings that are good for a cluster without TLS; bodies are not compressed. */
+        /** TLS and credentials as the environment says; bodies are not compressed. */
         public static Settings defaults() {
-            return new Settings(InsecureChannelCredentials.create(), null, Duration.ofSeconds(3), Duration.ofSeconds(30),
-                    64 << 20, Compression.COMPRESSION_UNSPECIFIED);
+            return new Settings(Tls.ofEnvironment(), Tls.path("ARIANE_CREDENTIALS"), null, Duration.ofSeconds(3),
+                    Duration.ofSeconds(30), 64 << 20, Compression.COMPRESSION_UNSPECIFIED);
         }
 
-        /** The same with TLS and credentials. */
-        public Settings secured(ChannelCredentials channel, CallCredentials call) {
-            return new Settings(channel, call, tryTimeout, callTimeout, maxMessageBytes, compression);
+        /** The same with these files for TLS. */
+        public Settings secured(Tls files) {
+            return new Settings(files, credentials, token, tryTimeout, callTimeout, maxMessageBytes, compression);
+        }
+
+        /** The same with the file of a key, which proves who the client is. */
+        public Settings identified(Path keyFile) {
+            return new Settings(tls, keyFile, null, tryTimeout, callTimeout, maxMessageBytes, compression);
+        }
+
+        /** The same with tokens of an OpenID provider. */
+        public Settings identified(Supplier<String> tokens) {
+            return new Settings(tls, null, tokens, tryTimeout, callTimeout, maxMessageBytes, compression);
+        }
+
+        boolean logsIn() {
+            return credentials != null || token != null;
         }
 
         /** The same with other time limits. */
         public Settings timed(Duration ofTry, Duration ofCall) {
-            return new Settings(channelCredentials, callCredentials, ofTry, ofCall, maxMessageBytes, compression);
+            return new Settings(tls, credentials, token, ofTry, ofCall, maxMessageBytes, compression);
         }
 
         /** The same with bodies of 4 KiB and more compressed. Every client decompresses what it receives. */
         public Settings compressed(Compression how) {
-            return new Settings(channelCredentials, callCredentials, tryTimeout, callTimeout, maxMessageBytes, how);
+            return new Settings(tls, credentials, token, tryTimeout, callTimeout, maxMessageBytes, how);
         }
     }
 
     private final List<String> nameServers;
     private final Settings settings;
     private final String id;
-    private final Map<String, ManagedChannel> channels = new ConcurrentHashMap<>();
+    private final Security security;
+    private final Map<Peer, Line> lines = new ConcurrentHashMap<>();
     private final Map<Question, Answer> known = new ConcurrentHashMap<>();
     /** Questions on their way. */
     private final Map<Question, CompletableFuture<Object>> asking = new ConcurrentHashMap<>();
@@ -117,6 +141,11 @@ public final class Client implements AutoCloseable {
         return thread;
     });
     private volatile boolean closed;
+
+    /** A client of the cluster that the name servers of {@code ARIANE_NAME_SERVERS} know, which commas separate. */
+    public Client() {
+        this(List.of(System.getenv().getOrDefault("ARIANE_NAME_SERVERS", "").split(",")));
+    }
 
     /** A client of the cluster that these name servers, "host:port", know. */
     public Client(List<String> nameServers) {
@@ -136,6 +165,10 @@ public final class Client implements AutoCloseable {
         }
         this.nameServers = List.copyOf(nameServers);
         this.settings = settings;
+        if (settings.credentials() != null) {
+            Login.Key.read(settings.credentials()); // To say at once what is wrong with the file.
+        }
+        security = new Security(settings.tls());
         nameServer = new AtomicInteger(ThreadLocalRandom.current().nextInt(nameServers.size()));
         id = hostName() + "@" + ManagementFactory.getRuntimeMXBean().getPid() + "@" + UUID.randomUUID();
     }
@@ -155,24 +188,21 @@ public final class Client implements AutoCloseable {
     public void close() {
         closed = true;
         threads.shutdown();
-        channels.values().forEach(ManagedChannel::shutdownNow);
+        security.close();
+        lines.values().forEach(line -> line.channel().shutdownNow());
     }
 
     /** The channel to a process of the cluster, for calls of generated stubs that are not wrapped here. */
-    public ManagedChannel channel(String address) {
+    public Channel channel(String address) {
+        return channel(Peer.any(address));
+    }
+
+    private Channel channel(Peer peer) {
         if (closed) {
             throw closedException();
         }
-        ManagedChannel channel = channels.computeIfAbsent(address, each -> Grpc
-                .newChannelBuilder(each, settings.channelCredentials())
-                .userAgent("ariane-java/" + VERSION)
-                .maxInboundMessageSize(settings.maxMessageBytes())
-                .keepAliveTime(1, TimeUnit.MINUTES)
-                // Repeats are ours: only here it is known which are safe.
-                .disableRetry()
-                // A proxy of the process is for pages of the internet, and cannot reach the cluster.
-                .proxyDetector(target -> null)
-                .build());
+        Line line = lines.computeIfAbsent(peer, this::open);
+        ManagedChannel channel = line.channel();
         if (closed) {
             channel.shutdownNow(); // It was closed meanwhile.
         }
@@ -180,7 +210,33 @@ public final class Client implements AutoCloseable {
         if (channel.getState(false) == ConnectivityState.TRANSIENT_FAILURE) {
             channel.resetConnectBackoff();
         }
-        return channel;
+        return line.forCalls();
+    }
+
+    private Line open(Peer peer) {
+        if (settings.logsIn() && settings.tls().ca() == null && !peer.isLoopback()) {
+            throw ArianeException.of(Status.Code.FAILED_PRECONDITION, "", "credentials are not sent in plain text, and "
+                    + peer.address() + " is another machine: TLS is needed");
+        }
+        ManagedChannel channel = Grpc.newChannelBuilder(peer.address(), security.credentials(peer))
+                .userAgent("ariane-java/" + VERSION)
+                .maxInboundMessageSize(settings.maxMessageBytes())
+                .keepAliveTime(1, TimeUnit.MINUTES)
+                // Repeats are ours: only here it is known which are safe.
+                .disableRetry()
+                // A proxy of the process is for pages of the internet, and cannot reach the cluster.
+                .proxyDetector(target -> null)
+                .build();
+        if (!settings.logsIn()) {
+            return new Line(channel, channel);
+        }
+        Login login = new Login(this, channel);
+        return new Line(channel, ClientInterceptors.intercept(channel, new ClientInterceptor() {
+            @Override
+            public <Q, A> ClientCall<Q, A> interceptCall(MethodDescriptor<Q, A> method, CallOptions options, Channel next) {
+                return next.newCall(method, options.withCallCredentials(login));
+            }
+        }));
     }
 
     private static ArianeException closedException() {
@@ -197,15 +253,14 @@ public final class Client implements AutoCloseable {
     }
 
     /** A stub for calls that take any time. */
-    <S extends AbstractStub<S>> S stub(Function<io.grpc.Channel, S> kind, String address) {
-        S stub = kind.apply(channel(address));
-        return settings.callCredentials() == null ? stub : stub.withCallCredentials(settings.callCredentials());
+    <S extends AbstractStub<S>> S stub(Function<Channel, S> kind, Peer peer) {
+        return kind.apply(channel(peer));
     }
 
     /** A stub for one try of a call. */
-    <S extends AbstractStub<S>> S oneTry(Function<io.grpc.Channel, S> kind, String address, Deadline deadline) {
+    <S extends AbstractStub<S>> S oneTry(Function<Channel, S> kind, Peer peer, Deadline deadline) {
         long nanos = Math.min(settings.tryTimeout().toNanos(), deadline.left().toNanos());
-        return stub(kind, address).withDeadlineAfter(nanos, TimeUnit.NANOSECONDS);
+        return stub(kind, peer).withDeadlineAfter(nanos, TimeUnit.NANOSECONDS);
     }
 
     Deadline deadline() {
@@ -243,12 +298,12 @@ public final class Client implements AutoCloseable {
     }
 
     /** Makes a call that is safe to repeat at the primary of a broker, whoever that is by then. */
-    <A> A onPrimary(String topic, String brokerName, Deadline deadline, Function<String, A> call) {
+    <A> A onPrimary(String topic, String brokerName, Deadline deadline, Function<Peer, A> call) {
         for (int repeats = 0;; repeats++) {
             String address = "";
             try {
                 address = brokerAddress(topic, brokerName, deadline);
-                return call.apply(address);
+                return call.apply(Peer.broker(address, brokerName));
             } catch (RuntimeException error) {
                 ArianeException failure = ArianeException.of(error, address);
                 boolean may = failure.isRetriable() || failure.isUnconfirmed();
@@ -307,7 +362,8 @@ public final class Client implements AutoCloseable {
             own.complete(since.said);
         } else if (before == null) {
             try {
-                aside(() -> ask.apply(oneTry(RouteServiceGrpc::newBlockingStub, address, Deadline.in(settings.tryTimeout()))))
+                aside(() -> ask.apply(oneTry(RouteServiceGrpc::newBlockingStub, Peer.nameServer(address),
+                        Deadline.in(settings.tryTimeout()))))
                         .whenComplete((said, failure) -> answer(asked, own, said, failure));
             } catch (ArianeException closed) {
                 answer(asked, own, null, closed);

@@ -223,7 +223,7 @@ public final class Consumer implements AutoCloseable {
         for (BrokerRoute broker : client.route(settings.topic(), deadline).getBrokersList()) {
             String address = broker.getAddressesOrDefault(0, "");
             if (!address.isEmpty() && pending.add(address)) {
-                client.aside(() -> arrived.add(ask(address, hold)));
+                client.aside(() -> arrived.add(ask(Peer.broker(address, broker.getBrokerName()), hold)));
             }
         }
     }
@@ -232,14 +232,15 @@ public final class Consumer implements AutoCloseable {
      * Asks one broker. A call that holds is never given up early: messages that were on their way would be invisible
      * for nothing.
      */
-    private Answer ask(String address, Duration hold) {
+    private Answer ask(Peer peer, Duration hold) {
+        String address = peer.address();
         List<Delivery> deliveries = new ArrayList<>();
         Context before = life.attach();
         try {
             ReceiveMessagesRequest request = ReceiveMessagesRequest.newBuilder()
                     .setOrder(order.toBuilder().setHoldDuration(Times.of(hold))).build();
             long nanos = hold.plus(client.settings().tryTimeout()).toNanos();
-            Iterator<ReceiveMessagesResponse> answers = client.stub(ReceiveServiceGrpc::newBlockingStub, address)
+            Iterator<ReceiveMessagesResponse> answers = client.stub(ReceiveServiceGrpc::newBlockingStub, peer)
                     .withDeadlineAfter(nanos, TimeUnit.NANOSECONDS).receiveMessages(request);
             while (answers.hasNext()) {
                 answers.next().getMessagesList().forEach(each -> {
@@ -309,6 +310,6 @@ public final class Consumer implements AutoCloseable {
     private <A> A onPrimary(String brokerName, Deadline deadline,
             java.util.function.Function<ReceiveServiceBlockingStub, A> call) {
         return client.onPrimary(settings.topic(), brokerName, deadline,
-                address -> call.apply(client.oneTry(ReceiveServiceGrpc::newBlockingStub, address, deadline)));
+                peer -> call.apply(client.oneTry(ReceiveServiceGrpc::newBlockingStub, peer, deadline)));
     }
 }

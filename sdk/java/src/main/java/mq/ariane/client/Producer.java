@@ -134,8 +134,8 @@ public final class Producer {
         Deadline deadline = client.deadline();
         RecallMessageRequest request = RecallMessageRequest.newBuilder().setTopic(receipt.topic())
                 .setRecallHandle(receipt.recallHandle()).build();
-        return client.onPrimary(receipt.topic(), receipt.brokerName(), deadline, address -> client
-                .oneTry(SendServiceGrpc::newBlockingStub, address, deadline).recallMessage(request).getUniqueId());
+        return client.onPrimary(receipt.topic(), receipt.brokerName(), deadline, peer -> client
+                .oneTry(SendServiceGrpc::newBlockingStub, peer, deadline).recallMessage(request).getUniqueId());
     }
 
     /** Picks a queue for messages that are surely not stored yet. */
@@ -191,7 +191,8 @@ public final class Producer {
         for (int repeats = 0;; repeats++) {
             long began = System.nanoTime();
             try {
-                SendMessagesResponse answer = client.oneTry(SendServiceGrpc::newBlockingStub, address, deadline)
+                SendMessagesResponse answer = client
+                        .oneTry(SendServiceGrpc::newBlockingStub, Peer.broker(address, queue.brokerName()), deadline)
                         .sendMessages(SendMessagesRequest.newBuilder().setTopic(queue.topic())
                                 .setQueueId(queue.queueId()).addAllMessages(messages)
                                 .setSequence(ProducerSequence.newBuilder().setProducerId(id)

@@ -129,13 +129,13 @@ public final class TransactionProducer implements AutoCloseable {
     /** Calls, and again while that may help: it is harmless. */
     private UpdateTransactionsResponse call(Producer.Queue queue, UpdateTransactionsRequest request,
             Deadline deadline) {
-        return client.onPrimary(queue.topic(), queue.brokerName(), deadline, address -> {
-            var answer = client.oneTry(TransactionServiceGrpc::newBlockingStub, address, deadline)
+        return client.onPrimary(queue.topic(), queue.brokerName(), deadline, peer -> {
+            var answer = client.oneTry(TransactionServiceGrpc::newBlockingStub, peer, deadline)
                     .updateTransactions(request);
             Status refusal = answer.getHalfMessagesCount() > 0
                     ? answer.getHalfMessages(0).getError() : answer.getEnds(0).getError();
             if (refusal.getCode() != 0) {
-                throw ArianeException.of(refusal, address);
+                throw ArianeException.of(refusal, peer.address());
             }
             return answer;
         });
@@ -148,7 +148,8 @@ public final class TransactionProducer implements AutoCloseable {
                 for (BrokerRoute broker : client.route(topic).getBrokersList()) {
                     String address = broker.getAddressesOrDefault(0, "");
                     if (!address.isEmpty()) {
-                        attached.computeIfAbsent(address, Attachment::new);
+                        attached.computeIfAbsent(address,
+                                each -> new Attachment(Peer.broker(each, broker.getBrokerName())));
                     }
                 }
             } catch (RuntimeException unknown) {
@@ -162,11 +163,11 @@ public final class TransactionProducer implements AutoCloseable {
         private final String address;
         private StreamObserver<AttachRequest> requests;
 
-        Attachment(String address) {
-            this.address = address;
+        Attachment(Peer peer) {
+            address = peer.address();
             Context before = life.attach();
             try {
-                requests = client.stub(ClientServiceGrpc::newStub, address).attach(this);
+                requests = client.stub(ClientServiceGrpc::newStub, peer).attach(this);
             } finally {
                 life.detach(before);
             }

@@ -58,6 +58,7 @@ public final class Worker {
         int call;
         String do_;
         List<String> name_servers;
+        String token;
         List<Wire> messages;
         String topic;
         String group;
@@ -78,6 +79,7 @@ public final class Worker {
     private record Held(Consumer consumer, Delivery delivery) {}
 
     private List<String> nameServers;
+    private String token = "";
     private final Map<String, Client> clients = new ConcurrentHashMap<>(); // By how they compress.
     private final Map<String, Producer> senders = new ConcurrentHashMap<>();
     private final List<Receipt> receipts = Collections.synchronizedList(new ArrayList<>());
@@ -128,6 +130,9 @@ public final class Worker {
         switch (asked.do_) {
             case "connect":
                 nameServers = asked.name_servers;
+                token = asked.token;
+                clients.clear();
+                senders.clear();
                 sender("");
                 return Map.of("language", "java");
             case "send":
@@ -171,11 +176,17 @@ public final class Worker {
     private Client client(String compression) {
         return clients.computeIfAbsent(compression, how -> {
             // No play fails because a machine is slow.
-            Duration aTry = Duration.ofMillis(Long.parseLong(System.getenv().getOrDefault("TRY_MS", "30000")));
-            Client.Settings settings = Client.Settings.defaults().timed(aTry, Duration.ofSeconds(90));
+            Client.Settings settings = Client.Settings.defaults().timed(time("TRY_MS", "30000"), time("CALL_MS", "90000"));
+            if (!token.isEmpty()) {
+                settings = settings.identified(() -> token);
+            }
             return new Client(nameServers, how.isEmpty() ? settings
                     : settings.compressed(Compression.valueOf("COMPRESSION_" + how.toUpperCase())));
         });
+    }
+
+    private static Duration time(String variable, String usual) {
+        return Duration.ofMillis(Long.parseLong(System.getenv().getOrDefault(variable, usual)));
     }
 
     private Producer sender(String compression) {
