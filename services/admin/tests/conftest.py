@@ -373,7 +373,11 @@ class ClosedCluster:
 
 @pytest.fixture
 async def closed(request, tmp_path):
-    """A name server, a broker and admin with its console; parameters are settings of admin."""
+    """A name server, a broker and admin with its console.
+
+    A test has further settings of admin in a fixture ``admin_settings``.
+    """
+    has_own = "admin_settings" in request.fixturenames
     certificates = ClusterCertificates(tmp_path / "certificates")
     common = {"access": "closed", "super_users": ("root",), "listen": Address("127.0.0.1", 0)}
     async with AsyncExitStack() as stack:
@@ -400,7 +404,7 @@ async def closed(request, tmp_path):
             console_listen=Address("127.0.0.1", 0),
             **common,
             **certificates.member("admin", "a1"),
-            **getattr(request, "param", {}),
+            **(request.getfixturevalue("admin_settings") if has_own else {}),
         )
         made = []
 

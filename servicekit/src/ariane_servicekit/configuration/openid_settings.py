@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Final, Self
 
 from pydantic import Field, model_validator
 
 from ariane_servicekit.configuration.tls_settings import TlsSettings
+
+SAFE_ADDRESS: Final = r"^$|^https://[^@\s]+$|^http://(127\.0\.0\.1|localhost|\[::1\])[:/][^@\s]*$"
+"""A URL without a password; over TLS, but for this machine."""
 
 
 class OpenIdSettings(TlsSettings):
@@ -21,7 +24,7 @@ class OpenIdSettings(TlsSettings):
     )
     openid_keys_url: str = Field(
         "",
-        pattern=r"^$|^https://[^@\s]+$|^http://(127\.0\.0\.1|localhost|\[::1\])[:/][^@\s]*$",
+        pattern=SAFE_ADDRESS,
         description="Where the issuer's public keys are, as a JWK set. Nothing else is fetched, no "
         "redirection is followed; https beyond this machine.",
     )

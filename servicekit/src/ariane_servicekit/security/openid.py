@@ -9,6 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import jwt
@@ -158,15 +159,23 @@ class OpenIdVerifier:
                 raise ValueError(f"the issuer's keys cannot be read: {error}") from None
 
 
-def fetch_once(url: str) -> bytes:
+def fetch_once(
+    url: str, form: bytes | None = None, headers: Mapping[str, str] = MappingProxyType({})
+) -> bytes:
     """Read a URL in bounded time: no redirection, no proxy of the environment, no more than fits.
+
+    Args:
+        url: The URL.
+        form: What is posted; None to get.
+        headers: Sent along.
 
     Raises:
         OSError: It cannot be read.
         ValueError: It is too long.
     """
     opener = urllib.request.build_opener(_NoRedirection, urllib.request.ProxyHandler({}))
-    with opener.open(url, timeout=FETCH_S_MAX) as answer:
+    asked = urllib.request.Request(url, form, dict(headers))  # noqa: S310 - by the settings.
+    with opener.open(asked, timeout=FETCH_S_MAX) as answer:
         content: bytes = answer.read(KEYS_BYTES_MAX + 1)
     if len(content) > KEYS_BYTES_MAX:
         raise ValueError("they are too long")

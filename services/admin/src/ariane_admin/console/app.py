@@ -44,7 +44,7 @@ from ariane_admin.console.pages import (
     topics,
     traces,
 )
-from ariane_admin.console.sign_in import Act, SignIn
+from ariane_admin.console.sign_in import BY_OPENID, FROM_OPENID, Act, SignIn
 from ariane_record.control_characters import shown_lines
 from ariane_servicekit.security.identify import acting_text
 
@@ -119,13 +119,18 @@ class Console:
         api: The API.
         hosts: Host names that browsers may use for it.
         reception: Knows people; None for a console that cannot.
+        sign_in: Lets them in; None with the reception.
     """
 
     def __init__(
-        self, api: Api, hosts: Collection[str], reception: Reception | None = None
+        self,
+        api: Api,
+        hosts: Collection[str],
+        reception: Reception | None = None,
+        sign_in: SignIn | None = None,
     ) -> None:
         self._api = api
-        self._sign_in = None if reception is None else SignIn(reception)
+        self._sign_in = sign_in
         self._guard = FormGuard()
         loader = FileSystemLoader(_HERE / "templates")
         environment = Environment(
@@ -172,8 +177,17 @@ class Console:
         async def show(request: Request) -> Response:
             return self._answer(request, sign_in.page(request))
 
+        async def leave(request: Request) -> Response:
+            return sign_in.leave_for_openid(request)
+
+        async def come_back(request: Request) -> Response:
+            done = await sign_in.come_from_openid(request)
+            return self._answer(request, done) if isinstance(done, Page) else done
+
         return [
             Route(SIGN_IN, show),
+            Route(BY_OPENID, leave),
+            Route(FROM_OPENID, come_back),
             *(
                 Route(path, self._actor(act), methods=["POST"])
                 for path, act in sign_in.acts.items()

@@ -58,10 +58,7 @@ class Reception:
 
     def certified(self, request: Request) -> Caller | None:
         """The user whose certificate the connection shows; None without one."""
-        peer = request.scope.get("state", {}).get(PEER)
-        if peer is None:
-            return None
-        caller = self.caller_of(peer)
+        caller = self.caller_of(peer_of(request))
         return caller if caller.kind is CallerKind.USER else None
 
     def entered(self, request: Request) -> Entered:
@@ -115,6 +112,12 @@ class Entrance:
             await _turned_away(request)(scope, receive, send)
             return
         await self._app(scope, receive, send)
+
+
+def peer_of(request: Request) -> Identity:
+    """The other end of the connection of a request."""
+    peer: Identity = request.scope["state"][PEER]
+    return peer
 
 
 def own_path(text: str) -> str:

@@ -14,6 +14,7 @@ from ariane_admin.console.console_tls import ConsoleTls
 from ariane_admin.console.entrance import Reception
 from ariane_admin.console.server import ConsoleServer
 from ariane_admin.console.sessions import Sessions
+from ariane_admin.console.sign_in import SignIn
 from ariane_admin.service.console_settings import ConsoleSettings
 from ariane_servicekit import Address, get_logger, open_channel
 from ariane_servicekit.clock import Clock
@@ -100,9 +101,20 @@ class ConsoleRoom:
         own = Address("127.0.0.1", admin.port) if admin.is_wildcard else admin
         self._channel = open_channel(own, _TO_ITSELF)
         hosts = console_hosts(self._settings, self.address)
-        console = Console(Api(self._channel, self.proof), hosts, self._reception)
+        api, reception = Api(self._channel, self.proof), self._reception
+        sign_in = None if reception is None else self._sign_in(reception)
+        console = Console(api, hosts, reception, sign_in)
         await self._server.start(console.app, None if self._tls is None else self._tls.context)
         _log.info("console_ready", url=f"{self.origin}/")
+
+    def _sign_in(self, reception: Reception) -> SignIn:
+        settings = self._settings
+        if not settings.openid_client_id:
+            return SignIn(reception)
+        # Loading it takes time that few processes need.
+        from ariane_admin.console.code_flow import CodeFlow  # noqa: PLC0415
+
+        return SignIn(reception, CodeFlow(settings), settings.console_origin)
 
     async def close(self) -> None:
         """Finish requests in work, then close the port. Repeating is harmless."""

@@ -5,31 +5,44 @@
     by certificate   the connection shows one of a user; each further connection shows it, too
     by link          `ariane user login-link`, which a key or a certificate has proved, draws a
                      token that holds once, for two minutes
+    by OpenID        the provider sends the browser back, see ``code_flow``
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, unquote
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from ariane_admin.console.blocks import Block, Form, Input, Notice, Page
+from ariane_admin.console.blocks import Block, Cell, Fields, Form, Input, Notice, Page, to
 from ariane_admin.console.entered import entered_by
-from ariane_admin.console.entrance import SIGN_IN, Reception, own_path
+from ariane_admin.console.entrance import SIGN_IN, Reception, own_path, peer_of
 from ariane_admin.console.guard import HEADERS
 from ariane_admin.console.sessions import Session
 from ariane_servicekit import get_logger
 from ariane_servicekit.observability.logs import LineBudget
 from ariane_servicekit.security.caller import Caller
 
+if TYPE_CHECKING:
+    from ariane_admin.console.code_flow import CodeFlow
+
 BY_CERTIFICATE: Final = f"{SIGN_IN}/certificate"
 BY_LINK: Final = f"{SIGN_IN}/link"
+BY_OPENID: Final = f"{SIGN_IN}/openid"
+FROM_OPENID: Final = f"{BY_OPENID}/return"
 SIGN_OUT: Final = "/sign-out"
 
 TOKEN: Final = "token"  # noqa: S105 - its name.
 """The field with a one-time token; scripts fill it from the fragment of a link."""
+
+PENDING: Final = "__Host-ariane_pending"
+NEXT: Final = "__Host-ariane_next"
+"""Cookies of a browser whose user is at the OpenID provider: for the flow, and where to go then."""
+
+PENDING_S: Final = 600
 
 _REFUSED: Final = "That did not work: it does not hold here, or no more."
 """One text for all: a stranger does not learn who exists. The log has the cause."""
@@ -48,10 +61,16 @@ class SignIn:
 
     Args:
         reception: Knows people.
+        flow: With an OpenID provider; None without one.
+        origin: Where browsers reach the console; empty for where they say that they do.
     """
 
-    def __init__(self, reception: Reception) -> None:
+    def __init__(
+        self, reception: Reception, flow: CodeFlow | None = None, origin: str = ""
+    ) -> None:
         self._reception = reception
+        self._flow = flow
+        self._origin = origin
         self._refusals = LineBudget(10)
         self.acts: dict[str, Act] = {
             BY_CERTIFICATE: self._by_certificate,
@@ -68,6 +87,11 @@ class SignIn:
         if certified is not None:
             button = f"Sign in as {certified.name}"
             blocks.append(_form("By your certificate", BY_CERTIFICATE, inputs, button))
+        if self._flow is not None:
+            way = Cell(
+                f"Sign in at {self._flow.provider}", to(*BY_OPENID[1:].split("/"), next=where)
+            )
+            blocks.append(Fields("", [("By OpenID", way)]))
         one_time = Input(TOKEN, "Token of: ariane user login-link", kind="password", required=True)
         blocks.append(_form("By a one-time token", BY_LINK, [*inputs, one_time], "Sign in"))
         return Page("Sign in", blocks, status=403 if trouble else 200)
@@ -83,6 +107,41 @@ class SignIn:
         if caller is None:
             return self._refused(request, "link", "unknown, used or expired token")
         return self.enter(request, caller, "link", given)
+
+    def leave_for_openid(self, request: Request) -> Response:
+        """Send the browser to the provider."""
+        if self._flow is None:
+            return RedirectResponse(SIGN_IN, 303, headers=HEADERS)
+        address, kept = self._flow.begin(self._back(request))
+        response = RedirectResponse(address, 303, headers=HEADERS)
+        where = own_path(request.query_params.get("next", "/"))
+        for name, value in ((PENDING, kept), (NEXT, quote(where, safe=""))):
+            response.set_cookie(
+                name, value, PENDING_S, path="/", secure=True, httponly=True, samesite="lax"
+            )
+        return response
+
+    async def come_from_openid(self, request: Request) -> Response | Page:
+        """Let in whom the provider has sent back."""
+        if self._flow is None:
+            return RedirectResponse(SIGN_IN, 303, headers=HEADERS)
+        kept = request.cookies.get(PENDING, "")
+        told = dict(request.query_params)
+        peer = peer_of(request).peer
+        try:
+            caller = await self._flow.finish(kept, told, self._back(request), peer)
+        except ValueError as error:
+            return self._refused(request, "openid", str(error))
+        done = self.enter(
+            request, caller, "openid", {"next": unquote(request.cookies.get(NEXT, "/"))}
+        )
+        if isinstance(done, Response):
+            for name in (PENDING, NEXT):
+                done.delete_cookie(name, path="/", secure=True, httponly=True, samesite="lax")
+        return done
+
+    def _back(self, request: Request) -> str:
+        return f"{self._origin or str(request.base_url).rstrip('/')}{FROM_OPENID}"
 
     async def _out(self, request: Request, _: Given) -> Response | Page:
         entered = entered_by(request)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SecretStr, model_validator
 
 from ariane_servicekit import Address, CommaSeparated, ListenAddress, ServiceSettings
+from ariane_servicekit.configuration.openid_settings import SAFE_ADDRESS
 from ariane_servicekit.security.access_mode import AccessMode
 
 
@@ -47,6 +48,47 @@ class ConsoleSettings(ServiceSettings):
         ge=60,
         description="Seconds until somebody who has signed in to the console must do so again.",
     )
+
+    openid_authorization_endpoint: str = Field(
+        "",
+        pattern=SAFE_ADDRESS,
+        description="Where people sign in at the OpenID provider of openid_issuer to come to the "
+        "console: the provider's authorization_endpoint. Empty: they do not.",
+    )
+    openid_token_endpoint: str = Field(
+        "",
+        pattern=SAFE_ADDRESS,
+        description="Where admin asks who has signed in: the provider's token_endpoint.",
+    )
+    openid_client_id: str = Field("", description="The console's name at the OpenID provider.")
+    openid_client_secret: SecretStr | None = Field(
+        None,
+        description="The console's secret at the OpenID provider. Unset: it has none, and PKCE is "
+        "what holds.",
+    )
+    openid_scopes: str = Field(
+        "openid",
+        pattern=r"^openid( [!-~]+)*$",
+        description="What is asked of the provider, such as openid groups.",
+    )
+
+    @model_validator(mode="after")
+    def _sign_in_is_whole(self) -> Self:
+        parts = (
+            self.openid_authorization_endpoint,
+            self.openid_token_endpoint,
+            self.openid_client_id,
+        )
+        if any(parts) and not all(parts):
+            msg = (
+                "openid_authorization_endpoint: it needs openid_token_endpoint and "
+                "openid_client_id, and they need it"
+            )
+            raise ValueError(msg)
+        if any(parts) and not (self.openid_issuer and self.has_tls):
+            msg = "openid_authorization_endpoint: it needs openid_issuer and tls_certificate"
+            raise ValueError(msg)
+        return self
 
     @model_validator(mode="after")
     def _console_is_whole(self) -> Self:
