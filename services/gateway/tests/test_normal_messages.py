@@ -2,6 +2,8 @@
 
 import hashlib
 
+from google.protobuf.timestamp_pb2 import Timestamp
+
 from apache.rocketmq.v2 import definition_pb2 as dp
 from apache.rocketmq.v2 import service_pb2 as pb
 
@@ -40,6 +42,19 @@ async def test_a_message_is_handed_out_as_it_was_sent_and_only_until_it_is_ackno
     acked = await client.ack(ariane_topic, group, message)
     assert (acked.status.code, acked.entries[0].status.code) == (dp.OK, dp.OK)
     assert (await client.receive(ariane_topic, group))[0].code == dp.MESSAGE_NOT_FOUND
+
+
+async def test_a_message_that_was_made_at_no_time_that_there_is_was_made_now(
+    client, ariane_topic, group
+):
+    await client.send(ariane_topic, b"old", born_timestamp=Timestamp(seconds=1, nanos=5_000_000))
+    for seconds in (1 << 60, -5, 253_402_300_800):
+        await client.send(ariane_topic, b"odd", born_timestamp=Timestamp(seconds=seconds))
+    _, messages = await client.receive(ariane_topic, group)
+    born_s = {each.body: each.system_properties.born_timestamp.seconds for each in messages}
+    assert len(messages) == 4
+    assert born_s[b"old"] == 1
+    assert 1_500_000_000 < born_s[b"odd"] < 10_000_000_000
 
 
 async def test_an_assignment_is_all_queues_of_a_broker(client, ariane_topic, group):

@@ -75,6 +75,25 @@ async def test_a_message_that_failed_comes_again_after_the_time_its_consumer_say
     assert (await client.ack(ariane_topic, group, second)).status.code == dp.OK
 
 
+async def test_of_messages_that_are_acknowledged_together_each_has_its_own_result(
+    client, ariane_topic, ariane_clock, group
+):
+    for number in range(4):
+        await client.send(ariane_topic, b"%d" % number, message_group="one queue")
+    _, first = await client.receive(ariane_topic, group)
+    assert len(first) == 4
+    await change(client, ariane_topic, group, first[1], 1)
+    ariane_clock.advance(2)
+    _, (again,) = await client.receive(ariane_topic, group, hold_s=10)
+    codes = [each.status.code for each in (await client.ack(ariane_topic, group, *first)).entries]
+    assert codes == [dp.OK, dp.INVALID_RECEIPT_HANDLE, dp.OK, dp.OK]
+    answer = await client.ack(ariane_topic, group, again, *first[2:])
+    assert [each.status.code for each in answer.entries] == [dp.OK] * 3
+    assert answer.status.code == dp.OK
+    ariane_clock.advance(60)
+    assert (await client.receive(ariane_topic, group))[1] == []
+
+
 async def test_what_is_given_up_becomes_a_dead_letter_and_can_be_received(
     client, ariane_topic, ariane_clock, group
 ):

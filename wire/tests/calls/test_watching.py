@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 
+import grpc
 import pytest
 
 import ariane_wire
@@ -27,6 +28,29 @@ async def test_statistics(serving):
     assert (now.connections, now.streams, now.streams_begun) == (1, 0, 5)
     assert now.data_octets_sent == 500
     assert now.held_octets == 0
+
+
+async def test_responses_that_are_sent_together_come_in_order_and_each_by_itself(serving):
+    wanted = [bytes([number]) * size for number, size in enumerate((3, 0, 100_000, 70_000, 1))]
+    outcomes = []
+
+    async def many(request, context):
+        await context.write_together(wanted)
+        await context.write_together(())
+        try:
+            await context.write_together([b"x" * 200_001])
+        except grpc.aio.AbortError as error:
+            outcomes.append(error)
+
+    options = ServerOptions(send_octets_max=200_000)
+    async with (
+        serving({"Many": ("unary_stream", many)}, options=options) as address,
+        ariane_wire.insecure_channel(address) as channel,
+    ):
+        call = channel.unary_stream("/test.Echo/Many")(b"")
+        assert [await call.read() for _ in wanted] == wanted
+        assert await call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert len(outcomes) == 1
 
 
 @pytest.mark.parametrize("traced", [False, True])

@@ -34,22 +34,36 @@ class CallContext(ServerCall, aio.ServicerContext):  # type: ignore[type-arg]
             grpc.aio.InternalError: The call is gone.
             grpc.aio.UsageError: The call is answered.
         """
+        await self.write_together((message,))
+
+    async def write_together(self, messages: Iterable[Any]) -> None:
+        """Send responses that are all there; returns once the last octets have left.
+
+        grpcio's context has no such method. Each response by itself waits for the transport.
+
+        Raises:
+            grpc.aio.InternalError: The call is gone.
+            grpc.aio.UsageError: The call is answered.
+        """
         if self.is_gone or self.is_cancelled:
             raise aio.InternalError("the call is gone")
         if self.is_answered:
             raise aio.UsageError("the call is answered")
         handler = self.handler
         serializer = handler.response_serializer if handler is not None else None
-        octets = message if serializer is None else serializer(message)
-        if type(octets) is not bytes:
-            octets = checked_message(octets)
         limit = self.server.options.send_octets_max
-        if 0 <= limit < len(octets):
-            self._too_long_to_send(len(octets), limit)
-            raise aio.AbortError
-        self._send_head()
-        self._send(octets)
-        self.connection.carrier.wake(len(octets))
+        total = 0
+        for message in messages:
+            octets = message if serializer is None else serializer(message)
+            if type(octets) is not bytes:
+                octets = checked_message(octets)
+            if 0 <= limit < len(octets):
+                self._too_long_to_send(len(octets), limit)
+                raise aio.AbortError
+            self._send_head()
+            self._send(octets)
+            total += len(octets)
+        self.connection.carrier.wake(total)
         await left(self)
         if self.is_gone:
             raise aio.InternalError("the call is gone")

@@ -81,8 +81,10 @@ class Cluster:
         Raises:
             Refused: No broker has the topic, or no name server answered.
         """
-        with refusing():
+        try:
             return await self._opened.routes.get(topic)
+        except ArianeError as error:
+            raise refused_by(error) from error
 
     async def primary(self, broker_name: str, topic: str) -> str:
         """The address of the process to call at a broker that has a topic.

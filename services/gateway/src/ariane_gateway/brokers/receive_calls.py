@@ -167,11 +167,32 @@ class ReceiveCalls:
     async def _settle(
         self, lane: _Lane, settlements: Sequence[Settlement]
     ) -> Sequence[Refused | None]:
-        broker_name, topic, group, user = lane
-        USER.set(user)  # In a task of the lane, which another call may have begun.
+        USER.set(lane.user)  # In a task of the lane, which another call may have begun.
+        results: list[Refused | None] = [None] * len(settlements)
+        unclear: list[int] = []
+        shares = _shares_of(settlements)
+        wanted = [[settlements[place] for place in share] for share in shares]
+        for share, refused in zip(shares, await self._settle_shares(lane, wanted), strict=True):
+            if refused is None:
+                continue
+            if len(share) > 1:  # For some of them: each by itself tells for which.
+                unclear += share
+            else:
+                results[share[0]] = refused
+        if unclear:
+            alone = [[settlements[place]] for place in unclear]
+            for place, refused in zip(unclear, await self._settle_shares(lane, alone), strict=True):
+                results[place] = refused
+        return results
+
+    async def _settle_shares(
+        self, lane: _Lane, shares: Sequence[Sequence[Settlement]]
+    ) -> Sequence[Refused | None]:
+        """Settle messages of one broker; those of a share have one receipt and one outcome."""
+        broker_name, topic, group, _ = lane
         address = await self._cluster.primary(broker_name, topic)
         request = SettleRecordsRequest(
-            consumer_group=group, settlements=map(_settlement_of, settlements)
+            consumer_group=group, settlements=map(_settlement_of, shares)
         )
         call = self._cluster.acting.receiving(address).SettleRecords(
             request, timeout=self._cluster.timeout_s
@@ -203,10 +224,22 @@ def _order_of(wish: Wish, hold_s: float) -> ReceiveOrder:
     )
 
 
-def _settlement_of(settlement: Settlement) -> RecordSettlement:
-    wanted = RecordSettlement(
-        receipt=settlement.receipt, ranges=_RANGE.pack(settlement.queue_offset, 1)
-    )
+def _shares_of(settlements: Sequence[Settlement]) -> list[list[int]]:
+    """Places of those that the broker can settle as one: done, and handed out together."""
+    done: dict[bytes, list[int]] = {}
+    others: list[list[int]] = []
+    for place, (receipt, _, invisible_s, dead_letter) in enumerate(settlements):
+        if invisible_s is None and not dead_letter:
+            done.setdefault(receipt, []).append(place)
+        else:
+            others.append([place])
+    return [*done.values(), *others]
+
+
+def _settlement_of(share: Sequence[Settlement]) -> RecordSettlement:
+    settlement = share[0]
+    ranges = b"".join([_RANGE.pack(each.queue_offset, 1) for each in share])
+    wanted = RecordSettlement(receipt=settlement.receipt, ranges=ranges)
     if settlement.dead_letter:
         wanted.nack.CopyFrom(Nack(dead_letter=True))
     elif settlement.invisible_s is not None:

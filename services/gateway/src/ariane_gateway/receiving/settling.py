@@ -34,12 +34,14 @@ class Settling:
                 results[place] = refused
             else:
                 by_broker.setdefault(handle.broker_name, []).append((place, handle))
-        await asyncio.gather(
-            *(
-                self._at_broker(name, topic, group, entries, results)
-                for name, entries in by_broker.items()
-            )
-        )
+        settling = [
+            self._at_broker(name, topic, group, entries, results)
+            for name, entries in by_broker.items()
+        ]
+        if len(settling) == 1:  # Nearly always: without a task of its own.
+            await settling[0]
+        else:
+            await asyncio.gather(*settling)
         return results
 
     async def hide(self, group: str, topic: str, text: str, invisible_s: float) -> str:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import aclosing
 from typing import Any
 
 from grpc import aio
@@ -18,6 +17,7 @@ from ariane_gateway.rpc.sending_calls import SendingCalls
 from ariane_gateway.rpc.statuses import Illegal, status_of
 from ariane_gateway.rpc.telemetry import Telemetry
 from ariane_servicekit import ServiceError, feature_not_available
+from ariane_wire.server.context import CallContext
 
 _Context = aio.ServicerContext[Any, Any]
 
@@ -89,20 +89,17 @@ class MessagingServicer(MessagingServiceServicer):
             self._sending.recall, request, context, pb.RecallMessageResponse
         )
 
-    async def ReceiveMessage(
-        self, request: pb.ReceiveMessageRequest, context: _Context
-    ) -> AsyncIterator[pb.ReceiveMessageResponse]:
+    async def ReceiveMessage(  # type: ignore[override]  # all at once, where grpcio writes each.
+        self, request: pb.ReceiveMessageRequest, context: CallContext
+    ) -> None:
         """Receive messages."""
         try:
             caller = self._door.caller(context)
         except Illegal as error:
-            yield pb.ReceiveMessageResponse(status=status_of(error))
+            await context.write(pb.ReceiveMessageResponse(status=status_of(error)))
             return
-        # Closed here and now, if the client is gone: what it did not take is given back.
         with self._door.staying(caller):
-            async with aclosing(self._receiving.receive(request, caller)) as answers:
-                async for answer in answers:
-                    yield answer
+            await self._receiving.receive(request, caller, context.write_together)
 
     async def AckMessage(
         self, request: pb.AckMessageRequest, context: _Context

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Final, TypeAlias
 
 from google.protobuf.duration_pb2 import Duration
 
@@ -32,6 +32,9 @@ MARGIN_S: Final = 0.5
 """A receive ends so much before its caller stops waiting, or a tenth of its time if that is more.
 Clients in Rust stop waiting when the time of holding ends."""
 
+Write: TypeAlias = Callable[[Iterable[pb.ReceiveMessageResponse]], Awaitable[None]]
+"""Sends answers; returns when they have left."""
+
 
 class ReceivingCalls:
     """Answers consumers."""
@@ -50,8 +53,8 @@ class ReceivingCalls:
         self._now_ms = now_ms
 
     async def receive(
-        self, request: pb.ReceiveMessageRequest, caller: Caller
-    ) -> AsyncGenerator[pb.ReceiveMessageResponse]:
+        self, request: pb.ReceiveMessageRequest, caller: Caller, write: Write
+    ) -> None:
         """Receive messages: a status, the messages, and when they were handed out."""
         broker_name = request.message_queue.broker.name
         if request.auto_renew:
@@ -61,16 +64,15 @@ class ReceivingCalls:
             wish = _wish_of(request, caller)
             deliveries = await self._receiving.receive(broker_name, wish, _hold_s(request, caller))
         except (Refused, Illegal) as error:
-            yield pb.ReceiveMessageResponse(status=status_of(error))
+            await write([pb.ReceiveMessageResponse(status=status_of(error))])
             return
         if not deliveries:
             status = Status(code=Code.MESSAGE_NOT_FOUND, message="no message came in time")
-            yield pb.ReceiveMessageResponse(status=status)
+            await write([pb.ReceiveMessageResponse(status=status)])
             return
         try:
-            for answer in self._answers(deliveries, request):
-                yield answer
-        except GeneratorExit:
+            await write(self._answers(deliveries, request))
+        except BaseException:
             # The client is gone, or waits no longer.
             self._receiving.give_back(broker_name, wish, deliveries)
             raise
@@ -97,16 +99,14 @@ class ReceivingCalls:
             topic_of(request.topic),
             [each.receipt_handle for each in entries],
         )
-        results = [
+        statuses = [OK if refused is None else status_of(refused) for refused in outcomes]
+        results = (
             pb.AckMessageResultEntry(
-                message_id=entry.message_id,
-                receipt_handle=entry.receipt_handle,
-                status=OK if refused is None else status_of(refused),
+                message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=status
             )
-            for entry, refused in zip(entries, outcomes, strict=True)
-        ]
-        status = status_of_all([each.status for each in results])
-        return pb.AckMessageResponse(status=status, entries=results)
+            for entry, status in zip(entries, statuses, strict=True)
+        )
+        return pb.AckMessageResponse(status=status_of_all(statuses), entries=results)
 
     async def change_invisible(
         self, request: pb.ChangeInvisibleDurationRequest, _caller: Caller

@@ -23,6 +23,8 @@ MARGIN_S = 0.1
 
 MESSAGES_MAX = 1024
 
+IMMUNITY_S_MAX = (1 << 31) - 1
+
 _RESOLUTIONS = {COMMIT: True, ROLLBACK: False}
 
 
@@ -127,7 +129,8 @@ class SendingCalls:
         immunity_s = None
         said = message.system_properties
         if said.HasField("orphaned_transaction_recovery_duration"):
-            immunity_s = max(0, said.orphaned_transaction_recovery_duration.ToSeconds())
+            wanted_s = said.orphaned_transaction_recovery_duration.seconds
+            immunity_s = max(0, min(wanted_s, IMMUNITY_S_MAX))
         handle = await self._sending.send_half(relayed, immunity_s)
         return pb.SendResultEntry(
             status=OK, message_id=relayed.unique_id, transaction_id=handle.encode()

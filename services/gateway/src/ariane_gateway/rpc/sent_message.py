@@ -9,12 +9,15 @@ from datetime import UTC
 from typing import Final
 
 from apache.rocketmq.v2.definition_pb2 import (
+    DELAY,
+    FIFO,
     GZIP,
+    LITE,
+    MESSAGE_TYPE_UNSPECIFIED,
     Code,
     Digest,
     DigestType,
     Message,
-    MessageType,
     SystemProperties,
 )
 from ariane_gateway.rpc.caller import topic_of
@@ -34,6 +37,12 @@ TRACE_CONTEXT: Final = "TRACE_CONTEXT"
 _ANY_WINDOW: Final = zlib.MAX_WBITS | 32
 """What zlib reads with: its own format, which the C++ client sends, and that of gzip."""
 
+
+_TIME_MS_MAX: Final = 253_402_300_799_999
+"""The last millisecond of the year 9999, in milliseconds since 1970."""
+
+_MAY_WAIT: Final = frozenset({DELAY, MESSAGE_TYPE_UNSPECIFIED})
+"""Types of messages that may have a delivery time."""
 
 _RESERVED: Final = RESERVED_PROPERTIES | {TRACE_CONTEXT}
 
@@ -81,9 +90,9 @@ def relayed_message(message: Message, *, body_bytes_max: int, now_ms: int) -> Re
 def _check_type(said: SystemProperties) -> None:
     """Refuse a message whose type and fields do not fit, and types that are not served."""
     kind = said.message_type
-    if kind == MessageType.LITE or said.lite_topic:
+    if kind == LITE or said.lite_topic:
         raise Illegal(Code.NOT_IMPLEMENTED, "lite messages are not supported by this gateway")
-    if kind == MessageType.FIFO and not said.message_group:
+    if kind == FIFO and not said.message_group:
         raise Illegal(Code.ILLEGAL_MESSAGE_GROUP, "a FIFO message needs a message group")
     if said.message_group and (
         len(said.message_group) > GROUP_LENGTH_MAX or _is_odd(said.message_group)
@@ -92,12 +101,9 @@ def _check_type(said: SystemProperties) -> None:
             Code.ILLEGAL_MESSAGE_GROUP,
             f"a message group has at most {GROUP_LENGTH_MAX} characters, none of control",
         )
-    if kind == MessageType.DELAY and not said.HasField("delivery_timestamp"):
+    if kind == DELAY and not said.HasField("delivery_timestamp"):
         raise Illegal(Code.ILLEGAL_DELIVERY_TIME, "a delayed message needs a delivery time")
-    if said.HasField("delivery_timestamp") and kind not in {
-        MessageType.DELAY,
-        MessageType.MESSAGE_TYPE_UNSPECIFIED,
-    }:
+    if kind not in _MAY_WAIT and said.HasField("delivery_timestamp"):
         raise Illegal(
             Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, "only a delayed message has a delivery time"
         )
@@ -191,8 +197,11 @@ def _check_digest(body: bytes, digest: Digest) -> None:
 
 
 def _born_ms(said: SystemProperties, now_ms: int) -> int:
-    born_ms = said.born_timestamp.ToMilliseconds() if said.HasField("born_timestamp") else 0
-    return born_ms if born_ms > 0 else now_ms
+    if not said.HasField("born_timestamp"):
+        return now_ms
+    born = said.born_timestamp
+    born_ms: int = born.seconds * 1000 + born.nanos // 1_000_000
+    return born_ms if 0 < born_ms <= _TIME_MS_MAX else now_ms
 
 
 def _is_odd(text: str) -> bool:

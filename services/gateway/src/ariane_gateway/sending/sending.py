@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 from ariane_gateway.brokers.acting import USER, ClusterTls, acting_as
 from ariane_gateway.brokers.cluster import Cluster, refusing
+from ariane_gateway.refusals import refused_by
 from ariane_gateway.sending.transaction_handle import TransactionHandle
 from ariane_sdk import HalfMessage, Producer, ProducerSettings
+from ariane_sdk.errors import ArianeError
 from ariane_sdk.message import RelayedMessage
 
 
@@ -75,10 +77,13 @@ class Sending:
         """
         # A name that nobody knows must not take a place among the producer's topics.
         await self._cluster.route(message.topic)
-        with refusing():
-            result = await (await self._producer()).send(
+        producer = self._producers.get(USER.get()) or await self._producer()
+        try:
+            result = await producer.send(
                 message, timeout_s=min(timeout_s, self._settings.send_timeout_s)
             )
+        except ArianeError as error:
+            raise refused_by(error) from error
         return Sent(result.message_queue.broker_name, result.queue_offset, result.recall_handle)
 
     async def send_half(self, message: RelayedMessage, immunity_s: int | None) -> TransactionHandle:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 
@@ -38,6 +39,12 @@ _LONG_WAY: Final = HOST_FLAGS | _COMPRESSED
 """Flags of records that are not decoded inline."""
 
 _unpack_ipv4_header = HEADER_STRUCTS[False, False].unpack_from
+
+
+@lru_cache(maxsize=1024)
+def _address_text(octets: bytes) -> str:
+    """A host's address as text: there are few hosts for many messages."""
+    return str(ip_address(octets))
 
 
 class MessageView:
@@ -177,7 +184,7 @@ class MessageView:
     @property
     def born_host(self) -> Host:
         """The producer, as the broker saw it."""
-        return str(ip_address(self._header[9])), self._header[10]
+        return _address_text(self._header[9]), self._header[10]
 
     @property
     def store_timestamp_ms(self) -> int:
@@ -188,7 +195,7 @@ class MessageView:
     @property
     def store_host(self) -> Host:
         """The broker."""
-        return str(ip_address(self._header[12])), self._header[13]
+        return _address_text(self._header[12]), self._header[13]
 
     @property
     def attempts(self) -> int:
