@@ -19,7 +19,7 @@ from ariane_sdk.producer.queues.latency import BrokerLatencies, UnavailabilityTa
 from ariane_sdk.producer.recall_calls import RecallCalls
 from ariane_sdk.producer.requests.reply_inbox import ReplyInbox
 from ariane_sdk.producer.requests.request_reply import Requests
-from ariane_sdk.producer.sending.queue_sequences import new_sequences
+from ariane_sdk.producer.sending.producer_parts import ProducerParts
 from ariane_sdk.producer.sending.sending import Sending
 from ariane_sdk.producer.sending.unsettled import Unsettled
 from ariane_sdk.producer.transactions.transaction import TransactionChecker
@@ -85,9 +85,8 @@ class ProducerLife(TransactionalSends):
         self._clock = clock or SystemClock()
         self._random = random or new_random()
         self._home = HomeGuard()
-        self._sequences = new_sequences(self._random) if self._settings.idempotent else None
         self._unsettled = Unsettled(
-            self._sequences,
+            self._random,
             clock=self._clock,
             timeout_s=self._settings.send_timeout_s,
             size_bytes_max=self._settings.buffered_bytes_max,
@@ -148,47 +147,30 @@ class ProducerLife(TransactionalSends):
 
     def _put_together(self, session: Session, client_id: str, ip: str) -> None:
         """Make the parts."""
-        connections, routes = session.connections, session.routes
         settings, clock = self._settings, self._clock
-        latencies = _latencies(settings, clock)
         unique_ids = UniqueIdGenerator(
             clock.now_ms, ip=ip, pid=process_id(), origin=self._random.getrandbits(32)
         )
-        self._sending = Sending(
-            connections,
-            routes,
+        parts = ProducerParts(
+            session.connections,
+            session.routes,
             self._unsettled,
-            sequences=self._sequences,
-            latencies=latencies,
-            unique_ids=unique_ids,
-            settings=settings,
-            clock=clock,
-            random=self._random,
+            _latencies(settings, clock),
+            unique_ids,
+            settings,
+            clock,
+            self._random,
         )
-        self._intake = Intake(
-            routes,
-            self._sending,
-            settings=settings,
-            clock=clock,
-            random=self._random,
-            unique_ids=unique_ids,
-            latencies=latencies,
-        )
+        self._sending = Sending(parts)
+        self._intake = Intake(parts, self._sending)
         self._reply_inbox = ReplyInbox(
             session, client_id=client_id, timeout_s=settings.call_timeout_s, clock=clock
         )
         self._requests = Requests(
-            routes, self._reply_inbox, clock=clock, new_unique_id=unique_ids.next_id
+            session.routes, self._reply_inbox, clock=clock, new_unique_id=unique_ids.next_id
         )
-        self._recall_calls = RecallCalls(connections, routes, settings=settings, clock=clock)
-        self._transaction_calls = TransactionCalls(
-            connections,
-            routes,
-            self._intake,
-            group=self._group,
-            settings=settings,
-            clock=clock,
-        )
+        self._recall_calls = RecallCalls(parts)
+        self._transaction_calls = TransactionCalls(parts, self._intake, group=self._group)
         self._telemetry = Telemetry.configured(
             settings.tracer_provider,
             settings.meter_provider,

@@ -9,11 +9,9 @@ from ariane_record.errors import RecallHandleIllegal
 from ariane_record.single.recall_handle import RecallHandle, decode_recall_handle
 from ariane_sdk.client.broker_calls import answer_of
 from ariane_sdk.errors import CallError, IllegalArgument
-from ariane_sdk.net.connections import Connections
+from ariane_sdk.producer.sending.producer_parts import ProducerParts
 from ariane_sdk.routing.failover import Failover
-from ariane_sdk.routing.routes import Routes, address_for_send
-from ariane_sdk.runtime.clock import Clock
-from ariane_sdk.settings import ProducerSettings
+from ariane_sdk.routing.routes import address_for_send
 
 DELIVERED_REASON: Final = "RECEIPT_HANDLE_EXPIRED"
 
@@ -21,18 +19,11 @@ DELIVERED_REASON: Final = "RECEIPT_HANDLE_EXPIRED"
 class RecallCalls:
     """Takes delayed messages back."""
 
-    def __init__(
-        self,
-        connections: Connections,
-        routes: Routes,
-        *,
-        settings: ProducerSettings,
-        clock: Clock,
-    ) -> None:
-        self._connections = connections
-        self._routes = routes
-        self._settings = settings
-        self._failover = Failover(routes, clock)
+    def __init__(self, parts: ProducerParts) -> None:
+        self._connections = parts.connections
+        self._routes = parts.routes
+        self._settings = parts.settings
+        self._failover = Failover(parts.routes, parts.clock)
 
     async def recall(self, handle: str) -> bool:
         """Take a message back, and repeat the call while that may help: repeating is harmless.

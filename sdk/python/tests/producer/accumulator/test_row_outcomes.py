@@ -2,6 +2,7 @@
 
 import asyncio
 import weakref
+from random import Random
 from types import SimpleNamespace
 
 import pytest
@@ -17,12 +18,12 @@ from ariane_sdk.errors import CallError, SendError
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.accumulator.row import Row
 from ariane_sdk.producer.sending.append_calls import AppendCalls
-from ariane_sdk.producer.sending.queue_sequences import QueueSequences
 from ariane_sdk.producer.sending.sender import AppendCall
 from ariane_sdk.producer.sending.table_wire import settle_rows
+from ariane_sdk.producer.sending.unsettled import Unsettled
+from ariane_sdk.runtime.clock import SystemClock
 
 NOW_MS = 1_700_000_000_000
-PRODUCER_ID = (1 << 62) + 7
 ADDRESS = "127.0.0.1:10911"
 
 sends = st.lists(
@@ -44,9 +45,10 @@ class Side:
         ids = UniqueIdGenerator(lambda: NOW_MS, ip="10.1.2.3", pid=7, origin=0)
         self.rows, self.futures = {}, []
         self.calls = SimpleNamespace(
-            _sequences=QueueSequences(PRODUCER_ID) if sequenced else None,
+            _unsettled=Unsettled(
+                Random(1), clock=SystemClock(), timeout_s=60.0, size_bytes_max=1 << 20
+            ),
             _unique_ids=ids,
-            _group="group",
         )
         loop = asyncio.get_running_loop()
         for number, (topic_number, body, tag, keys) in enumerate(messages):

@@ -361,7 +361,7 @@ async def test_who_waits_to_move_stays_when_the_queues_come_back(world, broker, 
         await follow(world, broker, producer, 1)
         waits = producer.send_nowait(sent(other, 1))
         async with asyncio.timeout(60):
-            while not producer._intake._sending.unsettled.held:  # noqa: ASYNC110 - tells nobody.
+            while not producer._unsettled.held:  # noqa: ASYNC110 - tells nobody.
                 await asyncio.sleep(0)
         assert not waits.done()
         broker.queue_count = 8

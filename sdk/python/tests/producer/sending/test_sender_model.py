@@ -12,8 +12,8 @@ from ariane_record.encoding.message_properties import TopicProperties
 from ariane_sdk import ProducerSettings
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.accumulator.row import Row
-from ariane_sdk.producer.sending.queue_sequences import QueueSequences
 from ariane_sdk.producer.sending.sender import Sender
+from ariane_sdk.producer.sending.unsettled import QueueSequences
 from ariane_sdk.runtime.clock import SystemClock
 
 CALLS_WAITED_MAX = 8

@@ -1,6 +1,7 @@
 """Who waits for room gets it in turn."""
 
 import asyncio
+from random import Random
 
 import pytest
 
@@ -9,7 +10,7 @@ from ariane_sdk.runtime.clock import SystemClock
 
 
 def held_up_to(size_bytes_max):
-    return Unsettled(None, clock=SystemClock(), timeout_s=60.0, size_bytes_max=size_bytes_max)
+    return Unsettled(Random(1), clock=SystemClock(), timeout_s=60.0, size_bytes_max=size_bytes_max)
 
 
 async def turns_of_the_loop(count=10):

@@ -6,12 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from functools import partial
-from random import Random
 from typing import TypeAlias
 
 from ariane_record.encoding.message_properties import EncodedProperties
 from ariane_record.errors import RecordError
-from ariane_record.single.message_id import UniqueIdGenerator
 from ariane_sdk.checks.delay import AT_ONCE, delay_kind
 from ariane_sdk.checks.demand import Demand
 from ariane_sdk.checks.limits import checked_tag, checked_topic
@@ -19,7 +17,7 @@ from ariane_sdk.checks.message_types import TYPE_ERRORS, check_sequence, check_t
 from ariane_sdk.errors import ArianeError, MessageIllegal, NameIllegal
 from ariane_sdk.message import Message, RelayedMessage, SendResult
 from ariane_sdk.message_queue import MessageQueue
-from ariane_sdk.producer.accumulator.open_rows import OpenRows
+from ariane_sdk.producer.accumulator.accumulator import OpenRows
 from ariane_sdk.producer.accumulator.row import Row
 from ariane_sdk.producer.accumulator.sent_in import note_span
 from ariane_sdk.producer.accumulator.topic_lane import NO_OPTIONS, SendOptions, TopicLane
@@ -28,12 +26,9 @@ from ariane_sdk.producer.intake.message_encoding import MessageEncoding, time_of
 from ariane_sdk.producer.intake.message_run import MessageRun, send_run
 from ariane_sdk.producer.intake.route_wait import RouteWait
 from ariane_sdk.producer.intake.whole_rows import WholeRows
-from ariane_sdk.producer.queues.latency import BrokerLatencies
+from ariane_sdk.producer.sending.producer_parts import ProducerParts
 from ariane_sdk.producer.sending.sending import Sending
 from ariane_sdk.routing.route import Route
-from ariane_sdk.routing.routes import Routes
-from ariane_sdk.runtime.clock import Clock
-from ariane_sdk.settings import ProducerSettings
 
 Outcome: TypeAlias = SendResult | ArianeError
 
@@ -45,44 +40,32 @@ class Intake:
         whole_rows: Sends messages that are encoded in one go.
     """
 
-    def __init__(
-        self,
-        routes: Routes,
-        sending: Sending,
-        *,
-        settings: ProducerSettings,
-        clock: Clock,
-        random: Random,
-        unique_ids: UniqueIdGenerator,
-        latencies: BrokerLatencies,
-    ) -> None:
-        self._routes = routes
-        self._sending = sending
-        self._unsettled = sending.unsettled
+    def __init__(self, parts: ProducerParts, sending: Sending) -> None:
+        settings, clock = parts.settings, parts.clock
+        self._routes = parts.routes
+        self._unsettled = parts.unsettled
         self._settings = settings
         self._clock = clock
-        self._random = random
-        self._unique_ids = unique_ids
-        self._latencies = latencies if latencies.counts_all else None
+        self._random = parts.random
+        self._unique_ids = parts.unique_ids
+        self._latencies = parts.latencies if parts.latencies.counts_all else None
         self._open_rows = OpenRows(
-            sending.accumulators, sending.unsettled.add, sending.is_welcome, settings
+            sending.accumulators, parts.unsettled.add, sending.is_welcome, settings
         )
-        self.whole_rows = WholeRows(
-            self._open_rows, sending, settings=settings, clock=clock, unique_ids=unique_ids
-        )
+        self.whole_rows = WholeRows(parts, self._open_rows, sending)
         self._encoding = MessageEncoding(settings=settings, clock=clock)
         self._plain_bytes_max = self._encoding.plain_bytes_max
         self._loop = asyncio.get_running_loop()
         self._lanes: dict[str, TopicLane] = {}
         self._route_wait = RouteWait(
-            routes,
-            sending.unsettled,
+            parts.routes,
+            parts.unsettled,
             clock=clock,
             timeout_s=settings.send_timeout_s,
             place=self._place,
         )
         self._moves = GroupMoves(sending, self._place_anew)
-        routes.on_change(self._follow)
+        parts.routes.on_change(self._follow)
         sending.on_gone(lambda row: self._moves.take_over(self._lanes[row.topic], row))
 
     def take(self, message: Message, options: SendOptions) -> asyncio.Future[SendResult]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeAlias
 
 from ariane_record.encoding.message_properties import EncodedProperties, TopicProperties
 from ariane_record.errors import RecordError
+from ariane_record.layout import ByteBuffer
+from ariane_record.single.compression import Compression, body_compressor
 from ariane_sdk.checks.delay import (
     AFTER_DELAYS,
     AT_ONCE,
@@ -19,12 +21,45 @@ from ariane_sdk.checks.limits import check_body_size, checked_tag, refusal_of
 from ariane_sdk.checks.property_names import check_property_names
 from ariane_sdk.errors import MessageIllegal
 from ariane_sdk.message import Message, RelayedMessage
-from ariane_sdk.producer.intake.body_packing import BodyPacking
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.settings import ProducerSettings
 
 TAGS_REMEMBERED_MAX: Final = 4096
 """Tags that are known to be legal."""
+
+
+NEVER_BYTES: Final = 1 << 62
+"""No body is that large."""
+
+PackedBody: TypeAlias = tuple[ByteBuffer, int]
+"""A body as it is to be stored, and the bits of the system flag that say how."""
+
+
+class BodyPacking:
+    """Compresses large bodies.
+
+    Attributes:
+        size_bytes_min: Smaller bodies are stored as they are.
+    """
+
+    def __init__(self, settings: ProducerSettings) -> None:
+        """Choose the format.
+
+        Raises:
+            CodecMissing: The library of the format is not installed.
+        """
+        kind = settings.compression
+        self._system_flag = kind.system_flag
+        if kind is Compression.NONE:
+            self.size_bytes_min = NEVER_BYTES
+        else:
+            self.size_bytes_min = settings.compress_bytes_min
+            self._compress = body_compressor(kind, settings.compression_level)
+
+    def packed(self, body: ByteBuffer) -> PackedBody:
+        """Compress a large body, unless that makes it larger."""
+        compressed = self._compress(body)
+        return (compressed, self._system_flag) if len(compressed) < len(body) else (body, 0)
 
 
 class MessageEncoding:

@@ -13,17 +13,16 @@ from ariane_record.checksums.crc_algebra import CrcFolder
 from ariane_record.encoding.message_properties import EncodedProperties, TopicProperties
 from ariane_record.encoding.record_table import RecordTable
 from ariane_record.encoding.run_encoder import encode_run
-from ariane_record.single.message_id import UniqueIdGenerator, UniqueIds
+from ariane_record.single.message_id import UniqueIds
 from ariane_sdk.checks.delay import AT_ONCE, AT_TIMES
 from ariane_sdk.errors import DeadlinePassed
 from ariane_sdk.message_queue import MessageQueue
-from ariane_sdk.producer.accumulator.open_rows import OpenRows
+from ariane_sdk.producer.accumulator.accumulator import OpenRows
 from ariane_sdk.producer.accumulator.row import Row
 from ariane_sdk.producer.accumulator.topic_lane import TopicLane
+from ariane_sdk.producer.sending.producer_parts import ProducerParts
 from ariane_sdk.producer.sending.sending import Sending
 from ariane_sdk.producer.sending.unsettled import SendTurns
-from ariane_sdk.runtime.clock import Clock
-from ariane_sdk.settings import ProducerSettings
 
 UNIQUE_ID_DIGITS_MAX: Final = 56
 """Digits of an id of a producer with an IPv6 address."""
@@ -36,31 +35,13 @@ class WholeRows:
         new_unique_ids: Makes the ids of a given number of messages.
     """
 
-    __slots__ = (
-        "_clock",
-        "_folder",
-        "_open_rows",
-        "_sending",
-        "_settings",
-        "_unsettled",
-        "new_unique_ids",
-    )
-
-    def __init__(
-        self,
-        open_rows: OpenRows,
-        sending: Sending,
-        *,
-        settings: ProducerSettings,
-        clock: Clock,
-        unique_ids: UniqueIdGenerator,
-    ) -> None:
+    def __init__(self, parts: ProducerParts, open_rows: OpenRows, sending: Sending) -> None:
         self._open_rows = open_rows
         self._sending = sending
-        self._unsettled = sending.unsettled
-        self._settings = settings
-        self._clock = clock
-        self.new_unique_ids = unique_ids.next_ids
+        self._unsettled = parts.unsettled
+        self._settings = parts.settings
+        self._clock = parts.clock
+        self.new_unique_ids = parts.unique_ids.next_ids
         self._folder = CrcFolder()
 
     def turns(self) -> SendTurns:

@@ -12,22 +12,16 @@ from typing import Final
 from ariane.broker.v1.send_service_pb2 import AppendRecordsResponse
 from ariane.common.v1.message_pb2 import ACKNOWLEDGED_LEVEL_MEMORY
 from ariane_record.encoding.row_encoder import EncodedRows, MessageRows, encode_rows
-from ariane_record.single.message_id import UniqueIdGenerator, UniqueIds
+from ariane_record.single.message_id import UniqueIds
 from ariane_sdk.errors import CallError, DeadlinePassed, ServiceUnavailable
 from ariane_sdk.net.answers import Call, failure_of
-from ariane_sdk.net.connections import Connections
 from ariane_sdk.producer.accumulator.row import Row
 from ariane_sdk.producer.accumulator.sent_in import trace_parents_of
-from ariane_sdk.producer.queues.latency import BrokerLatencies
-from ariane_sdk.producer.sending.queue_sequences import QueueSequences
+from ariane_sdk.producer.sending.producer_parts import ProducerParts
 from ariane_sdk.producer.sending.repeats import Repeats
 from ariane_sdk.producer.sending.sender import AppendCall
 from ariane_sdk.producer.sending.table_wire import SentRows, settle_rows, table_request
-from ariane_sdk.producer.sending.unsettled import Unsettled
-from ariane_sdk.routing.routes import Routes
-from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.tasks import start_task
-from ariane_sdk.settings import ProducerSettings
 
 CALL_TIMEOUT_S_MIN: Final = 0.05
 
@@ -38,28 +32,15 @@ _table_of = attrgetter("table")
 class AppendCalls:
     """Sends calls, and settles their rows."""
 
-    def __init__(
-        self,
-        connections: Connections,
-        routes: Routes,
-        unsettled: Unsettled,
-        repeats: Repeats,
-        *,
-        sequences: QueueSequences | None,
-        latencies: BrokerLatencies,
-        unique_ids: UniqueIdGenerator,
-        settings: ProducerSettings,
-        clock: Clock,
-    ) -> None:
-        self._connections = connections
-        self._routes = routes.known
-        self._unsettled = unsettled
+    def __init__(self, parts: ProducerParts, repeats: Repeats) -> None:
+        self._connections = parts.connections
+        self._routes = parts.routes.known
+        self._unsettled = parts.unsettled
         self._repeats = repeats
-        self._sequences = sequences
-        self._latencies = latencies
-        self._unique_ids = unique_ids
-        self._settings = settings
-        self._clock = clock
+        self._latencies = parts.latencies
+        self._unique_ids = parts.unique_ids
+        self._settings = parts.settings
+        self._clock = parts.clock
         self._in_flight: dict[Call[AppendRecordsResponse], None] = {}
         self._closed = False
         self._finishing: dict[asyncio.Task[None], None] = {}
@@ -114,10 +95,8 @@ class AppendCalls:
 
     def _encoded(self, call: AppendCall) -> bytes:
         """Encode a request: rows that are encoded already come first."""
-        sequences = self._sequences
         for row in call.rows:
-            if sequences is not None and row.sequence is None and row.sequence_bytes:
-                row.sequence = sequences.take(row.queue, row.count)
+            self._unsettled.number(row)
             row.in_flight = True
         rows = call.rows
         if any(map(_table_of, rows)):

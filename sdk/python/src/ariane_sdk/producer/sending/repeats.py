@@ -21,21 +21,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from random import Random
 from typing import Final
 
 from ariane_sdk.errors import ArianeError, CallError
 from ariane_sdk.net.backoff import backoff_s
 from ariane_sdk.net.status import ROUTING_REASONS
 from ariane_sdk.producer.accumulator.row import Row
-from ariane_sdk.producer.queues.latency import BrokerLatencies
-from ariane_sdk.producer.sending.queue_sequences import QueueSequences
+from ariane_sdk.producer.sending.producer_parts import ProducerParts
 from ariane_sdk.producer.sending.sender import Sender
-from ariane_sdk.producer.sending.unsettled import Unsettled
 from ariane_sdk.routing.failover import misleads
-from ariane_sdk.routing.routes import Routes
-from ariane_sdk.runtime.clock import Clock
-from ariane_sdk.settings import ProducerSettings
 
 COUNTED_REASONS: Final = ROUTING_REASONS - {"BROKER_NOT_PRIMARY"} | {"SEQUENCE_GAP"}
 """Repeats after these are few: if one changes nothing, many will not."""
@@ -57,27 +51,14 @@ class Repeats:
             later, because the row's queue is lost.
     """
 
-    def __init__(
-        self,
-        senders: Mapping[str, Sender],
-        routes: Routes,
-        unsettled: Unsettled,
-        *,
-        sequences: QueueSequences | None,
-        latencies: BrokerLatencies,
-        settings: ProducerSettings,
-        clock: Clock,
-        random: Random,
-    ) -> None:
+    def __init__(self, parts: ProducerParts, senders: Mapping[str, Sender]) -> None:
         self._senders = senders
-        self._routes = routes
-        self._unsettled = unsettled
-        self._sequences = sequences
-        self._latencies = latencies
-        self._settings = settings
-        self._clock = clock
-        self._random = random
-        self._repeats_max = settings.repeats_max
+        self._routes = parts.routes
+        self._unsettled = parts.unsettled
+        self._latencies = parts.latencies
+        self._settings = parts.settings
+        self._clock = parts.clock
+        self._random = parts.random
         self.take_over: Callable[[Row], bool] = lambda _: False
 
     def is_welcome(self, broker_name: str) -> bool:
@@ -145,7 +126,9 @@ class Repeats:
         if row.stored_once:
             may |= error.reason in UNCONFIRMED_REASONS
             may |= error.reason == SEQUENCE_GAP and not row.maybe_stored
-        return may and (not self._is_counted(row, error) or row.repeat_count < self._repeats_max)
+        if may and self._is_counted(row, error):
+            return row.repeat_count < self._settings.repeats_max
+        return may
 
     def _is_counted(self, row: Row, error: CallError) -> bool:
         """Whether repeats are limited in number: they may store twice, or would change nothing."""
@@ -177,13 +160,8 @@ class Repeats:
         begun_s = row.deadline_s - self._settings.send_timeout_s
         if self._is_surely_missing(error, self._clock.monotonic_s() - begun_s):
             row.maybe_stored = False
-        if row.maybe_stored or row.sequence is None or self._sequences is None:
-            return
-        if error.reason == SEQUENCE_GAP:
-            self._sequences.begin_anew(row.queue, row.sequence)
-        else:
-            self._sequences.give_back(row.queue, row.sequence)
-        row.sequence = None
+        if not row.maybe_stored:
+            self._unsettled.free_numbers(row, anew=error.reason == SEQUENCE_GAP)
 
     def _add_again(self, rows: Iterable[Row]) -> None:
         """Have rows sent once more, each to its broker, in their order."""

@@ -3,89 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from random import Random
 
-from ariane_record.single.message_id import UniqueIdGenerator
-from ariane_sdk.net.connections import Connections
-from ariane_sdk.producer.accumulator.accumulator import Accumulators
+from ariane_sdk.producer.accumulator.accumulator import ByBroker
 from ariane_sdk.producer.accumulator.row import Row
-from ariane_sdk.producer.queues.latency import BrokerLatencies
 from ariane_sdk.producer.sending.append_calls import AppendCalls
-from ariane_sdk.producer.sending.queue_sequences import QueueSequences
+from ariane_sdk.producer.sending.producer_parts import ProducerParts
 from ariane_sdk.producer.sending.repeats import Repeats
 from ariane_sdk.producer.sending.sender import Sender
-from ariane_sdk.producer.sending.unsettled import Unsettled
 from ariane_sdk.routing.route import Route
-from ariane_sdk.routing.routes import Routes
-from ariane_sdk.runtime.clock import Clock
-from ariane_sdk.settings import ProducerSettings
-
-
-class Senders(dict[str, Sender]):
-    """The sender of each broker, made on first use."""
-
-    def __init__(self, new_sender: Callable[[str], Sender]) -> None:
-        super().__init__()
-        self._new_sender = new_sender
-
-    def __missing__(self, broker_name: str) -> Sender:
-        """Make the sender of a broker that had no rows yet."""
-        sender = self[broker_name] = self._new_sender(broker_name)
-        return sender
 
 
 class Sending:
     """Builds and connects the senders of a producer.
 
     Attributes:
-        senders: The senders by broker name.
-        accumulators: Their accumulators.
+        senders: The sender of each broker.
+        accumulators: The accumulator of each.
         unsettled: The rows without an outcome.
         is_welcome: Whether a row for a broker would be sent at once, with a good chance.
     """
 
-    def __init__(
-        self,
-        connections: Connections,
-        routes: Routes,
-        unsettled: Unsettled,
-        *,
-        sequences: QueueSequences | None,
-        latencies: BrokerLatencies,
-        unique_ids: UniqueIdGenerator,
-        settings: ProducerSettings,
-        clock: Clock,
-        random: Random,
-    ) -> None:
-        self.unsettled = unsettled
-        self.senders = Senders(self._new_sender)
-        self.accumulators = Accumulators(lambda broker_name: self.senders[broker_name].rows)
-        self._settings = settings
-        self._clock = clock
+    def __init__(self, parts: ProducerParts) -> None:
+        self.unsettled = parts.unsettled
+        self._parts = parts
         self._primaries: dict[str, str] = {}
-        routes.on_change(self._follow)
-        self._repeats = Repeats(
-            self.senders,
-            routes,
-            unsettled,
-            sequences=sequences,
-            latencies=latencies,
-            settings=settings,
-            clock=clock,
-            random=random,
-        )
+        parts.routes.on_change(self._follow)
+        self.senders = ByBroker(self._new_sender)
+        self.accumulators = ByBroker(lambda broker_name: self.senders[broker_name].rows)
+        self._repeats = Repeats(parts, self.senders)
         self.is_welcome = self._repeats.is_welcome
-        self._calls = AppendCalls(
-            connections,
-            routes,
-            unsettled,
-            self._repeats,
-            sequences=sequences,
-            latencies=latencies,
-            unique_ids=unique_ids,
-            settings=settings,
-            clock=clock,
-        )
+        self._calls = AppendCalls(parts, self._repeats)
 
     def add(self, row: Row) -> None:
         """Have a new row sent; it may grow until it is sent."""
@@ -140,6 +87,6 @@ class Sending:
             broker_name,
             self._calls.send,
             on_cut=self.unsettled.add_cut,
-            settings=self._settings,
-            clock=self._clock,
+            settings=self._parts.settings,
+            clock=self._parts.clock,
         )

@@ -1,6 +1,12 @@
-"""The rows of a producer without an outcome, and the memory that they use.
+"""The rows of a producer without an outcome: the memory that they use, and their sequence numbers.
 
 Above a limit of bytes senders wait; they go on in the order in which they came.
+
+By sequence numbers brokers recognise a repeated row. The messages of one producer to one queue are
+a sequence, numbered from 0. A row takes its numbers when it is sent, and keeps numbers and queue as
+long as it may be stored under them. When the producer gives up without knowing that, it cannot know
+which number the broker expects next: the sequence begins anew with a larger epoch, and the broker
+refuses rows in flight under the old one.
 """
 
 from __future__ import annotations
@@ -8,17 +14,49 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from itertools import count, islice
+from random import Random
 from typing import Final
 
+from ariane_record import ProducerSequence
 from ariane_sdk.errors import CallError
 from ariane_sdk.message import SendResult
+from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.accumulator.row import Row
-from ariane_sdk.producer.sending.queue_sequences import QueueSequences
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
 
 WOKEN_AT_ONCE: Final = 64
 """Number of waiting senders that check for room at the same time."""
+
+
+PRODUCER_ID_MAX: Final = (1 << 63) - 1
+
+
+class QueueSequences:
+    """The sequences of one producer, one for each queue."""
+
+    def __init__(self, producer_id: int) -> None:
+        self._producer_id = producer_id
+        # The place of the next row of each queue.
+        self._next: dict[MessageQueue, ProducerSequence] = {}
+
+    def take(self, queue: MessageQueue, count: int) -> ProducerSequence:
+        """Take the numbers of a row that is about to be sent."""
+        place = self._next.get(queue) or ProducerSequence(self._producer_id, 0, 0)
+        producer_id, epoch, first = place
+        self._next[queue] = ProducerSequence(producer_id, epoch, first + count)
+        return place
+
+    def give_back(self, queue: MessageQueue, place: ProducerSequence) -> None:
+        """Free the numbers of a row that was surely not stored, for the next row."""
+        following = self._next[queue]
+        if place.epoch == following.epoch and place.first_sequence < following.first_sequence:
+            self._next[queue] = place
+
+    def begin_anew(self, queue: MessageQueue, place: ProducerSequence) -> None:
+        """Start a new epoch: the row may be stored, or the broker does not know the sequence."""
+        if place.epoch == self._next[queue].epoch:
+            self._next[queue] = ProducerSequence(self._producer_id, place.epoch + 1, 0)
 
 
 class Unsettled:
@@ -29,32 +67,14 @@ class Unsettled:
         held: Refused rows that wait to be taken out.
     """
 
-    __slots__ = (
-        "_all",
-        "_clock",
-        "_landings",
-        "_places",
-        "_sequences",
-        "_size_bytes_max",
-        "_timeout_s",
-        "_turns",
-        "held",
-        "size_bytes",
-    )
-
     def __init__(
-        self,
-        sequences: QueueSequences | None,
-        *,
-        clock: Clock,
-        timeout_s: float,
-        size_bytes_max: int,
+        self, random: Random, *, clock: Clock, timeout_s: float, size_bytes_max: int
     ) -> None:
-        """Start empty; without ``sequences`` rows have no sequence numbers.
+        """Start empty; the id of the producer is drawn from ``random``.
 
         A row may take ``timeout_s``. Senders must wait from ``size_bytes_max`` on.
         """
-        self._sequences = sequences
+        self._sequences = QueueSequences(random.randint(1, PRODUCER_ID_MAX))
         self._clock = clock
         self._timeout_s = timeout_s
         self._size_bytes_max = size_bytes_max
@@ -126,6 +146,18 @@ class Unsettled:
         """The rows."""
         return list(self._all)
 
+    def number(self, row: Row) -> None:
+        """Have a row that is about to be sent keep its sequence numbers, or take some."""
+        if row.sequence is None and row.sequence_bytes:
+            row.sequence = self._sequences.take(row.queue, row.count)
+
+    def free_numbers(self, row: Row, *, anew: bool) -> None:
+        """Take its sequence numbers from a row, for the next one or for a sequence anew."""
+        sequence, row.sequence = row.sequence, None
+        if sequence is not None:
+            free = self._sequences.begin_anew if anew else self._sequences.give_back
+            free(row.queue, sequence)
+
     def of_topic(self, topic: str) -> list[Row]:
         """The rows of a topic."""
         return [row for row in self.rows if row.topic == topic]
@@ -152,11 +184,7 @@ class Unsettled:
 
     def fail(self, row: Row, error: CallError) -> None:
         """Make a row fail."""
-        if self._sequences is not None and row.sequence is not None:
-            if row.maybe_stored or error.outcome_unknown:
-                self._sequences.begin_anew(row.queue, row.sequence)
-            else:
-                self._sequences.give_back(row.queue, row.sequence)
+        self.free_numbers(row, anew=row.maybe_stored or error.outcome_unknown)
         row.fail(error)
         self.forget(row)
 

@@ -29,8 +29,6 @@ _Waiting: TypeAlias = tuple[TransactionToEnd, "asyncio.Future[TransactionEndResu
 class EndCalls:
     """The ends of one producer; lives on one event loop."""
 
-    __slots__ = ("_calls", "_closed", "_connections", "_timeout_s", "_waiting")
-
     def __init__(self, connections: Connections, *, timeout_s: float) -> None:
         self._connections = connections
         self._timeout_s = timeout_s

@@ -21,15 +21,13 @@ from ariane_sdk.client.message_trace import MessageTrace
 from ariane_sdk.errors import CallError, IllegalArgument, MessageIllegal
 from ariane_sdk.message import AcknowledgedLevel, Message, RelayedMessage, SendResult
 from ariane_sdk.message_queue import MessageQueue
-from ariane_sdk.net.connections import Connections
 from ariane_sdk.producer.accumulator.topic_lane import SendOptions
 from ariane_sdk.producer.intake.intake import Intake
+from ariane_sdk.producer.sending.producer_parts import ProducerParts
 from ariane_sdk.producer.transactions.end_calls import EndCalls
 from ariane_sdk.producer.transactions.transaction import HalfMessage, TransactionOutcome
 from ariane_sdk.routing.failover import Failover
-from ariane_sdk.routing.routes import Routes, address_for_send
-from ariane_sdk.runtime.clock import Clock
-from ariane_sdk.settings import ProducerSettings
+from ariane_sdk.routing.routes import address_for_send
 
 IMMUNITY_PROPERTY: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 
@@ -46,23 +44,14 @@ class TransactionCalls:
         trace: Records the steps; None without tracing.
     """
 
-    def __init__(
-        self,
-        connections: Connections,
-        routes: Routes,
-        intake: Intake,
-        *,
-        group: str,
-        settings: ProducerSettings,
-        clock: Clock,
-    ) -> None:
-        self._end_calls = EndCalls(connections, timeout_s=settings.call_timeout_s)
-        self._routes = routes
-        self._failover = Failover(routes, clock)
+    def __init__(self, parts: ProducerParts, intake: Intake, *, group: str) -> None:
+        self._end_calls = EndCalls(parts.connections, timeout_s=parts.settings.call_timeout_s)
+        self._routes = parts.routes
+        self._failover = Failover(parts.routes, parts.clock)
         self._intake = intake
         self._group = group
-        self._patience_s = settings.send_timeout_s
-        self._clock = clock
+        self._patience_s = parts.settings.send_timeout_s
+        self._clock = parts.clock
         self.trace: MessageTrace | None = None
 
     async def send_half(
