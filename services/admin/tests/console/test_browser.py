@@ -5,12 +5,15 @@ import shutil
 
 import pytest
 
+from ariane.admin.v1 import console_service_pb2 as console_pb
 from ariane.admin.v1 import definition_service_pb2 as definition_pb
 from ariane.admin.v1 import topic_service_pb2 as topic_pb
+from ariane.admin.v1.console_service_pb2_grpc import ConsoleServiceStub
 from ariane.admin.v1.definition_service_pb2_grpc import DefinitionServiceStub
 from ariane.admin.v1.topic_service_pb2_grpc import TopicServiceStub
 from ariane.broker.v1.topic_service_pb2 import Topic
 from ariane_admin.console.app import SECTIONS
+from ariane_admin.console.entrance import COOKIE
 
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
@@ -90,6 +93,42 @@ async def test_a_topic_is_made_and_deleted_by_keyboard_and_mouse(new_page):
     await keys.wait_for()
     await page.keyboard.press("/")
     assert await page.evaluate("document.activeElement.name") == "prefix"
+
+
+async def test_people_sign_in_by_link_or_certificate_and_out(closed, chromium):
+    url = f"https://{closed.app.console_address}"
+    certificate, key = closed.certificates.user("root")
+    shown = [{"origin": url, "certPath": str(certificate), "keyPath": str(key)}]
+    for more in ({}, {"client_certificates": shown}):
+        context = await chromium.new_context(ignore_https_errors=True, base_url=url, **more)
+        context.set_default_timeout(STEP_S_MAX * 1000)
+        page = await context.new_page()
+        said = []
+        page.on("pageerror", lambda error: said.append(str(error)))  # noqa: B023
+        await page.goto("/topics?prefix=a")
+        assert page.url == f"{url}/sign-in?next=%2Ftopics%3Fprefix%3Da"
+        if more:
+            await page.click("text=Sign in as root")
+            await page.wait_for_url("**/topics?prefix=a")
+        else:
+            stub = ConsoleServiceStub(await closed.admin("root"))
+            made = await stub.CreateSignInLink(console_pb.CreateSignInLinkRequest())
+            await page.goto(made.link)
+            token = made.link.partition("#")[2]
+            await page.wait_for_function("!location.hash")
+            assert await page.input_value("input[name=token]") == token
+            await page.keyboard.press("Enter")
+            await page.wait_for_url(f"{url}/")
+        await page.wait_for_selector("text=root")
+        [cookie] = [c for c in await context.cookies() if c["name"] == COOKIE]
+        assert (cookie["httpOnly"], cookie["secure"], cookie["sameSite"]) == (True, True, "Lax")
+        assert await page.evaluate("document.cookie") == ""
+        assert not await page.evaluate("document.documentElement.scrollWidth > innerWidth")
+        await page.click("text=Sign out")
+        await page.wait_for_url("**/sign-in")
+        await page.goto("/topics")
+        assert "/sign-in?" in page.url
+        assert said == []
 
 
 async def test_a_page_that_is_used_while_it_is_fetched_anew_stays_as_it_is(new_page):

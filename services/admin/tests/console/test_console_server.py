@@ -1,0 +1,94 @@
+"""The console's server on its port: who sends nothing, or a part, keeps no connection."""
+
+import asyncio
+import ssl
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+from starlette.responses import PlainTextResponse
+
+from ariane_admin.console import server
+from ariane_admin.console.server import PEER, ConsoleServer
+from ariane_servicekit import Address
+from ariane_testkit.certificates import ClusterCertificates
+from ariane_wire import server_tls
+
+
+async def app(scope, receive, send):
+    encrypted = scope["state"][PEER].is_encrypted
+    await PlainTextResponse(f"encrypted: {encrypted}")(scope, receive, send)
+
+
+@pytest.fixture(params=["plain", "tls"])
+def context(request, tmp_path):
+    if request.param == "plain":
+        return None
+    member = ClusterCertificates(tmp_path).member("admin", "a1")
+    return server_tls(member["tls_certificate"], member["tls_key"])
+
+
+@asynccontextmanager
+async def served(context):
+    console = ConsoleServer(Address("127.0.0.1", 0))
+    address = console.bind()
+    await console.start(app, None if context is None else lambda: context)
+    try:
+        yield address
+    finally:
+        await console.stop()
+
+
+@pytest.fixture
+def connect(context):
+    async def run(address):
+        client = None
+        if context is not None:
+            client = ssl.create_default_context()
+            client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+        return await asyncio.open_connection(address.host, address.port, ssl=client)
+
+    return run
+
+
+REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+async def test_a_request_is_answered_and_silence_and_parts_are_ended(context, connect, monkeypatch):
+    monkeypatch.setattr(server, "REQUEST_S_MAX", 0.5)
+    async with served(context) as address, asyncio.timeout(30):
+        silent, part, again = [await connect(address) for _ in range(3)]
+        part[1].write(REQUEST[:-2])
+        again[1].write(REQUEST)
+        head = await again[0].readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200")
+        length = f"encrypted: {context is not None}"
+        assert (await again[0].readexactly(len(length))).decode() == length
+        # The next head of the same connection has to be there in time as well.
+        again[1].write(REQUEST[:7])
+        for reader, writer in (silent, part, again):
+            assert await reader.read() == b""
+            writer.close()
+        if context is not None:
+            reader, writer = await asyncio.open_connection(address.host, address.port)
+            writer.write(REQUEST)
+            # Plain text is dropped at its first octet, what came behind it with a reset.
+            with suppress(ConnectionResetError):
+                assert await reader.read() == b""
+            writer.close()
+
+
+async def test_connections_are_bounded(context, connect, monkeypatch):
+    monkeypatch.setattr(server, "CONNECTIONS_MAX", 3)
+    async with served(context) as address, asyncio.timeout(30):
+        held = [await connect(address) for _ in range(3)]
+        reader, writer = await connect(address)
+        writer.write(REQUEST)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 503")
+        for _, each in (*held, (reader, writer)):
+            each.close()
+        answer = b""
+        while not answer.startswith(b"HTTP/1.1 200"):
+            reader, writer = await connect(address)
+            writer.write(REQUEST)
+            answer = await reader.readline()
+            writer.close()
