@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ariane.common.v1.login_service_pb2 import KeyProof
+from ariane.common.v1 import access_pb2 as access
+from ariane.common.v1 import access_rules_pb2 as rules
+from ariane.common.v1.login_service_pb2 import Delegation, DelegationTerms, KeyProof
 from ariane_servicekit import ServiceError
 from ariane_servicekit.security import logins as logins_module
 from ariane_servicekit.security.caller import Caller, CallerKind, MemberKind
+from ariane_servicekit.security.delegations import DELEGATION_MS_MAX, PREFIX
 from ariane_servicekit.security.identify import SESSION_KEY, Identifier
 from ariane_servicekit.security.logins import LOGIN_MS_MAX, Logins, PublicKey, signed_text
+from ariane_servicekit.security.rule_book import RuleBook
 from ariane_wire import Identity
 
 LOCAL = "ipv4:127.0.0.1:40211"
@@ -220,6 +225,72 @@ async def test_a_session_token_is_as_good_as_the_login(logins, keys, private, cl
     del keys["laptop"]
     with pytest.raises(ServiceError, match="does not hold"):
         caller(encrypted())
+
+
+def delegation(private, holder, clock, **changed):
+    entry = rules.AccessEntry(
+        decision=rules.ACCESS_DECISION_ALLOW,
+        resource=access.RESOURCE_TOPIC,
+        pattern=rules.NAME_PATTERN_LITERAL,
+        name="orders",
+        actions=[access.ACTION_SUBSCRIBE],
+        source_networks=changed.pop("networks", ()),
+    )
+    terms = DelegationTerms(
+        credential_id=changed.pop("credential_id", "laptop"),
+        public_key=holder.public_key().public_bytes_raw(),
+        entries=[entry] * changed.pop("count", 1),
+    )
+    terms.expire_time.FromMilliseconds(changed.pop("ends_ms", clock.ms + 5000))
+    assert not changed
+    stated = terms.SerializeToString()
+    return Delegation(terms=stated, signature=private.sign(PREFIX + stated))
+
+
+async def test_a_delegated_key_is_the_user_for_less(logins, keys, private, clock):
+    holder, here = Ed25519PrivateKey.generate(), encrypted()
+
+    def shown(signer, delegation):
+        made = proof(signer, logins.begin(here))
+        made.delegation.CopyFrom(delegation)
+        return made
+
+    given = delegation(private, holder, clock)
+    login = await logins.finish_by_key(here, shown(holder, given))
+    assert str(login.caller) == "user anna by delegation"
+    assert login.ends_ms == clock.ms + 5000
+    asked = (access.ACTION_SUBSCRIBE, access.RESOURCE_TOPIC)
+    book = RuleBook(super_users=frozenset({"anna"}))
+    for caller, wanted in (
+        (login.caller, [True, False]),
+        (Caller(CallerKind.USER, FAR, "anna"), [True, True]),
+        # What the user may not do, its delegation may not.
+        (replace(login.caller, name="ben"), None),
+    ):
+        rights = book.rights_of(caller)
+        assert (rights and [rights.allows(*asked, name) for name in ("orders", "pay")]) == wanted
+    stranger = Ed25519PrivateKey.generate()
+    longest = clock.ms + DELEGATION_MS_MAX
+    for wrong in (
+        shown(private, given),
+        shown(stranger, given),
+        shown(holder, delegation(stranger, holder, clock)),
+        shown(holder, delegation(private, holder, clock, credential_id="phone")),
+        shown(holder, delegation(private, holder, clock, ends_ms=clock.ms)),
+        shown(holder, delegation(private, holder, clock, ends_ms=longest + 1)),
+        shown(holder, delegation(private, holder, clock, count=1001)),
+        shown(holder, delegation(private, holder, clock, networks=["10.0.0.1/8"])),
+        shown(holder, Delegation(terms=given.terms + b" ", signature=given.signature)),
+        shown(holder, Delegation(terms=b" ", signature=private.sign(PREFIX + b" "))),
+    ):
+        assert "wrong, unknown, expired" in await refused(logins, here, wrong)
+    away = delegation(private, holder, clock, ends_ms=longest, networks=["192.168.0.0/16"])
+    login = await logins.finish_by_key(here, shown(holder, away))
+    assert login.ends_ms == clock.ms + LOGIN_MS_MAX
+    assert not login.caller.scope.allows(*asked, "orders")
+    del keys["laptop"]
+    assert logins.has_ended(here)
+    assert "wrong, unknown" in await refused(logins, here, shown(holder, given))
 
 
 async def test_session_tokens_are_bounded(logins, private):

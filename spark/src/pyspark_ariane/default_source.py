@@ -62,7 +62,15 @@ class DefaultSource(DataSource):
         from ariane_spark.records.columns import Projection
         from ariane_spark.source.batch_reader import ArianeBatchReader
 
-        return ArianeBatchReader(read_options(self.options, Use.BATCH_READ), Projection.of(schema))
+        options = read_options(self.options, Use.BATCH_READ)
+        self._forget_secrets()
+        return ArianeBatchReader(options, Projection.of(schema))
+
+    def _forget_secrets(self) -> None:
+        """Forget what Spark would send to tasks: what reads in them is bound to this object."""
+        from ariane_spark.options.access_options import without_secrets
+
+        self.options = without_secrets(self.options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name.
         """The reader for a stream."""
@@ -75,9 +83,9 @@ class DefaultSource(DataSource):
         from ariane_spark.source.stream_reader import ArianeStreamReader
 
         try:
-            reader = ArianeStreamReader(
-                read_options(self.options, Use.STREAM_READ), Projection.of(schema)
-            )
+            options = read_options(self.options, Use.STREAM_READ)
+            self._forget_secrets()
+            reader = ArianeStreamReader(options, Projection.of(schema))
         except ArianeSparkError as error:
             # Spark would hide it behind an error of its own.
             return RefusedStreamReader(error)
@@ -93,7 +101,7 @@ class DefaultSource(DataSource):
         from ariane_spark.sink.batch_writer import batch_writer
 
         writer = batch_writer(self.options, schema, overwrite=overwrite)
-        check_name_servers(self.options["endpoints"])
+        check_name_servers(self.options)
         return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name.
@@ -102,5 +110,5 @@ class DefaultSource(DataSource):
         from ariane_spark.sink.batch_writer import stream_writer
 
         writer = stream_writer(self.options, schema, overwrite=overwrite)
-        check_name_servers(self.options["endpoints"])
+        check_name_servers(self.options)
         return writer

@@ -41,7 +41,9 @@ def test_what_is_right_for_one_use_is_refused_by_the_reader_of_the_other():
 def test_a_misspelt_option_of_any_use_is_recognised():
     with pytest.raises(OptionError, match="did you mean 'deliveryGuarantee'"):
         DefaultSource(PLACE | {"deliveryGuarante": "exactly-once"})
-    with pytest.raises(OptionError, match=r"'zzz': is not known; reads and writes know assign, .*"):
+    with pytest.raises(
+        OptionError, match=r"'zzz': is not known; reads and writes know accessKey, assign, .*"
+    ):
         DefaultSource(PLACE | {"zzz": "1"})
 
 

@@ -170,7 +170,9 @@ def test_unknown_options_name_the_nearest(name, nearest):
 
 
 def test_options_like_nothing_at_all_list_what_there_is():
-    with pytest.raises(UnknownOption, match="a batch read knows assign, columns, endingOffsets"):
+    with pytest.raises(
+        UnknownOption, match="a batch read knows accessKey, assign, columns, endingOffsets"
+    ):
         read(zzz="1")
 
 

@@ -25,7 +25,8 @@ class Tls:
     """Files for TLS, PEM. They are read again when they change: nothing is restarted.
 
     Attributes:
-        ca: The authority of the processes of the cluster, ``members.pem`` of ``ariane tls``.
+        ca: The authority of the processes of the cluster, ``members.pem`` of ``ariane tls``; or the
+            text of this file.
         certificate: The own certificate, which says who this is; None where credentials do.
         key: Its private key.
         oldest: Oldest version of TLS that is spoken.
@@ -46,10 +47,12 @@ class PrivateKey(NamedTuple):
     Attributes:
         credential_id: The id of the credential.
         sign: Signs a text.
+        delegation: Terms and their signature, for a key that another one has let log in for it.
     """
 
     credential_id: str
     sign: Callable[[bytes], bytes]
+    delegation: tuple[bytes, bytes] | None = None
 
     def __repr__(self) -> str:
         """Name it without what it signs with."""
@@ -59,10 +62,10 @@ class PrivateKey(NamedTuple):
 CredentialSource: TypeAlias = Callable[[], PrivateKey | str]
 """Gives a key, or a token of an OpenID provider, for each login."""
 
-CredentialsGiven: TypeAlias = str | Path | Callable[[], str] | None
+CredentialsGiven: TypeAlias = str | Path | CredentialSource | None
 """The file of a key that ``ariane credential create`` has made, or a function that gives a token of
-an OpenID provider; both are asked for each login. None for the file that ARIANE_CREDENTIALS names,
-without it none."""
+an OpenID provider, or a key; both are asked for each login. None for the file that
+ARIANE_CREDENTIALS names, without it none."""
 
 
 class KeyFile:
@@ -84,29 +87,42 @@ class KeyFile:
             IllegalArgument: It cannot be read, or is none.
         """
         try:
-            from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - see below
-                Ed25519PrivateKey,
-            )
-            from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415 - only for keys
-                load_pem_private_key,
-            )
-        except ImportError:
-            raise IllegalArgument(
-                "keys need cryptography, which is not installed:"
-                " pip install 'ariane-sdk[credentials]'"
-            ) from None
-        try:
             text = self._path.read_bytes()
-            head, begin, body = text.partition(b"-----BEGIN")
-            found = _CREDENTIAL_LINE.search(head.decode("ascii"))
-            key = load_pem_private_key(begin + body, None)
-        except (OSError, ValueError, TypeError) as error:
-            # Never the text of the file: it is secret.
-            words = error.strerror if isinstance(error, OSError) else "no key that can be read"
-            raise IllegalArgument(f"credentials {self._path}: {words}") from None
-        if found is None or not isinstance(key, Ed25519PrivateKey):
-            raise IllegalArgument(f"credentials {self._path}: no file of ariane credential create")
-        return PrivateKey(found[1], key.sign)
+        except OSError as error:
+            raise IllegalArgument(f"credentials {self._path}: {error.strerror}") from None
+        return private_key(text, f"credentials {self._path}")
+
+
+def private_key(text: bytes, source: str) -> PrivateKey:
+    """The key in a file that ``ariane credential create`` has made.
+
+    Args:
+        text: What is in the file.
+        source: Names it in errors, which never have the text: it is secret.
+
+    Raises:
+        IllegalArgument: It is none.
+    """
+    try:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - see below
+            Ed25519PrivateKey,
+        )
+        from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415 - only for keys
+            load_pem_private_key,
+        )
+    except ImportError:
+        raise IllegalArgument(
+            "keys need cryptography, which is not installed: pip install 'ariane-sdk[credentials]'"
+        ) from None
+    try:
+        head, begin, body = text.partition(b"-----BEGIN")
+        found = _CREDENTIAL_LINE.search(head.decode("ascii"))
+        key = load_pem_private_key(begin + body, None)
+    except (ValueError, TypeError):
+        raise IllegalArgument(f"{source}: no key that can be read") from None
+    if found is None or not isinstance(key, Ed25519PrivateKey):
+        raise IllegalArgument(f"{source}: no file of ariane credential create")
+    return PrivateKey(found[1], key.sign)
 
 
 TlsGiven: TypeAlias = Tls | str | Path | Literal[False] | None
@@ -158,8 +174,10 @@ def credential_source(given: CredentialsGiven) -> CredentialSource | None:
     raise IllegalArgument(f"credentials {given!r:.100}: a file, a function or None is expected")
 
 
-def _token_of(ask: Callable[[], object]) -> str:
+def _token_of(ask: Callable[[], object]) -> PrivateKey | str:
     token = ask()
+    if isinstance(token, PrivateKey):
+        return token
     if not isinstance(token, str) or not token.isascii() or not token.isprintable():
         raise IllegalArgument("the function of credentials gave no token: a text is expected")
     return token
@@ -173,10 +191,7 @@ def tls_files(given: TlsGiven) -> ClientTlsFiles | None:
     """
     tls: object = given
     if given is None:
-        ca, certificate, key = tls_of_environment()
-        if not ca and (certificate or key):
-            raise IllegalArgument("ARIANE_TLS_CERTIFICATE and _KEY need ARIANE_TLS_CA")
-        tls = Tls(ca=ca, certificate=certificate or None, key=key or None) if ca else False
+        tls = told_tls() or False
     elif isinstance(given, str | Path):
         tls = Tls(ca=given)
     if tls is False:
@@ -187,6 +202,18 @@ def tls_files(given: TlsGiven) -> ClientTlsFiles | None:
         return ClientTlsFiles(tls.ca, certificate=tls.certificate, key=tls.key, oldest=tls.oldest)
     except (OSError, ValueError) as error:
         raise IllegalArgument(f"tls: {_in_words(error)}") from None
+
+
+def told_tls() -> Tls | None:
+    """The files that the environment names; None if it names none.
+
+    Raises:
+        IllegalArgument: It names some without the authority.
+    """
+    ca, certificate, key = tls_of_environment()
+    if not ca and (certificate or key):
+        raise IllegalArgument("ARIANE_TLS_CERTIFICATE and _KEY need ARIANE_TLS_CA")
+    return Tls(ca=ca, certificate=certificate or None, key=key or None) if ca else None
 
 
 class ServerName(NamedTuple):

@@ -3,68 +3,46 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
+import time
 from contextlib import asynccontextmanager
 from random import SystemRandom
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from grpc import StatusCode
+from grpc.aio import AioRpcError
 
 import ariane_wire
 from ariane.common.v1 import access_rules_pb2 as rules
+from ariane.common.v1.access_pb2 import ACTION_SUBSCRIBE, RESOURCE_TOPIC
+from ariane.namesrv.v1.route_service_pb2 import GetRouteRequest
+from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
 from ariane_namesrv.app import NamesrvApp
 from ariane_namesrv.settings import NamesrvSettings
 from ariane_sdk import ClusterClient
+from ariane_sdk.delegation import delegate
 from ariane_sdk.errors import ArianeError, IllegalArgument
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.security import PLAIN, KeyFile, access_of
-from ariane_servicekit import SystemClock, serving
+from ariane_servicekit import serving
 from ariane_servicekit.security import identities, logins
-from ariane_servicekit.security.access_mode import AccessMode
-from ariane_servicekit.security.gate import Gate
-from ariane_servicekit.security.rules_keeper import RulesKeeper
 from ariane_testkit.access_rules import telling
 from ariane_testkit.certificates import ClusterCertificates
+from ariane_testkit.user_keys import UserKeys
 
 REFUSED = r"CREDENTIALS_INVALID|credentials"
 
 
-class Keys:
-    """Keys of users: private halves in files, public ones in rules.
-
-    Attributes:
-        rules: What admin tells.
-    """
-
-    def __init__(self, folder):
-        self.rules = rules.AccessRules(version=1)
-        self._folder = folder
-
-    def file_of(self, user, *, told=True):
-        """The file of a new key."""
-        private = Ed25519PrivateKey.generate()
-        pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        path = self._folder / f"{user}.key"
-        path.write_bytes(f"user: {user}\ncredential: {user}-1\n".encode() + pem)
-        if told:
-            public = private.public_key().public_bytes_raw()
-            key = rules.PublicKey(credential_id=f"{user}-1", public_key=public)
-            self.rules.users.add(user=user, keys=[key])
-        return path
-
-
 @pytest.fixture
 def keys(tmp_path):
-    return Keys(tmp_path)
+    return UserKeys(tmp_path)
 
 
 @pytest.fixture
 def served(tmp_path, keys):
     @asynccontextmanager
     async def served(**settings):
-        path = tmp_path / "rules"
-        keeper = RulesKeeper(Gate(AccessMode.CLOSED, int), path, SystemClock(), hold_s_max=1)
-        keeper.save(keys.rules)
+        path = keys.save(tmp_path / "rules")
         made = NamesrvSettings(
             data_path=tmp_path / "namesrv", access="closed", access_rules_file=path, **settings
         )
@@ -95,6 +73,35 @@ async def test_a_key_opens_a_closed_service(served, keys, tmp_path, over_tls, mo
         for wrong in (ben, lambda: "a.token.of-nobody"):
             with pytest.raises(ArianeError, match="wrong, unknown, expired or disabled"):
                 await brokers(address, tls=tls, credentials=wrong)
+
+
+async def test_a_delegated_key_opens_what_it_was_given_for(served, keys, tmp_path):
+    certificates = ClusterCertificates(tmp_path / "certificates")
+    entry = rules.AccessEntry(
+        decision=rules.ACCESS_DECISION_ALLOW,
+        resource=RESOURCE_TOPIC,
+        pattern=rules.NAME_PATTERN_LITERAL,
+        name="orders",
+        actions=[ACTION_SUBSCRIBE],
+    )
+    ends_ms = int(time.time() * 1000) + 60_000
+    held = delegate(KeyFile(keys.file_of("anna", kind=rules.USER_KIND_SUPER))(), [entry], ends_ms)
+    assert held.key.hex() not in repr(held) + str(held)
+    held = pickle.loads(pickle.dumps(held))  # noqa: S301
+    # The text of the file does as well.
+    tls = (certificates.path / "members.pem").read_text()
+    async with (
+        served(**certificates.member("namesrv", "n1")) as address,
+        ClusterClient(address, patience_s=0, tls=tls, credentials=held.private_key) as client,
+    ):
+        stub = RouteServiceStub(client.channel(address))
+        for topic, code in (
+            ("orders", StatusCode.NOT_FOUND),
+            ("pay", StatusCode.PERMISSION_DENIED),
+        ):
+            with pytest.raises(AioRpcError) as caught:
+                await stub.GetRoute(GetRouteRequest(topic=topic), timeout=20)
+            assert caught.value.code() is code
 
 
 async def test_a_login_is_renewed_on_its_connection(served, keys, monkeypatch):

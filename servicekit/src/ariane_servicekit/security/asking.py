@@ -77,7 +77,7 @@ def require_create_group(group: str) -> None:
 
 
 def require_sink(action: int, query_id: str, owner: str) -> None:
-    """Ask for a right on a sink, which its owner has.
+    """Ask for a right on a sink, which its owner has, unless a delegation leaves it out.
 
     Args:
         action: An ``Action``.
@@ -87,8 +87,11 @@ def require_sink(action: int, query_id: str, owner: str) -> None:
     Raises:
         ServiceError: ACCESS_DENIED.
     """
+    call = current_call()
     if not owner or user_name() != owner:
         require(action, access.RESOURCE_SINK, query_id)
+    elif call is not None and call.gate is not None:
+        call.gate.require_delegated(call, action, access.RESOURCE_SINK, query_id)
 
 
 def require_gateway() -> None:

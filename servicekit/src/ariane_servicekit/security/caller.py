@@ -13,6 +13,8 @@ from typing import Any, Final, TypeAlias
 
 from grpc import aio
 
+from ariane_servicekit.security.rights import Judge
+
 
 class CallerKind(enum.Enum):
     """What a caller has proved."""
@@ -54,6 +56,7 @@ class Caller:
         cluster: Its cluster. Only of members.
         acting: The member that acts for this user. None if the user calls itself.
         credential_id: The credential by whose key a user has logged in; empty otherwise.
+        scope: What a delegation leaves of the user's rights. None without one.
     """
 
     kind: CallerKind
@@ -64,6 +67,7 @@ class Caller:
     cluster: str = ""
     acting: Caller | None = None
     credential_id: str = ""
+    scope: Judge | None = None
 
     @property
     def address(self) -> str:
@@ -76,6 +80,8 @@ class Caller:
             return "nobody known"
         kind = self.kind if self.member_kind is None else self.member_kind
         own = f"{kind.value} {self.name}"
+        if self.scope is not None:
+            own += " by delegation"
         return own if self.acting is None else f"{own} by {self.acting}"
 
 

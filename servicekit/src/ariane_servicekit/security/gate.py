@@ -177,6 +177,16 @@ class Gate:
         if rights is not None:
             self._ask_one(call, caller, rights, Use(caller.name, action, resource, name))
 
+    def require_delegated(self, call: Call, action: int, resource: int, name: str) -> None:
+        """Ask for a right on what the user owns: only a delegation can lack it.
+
+        Raises:
+            ServiceError: ACCESS_DENIED.
+        """
+        caller = call.caller
+        if call.is_judged and caller.scope is not None:
+            self._ask_one(call, caller, caller.scope, Use(caller.name, action, resource, name))
+
     def allows(self, caller: Caller | None, action: int, resource: int, name: str) -> bool:
         """Whether a user may do something now; nothing is counted. True unless closed."""
         if self.mode is not AccessMode.CLOSED or caller is None:
@@ -222,8 +232,12 @@ class Gate:
         return self._judge_of(caller) is not None
 
     def is_super(self, caller: Caller) -> bool:
-        """Whether a caller is a super user."""
-        return caller.kind is CallerKind.USER and self._book.is_super(caller.name)
+        """Whether a caller is a super user, with all rights of one."""
+        return (
+            caller.scope is None
+            and caller.kind is CallerKind.USER
+            and self._book.is_super(caller.name)
+        )
 
     def show(self, call: Call, rule: MethodRule, answer: Any) -> Any:
         """Cut a list in an answer to what the caller may see; return the answer."""

@@ -102,7 +102,16 @@ def acting_text(caller: Caller | None) -> str:
 
     Args:
         caller: For whom a member acts.
+
+    Raises:
+        ServiceError: ACCESS_DENIED: the caller has shown a delegation, of which others would not
+            know: they would take it for the user with all its rights.
     """
     if caller is None or caller.kind is not CallerKind.USER:
         return ""
+    if caller.scope is not None:
+        raise ServiceError(
+            ErrorReason.ERROR_REASON_ACCESS_DENIED,
+            "a delegated key is for brokers and name servers: nobody acts for it",
+        )
     return " ".join((caller.name, *caller.groups))

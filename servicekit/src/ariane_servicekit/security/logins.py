@@ -18,10 +18,7 @@ import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
-
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from typing import Final, NamedTuple, NoReturn, Protocol
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane.common.v1.login_service_pb2 import KeyProof
@@ -29,6 +26,8 @@ from ariane_servicekit.errors import ServiceError
 from ariane_servicekit.machine import Machine
 from ariane_servicekit.observability.logs import LineBudget, get_logger
 from ariane_servicekit.security.caller import Caller, CallerKind, address_of_peer
+from ariane_servicekit.security.delegations import delegated, is_signed
+from ariane_servicekit.security.rights import Rights
 from ariane_servicekit.security.service_tls import ServiceTls
 from ariane_servicekit.security.session_tokens import SessionTokens
 from ariane_wire import Identity
@@ -141,7 +140,7 @@ class Logins:
         return nonce
 
     async def finish_by_key(self, identity: Identity, proof: KeyProof) -> Login:
-        """Log in by a key.
+        """Log in by a key, or by one to which it is delegated.
 
         Raises:
             ServiceError: CREDENTIALS_INVALID.
@@ -158,15 +157,28 @@ class Logins:
             "" if self._tls is None or not identity.is_encrypted else str(self._tls.own),
             proof.credential_id,
         )
-        is_right = _is_signed(known.key if known else _NOBODY, proof.signature, text)
+        key, ends_ms = known.key if known else _NOBODY, now_ms + LOGIN_MS_MAX
+        scope: Rights | None = None
+        if proof.HasField("delegation"):
+            try:
+                key, delegation_ends_ms, scope = delegated(
+                    proof.delegation, proof.credential_id, key, identity.peer, now_ms
+                )
+            except ValueError as error:
+                await self._refuse(identity, str(error))
+            ends_ms = min(ends_ms, delegation_ends_ms)
+        is_right = is_signed(key, proof.signature, text)
         if not nonce or now_ms - drawn_ms > NONCE_MS_MAX or len(proof.client_nonce) != NONCE_BYTES:
             await self._refuse(identity, "there is no nonce for this proof")
         if known is None or expired or not is_right:
             await self._refuse(identity, "unknown or expired credential, or wrong signature")
-        assert known is not None  # noqa: S101 - refused above.
-        ends_ms = min(now_ms + LOGIN_MS_MAX, known.ends_ms or now_ms + LOGIN_MS_MAX)
+        ends_ms = min(ends_ms, known.ends_ms or ends_ms)
         caller = Caller(
-            CallerKind.USER, identity.peer, known.user, credential_id=proof.credential_id
+            CallerKind.USER,
+            identity.peer,
+            known.user,
+            credential_id=proof.credential_id,
+            scope=scope,
         )
         return self._logged_in(identity, Login(caller, ends_ms))
 
@@ -180,7 +192,6 @@ class Logins:
         if self._verifier is None:
             await self._refuse(identity, "no OpenID provider is configured")
         try:
-            assert self._verifier is not None  # noqa: S101 - refused above.
             caller, ends_ms = await self._verifier.verify(token, identity.peer)
         except ValueError as error:
             await self._refuse(identity, str(error))
@@ -231,7 +242,7 @@ class Logins:
         if self._tls is not None and self._tls.caller(identity).kind is CallerKind.MEMBER:
             raise _invalid("a process of the cluster is known by its certificate")
 
-    async def _refuse(self, identity: Identity, cause: str) -> None:
+    async def _refuse(self, identity: Identity, cause: str) -> NoReturn:
         """Refuse a proof, after a while.
 
         Raises:
@@ -271,14 +282,6 @@ def signed_text(
             credential_id.encode(),
         )
     )
-
-
-def _is_signed(key: bytes, signature: bytes, text: bytes) -> bool:
-    try:
-        Ed25519PublicKey.from_public_bytes(key).verify(signature, text)
-    except (InvalidSignature, ValueError):
-        return False
-    return True
 
 
 def is_private(identity: Identity) -> bool:

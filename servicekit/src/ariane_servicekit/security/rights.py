@@ -42,6 +42,17 @@ class Everything:
         return True
 
 
+class Both:
+    """What two judges allow: a user's rights, and what a delegation leaves of them."""
+
+    def __init__(self, *judges: Judge) -> None:
+        self._judges = judges
+
+    def allows(self, action: int, resource: int, name: str) -> bool:
+        """Whether all of them allow it."""
+        return all(judge.allows(action, resource, name) for judge in self._judges)
+
+
 class Rights:
     """The rights of one user from one address."""
 

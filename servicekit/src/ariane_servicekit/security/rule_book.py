@@ -12,7 +12,7 @@ from ariane.common.v1 import access_rules_pb2 as rules
 from ariane_servicekit.security.caller import Caller
 from ariane_servicekit.security.explained import holds_from
 from ariane_servicekit.security.logins import PublicKey
-from ariane_servicekit.security.rights import Everything, Judge, Rights
+from ariane_servicekit.security.rights import Both, Everything, Judge, Rights
 
 COMPILED_MAX: Final = 2000
 """Rights that are kept: of users, or of users and addresses where entries name networks."""
@@ -76,6 +76,11 @@ class RuleBook:
 
         Known are users of the rules, and who is in an OpenID group that is a role.
         """
+        rights = self._own_rights_of(caller)
+        return rights if rights is None or caller.scope is None else Both(rights, caller.scope)
+
+    def _own_rights_of(self, caller: Caller) -> Judge | None:
+        """The rights of a user, whatever a delegation leaves of them."""
         user = caller.name
         if self.is_super(user):
             return _EVERYTHING

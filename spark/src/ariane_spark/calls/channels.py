@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from ariane_sdk.channels import blocking_channel
-from ariane_sdk.security import BROKER_KINDS, Expected, access_of
+from ariane_sdk.security import BROKER_KINDS, Expected
+from ariane_spark.options.access_options import NO_ACCESS, JobAccess
 from ariane_wire import ChannelOptions
 from ariane_wire.blocking import BlockingChannel
 
@@ -28,17 +29,19 @@ NAME_SERVER: Final = Expected(("namesrv",))
 class Channels:
     """One channel for each address, made when first needed; ends with the process.
 
-    In a process that was forked, the channels have connections of that process. TLS and credentials
-    are what the environment of the process says.
+    In a process that was forked, the channels have connections of that process.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, access: JobAccess = NO_ACCESS) -> None:
         """Open nothing yet.
 
+        Args:
+            access: TLS and credentials of the query, before those of the environment.
+
         Raises:
-            IllegalArgument: The environment names files that cannot be read, or are none.
+            IllegalArgument: A file cannot be read, or is none.
         """
-        self._access = access_of(None)
+        self._access = access.connections()
         self._channels: dict[str, BlockingChannel] = {}
         self._expected: dict[str, Expected] = {}
 

@@ -7,7 +7,7 @@ So a connection is worth keeping, must be made after the fork, and is never made
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final, TypeVar
 
 from ariane_record.encoding.kept_memory import keep_freed_memory
@@ -21,6 +21,7 @@ from ariane_spark.calls.repetition import Repetition
 from ariane_spark.calls.routes import LiveBrokers, Routes
 from ariane_spark.calls.spared_modules import spare_modules
 from ariane_spark.calls.task_spans import span_provider
+from ariane_spark.options.access_options import given_access, scope_of
 from ariane_spark.options.options import ReadOptions
 from ariane_spark.options.write_options import WriteOptions
 
@@ -40,27 +41,28 @@ def connect_once(options: ReadOptions) -> Cluster:
     """The connection to the cluster of these options."""
     return _once(
         "read",
-        (options.endpoints, options.requests),
-        lambda: QueueClient(options.endpoints, options.requests),
+        (options.endpoints, options.requests, scope_of(options.access)),
+        lambda: QueueClient(options.endpoints, options.requests, access=options.access),
     )
 
 
-def check_name_servers(endpoints: str) -> None:
+def check_name_servers(given: Mapping[str, str]) -> None:
     """Check on the driver that a write can find brokers, before tasks wait for them.
 
     Args:
-        endpoints: Name servers, ``host:port``, separated by commas.
+        given: The user's options.
 
     Raises:
         ArianeError: No name server answers, now or before; or what answers is none.
     """
+    access, endpoints = given_access(given), given["endpoints"]
 
     def ask() -> LiveBrokers:
         names = ",".join(map(str.strip, endpoints.split(",")))
-        routes = Routes(names, Channels(), timeout_s=FIRST_ANSWER_S_MAX)
+        routes = Routes(names, Channels(access), timeout_s=FIRST_ANSWER_S_MAX)
         return Repetition(WRITE_POLICY).ask(routes.brokers)
 
-    _once("check", endpoints, ask)
+    _once("check", (endpoints, access), ask)
 
 
 def connect_producer_once(options: WriteOptions) -> Producer:
@@ -78,20 +80,30 @@ def connect_producer_once(options: WriteOptions) -> Producer:
                 span_provider(options.otlp_endpoint) if options.otlp_endpoint else None
             ),
         )
-        producer = Producer(options.endpoints, group="ariane-spark", settings=settings)
+        producer = Producer(
+            options.endpoints,
+            group="ariane-spark",
+            settings=settings,
+            tls=options.access.tls(),
+            credentials=options.access.credentials(),
+        )
         producer.start()
         return producer
 
     key = (
         *(options.endpoints, options.batch_bytes, options.calls_max, options.compression),
-        options.otlp_endpoint,
+        *(options.otlp_endpoint, scope_of(options.access)),
     )
     return _once("write", key, start)
 
 
 def connect_transactions_once(options: WriteOptions) -> BatchTransactions:
     """The batch transactions of this process with the cluster of these options."""
-    return _once("transactions", options.endpoints, lambda: BatchTransactions(options.endpoints))
+    return _once(
+        "transactions",
+        (options.endpoints, scope_of(options.access)),
+        lambda: BatchTransactions(options.endpoints, access=options.access),
+    )
 
 
 def _once(use: str, key: Hashable, make: Callable[[], _ConnectionT]) -> _ConnectionT:

@@ -34,6 +34,7 @@ from ariane_spark.calls.range_chunks import HeadersTooShort, decode_chunk
 from ariane_spark.calls.range_wire import wire_chunk
 from ariane_spark.calls.repetition import Repetition
 from ariane_spark.calls.routes import Routes
+from ariane_spark.options.access_options import NO_ACCESS, JobAccess
 from ariane_spark.options.options import RequestPolicy
 from ariane_spark.positions.offsets import Bounds, Positions
 from ariane_spark.positions.ranges import QueueRange
@@ -65,7 +66,11 @@ class QueueClient:
     """Reads of one cluster; for one thread of one process."""
 
     def __init__(
-        self, endpoints: str, policy: RequestPolicy, repetition: Repetition | None = None
+        self,
+        endpoints: str,
+        policy: RequestPolicy,
+        repetition: Repetition | None = None,
+        access: JobAccess = NO_ACCESS,
     ) -> None:
         """Take the addresses; nothing is connected yet.
 
@@ -73,10 +78,11 @@ class QueueClient:
             endpoints: Name servers, ``host:port``, separated by commas.
             policy: The timeout and the repeats of calls.
             repetition: Repeats calls; ``None``: by the policy.
+            access: TLS and credentials.
         """
         self._timeout_s = policy.timeout_ms / 1000
         self._repetition = repetition or Repetition(policy)
-        self._channels = Channels()
+        self._channels = Channels(access)
         self._routes = Routes(endpoints, self._channels, timeout_s=self._timeout_s)
         self._groups = GroupClient(self._routes, self._channels, timeout_s=self._timeout_s)
         self._watch = LifeWatch(silence_s=self._timeout_s)

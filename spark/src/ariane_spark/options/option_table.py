@@ -54,6 +54,27 @@ OPTIONS: Final = (
         "required",
     ),
     Option(
+        "tlsCa",
+        EVERYWHERE,
+        "The authority of a cluster with TLS, `members.pem` of `ariane tls`: a file on the driver,"
+        " or its text.",
+        "the file that `ARIANE_TLS_CA` names",
+    ),
+    Option(
+        "accessKey",
+        EVERYWHERE,
+        "The key that the driver logs in by, of `ariane credential create`: a file on the driver,"
+        " or its text. Tasks never get it. Spark hides an option of this name.",
+        "the file that `ARIANE_CREDENTIALS` names",
+    ),
+    Option(
+        "keyLifetime",
+        EVERYWHERE,
+        "How long the keys hold that tasks get, each for a plan of a read or write: `1m` to"
+        " `168h`. A stream makes new ones for each micro-batch.",
+        "`24h`",
+    ),
+    Option(
         "topic",
         EVERYWHERE,
         "The topic. When writing, it takes precedence over the column of that name.",

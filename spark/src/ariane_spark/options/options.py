@@ -9,6 +9,7 @@ from typing import Final
 
 from ariane_record.control_characters import holds_control_character
 from ariane_spark.errors import OptionIllegal
+from ariane_spark.options.access_options import NO_ACCESS, JobAccess, access_options
 from ariane_spark.options.endpoint_options import endpoints_of, otlp_endpoint_of
 from ariane_spark.options.given_options import GivenOptions
 from ariane_spark.options.option_table import Use
@@ -87,6 +88,7 @@ class ReadOptions:
         commit_group: The consumer group that shows the progress; ``None``: none.
         requests: The policy of requests.
         otlp_endpoint: The collector that gets spans; empty: none.
+        access: TLS and credentials.
     """
 
     endpoints: str
@@ -104,6 +106,7 @@ class ReadOptions:
     commit_group: str | None = None
     requests: RequestPolicy = field(default_factory=RequestPolicy)
     otlp_endpoint: str = ""
+    access: JobAccess = NO_ACCESS
 
 
 def read_options(given: Mapping[str, str], use: Use) -> ReadOptions:
@@ -135,6 +138,7 @@ def read_options(given: Mapping[str, str], use: Use) -> ReadOptions:
         commit_group=options.group_name("commitGroup"),
         requests=_request_policy(options),
         otlp_endpoint=otlp_endpoint_of(options),
+        access=access_options(options),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from ariane_record.single.compression import Compression
 from ariane_spark.errors import OptionIllegal
+from ariane_spark.options.access_options import NO_ACCESS, JobAccess, access_options
 from ariane_spark.options.endpoint_options import endpoints_of, otlp_endpoint_of
 from ariane_spark.options.given_options import GivenOptions
 from ariane_spark.options.option_table import Use
@@ -77,6 +78,7 @@ class WriteOptions:
         dead_letter_topic: The topic for rows that cannot become messages; ``None``: they are
             refused.
         otlp_endpoint: The collector that gets spans; empty: none.
+        access: TLS and credentials.
     """
 
     endpoints: str
@@ -91,6 +93,7 @@ class WriteOptions:
     compression: BodyCompression = NO_COMPRESSION
     dead_letter_topic: str | None = None
     otlp_endpoint: str = ""
+    access: JobAccess = NO_ACCESS
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
@@ -126,6 +129,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         compression=_compression(options),
         dead_letter_topic=_dead_letter_topic(options),
         otlp_endpoint=otlp_endpoint_of(options),
+        access=access_options(options),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from uuid import uuid4
 
@@ -19,6 +19,7 @@ from ariane_sdk.errors import ColumnIllegal
 from ariane_spark.calls.connection import connect_producer_once
 from ariane_spark.calls.sink_batches import micro_batch_of_task
 from ariane_spark.errors import OptionIllegal, RowIllegal
+from ariane_spark.options.access_options import rights_to_write
 from ariane_spark.options.option_table import OPTIONS_OF_SPARK
 from ariane_spark.options.write_options import WriteOptions, write_options
 from ariane_spark.records.bad_rows import RowRefused, RowSieve, raise_refusals, refused
@@ -143,7 +144,7 @@ def batch_writer(
         OptionError: An option is illegal.
         SchemaIllegal: A column cannot be written, or the body is missing.
     """
-    options = write_options(given)
+    options = _for_tasks(write_options(given))
     if overwrite:
         raise OptionIllegal("mode", "a topic is only appended to; use mode('append')")
     plan = RowPlan.of(schema, options.topic)
@@ -166,8 +167,10 @@ def stream_writer(
         OptionError: An option is illegal.
         SchemaIllegal: A column cannot be written, or the body is missing.
     """
-    options = write_options(
-        {name: value for name, value in given.items() if name.lower() not in OPTIONS_OF_SPARK}
+    options = _for_tasks(
+        write_options(
+            {name: value for name, value in given.items() if name.lower() not in OPTIONS_OF_SPARK}
+        )
     )
     if overwrite:
         raise OptionIllegal("outputMode", "a topic is only appended to; use outputMode('append')")
@@ -179,3 +182,14 @@ def stream_writer(
     if options.exactly_once:
         return ExactlyOnceStreamWriter(options, plan)
     return ArianeStreamWriter(ArianeBatchWriter(options, plan))
+
+
+def _for_tasks(options: WriteOptions) -> WriteOptions:
+    """The options with what tasks and the commit log in by.
+
+    Raises:
+        OptionIllegal: A file cannot be read.
+    """
+    topics = {options.topic, options.dead_letter_topic or options.topic}
+    rights = rights_to_write(topics, exactly_once=options.exactly_once)
+    return replace(options, access=options.access.for_tasks(rights))

@@ -18,7 +18,7 @@ from ariane_spark.calls.sink_batches import micro_batch_of_task
 from ariane_spark.options.options import ReadOptions
 from ariane_spark.options.write_options import MicroBatch
 from ariane_spark.positions.offsets import Bounds, LogEpochs, Positions, epochs_of
-from ariane_spark.positions.partitions import RangePartition, plan_partitions
+from ariane_spark.positions.partitions import plan_partitions
 from ariane_spark.positions.position_rules import Edge
 from ariane_spark.positions.ranges import ranges_between
 from ariane_spark.records.columns import Projection
@@ -26,6 +26,7 @@ from ariane_spark.source.data_loss import DataLossPolicy
 from ariane_spark.source.first_positions import resolve
 from ariane_spark.source.parallelism import cluster_parallelism
 from ariane_spark.source.range_reader import RangeReader
+from ariane_spark.source.task_partitions import TaskPartition, task_options, task_partitions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,22 +52,24 @@ class ArianeBatchReader(DataSourceReader):
         """The partitions of the read, one for each task; called once, by the planner."""
         cluster = self._connect(self._options)
         start, end, log_epochs = self._positions(cluster)
+        planned = plan_partitions(
+            ranges_between(start, end, log_epochs),
+            self._options.limits,
+            parallelism=cluster_parallelism(),
+        )
         return list(
-            plan_partitions(
-                ranges_between(start, end, log_epochs),
-                self._options.limits,
-                parallelism=cluster_parallelism(),
-            )
+            task_partitions(planned, self._options.access, {queue.topic for queue in start})
         )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of one partition; called in a task."""
-        if not isinstance(partition, RangePartition):  # Spark's placeholder for "no partitions".
+        if not isinstance(partition, TaskPartition):  # Spark's placeholder for "no partitions".
             return iter(())
         running = micro_batch_of_task(TaskContext.get())
         if running is not None:
             _check_plan(self._plan_id, running)
-        reader = RangeReader(self._connect(self._options), self._options)
+        options = task_options(self._options, partition)
+        reader = RangeReader(self._connect(options), options)
         return reader.batches(partition.ranges, self._projection)
 
     def _positions(self, cluster: Cluster) -> tuple[Positions, Positions, LogEpochs]:

@@ -38,7 +38,7 @@ from ariane_spark.positions.offsets import (
     log_epochs_of,
     to_json,
 )
-from ariane_spark.positions.partitions import RangePartition, plan_partitions
+from ariane_spark.positions.partitions import plan_partitions
 from ariane_spark.positions.position_rules import Edge
 from ariane_spark.positions.ranges import QueueRange, ranges_between
 from ariane_spark.records.columns import Detail, Projection
@@ -56,6 +56,7 @@ from ariane_spark.source.read_limits import (
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
+from ariane_spark.source.task_partitions import TaskPartition, task_options, task_partitions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -161,13 +162,16 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begins |= self._begins_anew(begins, log_epochs_of(start), epochs)
         ranges = ranges_between(begins, to, epochs)
         limits = self._options.limits
-        return list(plan_partitions(ranges, limits, parallelism=cluster_parallelism()))
+        planned = plan_partitions(ranges, limits, parallelism=cluster_parallelism())
+        topics = {queue.topic for queue in to}
+        return list(task_partitions(planned, self._options.access, topics))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of one partition; called in a task."""
-        if not isinstance(partition, RangePartition):
+        if not isinstance(partition, TaskPartition):
             return iter(())
-        reader = RangeReader(self._connect(self._options), self._options)
+        options = task_options(self._options, partition)
+        reader = RangeReader(self._connect(options), options)
         return reader.batches(partition.ranges, self._projection)
 
     def commit(self, end: dict[str, Any]) -> None:

@@ -72,7 +72,8 @@ def client_tls(
     """A context for clients, from files in PEM; names of servers are checked.
 
     Args:
-        authorities: Who signs certificates of servers; None for those that the machine trusts.
+        authorities: Who signs certificates of servers: a file, or its text; None for those that the
+            machine trusts.
         certificate: The own certificate, and those between it and its authority; None for none.
         key: Its private key, without a password.
         oldest: Version of TLS that is still spoken.
@@ -84,6 +85,8 @@ def client_tls(
     context = _context(ssl.PROTOCOL_TLS_CLIENT, oldest)
     if authorities is None:
         context.load_default_certs()
+    elif is_pem(authorities):
+        context.load_verify_locations(cadata=str(authorities))
     else:
         context.load_verify_locations(authorities)
     if (certificate is None) != (key is None):
@@ -91,6 +94,11 @@ def client_tls(
     if certificate is not None and key is not None:
         _load(context, certificate, key)
     return context
+
+
+def is_pem(file: str | Path) -> bool:
+    """Whether this is the text of a file instead of its path."""
+    return isinstance(file, str) and ssl.PEM_HEADER in file
 
 
 def _context(protocol: int, oldest: Version) -> TlsContext:

@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 from typing import Final
 
-from ariane_wire.transport.tls import TlsContext, Version, client_tls
+from ariane_wire.transport.tls import TlsContext, Version, client_tls, is_pem
 
 _log: Final = logging.getLogger("ariane_wire.client")
 
@@ -60,5 +60,5 @@ class ClientTlsFiles:
 
     def _look(self) -> list[tuple[int, int, int]]:
         files = (self._authorities, self._certificate, self._key)
-        seen = [Path(file).stat() for file in files if file is not None]
+        seen = [Path(file).stat() for file in files if file is not None and not is_pem(file)]
         return [(each.st_mtime_ns, each.st_size, each.st_ino) for each in seen]

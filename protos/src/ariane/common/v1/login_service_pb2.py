@@ -23,10 +23,12 @@ _sym_db = _symbol_database.Default()
 
 
 from ariane.common.v1 import access_pb2 as ariane_dot_common_dot_v1_dot_access__pb2
+from ariane.common.v1 import access_rules_pb2 as ariane_dot_common_dot_v1_dot_access__rules__pb2
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
+from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$ariane/common/v1/login_service.proto\x12\x10\x61riane.common.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1egoogle/protobuf/duration.proto\"\x13\n\x11\x42\x65ginLoginRequest\"*\n\x12\x42\x65ginLoginResponse\x12\x14\n\x0cserver_nonce\x18\x01 \x01(\x0c\"`\n\x12\x46inishLoginRequest\x12)\n\x03key\x18\x01 \x01(\x0b\x32\x1a.ariane.common.v1.KeyProofH\x00\x12\x16\n\x0c\x62\x65\x61rer_token\x18\x02 \x01(\tH\x00\x42\x07\n\x05proof\"J\n\x08KeyProof\x12\x15\n\rcredential_id\x18\x01 \x01(\t\x12\x14\n\x0c\x63lient_nonce\x18\x02 \x01(\x0c\x12\x11\n\tsignature\x18\x03 \x01(\x0c\"g\n\x13\x46inishLoginResponse\x12\x0c\n\x04user\x18\x01 \x01(\t\x12+\n\x08lifetime\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x15\n\rsession_token\x18\x03 \x01(\t2\xdb\x01\n\x0cLoginService\x12\x63\n\nBeginLogin\x12#.ariane.common.v1.BeginLoginRequest\x1a$.ariane.common.v1.BeginLoginResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x01\x10\x05\x12\x66\n\x0b\x46inishLogin\x12$.ariane.common.v1.FinishLoginRequest\x1a%.ariane.common.v1.FinishLoginResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x01\x10\x05\x42\x41\n\x13mq.ariane.common.v1P\x01Z(ariane.mq/go/arianepb/common/v1;commonv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$ariane/common/v1/login_service.proto\x12\x10\x61riane.common.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a#ariane/common/v1/access_rules.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x13\n\x11\x42\x65ginLoginRequest\"*\n\x12\x42\x65ginLoginResponse\x12\x14\n\x0cserver_nonce\x18\x01 \x01(\x0c\"`\n\x12\x46inishLoginRequest\x12)\n\x03key\x18\x01 \x01(\x0b\x32\x1a.ariane.common.v1.KeyProofH\x00\x12\x16\n\x0c\x62\x65\x61rer_token\x18\x02 \x01(\tH\x00\x42\x07\n\x05proof\"|\n\x08KeyProof\x12\x15\n\rcredential_id\x18\x01 \x01(\t\x12\x14\n\x0c\x63lient_nonce\x18\x02 \x01(\x0c\x12\x11\n\tsignature\x18\x03 \x01(\x0c\x12\x30\n\ndelegation\x18\x04 \x01(\x0b\x32\x1c.ariane.common.v1.Delegation\".\n\nDelegation\x12\r\n\x05terms\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\x0c\"\x9d\x01\n\x0f\x44\x65legationTerms\x12\x15\n\rcredential_id\x18\x01 \x01(\t\x12\x12\n\npublic_key\x18\x02 \x01(\x0c\x12/\n\x0b\x65xpire_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\x07\x65ntries\x18\x04 \x03(\x0b\x32\x1d.ariane.common.v1.AccessEntry\"g\n\x13\x46inishLoginResponse\x12\x0c\n\x04user\x18\x01 \x01(\t\x12+\n\x08lifetime\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x15\n\rsession_token\x18\x03 \x01(\t2\xdb\x01\n\x0cLoginService\x12\x63\n\nBeginLogin\x12#.ariane.common.v1.BeginLoginRequest\x1a$.ariane.common.v1.BeginLoginResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x01\x10\x05\x12\x66\n\x0b\x46inishLogin\x12$.ariane.common.v1.FinishLoginRequest\x1a%.ariane.common.v1.FinishLoginResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x01\x10\x05\x42\x41\n\x13mq.ariane.common.v1P\x01Z(ariane.mq/go/arianepb/common/v1;commonv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,16 +40,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LOGINSERVICE'].methods_by_name['BeginLogin']._serialized_options = b'\312\363\030\006\n\004\010\001\020\005'
   _globals['_LOGINSERVICE'].methods_by_name['FinishLogin']._loaded_options = None
   _globals['_LOGINSERVICE'].methods_by_name['FinishLogin']._serialized_options = b'\312\363\030\006\n\004\010\001\020\005'
-  _globals['_BEGINLOGINREQUEST']._serialized_start=121
-  _globals['_BEGINLOGINREQUEST']._serialized_end=140
-  _globals['_BEGINLOGINRESPONSE']._serialized_start=142
-  _globals['_BEGINLOGINRESPONSE']._serialized_end=184
-  _globals['_FINISHLOGINREQUEST']._serialized_start=186
-  _globals['_FINISHLOGINREQUEST']._serialized_end=282
-  _globals['_KEYPROOF']._serialized_start=284
-  _globals['_KEYPROOF']._serialized_end=358
-  _globals['_FINISHLOGINRESPONSE']._serialized_start=360
-  _globals['_FINISHLOGINRESPONSE']._serialized_end=463
-  _globals['_LOGINSERVICE']._serialized_start=466
-  _globals['_LOGINSERVICE']._serialized_end=685
+  _globals['_BEGINLOGINREQUEST']._serialized_start=191
+  _globals['_BEGINLOGINREQUEST']._serialized_end=210
+  _globals['_BEGINLOGINRESPONSE']._serialized_start=212
+  _globals['_BEGINLOGINRESPONSE']._serialized_end=254
+  _globals['_FINISHLOGINREQUEST']._serialized_start=256
+  _globals['_FINISHLOGINREQUEST']._serialized_end=352
+  _globals['_KEYPROOF']._serialized_start=354
+  _globals['_KEYPROOF']._serialized_end=478
+  _globals['_DELEGATION']._serialized_start=480
+  _globals['_DELEGATION']._serialized_end=526
+  _globals['_DELEGATIONTERMS']._serialized_start=529
+  _globals['_DELEGATIONTERMS']._serialized_end=686
+  _globals['_FINISHLOGINRESPONSE']._serialized_start=688
+  _globals['_FINISHLOGINRESPONSE']._serialized_end=791
+  _globals['_LOGINSERVICE']._serialized_start=794
+  _globals['_LOGINSERVICE']._serialized_end=1013
 # @@protoc_insertion_point(module_scope)

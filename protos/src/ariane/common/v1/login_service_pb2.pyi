@@ -3,9 +3,13 @@
 isort:skip_file
 """
 
+from ariane.common.v1 import access_rules_pb2 as _access_rules_pb2
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from google.protobuf.internal import containers as _containers
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -95,6 +99,7 @@ class KeyProof(_message.Message):
     CREDENTIAL_ID_FIELD_NUMBER: _builtins.int
     CLIENT_NONCE_FIELD_NUMBER: _builtins.int
     SIGNATURE_FIELD_NUMBER: _builtins.int
+    DELEGATION_FIELD_NUMBER: _builtins.int
     credential_id: _builtins.str
     """The id of the credential."""
     client_nonce: _builtins.bytes
@@ -105,20 +110,98 @@ class KeyProof(_message.Message):
     plain text), one byte with the length of the server's name and that name as its certificate has
     it ("ariane://main/broker/b-0"; empty in plain text), and the credential's id.
     """
+    @_builtins.property
+    def delegation(self) -> Global___Delegation:
+        """By what another key than the credential's may sign: `signature` is then of the holder's key.
+        Absent: of the credential's.
+        """
+
     def __init__(
         self,
         *,
         credential_id: _builtins.str = ...,
         client_nonce: _builtins.bytes = ...,
         signature: _builtins.bytes = ...,
+        delegation: Global___Delegation | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["delegation", b"delegation"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_nonce", b"client_nonce", "credential_id", b"credential_id", "signature", b"signature"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_nonce", b"client_nonce", "credential_id", b"credential_id", "delegation", b"delegation", "signature", b"signature"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___KeyProof: _TypeAlias = KeyProof  # noqa: Y015
+
+@_typing.final
+class Delegation(_message.Message):
+    """Lets somebody else log in as a user, for a while and for less: a program hands it, with the
+    holder's private key, to helpers that must not have its own key. It can be taken back only
+    together with the credential.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TERMS_FIELD_NUMBER: _builtins.int
+    SIGNATURE_FIELD_NUMBER: _builtins.int
+    terms: _builtins.bytes
+    """`DelegationTerms`, as they were signed: at most 65536 bytes."""
+    signature: _builtins.bytes
+    """Ed25519 by the credential's key, 64 bytes, over: "ariane-delegation-v1", a zero byte, and the
+    terms.
+    """
+    def __init__(
+        self,
+        *,
+        terms: _builtins.bytes = ...,
+        signature: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["signature", b"signature", "terms", b"terms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Delegation: _TypeAlias = Delegation  # noqa: Y015
+
+@_typing.final
+class DelegationTerms(_message.Message):
+    """What a delegation says."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CREDENTIAL_ID_FIELD_NUMBER: _builtins.int
+    PUBLIC_KEY_FIELD_NUMBER: _builtins.int
+    EXPIRE_TIME_FIELD_NUMBER: _builtins.int
+    ENTRIES_FIELD_NUMBER: _builtins.int
+    credential_id: _builtins.str
+    """The credential whose key has signed."""
+    public_key: _builtins.bytes
+    """The holder's public key: Ed25519, 32 bytes."""
+    @_builtins.property
+    def expire_time(self) -> _timestamp_pb2.Timestamp:
+        """When it stops to hold: at most 7 days ahead."""
+
+    @_builtins.property
+    def entries(self) -> _containers.RepeatedCompositeFieldContainer[_access_rules_pb2.AccessEntry]:
+        """What the holder may do, of what the user may do: all else is refused, also on sinks that the
+        user owns. At most 1000.
+        """
+
+    def __init__(
+        self,
+        *,
+        credential_id: _builtins.str = ...,
+        public_key: _builtins.bytes = ...,
+        expire_time: _timestamp_pb2.Timestamp | None = ...,
+        entries: _abc.Iterable[_access_rules_pb2.AccessEntry] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["expire_time", b"expire_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["credential_id", b"credential_id", "entries", b"entries", "expire_time", b"expire_time", "public_key", b"public_key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DelegationTerms: _TypeAlias = DelegationTerms  # noqa: Y015
 
 @_typing.final
 class FinishLoginResponse(_message.Message):

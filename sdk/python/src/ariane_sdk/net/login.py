@@ -111,6 +111,9 @@ class Login:
                 *(name.encode(), key.credential_id.encode()),
             )
         )
-        return KeyProof(
+        proof = KeyProof(
             credential_id=key.credential_id, client_nonce=nonce, signature=key.sign(text)
         )
+        if key.delegation is not None:
+            proof.delegation.terms, proof.delegation.signature = key.delegation
+        return proof

@@ -15,7 +15,8 @@ from ariane_admin.asking.own_tls import own_tls
 from ariane_sdk import DeadLetters, LiveBroker, Producer
 from ariane_sdk.errors import ArianeError, RouteNotFound
 from ariane_servicekit import ErrorTranslator, ServiceError
-from ariane_servicekit.security.asking import user_name
+from ariane_servicekit.rpc.calls import current_caller
+from ariane_servicekit.security.identify import acting_text
 
 QUESTION_SECONDS_MAX: Final = 10.0
 """How long a broker may take for one question, which may be several calls."""
@@ -59,7 +60,7 @@ class ClusterAccess:
 
         Each user has one: what it does in the background is done for whoever made it.
         """
-        user = user_name()
+        user = acting_text(current_caller())
         async with self._producer_turn:
             producer = self._producers.get(user)
             if producer is None:

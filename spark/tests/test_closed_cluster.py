@@ -1,0 +1,55 @@
+"""A closed cluster: executors log in by keys that the driver hands them, and it is told nowhere."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ariane.common.v1.access_rules_pb2 import USER_KIND_SUPER
+from ariane_sdk import Message
+from ariane_sdk.sync import ClusterClient, Producer
+from ariane_servicekit.running.processes import LocalCluster
+from ariane_testkit.user_keys import UserKeys
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
+
+JOB = Path(__file__).with_name("closed_job.py")
+
+
+@pytest.fixture
+def key(tmp_path, monkeypatch):
+    keys = UserKeys(tmp_path)
+    path = keys.file_of("etl", kind=USER_KIND_SUPER)
+    for service in ("BROKER", "NAMESRV"):
+        told = keys.save(tmp_path / f"rules-{service}")
+        monkeypatch.setenv(f"ARIANE_{service}_ACCESS_RULES_FILE", str(told))
+    monkeypatch.setenv("ARIANE_NAMESRV_WARM_UP_S", "0")
+    return path
+
+
+def test_executors_have_keys_of_their_own_and_nothing_secret_is_shown(
+    master, processes, tmp_path, key
+):
+    (tmp_path / "events").mkdir()
+    secret = key.read_text().split("-----")[2].strip()
+    cluster = LocalCluster(tmp_path / "cluster", brokers=2, tls=True, super_users=["root"])
+    with cluster:
+        ca = cluster.certificates.folder.path / "members.pem"
+        with ClusterClient(cluster.name_servers, tls=ca, credentials=key) as client:
+            for topic in ("orders", "once", "twice", "streamed"):
+                client.create_topic(topic, queue_count=2)
+        with Producer(cluster.name_servers, tls=ca, credentials=key) as producer:
+            producer.send_batch([Message("orders", b"%d" % n) for n in range(400)])
+        given = (master, processes.java_options, cluster.name_servers, ca, key, tmp_path)
+        told = json.loads(processes.run(str(JOB), *map(str, given)))
+    assert told["counts"] == {"orders": 403, "once": 400, "twice": 400, "streamed": 403}
+    assert told["names"] == [""]
+    # In plain text, without a key.
+    assert "failed to connect" in told["refused"]
+    assert "accessKey=*********(redacted)" in (tmp_path / "shown").read_text()
+    written = [path for path in tmp_path.rglob("*") if path.is_file() and path != key]
+    assert any("events" in path.parts for path in written)
+    assert any("checkpoint" in path.parts for path in written)
+    assert any(path.name == "stderr" for path in written)
+    for path in written:
+        assert secret.encode() not in path.read_bytes(), path
