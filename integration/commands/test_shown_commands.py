@@ -174,7 +174,6 @@ FIRST = {
     # Which queue a message goes to is not for its sender to say.
     r"consume orders --queue": "until ariane consume orders --queue broker-a:0=0 --no-follow"
     " | grep -q .; do seq 40 | ariane produce orders; done",
-    r"--token-file": "echo secret > token",
     r"group (pause|resume) billing": "ariane group resume billing || true",
     r"group (delete|clone|reset|forget|pause|resume) billing": ""
     "ariane topic create orders --exists-ok; seq 40 | ariane produce orders;"

@@ -80,8 +80,7 @@ async def planted_services(folder):
         checks = ("--database-url", database(folder / "c.db"))
         checker = await start("checker", "ariane_txn_checker", *known, *checks)
         beside = ("--broker", broker, "--data-path", str(folder / "f"))
-        uploads = ("--uploads", "any", "--upload-token", PLANTED)
-        await start("filter", "ariane_filter", *beside, *uploads)
+        await start("filter", "ariane_filter", *beside, "--uploads", "any")
         hook = ("--alert-webhook", f"http://127.0.0.1:1/hook/{PLANTED}", "--alert-disk-ratio", "0")
         trail = ("--database-url", database(folder / "a.db"), "--checkers", checker)
         await start("admin", "ariane_admin.service", *known, *trail, *hook)
@@ -106,7 +105,6 @@ async def test_no_log_list_error_or_bundle_shows_a_secret(tmp_path, ariane, unti
             assert status == ExitStatus.DONE
             told.append(json.dumps(settings))
         assert "replica_set_url" in told[1]
-        assert "upload_token" in told[2]
         assert "database_url" in told[3]
         url = f"postgresql://me:{PLANTED}@h/x"
         words = ("setting", "set", "broker", "replica_set_url", url, "--yes")

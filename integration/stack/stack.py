@@ -199,6 +199,5 @@ def filled(text: str, variables: Mapping[str, str]) -> str:
 SECRETS: Final = {
     "database_password": "only-for-the-trial",
     "grafana_password": "only-for-the-trial",
-    "upload_token": "only-for-the-trial",
     "database_url": "postgresql+psycopg://ariane:only-for-the-trial@postgres/ariane",
 }

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import ssl
-import sys
 import time
 from contextlib import AsyncExitStack, suppress
 from html import unescape
@@ -294,9 +292,10 @@ async def browser(admin):
 class ClosedCluster:
     """Addresses, and what a user needs to reach them."""
 
-    def __init__(self, certificates, name_server, admin, stack, app):
+    def __init__(self, certificates, name_server, broker, admin, stack, app):
         self.certificates = certificates
         self.name_server = name_server
+        self.broker = broker
         self.app = app
         self._admin = admin
         self._stack = stack
@@ -309,24 +308,6 @@ class ClosedCluster:
     def tls(self, user):
         certificate, key = self.certificates.user(user)
         return Tls(ca=self.certificates.path / "members.pem", certificate=certificate, key=key)
-
-    async def command(self, *arguments):
-        """What a command writes that root runs."""
-        certificate, key = self.certificates.user("root")
-        environment = {
-            "ARIANE_ADMIN": self._admin,
-            "ARIANE_TLS_CA": str(self.certificates.path / "members.pem"),
-            "ARIANE_TLS_CERTIFICATE": str(certificate),
-            "ARIANE_TLS_KEY": str(key),
-        }
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "ariane_admin", *arguments, "-o", "json"),
-            env={**os.environ, **environment},
-            stdout=asyncio.subprocess.PIPE,
-        )
-        written, _ = await process.communicate()
-        assert process.returncode == 0
-        return written
 
     async def admin(self, user):
         """A channel of a user to admin."""
@@ -397,7 +378,7 @@ async def closed(request, tmp_path):
             **common,
             **certificates.member("broker", "broker-a"),
         )
-        await stack.enter_async_context(serving(broker, compose_broker))
+        broker_address = await stack.enter_async_context(serving(broker, compose_broker))
         settings = AdminSettings(
             data_path=tmp_path / "admin",
             name_servers=(name_server,),
@@ -413,4 +394,6 @@ async def closed(request, tmp_path):
             return made[0]
 
         admin = await stack.enter_async_context(serving(settings, compose_admin))
-        yield ClosedCluster(certificates, str(name_server), str(admin), stack, made[0])
+        yield ClosedCluster(
+            certificates, str(name_server), broker_address, str(admin), stack, made[0]
+        )

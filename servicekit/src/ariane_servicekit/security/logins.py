@@ -286,10 +286,11 @@ def signed_text(
 
 def is_private(identity: Identity) -> bool:
     """Whether nobody on the way reads what a connection carries: TLS, or the same machine."""
-    return identity.is_encrypted or _is_local(identity.peer)
+    return identity.is_encrypted or is_local(identity.peer)
 
 
-def _is_local(peer: str) -> bool:
+def is_local(peer: str) -> bool:
+    """Whether a peer, in gRPC's form, is a process of this machine."""
     address = address_of_peer(peer)
     return peer.startswith("unix:") or address == "::1" or address.startswith("127.")
 

@@ -100,25 +100,3 @@ async def test_definitions_that_are_none_are_refused(text):
     api._proof = ""
     with pytest.raises(WronglyFilled):
         await CHANGES["/definitions/import"].perform(Asker(api, ""), {"definitions": text})
-
-
-async def test_a_token_goes_to_the_api_and_to_no_page():
-    said = []
-
-    async def stop(_, *, metadata, **how):
-        said.append(dict(metadata).get("authorization"))
-        return filter_pb.UpdateFilterQuarantineResponse()
-
-    change = CHANGES["/filters/stop"]
-    api = Api.__new__(Api)
-    api._proof = ""
-    api.filters = SimpleNamespace(UpdateFilterQuarantine=stop)
-    given = {"name": "late", "version": "1", "cause": "wild"}
-    for token in ("s3cret-of-the-tests", ""):
-        told = await change.perform(Asker(api, ""), {**given, "upload_token": token})
-        assert "s3cret" not in told
-    assert said == ["Bearer s3cret-of-the-tests", None]
-    for wrong in ("two words", "schlüssel"):
-        with pytest.raises(WronglyFilled) as refused:
-            await change.perform(Asker(api, ""), {**given, "upload_token": wrong})
-        assert wrong not in str(refused.value)

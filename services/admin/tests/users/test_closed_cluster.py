@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from grpc.aio import AioRpcError
 
 from ariane.admin.v1 import access_policy_service_pb2 as policy_pb
 from ariane.admin.v1 import audit_service_pb2 as audit_pb
+from ariane.admin.v1 import filter_service_pb2 as filter_pb
 from ariane.admin.v1 import message_service_pb2 as message_pb
 from ariane.admin.v1 import topic_service_pb2 as topic_pb
 from ariane.admin.v1 import user_service_pb2 as user_pb
 from ariane.admin.v1.access_policy_service_pb2_grpc import AccessPolicyServiceStub
 from ariane.admin.v1.audit_service_pb2_grpc import AuditServiceStub
+from ariane.admin.v1.filter_service_pb2_grpc import FilterServiceStub
 from ariane.admin.v1.message_service_pb2_grpc import MessageServiceStub
 from ariane.admin.v1.topic_service_pb2_grpc import TopicServiceStub
 from ariane.admin.v1.user_service_pb2_grpc import UserServiceStub
 from ariane.common.v1.message_pb2 import Message as WireMessage
+from ariane_filter.app import FilterApp
+from ariane_filter.settings import FilterSettings
 from ariane_sdk import Message, Producer
 from ariane_sdk.errors import ArianeError
+from ariane_servicekit import Address, serving
 from ariane_testkit.access_rules import entries_of
 
 
@@ -71,8 +76,18 @@ async def test_a_closed_cluster_serves_users_within_their_rights(closed, tmp_pat
     with pytest.raises(AioRpcError, match="no credentials"):
         await TopicServiceStub(ben).ListTopics(topic_pb.ListTopicsRequest())
     # By a key she is herself, as long as admin has its public half.
+    users, private = UserServiceStub(root), Ed25519PrivateKey.generate()
     key = tmp_path / "anna.key"
-    made = json.loads(await closed.command("credential", "create", str(key), "--user", "anna"))
+    pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    key.write_bytes(b"credential: laptop\n" + pem)
+    credential = user_pb.Credential(
+        credential_id="laptop",
+        kind=user_pb.CREDENTIAL_KIND_SIGNING_KEY,
+        public_key=private.public_key().public_bytes_raw(),
+    )
+    await users.CreateCredential(
+        user_pb.CreateCredentialRequest(user="anna", credential=credential)
+    )
 
     async def sent_by_key():
         access = {"tls": closed.certificates.path / "members.pem", "credentials": key}
@@ -81,7 +96,9 @@ async def test_a_closed_cluster_serves_users_within_their_rights(closed, tmp_pat
             return "sent"
 
     await closed.until(sent_by_key, "sent")
-    await closed.command("credential", "delete", "anna", made["credential"], "--yes")
+    await users.DeleteCredential(
+        user_pb.DeleteCredentialRequest(user="anna", credential_id="laptop")
+    )
     await closed.until(lambda: refused(sent_by_key), "refused")
     await sent("orders")
     # Whoever is disabled is refused everywhere within seconds.
@@ -98,3 +115,42 @@ async def test_a_closed_cluster_serves_users_within_their_rights(closed, tmp_pat
     expected |= {"CreateCredential", "DeleteCredential"}
     assert await changes_of("root") == expected
     assert await changes_of("anna") == {"SendMessage"}
+
+
+async def test_a_user_with_the_right_on_a_filter_uploads_it_through_admin(closed, tmp_path):
+    settings = FilterSettings(
+        listen=Address("127.0.0.1", 0),
+        broker=closed.broker,
+        data_path=tmp_path / "filters",
+        uploads="any",
+        access="closed",
+        grace_s=0.1,
+        **closed.certificates.member("filter", "f1"),
+    )
+
+    async def names(channel):
+        told = await FilterServiceStub(channel).ListFilters(filter_pb.ListFiltersRequest())
+        return [each.filter for kept in told.filters for each in kept.filters.values()]
+
+    async def uploaded(channel, name):
+        module = b"def matches(message): return True"
+        request = filter_pb.UploadFilterRequest(filter=name, module=module)
+        return (await FilterServiceStub(channel).UploadFilter(request)).filter.filter
+
+    async with serving(settings, FilterApp):
+        root, anna, bert = [await closed.admin(name) for name in ("root", "anna", "bert")]
+        # Known before there are rules: who is found later is told later.
+        await closed.until(lambda: names(root), [])
+        await closed.make_user("anna", "allow CREATE,GET filter late*")
+        await closed.make_user("bert", "allow GET filter late")
+        await closed.until(lambda: uploaded(anna, "late"), "late")
+        for channel, name in ((anna, "early"), (bert, "late")):
+            with pytest.raises(AioRpcError, match="may not CREATE filter"):
+                await uploaded(channel, name)
+        assert await names(bert) == ["late"]
+    told = await AuditServiceStub(root).ListAuditEntries(
+        audit_pb.ListAuditEntriesRequest(resource_name="late")
+    )
+    assert [each.user for each in told.entries if each.outcome == audit_pb.AUDIT_OUTCOME_DONE] == [
+        "anna"
+    ]

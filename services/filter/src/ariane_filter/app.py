@@ -32,8 +32,8 @@ from ariane_filter.pulling.sibling_servers import SiblingServers
 from ariane_filter.refusals import ERROR_RULES
 from ariane_filter.rpc.filter_server_servicer import FilterServerServicer
 from ariane_filter.rpc.filter_servicer import FilterServicer
+from ariane_filter.rpc.known_changers import for_known_changers
 from ariane_filter.rpc.pull_servicer import FilteredPullServicer
-from ariane_filter.rpc.upload_permission import UploadPermission
 from ariane_filter.running.running_filters import RunningFilters
 from ariane_filter.settings import FilterSettings
 from ariane_filter.trials import FilterTrials
@@ -90,7 +90,6 @@ class FilterApp:
             uploads=settings.uploads,
             monotonic=clock.monotonic,
         )
-        permission = UploadPermission(settings.upload_token.get_secret_value())
         self.error_rules: ErrorRules = ERROR_RULES
         self.open_while_draining: Collection[str] = ()
         self.rpc_services: Sequence[RpcService] = (
@@ -99,7 +98,7 @@ class FilterApp:
                 pull_service_pb2_grpc.add_PullServiceServicer_to_server,
                 FilteredPullServicer(self._pulls, answers),
             ),
-            permission.guarded(
+            for_known_changers(
                 RpcService(
                     filter_service_pb2.DESCRIPTOR.services_by_name["FilterService"],
                     filter_service_pb2_grpc.add_FilterServiceServicer_to_server,

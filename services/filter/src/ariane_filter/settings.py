@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
-from typing import ClassVar, Final, Literal, Self
+from typing import ClassVar, Literal, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, model_validator
 
 from ariane_filter.jail.limits import JailLimits
 from ariane_servicekit import CHANGEABLE, Address, ListenAddress, ServiceSettings
-
-_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]{16,512}", re.ASCII)
 
 
 class FilterSettings(ServiceSettings):
@@ -44,15 +41,8 @@ class FilterSettings(ServiceSettings):
         "off",
         description="What may be uploaded: nothing, WebAssembly, or also Python. Filters already "
         "in the catalogue run in each case. Only the kernel's sandbox confines Python, so allow "
-        "it only for authors you trust. Uploads at an address other than loopback need "
-        "upload_token.",
-    )
-    upload_token: SecretStr = Field(
-        SecretStr(""),
-        description="Token that callers must send, as metadata authorization: Bearer TOKEN, to "
-        "upload, try, quarantine, release or delete filters: 16 to 512 characters of A-Z a-z 0-9 "
-        "and -._~+/=. It has no flag, because every user of the machine can read flags. Empty: "
-        "whoever reaches the port may do all this.",
+        "it only for authors you trust. As long as access is open, filters are changed from this "
+        "machine only: elsewhere callers have to be known, and to have the right on the filter.",
     )
     filters_max: int = Field(
         1000,
@@ -121,20 +111,6 @@ class FilterSettings(ServiceSettings):
             raise ValueError(
                 f"listen: {self.listen} is no address that consumers can connect to; "
                 "set advertised_address"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _uploads_are_permitted(self) -> Self:
-        token = self.upload_token.get_secret_value()
-        if token and not _TOKEN.fullmatch(token):
-            raise ValueError(
-                "upload_token must have 16 to 512 characters of A-Z a-z 0-9 and -._~+/="
-            )
-        if not token and self.uploads != "off" and not self.listen.is_loopback:
-            raise ValueError(
-                f"uploads: {self.listen} is reachable from other machines, and whoever reaches it "
-                "might upload code; set upload_token"
             )
         return self
 

@@ -27,9 +27,7 @@ if _version_not_supported:
 
 class FilterServiceStub(object):
     """Uploaded filters, at the FilterServers of all brokers. A change goes to each of them and tells
-    what became of it there; asked for again, it does what is still missing. What the call's metadata
-    say as `authorization` is handed on to the FilterServers, which answer ACCESS_DENIED where they
-    ask for an upload token.
+    what became of it there; asked for again, it does what is still missing.
     """
 
     def __init__(self, channel):
@@ -67,9 +65,7 @@ class FilterServiceStub(object):
 
 class FilterServiceServicer(object):
     """Uploaded filters, at the FilterServers of all brokers. A change goes to each of them and tells
-    what became of it there; asked for again, it does what is still missing. What the call's metadata
-    say as `authorization` is handed on to the FilterServers, which answer ACCESS_DENIED where they
-    ask for an upload token.
+    what became of it there; asked for again, it does what is still missing.
     """
 
     def ListFilters(self, request, context):
@@ -150,9 +146,7 @@ def add_FilterServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class FilterService(object):
     """Uploaded filters, at the FilterServers of all brokers. A change goes to each of them and tells
-    what became of it there; asked for again, it does what is still missing. What the call's metadata
-    say as `authorization` is handed on to the FilterServers, which answer ACCESS_DENIED where they
-    ask for an upload token.
+    what became of it there; asked for again, it does what is still missing.
     """
 
     @staticmethod

@@ -28,9 +28,7 @@ GRPC_VERSION: str
 
 class FilterServiceStub:
     """Uploaded filters, at the FilterServers of all brokers. A change goes to each of them and tells
-    what became of it there; asked for again, it does what is still missing. What the call's metadata
-    say as `authorization` is handed on to the FilterServers, which answer ACCESS_DENIED where they
-    ask for an upload token.
+    what became of it there; asked for again, it does what is still missing.
     """
 
     @_typing.overload
@@ -61,9 +59,7 @@ class FilterServiceStub:
 @_typing.type_check_only
 class FilterServiceAsyncStub(FilterServiceStub):
     """Uploaded filters, at the FilterServers of all brokers. A change goes to each of them and tells
-    what became of it there; asked for again, it does what is still missing. What the call's metadata
-    say as `authorization` is handed on to the FilterServers, which answer ACCESS_DENIED where they
-    ask for an upload token.
+    what became of it there; asked for again, it does what is still missing.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -90,9 +86,7 @@ class FilterServiceAsyncStub(FilterServiceStub):
 
 class FilterServiceServicer(metaclass=_abc_1.ABCMeta):
     """Uploaded filters, at the FilterServers of all brokers. A change goes to each of them and tells
-    what became of it there; asked for again, it does what is still missing. What the call's metadata
-    say as `authorization` is handed on to the FilterServers, which answer ACCESS_DENIED where they
-    ask for an upload token.
+    what became of it there; asked for again, it does what is still missing.
     """
 
     @_abc_1.abstractmethod

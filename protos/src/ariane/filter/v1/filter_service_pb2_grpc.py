@@ -30,8 +30,8 @@ class FilterServiceStub(object):
     catalogue, which the FilterServers of a broker share. A cluster of several brokers has several
     catalogues; a version means the same code in all of them.
 
-    A server with an upload token answers methods that create, update or delete with ACCESS_DENIED
-    unless the call's metadata say `authorization: Bearer TOKEN`.
+    A filter is foreign code: where access is open, methods that create, update or delete are for
+    callers on the same machine, and others are answered ACCESS_DENIED.
     """
 
     def __init__(self, channel):
@@ -82,8 +82,8 @@ class FilterServiceServicer(object):
     catalogue, which the FilterServers of a broker share. A cluster of several brokers has several
     catalogues; a version means the same code in all of them.
 
-    A server with an upload token answers methods that create, update or delete with ACCESS_DENIED
-    unless the call's metadata say `authorization: Bearer TOKEN`.
+    A filter is foreign code: where access is open, methods that create, update or delete are for
+    callers on the same machine, and others are answered ACCESS_DENIED.
     """
 
     def UploadFilter(self, request, context):
@@ -201,8 +201,8 @@ class FilterService(object):
     catalogue, which the FilterServers of a broker share. A cluster of several brokers has several
     catalogues; a version means the same code in all of them.
 
-    A server with an upload token answers methods that create, update or delete with ACCESS_DENIED
-    unless the call's metadata say `authorization: Bearer TOKEN`.
+    A filter is foreign code: where access is open, methods that create, update or delete are for
+    callers on the same machine, and others are answered ACCESS_DENIED.
     """
 
     @staticmethod

@@ -24,7 +24,6 @@ from ariane.admin.v1.replica_set_service_pb2_grpc import ReplicaSetServiceStub
 from ariane.admin.v1.setting_service_pb2_grpc import SettingServiceStub
 from ariane.admin.v1.topic_service_pb2_grpc import TopicServiceStub
 from ariane.admin.v1.transaction_service_pb2_grpc import TransactionServiceStub
-from ariane_admin.asking.changing.upload_token import AUTHORIZATION_KEY
 from ariane_admin.audit.caller import ORIGIN_KEY, PROOF_KEY
 from ariane_admin.console.blocks import Notice
 from ariane_servicekit.security.identify import ACTING_KEY
@@ -70,7 +69,6 @@ class Api:
         *,
         acting_for: str = "",
         within_s: float = CALL_S_MAX,
-        token: str = "",
     ) -> _Answer:
         """The answer of a method.
 
@@ -80,7 +78,6 @@ class Api:
             origin: The browser's address.
             acting_for: Who has signed in, as ``acting_text`` says it; empty for a stranger.
             within_s: Seconds that it may take.
-            token: The upload token of FilterServers; may be empty.
 
         Raises:
             AioRpcError: The error of admin.
@@ -88,8 +85,6 @@ class Api:
         metadata = [(ORIGIN_KEY, origin), (PROOF_KEY, self._proof)]
         if acting_for:
             metadata.append((ACTING_KEY, acting_for))
-        if token:
-            metadata.append((AUTHORIZATION_KEY, f"Bearer {token}"))
         return await method(request, metadata=tuple(metadata), timeout=within_s)
 
 
@@ -114,10 +109,8 @@ class Asker:
         self._acting_for = acting_for
         self._within_s = within_s
 
-    async def __call__(
-        self, method: Callable[..., Awaitable[_Answer]], request: Any, *, token: str = ""
-    ) -> _Answer:
-        """The answer of a method; `token` is the upload token of FilterServers.
+    async def __call__(self, method: Callable[..., Awaitable[_Answer]], request: Any) -> _Answer:
+        """The answer of a method.
 
         Raises:
             AioRpcError: The error of admin.
@@ -128,7 +121,6 @@ class Asker:
             self._origin,
             acting_for=self._acting_for,
             within_s=self._within_s,
-            token=token,
         )
 
 

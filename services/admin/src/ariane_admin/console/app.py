@@ -23,7 +23,6 @@ from starlette.staticfiles import StaticFiles
 from ariane_admin.console.api import CALL_S_MAX, Api, Asker
 from ariane_admin.console.blocks import Block, Cell, Fields, Form, Input, Notice, Page
 from ariane_admin.console.change import (
-    UPLOAD_FIELD,
     Change,
     Given,
     NotDone,
@@ -322,7 +321,7 @@ class Console:
 
 def _question(path: str, change: Change, given: Given, preview: Sequence[Block]) -> Page:
     """The page that asks for confirmation of a change."""
-    shown = [(name, Cell(value)) for name, value in given.items() if value and name != UPLOAD_FIELD]
+    shown = [(name, Cell(value)) for name, value in given.items() if value]
     no = Cell("No", change.back(given))
     form = Form("", path, _confirmed(given), "Yes, do it", danger=change.danger, back=no)
     words = defaultdict(str, given)

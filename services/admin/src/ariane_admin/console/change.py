@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from ariane.admin.v1.cluster_service_pb2 import BrokerOutcome
 from ariane_admin.console.api import CALL_S_MAX, Asker
@@ -12,10 +11,6 @@ from ariane_admin.console.blocks import Block
 
 Given = Mapping[str, str]
 """The values of a form, by name."""
-
-
-UPLOAD_FIELD: Final = "upload_token"
-"""Form field with the upload token of FilterServers, which no page displays."""
 
 
 class WronglyFilled(Exception):
@@ -69,18 +64,6 @@ def number_in(given: Given, name: str) -> int:
     if not given[name].isdecimal():
         raise WronglyFilled(f"{name} is a number.")
     return int(given[name])
-
-
-def token_in(given: Given) -> str:
-    """The upload token of a form; empty if none was given.
-
-    Raises:
-        WronglyFilled: It is not valid in a header. The text never contains it.
-    """
-    token = given.get(UPLOAD_FIELD, "").strip()
-    if token and not (token.isascii() and token.isprintable() and len(token.split()) == 1):
-        raise WronglyFilled("An upload token is one word of ASCII characters.")
-    return token
 
 
 def not_on(outcomes: Iterable[BrokerOutcome]) -> str:

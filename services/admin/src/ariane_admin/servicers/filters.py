@@ -15,7 +15,6 @@ from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane.filter.v1 import filter_pb2
 from ariane.filter.v1 import filter_service_pb2 as filter_rpc
 from ariane_admin.asking.changing.module_file import MODULE_BYTES_MAX
-from ariane_admin.asking.changing.upload_token import token_of
 from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX
 from ariane_admin.asking.filter_servers import (
     LOAD_SECONDS_MAX,
@@ -107,11 +106,10 @@ class FilterServicer(FilterServiceServicer):
         if not 1 <= len(request.module) <= MODULE_BYTES_MAX:
             raise field_invalid("module", f"must have 1 to {MODULE_BYTES_MAX:,} bytes")
         asked = filter_rpc.UploadFilterRequest(filter=request.filter, module=request.module)
-        token = token_of(context)
         answers = await ask_all(
             await self._servers(),
             lambda server: self._doors.filters(server.address).UploadFilter(
-                asked, timeout=LOAD_SECONDS_MAX, metadata=token
+                asked, timeout=LOAD_SECONDS_MAX
             ),
         )
         _some(answers)
@@ -127,17 +125,16 @@ class FilterServicer(FilterServiceServicer):
     ) -> admin_pb.UpdateFilterQuarantineResponse:
         """Stop a version everywhere, or let it run again."""
         name, version = request.filter, request.version
-        token = token_of(context)
 
         async def tell(server: FilterServer) -> object:
             stub = self._doors.filters(server.address)
             if request.release:
                 release = filter_rpc.ReleaseFilterRequest(filter=name, version=version)
-                return await stub.ReleaseFilter(release, timeout=CALL_SECONDS_MAX, metadata=token)
+                return await stub.ReleaseFilter(release, timeout=CALL_SECONDS_MAX)
             stop = filter_rpc.QuarantineFilterRequest(
                 filter=name, version=version, cause=request.cause
             )
-            return await stub.QuarantineFilter(stop, timeout=CALL_SECONDS_MAX, metadata=token)
+            return await stub.QuarantineFilter(stop, timeout=CALL_SECONDS_MAX)
 
         answers = await ask_all(await self._servers(), tell)
         _some(answers)
@@ -160,11 +157,10 @@ class FilterServicer(FilterServiceServicer):
         # One of each broker: its FilterServers share a catalogue.
         first = {server.broker_name: server for server in reversed(list(kept.given))}
         asked = filter_rpc.DeleteFilterRequest(filter=name, version=version)
-        token = token_of(context)
         answers = await ask_all(
             sorted(first.values()),
             lambda server: self._doors.filters(server.address).DeleteFilter(
-                asked, timeout=CALL_SECONDS_MAX, metadata=token
+                asked, timeout=CALL_SECONDS_MAX
             ),
         )
         _some(answers)

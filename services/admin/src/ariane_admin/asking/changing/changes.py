@@ -27,7 +27,6 @@ from ariane.common.v1.process_service_pb2 import (
 )
 from ariane.common.v1.process_service_pb2_grpc import ProcessServiceStub
 from ariane_admin.asking.admin_service import ADMIN_SECONDS_MAX, admin_channel, own_name
-from ariane_admin.asking.changing.upload_token import Metadata
 from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX, answer_of
 from ariane_admin.asking.connection import ADMIN_VARIABLE, DEFAULT_ADMIN, check_address
 from ariane_admin.errors import CommandFailed
@@ -113,7 +112,6 @@ class Administration(NamedTuple):
         request: Any,
         *,
         seconds_max: float = ADMIN_SECONDS_MAX,
-        token: Metadata = (),
     ) -> _Answer:
         """Call a method, and return its answer.
 
@@ -121,12 +119,11 @@ class Administration(NamedTuple):
             method: A method of one of the services.
             request: Its request.
             seconds_max: How long admin may take.
-            token: Metadata for FilterServers, from ``token_option``.
 
         Raises:
             CallError: The error of the service.
         """
-        call = method(request, timeout=seconds_max, metadata=(*own_name(), *token))
+        call = method(request, timeout=seconds_max, metadata=own_name())
         return await answer_of(call, self.peer)
 
 

@@ -13,7 +13,6 @@ import click
 
 from ariane.filter.v1.filter_service_pb2 import MessageRange, TryFilterRequest
 from ariane_admin.asking.changing.module_file import module_in
-from ariane_admin.asking.changing.upload_token import Metadata, token_option
 from ariane_admin.asking.cluster_doors import PATIENCE_S, ClusterDoors, answer_to_question
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.asking.filter_servers import LOAD_SECONDS_MAX, FilterServer, filter_servers
@@ -40,7 +39,6 @@ _COLUMNS: Final = ("matches", "broker", "queue_id", "queue_offset", "tag", "prop
 )
 @click.option("--matches", "only_matches", is_flag=True, help="Show only the messages that match.")
 @name_servers_option
-@token_option
 @output_option
 def try_filter(
     *,
@@ -49,7 +47,6 @@ def try_filter(
     count: int,
     only_matches: bool,
     name_servers: str,
-    token: Metadata,
     output: Output,
 ) -> None:
     """Run a filter over the newest messages of TOPIC, and show which match.
@@ -70,7 +67,7 @@ def try_filter(
             QueueReader(name_servers, patience_s=PATIENCE_S) as reader,
         ):
             messages = await _last(reader, topic, count)
-            verdicts = await _verdicts(doors, subject, messages, token)
+            verdicts = await _verdicts(doors, subject, messages)
             return [
                 {"matches": verdicts[_place(message)], **as_row(message)} for message in messages
             ]
@@ -121,7 +118,6 @@ async def _verdicts(
     doors: ClusterDoors,
     subject: TryFilterRequest,
     messages: Sequence[ReceivedMessage],
-    token: Metadata,
 ) -> Mapping[tuple[MessageQueue, int], bool]:
     """Whether each message would be delivered, by its place."""
     servers = {server.broker_name: server for server in await filter_servers(doors)}
@@ -134,7 +130,7 @@ async def _verdicts(
             raise CommandFailed(
                 f"no FilterServer runs beside broker {broker_name}", ExitStatus.UNREACHABLE
             )
-        verdicts |= await _ask(doors, servers[broker_name], subject, theirs, token)
+        verdicts |= await _ask(doors, servers[broker_name], subject, theirs)
     return verdicts
 
 
@@ -143,7 +139,6 @@ async def _ask(
     server: FilterServer,
     subject: TryFilterRequest,
     messages: Iterable[ReceivedMessage],
-    token: Metadata,
 ) -> Mapping[tuple[MessageQueue, int], bool]:
     request = TryFilterRequest()
     request.CopyFrom(subject)
@@ -166,7 +161,7 @@ async def _ask(
             )
         )
     stub = doors.filters(server.address)
-    call = stub.TryFilter(request, timeout=LOAD_SECONDS_MAX, metadata=token)
+    call = stub.TryFilter(request, timeout=LOAD_SECONDS_MAX)
     answer = await answer_to_question(call, str(server))
     return {
         (MessageQueue(each.topic, server.broker_name, each.queue_id), each.queue_offset): (

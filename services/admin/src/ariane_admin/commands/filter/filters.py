@@ -19,7 +19,6 @@ from ariane_admin.asking.changing.changes import (
     error_of,
 )
 from ariane_admin.asking.changing.module_file import module_in
-from ariane_admin.asking.changing.upload_token import Metadata, token_option
 from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX, ClusterDoors
 from ariane_admin.asking.connection import name_servers_option, run_async
 from ariane_admin.asking.filter_servers import (
@@ -48,7 +47,6 @@ _version_argument: Final = click.argument("filter_version", metavar="NAME@VERSIO
 @click.argument("module", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @name_servers_option
 @change_option
-@token_option
 @output_option
 def upload(
     *,
@@ -56,7 +54,6 @@ def upload(
     module: Path,
     name_servers: str,
     admin: AdminChoice,
-    token: Metadata,
     output: Output,
 ) -> None:
     """Upload MODULE (Python source or WebAssembly) as a version of filter NAME.
@@ -76,7 +73,7 @@ def upload(
     async def ask() -> admin_pb.UploadFilterResponse:
         async with administration(name_servers, admin) as changes:
             method = changes.filters.UploadFilter
-            return await changes.ask(method, request, seconds_max=2 * LOAD_SECONDS_MAX, token=token)
+            return await changes.ask(method, request, seconds_max=2 * LOAD_SECONDS_MAX)
 
     answer = run_async(ask())
     kept, known = answer.filter, answer.duplicate
@@ -162,7 +159,6 @@ def show(*, filter_version: str, with_module: bool, name_servers: str, output: O
 @click.option("--cause", default="", help="Reason shown to the groups that are refused.")
 @name_servers_option
 @change_option
-@token_option
 @output_option
 def quarantine(
     *,
@@ -170,7 +166,6 @@ def quarantine(
     cause: str,
     name_servers: str,
     admin: AdminChoice,
-    token: Metadata,
     output: Output,
 ) -> None:
     """Stop a version of a filter everywhere; its groups get an error and lose no messages.
@@ -181,7 +176,7 @@ def quarantine(
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     name, version = _parts(filter_version)
     request = admin_pb.UpdateFilterQuarantineRequest(filter=name, version=version, cause=cause)
-    outcomes = run_async(_quarantined(name_servers, admin, request, token))
+    outcomes = run_async(_quarantined(name_servers, admin, request))
     _tell_done(output, filter_version, "is quarantined", outcomes)
 
 
@@ -189,11 +184,8 @@ def quarantine(
 @_version_argument
 @name_servers_option
 @change_option
-@token_option
 @output_option
-def release(
-    *, filter_version: str, name_servers: str, admin: AdminChoice, token: Metadata, output: Output
-) -> None:
+def release(*, filter_version: str, name_servers: str, admin: AdminChoice, output: Output) -> None:
     """Let a quarantined version of a filter run again, and reset its strikes.
 
     \b
@@ -202,7 +194,7 @@ def release(
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     name, version = _parts(filter_version)
     request = admin_pb.UpdateFilterQuarantineRequest(filter=name, version=version, release=True)
-    outcomes = run_async(_quarantined(name_servers, admin, request, token))
+    outcomes = run_async(_quarantined(name_servers, admin, request))
     _tell_done(output, filter_version, "may run again", outcomes)
 
 
@@ -212,7 +204,6 @@ def release(
 @yes_option
 @name_servers_option
 @change_option
-@token_option
 @output_option
 def delete(
     *,
@@ -221,7 +212,6 @@ def delete(
     yes: bool,
     name_servers: str,
     admin: AdminChoice,
-    token: Metadata,
     output: Output,
 ) -> None:
     """Delete a version of a filter from all FilterServers.
@@ -248,7 +238,7 @@ def delete(
 
     async def ask() -> Sequence[admin_pb.FilterServerOutcome]:
         async with administration(name_servers, admin) as changes:
-            return (await changes.ask(changes.filters.DeleteFilter, request, token=token)).outcomes
+            return (await changes.ask(changes.filters.DeleteFilter, request)).outcomes
 
     _tell_done(output, filter_version, "is deleted", run_async(ask()))
 
@@ -266,12 +256,9 @@ async def _quarantined(
     name_servers: str,
     admin: AdminChoice,
     request: admin_pb.UpdateFilterQuarantineRequest,
-    token: Metadata,
 ) -> Sequence[admin_pb.FilterServerOutcome]:
     async with administration(name_servers, admin) as changes:
-        return (
-            await changes.ask(changes.filters.UpdateFilterQuarantine, request, token=token)
-        ).outcomes
+        return (await changes.ask(changes.filters.UpdateFilterQuarantine, request)).outcomes
 
 
 def _tell_done(

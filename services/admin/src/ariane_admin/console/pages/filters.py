@@ -26,22 +26,18 @@ from ariane_admin.console.blocks import (
     size,
     to,
 )
-from ariane_admin.console.change import UPLOAD_FIELD, Change, Given, token_in
+from ariane_admin.console.change import Change, Given
 from ariane_admin.console.pages.topics import moment
 
 SECTION: Final = "Filters"
 
 _DIGITS: Final = 12
-_TOKEN: Final = Input(
-    UPLOAD_FIELD, "Upload token, where the FilterServers ask for one", kind="password"
-)
 _UPLOAD: Final = Form(
     "Upload a filter",
     "/filters/upload",
     (
         Input("name", "Name", required=True),
         Input("module", "Python source; WebAssembly by ariane filter upload", kind="area"),
-        _TOKEN,
     ),
     "Upload",
 )
@@ -103,18 +99,18 @@ async def one_filter(ask: Asker, request: Request) -> Page:
         Listing("Module", _text(told.module)),
     ]
     if causes:
-        blocks.append(Form("Let it run again", "/filters/release", (*named, _TOKEN), "Release"))
+        blocks.append(Form("Let it run again", "/filters/release", named, "Release"))
     else:
         cause = Input("cause", "Why, for the groups that are refused", required=True)
-        stop = Form("Stop it", "/filters/stop", (*named, cause, _TOKEN), "Stop", danger=True)
+        stop = Form("Stop it", "/filters/stop", (*named, cause), "Stop", danger=True)
         blocks.append(stop)
-    blocks.append(Form("Delete it", "/filters/delete", (*named, _TOKEN), "Delete", danger=True))
+    blocks.append(Form("Delete it", "/filters/delete", named, "Delete", danger=True))
     return Page(title, blocks, SECTION, trail=[Cell("Filters", "/filters")])
 
 
 async def _upload(ask: Asker, given: Given) -> str:
     request = filter_pb.UploadFilterRequest(filter=given["name"], module=given["module"].encode())
-    told = await ask(ask.api.filters.UploadFilter, request, token=token_in(given))
+    told = await ask(ask.api.filters.UploadFilter, request)
     called = f"{told.filter.filter}@{told.filter.version[:_DIGITS]}"
     done = "was there already" if told.duplicate else "is uploaded"
     return f"{called} {done}.{_failed(told)}"
@@ -124,7 +120,7 @@ async def _stop(ask: Asker, given: Given) -> str:
     request = filter_pb.UpdateFilterQuarantineRequest(
         filter=given["name"], version=given["version"], cause=given.get("cause", "")
     )
-    told = await ask(ask.api.filters.UpdateFilterQuarantine, request, token=token_in(given))
+    told = await ask(ask.api.filters.UpdateFilterQuarantine, request)
     return f"Filter {given['name']} is stopped.{_failed(told)}"
 
 
@@ -132,13 +128,13 @@ async def _release(ask: Asker, given: Given) -> str:
     request = filter_pb.UpdateFilterQuarantineRequest(
         filter=given["name"], version=given["version"], release=True
     )
-    told = await ask(ask.api.filters.UpdateFilterQuarantine, request, token=token_in(given))
+    told = await ask(ask.api.filters.UpdateFilterQuarantine, request)
     return f"Filter {given['name']} may run again.{_failed(told)}"
 
 
 async def _delete(ask: Asker, given: Given) -> str:
     request = filter_pb.DeleteFilterRequest(filter=given["name"], version=given["version"])
-    told = await ask(ask.api.filters.DeleteFilter, request, token=token_in(given))
+    told = await ask(ask.api.filters.DeleteFilter, request)
     return f"Filter {given['name']} is deleted.{_failed(told)}"
 
 

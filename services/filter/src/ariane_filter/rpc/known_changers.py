@@ -1,0 +1,72 @@
+"""Who may change filters: users with the right on them, and as long as all is open, this machine.
+
+A filter is foreign code. What everybody may do where access is open, nobody may do here from
+another machine. Methods count as changes if their access rule in the contract is to create, update
+or delete: so new methods are protected without further code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from google.protobuf.message import Message
+from grpc import aio
+
+from ariane.common.v1.error_reason_pb2 import ErrorReason
+from ariane_servicekit import RpcService, ServiceError, current_call, get_logger
+from ariane_servicekit.security.logins import is_local
+from ariane_servicekit.security.method_rules import changes
+
+_Context = aio.ServicerContext[Any, Any]
+_Behavior = Callable[[Any, _Context], Awaitable[Message]]
+
+_log = get_logger(__name__)
+
+
+def for_known_changers(service: RpcService) -> RpcService:
+    """The service, whose changing methods refuse callers from elsewhere that nobody has judged."""
+    behaviors = {
+        method.name: _guarded(method.full_name, getattr(service.servicer, method.name))
+        for method in service.descriptor.methods
+        if changes(method)
+    }
+    return replace(service, servicer=_GuardedServicer(service.servicer, behaviors))
+
+
+def _guarded(method: str, behavior: _Behavior) -> _Behavior:
+    async def run(request: Any, context: _Context) -> Message:
+        _check(method, context)
+        return await behavior(request, context)
+
+    return run
+
+
+def _check(method: str, context: _Context) -> None:
+    """Refuse a caller of another machine who is not known.
+
+    Raises:
+        ServiceError: ACCESS_DENIED.
+    """
+    call = current_call()
+    if (call is not None and call.is_judged) or is_local(context.peer()):
+        return
+    _log.warning("filter_change_refused", method=method, peer=context.peer())
+    raise ServiceError(
+        ErrorReason.ERROR_REASON_ACCESS_DENIED,
+        "from another machine, filters are tried and changed by users with the right on them only, "
+        "and nobody is known here: set access=closed, or call from the machine of the FilterServer",
+    )
+
+
+class _GuardedServicer:
+    """A servicer with some methods replaced."""
+
+    def __init__(self, servicer: object, behaviors: Mapping[str, _Behavior]) -> None:
+        self._servicer = servicer
+        self._behaviors = behaviors
+
+    def __getattr__(self, name: str) -> Any:
+        found = self._behaviors.get(name)
+        return getattr(self._servicer, name) if found is None else found
