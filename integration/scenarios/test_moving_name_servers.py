@@ -1,13 +1,16 @@
 """Name servers come and go while brokers and clients run."""
 
 import asyncio
+from random import Random
 
 import pytest
 
+from ariane_admin.asking.cluster_doors import ClusterDoors
 from ariane_sdk import ClusterClient, Message, Producer, errors
 from ariane_sdk.routing import name_servers
 from ariane_servicekit.running.processes import LocalCluster
 from ariane_testkit.small_store import SMALL_STORE
+from ariane_txn_checker.rpc.remote_brokers import RemoteBrokers
 
 LOOK = ("--name-server-reread-s", "0.1")
 
@@ -20,7 +23,7 @@ class Moving(LocalCluster):
         flag = process.arguments.index("--name-servers")
         rest = (*process.arguments[:flag], *process.arguments[flag + 2 :])
         source = f"file:{self.data_path / 'names'}"
-        process.arguments = (*rest, "--name-server-sources", source, *LOOK)
+        process.arguments = (*rest, "--name-servers", source, *LOOK)
         return process
 
 
@@ -42,12 +45,23 @@ async def test_name_servers_are_added_and_removed_without_a_restart(tmp_path, mo
                     await asyncio.sleep(0.05)
 
         await comes_to(first, ["broker-a"])
-        async with Producer(f"file:{names}") as producer, ClusterClient(first) as client:
+        checked = RemoteBrokers([f"file:{names}"], answer_ms_max=1000, chance=Random(1))
+        await checked.refresh()
+        assert [key.broker_name for key in checked.keys] == ["broker-a"]
+        async with (
+            Producer(f"file:{names}") as producer,
+            ClusterDoors(f"file:{names}") as doors,
+            ClusterClient(first) as client,
+        ):
+            assert doors.name_servers == (first,)
             await client.create_topic("orders", queue_count=1)
             await producer.send(Message("orders", b"one"))
             names.write_text(f"{second}\n")
             await comes_to(second, ["broker-a"])
             await comes_to(first, [])
+            await doors.find_name_servers()
+            assert doors.name_servers == (second,)
+            await checked.refresh()
             cluster.name_server_processes[0].kill()
             # A topic that it does not know yet: it must ask a name server.
             async with ClusterClient(second) as other:
@@ -60,6 +74,10 @@ async def test_name_servers_are_added_and_removed_without_a_restart(tmp_path, mo
                         await asyncio.sleep(0.05)
                     else:
                         break
+            await checked.refresh()
+            assert [key.broker_name for key in checked.keys] == ["broker-a"]
+            assert [each.broker_name for each in await doors.primaries()] == ["broker-a"]
+            await checked.close()
 
 
 async def test_without_any_name_server_a_client_says_why(tmp_path):

@@ -4,9 +4,11 @@ from ariane_servicekit.addresses import Address
 from ariane_servicekit.clock import Clock, SystemClock
 from ariane_servicekit.configuration.settings import (
     CHANGEABLE,
+    NAME_SERVER_FORMS,
     AddressList,
     CommaSeparated,
     ListenAddress,
+    NameServerList,
     ServiceSettings,
 )
 from ariane_servicekit.configuration.settings_sources import (
@@ -40,6 +42,7 @@ from ariane_servicekit.running.turns import EXAMINED_MAX, at_once, in_turns
 __all__ = [
     "CHANGEABLE",
     "EXAMINED_MAX",
+    "NAME_SERVER_FORMS",
     "Address",
     "AddressList",
     "AnswerBudget",
@@ -53,6 +56,7 @@ __all__ = [
     "ListenAddress",
     "Loop",
     "Machine",
+    "NameServerList",
     "Page",
     "PageKey",
     "PageRequest",

@@ -13,6 +13,7 @@ from ariane_servicekit import (
     AddressList,
     CommaSeparated,
     ListenAddress,
+    NameServerList,
     ServiceSettings,
     SettingsError,
     load_settings,
@@ -89,6 +90,18 @@ def test_kinds_of_values_are_read_from_text():
     assert settings.insecure
     assert not settings.reflection_on
     assert load(environ={"ARIANE_SHOP_FRONT_INSECURE": "true"}).insecure
+
+
+def test_name_servers_are_addresses_or_sources_of_them():
+    class Asking(ServiceSettings):
+        service_name = "asking"
+        name_servers: NameServerList = Field((), description="Whom to ask.")
+
+    sources = ("127.0.0.1:1", "dns:names.example:9876", "file:/etc/names", "http://names/list")
+    assert Asking(name_servers=",".join(sources)).name_servers == sources
+    for wrong in ("names", "ftp://names:1", "dns", "127.0.0.1"):
+        with pytest.raises(ValidationError, match="dns:HOST:PORT, file:PATH or URL"):
+            Asking(name_servers=wrong)
 
 
 def test_settings_are_frozen():

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Self
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -33,7 +34,7 @@ from ariane_servicekit.addresses import Address
 from ariane_servicekit.configuration.openid_settings import OpenIdSettings
 from ariane_servicekit.observability.logs import LogFormat, LogLevel
 from ariane_servicekit.security.access_mode import AccessMode
-from ariane_wire import LoopName
+from ariane_wire import LoopName, is_source
 
 CHANGEABLE: Final[dict[str, Any]] = {"changeable": True}
 """``Field(..., json_schema_extra=CHANGEABLE)``: the setting may change at run time."""
@@ -69,6 +70,28 @@ AddressList = Annotated[
     tuple[Address, ...], BeforeValidator(_parse_addresses), PlainSerializer(_address_texts)
 ]
 """Addresses, ``host:port,host:port``."""
+
+
+def _check_name_servers(texts: tuple[str, ...]) -> tuple[str, ...]:
+    for text in texts:
+        if not is_source(text):
+            try:
+                Address.parse(text)
+            except ValueError as error:
+                raise ValueError(f"{error}, dns:HOST:PORT, file:PATH or URL") from error
+    return texts
+
+
+NameServerList = Annotated[
+    tuple[str, ...], BeforeValidator(_split), AfterValidator(_check_name_servers)
+]
+"""Name servers: addresses, and sources of addresses (``ariane_wire.AddressSources``)."""
+
+NAME_SERVER_FORMS: Final = (
+    "host:port,host:port; in place of an address also dns:HOST:PORT for all addresses of a name, "
+    "file:PATH or a URL for a list, which are read again while the process runs."
+)
+"""What descriptions of settings say of ``NameServerList``."""
 
 
 class ServiceSettings(OpenIdSettings):

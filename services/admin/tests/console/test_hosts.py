@@ -14,7 +14,7 @@ async def test_a_console_on_all_addresses_is_opened_under_known_names_only(tmp_p
         listen=Address("127.0.0.1", 0),
         console_listen=Address("0.0.0.0", 0),  # noqa: S104 - as in containers
         insecure=True,
-        name_servers=(Address("127.0.0.1", 1),),
+        name_servers=("127.0.0.1:1",),
         data_path=tmp_path,
     )
     made = []

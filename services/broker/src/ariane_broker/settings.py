@@ -11,9 +11,8 @@ from typing_extensions import override
 from ariane_broker.delay.level_table import level_waits_ms
 from ariane_broker.topics.topic_table import QUEUE_COUNT_MAX
 from ariane_record.names import CLUSTER_NAME_LENGTH_MAX, GROUP_NAME_LENGTH_MAX, REPLY_SUFFIX
-from ariane_servicekit import AddressList, CommaSeparated, ListenAddress, ServiceSettings
+from ariane_servicekit import NAME_SERVER_FORMS, ListenAddress, NameServerList, ServiceSettings
 from ariane_storage.config import FlushMode, StoreConfig
-from ariane_wire import is_source
 
 _NAME: str = rf"^[A-Za-z0-9_-]{{1,{GROUP_NAME_LENGTH_MAX}}}$"
 _CLUSTER_NAME: str = rf"^[A-Za-z0-9_-]{{1,{CLUSTER_NAME_LENGTH_MAX}}}$"
@@ -125,19 +124,14 @@ class BrokerSettings(ServiceSettings):
         description="Seconds between two copies of the files beside the log, such as consumer "
         "offsets, by a replica.",
     )
-    name_servers: AddressList = Field(
+    name_servers: NameServerList = Field(
         (),
-        description="All name servers, host:port,host:port; the broker registers with each. None: "
-        "the broker is in no route and is reached by its address only.",
-    )
-    name_server_sources: CommaSeparated = Field(
-        (),
-        description="Where further name servers are found, read again while the broker runs: "
-        "dns:HOST:PORT for all addresses of a name, file:PATH or a URL for a list.",
+        description="All name servers; the broker registers with each. " + NAME_SERVER_FORMS + " "
+        "None: the broker is in no route and is reached by its address only.",
     )
     name_server_reread_s: float = Field(
         30.0,
-        description="How often name_server_sources are read again, in seconds.",
+        description="How often sources of name servers are read again, in seconds.",
         gt=0,
     )
     advertised_address: ListenAddress | None = Field(
@@ -390,11 +384,6 @@ class BrokerSettings(ServiceSettings):
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        for source in self.name_server_sources:
-            if not is_source(source):
-                raise ValueError(
-                    f"name_server_sources: {source!r} is no dns:HOST:PORT, file:PATH or URL"
-                )
         if self.client_heartbeat_s >= self.client_silence_s:
             raise ValueError("client_heartbeat_s must be less than client_silence_s")
         if not self.disk_clean_ratio <= self.disk_force_ratio <= self.disk_refuse_ratio:
@@ -407,11 +396,7 @@ class BrokerSettings(ServiceSettings):
             raise ValueError("message_bytes_max must fit into a segment, with 64 KiB around it")
         if self.broker_id and not self.replica_set_url.get_secret_value():
             raise ValueError("broker_id must be 0 unless replica_set_url is set")
-        if (
-            self.advertised_address is None
-            and self.listen.is_wildcard
-            and (self.name_servers or self.name_server_sources)
-        ):
+        if self.advertised_address is None and self.listen.is_wildcard and self.name_servers:
             raise ValueError(
                 f"listen: {self.listen} is no address that clients can connect to; "
                 "set advertised_address"

@@ -2,6 +2,7 @@
 # ruff: noqa: ASYNC109, N802 - the generated stub has these names.
 
 import asyncio
+from functools import partial
 
 import grpc
 import pytest
@@ -87,16 +88,20 @@ async def make_registration(clock, announcement):
         pass
 
     def make(*servers, wait_seconds=5):
-        links = [
-            NameServerLink(
+        def link(place, server):
+            return NameServerLink(
                 NameServer(f"ns-{place}", server, close),
                 announcement,
                 clock,
                 heartbeat_seconds=30,
             )
-            for place, server in enumerate(servers)
-        ]
-        made.append(Registration(links, wait_seconds=wait_seconds))
+
+        async def find():
+            return {
+                f"ns-{place}": partial(link, place, server) for place, server in enumerate(servers)
+            }
+
+        made.append(Registration(find, wait_seconds=wait_seconds))
         return made[-1]
 
     yield make

@@ -58,7 +58,7 @@ class GatewayApp:
         machine = machine or Machine()
         clock = machine.clock
         self._address = settings.listen
-        name_servers = [str(each) for each in settings.name_servers]
+        name_servers = settings.name_servers
         tls = _tls_of(settings)
         self._cluster = Cluster(name_servers, timeout_s=settings.call_timeout_s, tls=tls)
         self._sending = Sending(

@@ -7,7 +7,15 @@ from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from ariane_servicekit import CHANGEABLE, Address, AddressList, ListenAddress, ServiceSettings
+from ariane_servicekit import (
+    CHANGEABLE,
+    NAME_SERVER_FORMS,
+    Address,
+    AddressList,
+    ListenAddress,
+    NameServerList,
+    ServiceSettings,
+)
 
 
 class GatewaySettings(ServiceSettings):
@@ -22,9 +30,9 @@ class GatewaySettings(ServiceSettings):
         "the port that RocketMQ's own proxy has. The default is loopback, so that nothing outside "
         "this machine reaches a service by accident.",
     )
-    name_servers: AddressList = Field(
-        (Address("127.0.0.1", 9876),),
-        description="All name servers, host:port,host:port. They say where topics are.",
+    name_servers: NameServerList = Field(
+        ("127.0.0.1:9876",),
+        description="All name servers, which say where topics are. " + NAME_SERVER_FORMS,
     )
     advertised_address: ListenAddress | None = Field(
         None,

@@ -7,7 +7,13 @@ from typing import ClassVar, Self
 
 from pydantic import Field, SecretStr, model_validator
 
-from ariane_servicekit import Address, AddressList, ListenAddress, ServiceSettings
+from ariane_servicekit import (
+    NAME_SERVER_FORMS,
+    Address,
+    ListenAddress,
+    NameServerList,
+    ServiceSettings,
+)
 from ariane_txn_checker.watching.questioner import CheckRules
 from ariane_txn_checker.watching.survey import SurveyTimes
 
@@ -25,10 +31,10 @@ class CheckerSettings(ServiceSettings):
         description="Address to listen on, host:port; with port 0 the system chooses one. The "
         "default is loopback, so that nothing outside this machine reaches a service by accident.",
     )
-    name_servers: AddressList = Field(
-        (Address("127.0.0.1", 9876),),
-        description="All name servers, host:port,host:port. They say which brokers exist; the "
-        "checker watches every primary.",
+    name_servers: NameServerList = Field(
+        ("127.0.0.1:9876",),
+        description="All name servers, which say which brokers exist; the checker watches every "
+        "primary. " + NAME_SERVER_FORMS,
     )
     data_path: Path | None = Field(
         None,

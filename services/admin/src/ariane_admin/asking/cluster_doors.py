@@ -61,17 +61,33 @@ class ClusterDoors:
 
     def __init__(self, name_servers: str) -> None:
         self.client = ClusterClient(name_servers, patience_s=PATIENCE_S, tls=own_tls())
-        self.name_servers: Sequence[str] = tuple(
-            part.strip() for part in name_servers.replace(";", ",").split(",") if part.strip()
-        )
+        parts = map(str.strip, name_servers.replace(";", ",").split(","))
+        self._sources = AddressSources(tuple(filter(None, parts)))
 
     async def __aenter__(self) -> Self:
-        await self.client.start()
-        self.name_servers = await AddressSources(self.name_servers).read()
+        await self.open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Find the name servers, and make the clients ready."""
+        await self.client.start()
+        await self.find_name_servers()
+
+    async def close(self) -> None:
+        """End all connections."""
         await self.client.close()
+
+    @property
+    def name_servers(self) -> Sequence[str]:
+        """The addresses of the name servers, as found last."""
+        return self._sources.addresses
+
+    async def find_name_servers(self) -> None:
+        """Read again where the name servers are."""
+        await self._sources.read()
 
     async def registered(self) -> list[LiveBroker]:
         """All live brokers.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import Any, Final
 
 from google.protobuf.descriptor import FileDescriptor
 
@@ -90,6 +90,9 @@ from ariane_servicekit import (
 from ariane_servicekit.database import DATABASE_ERROR_RULES, Database, DatabaseError
 from ariane_servicekit.security.gate import Gate
 
+REREAD_S: Final = 30.0
+"""Seconds between two looks for name servers where sources name them."""
+
 
 class AdminApp:
     """Admin: one database, clients to one cluster, a service for each kind of thing."""
@@ -104,11 +107,14 @@ class AdminApp:
         except DatabaseError as error:
             raise StartRefused(str(error)) from error
         translator = ErrorTranslator(self.error_rules)
-        self._cluster = ClusterAccess(",".join(map(str, settings.name_servers)), translator)
+        self._cluster = ClusterAccess(",".join(settings.name_servers), translator)
         self._console = ConsoleRoom(settings, clock)
         trail = AuditTrail(self._database)
         samples = SampleStore(self._database)
         rates = RateMemory()
+        self._finding = Loop(
+            "name-servers", self._cluster.doors.find_name_servers, interval_s=REREAD_S, clock=clock
+        )
         self._sampling = self._sampling_loop(samples, rates, clock)
         alerts = AlertStore(self._database)
         self._watching, self._alerting = self._alert_loops(alerts, clock)
@@ -188,6 +194,7 @@ class AdminApp:
 
     async def serve_started(self, address: Address) -> None:
         """Start sampling, and the console."""
+        self._finding.start()
         self._sampling.start(at_once=True)
         self._users.teller.start()
         self._watching.start(at_once=True)
@@ -203,6 +210,7 @@ class AdminApp:
         """Stop sampling, end connections, close the database."""
         await self._console.stop()
         await self._users.teller.stop()
+        await self._finding.stop()
         await self._sampling.stop()
         await self._watching.stop()
         await self._alerting.stop()

@@ -9,7 +9,13 @@ from pydantic import Field, SecretStr, model_validator
 
 from ariane.admin.v1 import alert_service_pb2 as alert_pb
 from ariane_admin.service.console_settings import ConsoleSettings
-from ariane_servicekit import Address, AddressList, ListenAddress
+from ariane_servicekit import (
+    NAME_SERVER_FORMS,
+    Address,
+    AddressList,
+    ListenAddress,
+    NameServerList,
+)
 
 DATABASE_FILE = "admin.db"
 
@@ -25,9 +31,9 @@ class AdminSettings(ConsoleSettings):
         description="Address to listen on, host:port; with port 0 the system chooses one. The "
         "default is loopback, so that nothing outside this machine reaches a service by accident.",
     )
-    name_servers: AddressList = Field(
-        (Address("127.0.0.1", 9876),),
-        description="All name servers, host:port,host:port. They say which brokers exist.",
+    name_servers: NameServerList = Field(
+        ("127.0.0.1:9876",),
+        description="All name servers, which say which brokers exist. " + NAME_SERVER_FORMS,
     )
     checkers: AddressList = Field(
         (),

@@ -44,7 +44,7 @@ class ClusterAccess:
 
     async def start(self) -> None:
         """Make the clients ready; connections are made at the first call."""
-        await self.doors.client.start()
+        await self.doors.open()
         await self.reader.start()
 
     async def close(self) -> None:
@@ -53,7 +53,7 @@ class ClusterAccess:
         for producer in producers:
             await producer.close()
         await self.reader.close()
-        await self.doors.client.close()
+        await self.doors.close()
 
     async def producer(self) -> Producer:
         """The producer for messages of the operator who asks; made at the first use.

@@ -34,17 +34,13 @@ def name_server_link(
 
 
 class FoundNameServers:
-    """Name servers from sources that are read again."""
+    """Name servers by their addresses, and from sources that are read again."""
 
     def __init__(
-        self,
-        sources: Sequence[str],
-        fixed: Sequence[Address],
-        make_link: Callable[[Address], NameServerLink],
+        self, name_servers: Sequence[str], make_link: Callable[[Address], NameServerLink]
     ) -> None:
-        """Leave out those that are ``fixed``; ``make_link`` makes the link of an address."""
-        self._sources = AddressSources(sources)
-        self._fixed = set(map(str, fixed))
+        """``make_link`` makes the link of an address."""
+        self._sources = AddressSources(name_servers)
         self._make_link = make_link
 
     async def find(self) -> dict[str, Callable[[], NameServerLink]]:
@@ -54,8 +50,4 @@ class FoundNameServers:
         for source, error in self._sources.errors.items():
             if before.get(source) != error:
                 _log.warning("name_servers_unread", error=error)
-        return {
-            address: partial(self._make_link, Address.parse(address))
-            for address in found
-            if address not in self._fixed
-        }
+        return {address: partial(self._make_link, Address.parse(address)) for address in found}

@@ -241,16 +241,11 @@ class Registration:
 
     def __init__(
         self,
-        links: Sequence[NameServerLink],
+        find: Callable[[], Awaitable[Mapping[str, Callable[[], NameServerLink]]]],
         *,
         wait_seconds: float,
-        find: Callable[[], Awaitable[Mapping[str, Callable[[], NameServerLink]]]] | None = None,
     ) -> None:
-        """``links``: one for each name server that stays; there may be none.
-
-        ``find`` returns how to make the link of each further name server, by its address.
-        """
-        self._fixed = tuple(links)
+        """``find`` returns how to make the link of each name server there is, by its address."""
         self._found: dict[str, NameServerLink] = {}
         self._find = find
         self._wait_seconds = wait_seconds
@@ -258,21 +253,18 @@ class Registration:
 
     @property
     def _links(self) -> Sequence[NameServerLink]:
-        return (*self._fixed, *self._found.values())
+        return tuple(self._found.values())
 
     async def start(self) -> None:
         """Register with all name servers, and wait a moment for their answers."""
         self._started = True
         await self.look_again()
-        for link in self._fixed:
-            link.start()
         await self._wait_registered()
 
     async def look_again(self) -> None:
         """Register with name servers that are new, and leave those that are gone."""
-        if self._find is None or not self._started:
-            return
-        await self._follow(await self._find())
+        if self._started:
+            await self._follow(await self._find())
 
     async def _follow(self, wanted: Mapping[str, Callable[[], NameServerLink]]) -> None:
         if not self._started:

@@ -53,12 +53,8 @@ def _registration(environment: Environment, announcement: BrokerAnnouncement) ->
             heartbeat_seconds=settings.name_server_heartbeat_s,
         )
 
-    found = FoundNameServers(settings.name_server_sources, settings.name_servers, make_link)
-    return Registration(
-        list(map(make_link, settings.name_servers)),
-        wait_seconds=settings.name_server_wait_s,
-        find=found.find if settings.name_server_sources else None,
-    )
+    found = FoundNameServers(settings.name_servers, make_link)
+    return Registration(found.find, wait_seconds=settings.name_server_wait_s)
 
 
 def naming_room(environment: Environment, state: StateRoom, *, epoch: int = 0) -> NamingRoom:

@@ -31,7 +31,7 @@ class Cluster:
         """Connect later: see ``open``.
 
         Args:
-            name_servers: "host:port" of each.
+            name_servers: Addresses or sources of name servers.
             timeout_s: Longest time of a call, in seconds.
             tls: Certificates for connections to the cluster; False for plain text.
         """

@@ -48,7 +48,7 @@ class Sending:
 
         Args:
             cluster: The brokers.
-            name_servers: "host:port" of each.
+            name_servers: Addresses or sources of name servers.
             settings: How messages are sent.
             tls: As ``Cluster``.
         """

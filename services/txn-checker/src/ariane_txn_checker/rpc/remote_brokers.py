@@ -40,7 +40,7 @@ from ariane_txn_checker.transaction import (
     Outcome,
 )
 from ariane_txn_checker.watching.broker_door import BrokerDoor
-from ariane_wire import ChannelOptions
+from ariane_wire import AddressSources, ChannelOptions
 
 if TYPE_CHECKING:
     from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceAsyncStub
@@ -181,16 +181,12 @@ class RemoteBrokers:
     long as every answer may lack some, known brokers are kept.
     """
 
-    def __init__(
-        self, name_servers: Sequence[Address], *, answer_ms_max: int, chance: Random
-    ) -> None:
+    def __init__(self, name_servers: Sequence[str], *, answer_ms_max: int, chance: Random) -> None:
+        """``name_servers``: their addresses, or sources of them."""
         self._answer_ms_max = answer_ms_max
         self._chance = chance
-        self._channels = [
-            open_channel(each, _OPTIONS, chance, kinds=(MemberKind.NAME_SERVER,))
-            for each in name_servers
-        ]
-        self._stubs: list[RouteServiceAsyncStub] = list(map(RouteServiceStub, self._channels))
+        self._sources = AddressSources(name_servers)
+        self._channels: dict[str, aio.Channel] = {}
         self._addresses: dict[BrokerKey, str] = {}
         self._doors: dict[BrokerKey, RemoteBroker] = {}
 
@@ -201,7 +197,7 @@ class RemoteBrokers:
 
     async def refresh(self) -> None:
         """Query all name servers; those that do not answer are skipped."""
-        answers = await asyncio.gather(*map(_ask, self._stubs))
+        answers = await asyncio.gather(*map(_ask, await self._name_servers()))
         known: dict[BrokerKey, str] = {}
         believed = False
         for answer in answers:
@@ -215,6 +211,21 @@ class RemoteBrokers:
         for broker in [*self._doors]:
             if self._doors[broker].address != known.get(broker):
                 await self._doors.pop(broker).close()
+
+    async def _name_servers(self) -> list[RouteServiceAsyncStub]:
+        """Stubs of the name servers there are now; connections to others end."""
+        addresses = await self._sources.read()
+        for address in self._channels.keys() - set(addresses):
+            await self._channels.pop(address).close()
+        for address in addresses:
+            if address not in self._channels:
+                self._channels[address] = open_channel(
+                    Address.parse(address),
+                    _OPTIONS,
+                    self._chance,
+                    kinds=(MemberKind.NAME_SERVER,),
+                )
+        return [RouteServiceStub(self._channels[address]) for address in addresses]
 
     def door(self, broker: BrokerKey) -> BrokerDoor:
         """Return the connection to a broker; it is made on first use."""
@@ -231,7 +242,7 @@ class RemoteBrokers:
         doors, self._doors = self._doors, {}
         for door in doors.values():
             await door.close()
-        for channel in self._channels:
+        for channel in self._channels.values():
             await channel.close()
 
 
