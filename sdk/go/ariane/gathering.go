@@ -2,6 +2,7 @@ package ariane
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -79,6 +80,8 @@ func (g *gathering) giveUp(own *single) (Receipt, error) {
 func (g *gathering) run() {
 	for batch := g.take(); batch != nil; batch = g.take() {
 		g.sendTogether(batch)
+		// Whoever sends again in answer comes along.
+		runtime.Gosched()
 	}
 }
 

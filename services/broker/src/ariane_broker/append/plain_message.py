@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from ariane_broker.errors.public_errors import message_illegal
@@ -32,26 +31,29 @@ class PlainMessage(NamedTuple):
         self,
         encoder: BlockEncoder,
         position: int,
-        system_properties: Mapping[str, str] = MappingProxyType({}),
+        system_properties: Mapping[str, str] | None = None,
     ) -> None:
         """Add the message to a block.
 
         Args:
             encoder: The block's encoder.
             position: The message's position in the call, for errors.
-            system_properties: Properties that the system adds.
+            system_properties: Properties that the system adds; None for none.
 
         Raises:
             ServiceError: MESSAGE_ILLEGAL.
             BlockFull: The block has no room for the message.
         """
+        properties = self.properties
+        if system_properties:
+            properties = {**properties, **system_properties}
         try:
             encoder.add(
                 self.body,
                 tag=self.tag,
                 keys=self.keys,
                 unique_id=self.unique_id,
-                properties={**self.properties, **system_properties},
+                properties=properties,
                 message_group=self.message_group,
                 flag=self.flag,
                 system_flag=self.system_flag,

@@ -136,16 +136,15 @@ class SendMessages:
             topic, size_bytes_max=self._call_bytes_max, sequenced=sequence is not None
         )
         config = self._topics.find(topic)
-        now_ms = self._now_ms()
+        defaults = EncodingDefaults(
+            self._next_unique_id, self._now_ms(), self._body_bytes_max, self._cluster_name
+        )
         unique_ids = []
         for position, message in enumerate(messages):
             if message.topic not in {"", topic}:
                 field = f"messages[{position}].topic"
                 raise field_invalid(field, f"must be empty or {topic!r}", message.topic)
             _check_type(config, type_of(message, position))
-            defaults = EncodingDefaults(
-                self._next_unique_id(), now_ms, self._body_bytes_max, self._cluster_name
-            )
             try:
                 plain = plain_message(message, topic, position, defaults)
                 plain.add_to(encoder, position)

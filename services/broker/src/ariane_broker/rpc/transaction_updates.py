@@ -85,7 +85,7 @@ class TransactionUpdates:
             if count > ENTRIES_MAX:
                 raise field_invalid(field, f"must be at most {ENTRIES_MAX}", count)
         parts = self._parts
-        defaults = EncodingDefaults("", parts.now_ms(), parts.body_bytes_max, parts.cluster_name)
+        defaults = EncodingDefaults(str, parts.now_ms(), parts.body_bytes_max, parts.cluster_name)
         asked = _ReadRequest(
             [
                 half_request(half, position, defaults)

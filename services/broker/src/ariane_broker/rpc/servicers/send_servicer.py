@@ -91,11 +91,11 @@ class SendServicer(SendServiceServicer):
             sequence_of(request.sequence) if request.HasField("sequence") else None,
             demand=demand,
         )
-        return send_pb.SendMessagesResponse(
-            messages=self._sent_messages(sent, request, peer_text(peer)),
-            acknowledged_level=LEVELS[sent.level],
-            duplicate=sent.duplicate,
+        answer = send_pb.SendMessagesResponse(
+            acknowledged_level=LEVELS[sent.level], duplicate=sent.duplicate
         )
+        self._add_messages(answer, sent, request, peer_text(peer))
+        return answer
 
     async def RecallMessage(
         self, request: send_pb.RecallMessageRequest, context: aio.ServicerContext[Any, Any]
@@ -115,31 +115,38 @@ class SendServicer(SendServiceServicer):
         agents = (value for key, value in context.invocation_metadata() or () if key == _AGENT_KEY)
         self._producers.note(born_host, str(next(agents, "")), sent, _user)
 
-    def _sent_messages(
-        self, sent: PlainSent, request: send_pb.SendMessagesRequest, producer_address: str
-    ) -> list[send_pb.SentMessage]:
+    def _add_messages(
+        self,
+        answer: send_pb.SendMessagesResponse,
+        sent: PlainSent,
+        request: send_pb.SendMessagesRequest,
+        producer_address: str,
+    ) -> None:
         appended = sent.appended
-        store_time = time_of(appended.store_timestamp_ms)
-        places = appended.commit_log_offsets.tolist()
+        stored_ms = appended.store_timestamp_ms
         store_host = self._store_host()
-        return [
-            send_pb.SentMessage(
-                unique_id=unique_id,
-                position=StoredPosition(
-                    broker_name=self._broker_name,
-                    queue_id=sent.queue_id,
-                    queue_offset=appended.first_queue_offset + position,
-                    commit_log_offset=place,
-                    store_time=store_time,
-                    producer_address=producer_address,
-                    message_id=encode_offset_message_id(store_host, place),
-                ),
-                recall_handle=self._recall_handle(
-                    request, position, unique_id, appended.store_timestamp_ms
-                ),
+        # One message over and over: what all share is made once, and an append copies it.
+        message = send_pb.SentMessage(
+            position=StoredPosition(
+                broker_name=self._broker_name,
+                queue_id=sent.queue_id,
+                store_time=time_of(stored_ms),
+                producer_address=producer_address,
             )
-            for position, (unique_id, place) in enumerate(zip(sent.unique_ids, places, strict=True))
-        ]
+        )
+        position, add = message.position, answer.messages.append
+        is_delayed = request.messages[0].HasField("delay") or request.messages[0].HasField(
+            "delivery_time"
+        )
+        places = appended.commit_log_offsets.tolist()
+        for number, (unique_id, place) in enumerate(zip(sent.unique_ids, places, strict=True)):
+            message.unique_id = unique_id
+            position.queue_offset = appended.first_queue_offset + number
+            position.commit_log_offset = place
+            position.message_id = encode_offset_message_id(store_host, place)
+            if is_delayed:
+                message.recall_handle = self._recall_handle(request, number, unique_id, stored_ms)
+            add(message)
 
     def _recall_handle(
         self, request: send_pb.SendMessagesRequest, position: int, unique_id: str, stored_ms: int

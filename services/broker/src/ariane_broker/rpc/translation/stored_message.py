@@ -6,6 +6,7 @@ that pack no blocks, for queries, and for people.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -58,6 +59,10 @@ _FIELD_PROPERTIES: Final = SYSTEM_PROPERTIES | REPLY_PROPERTIES
 
 _RESERVED_PROPERTIES: Final = _FIELD_PROPERTIES | TRANSACTION_PROPERTIES
 
+_SENT_TYPES: Final = frozenset(
+    {MESSAGE_TYPE_UNSPECIFIED, MESSAGE_TYPE_NORMAL, MESSAGE_TYPE_FIFO, MESSAGE_TYPE_DELAY}
+)
+
 _COMPRESSION_BITS: Final = {
     COMPRESSION_UNSPECIFIED: 0,
     COMPRESSION_LZ4: SystemFlag.COMPRESSED | SystemFlag.COMPRESSION_LZ4,
@@ -77,13 +82,13 @@ class EncodingDefaults:
     """Values that the broker fills in for missing fields.
 
     Attributes:
-        unique_id: For a message without a unique id.
+        next_unique_id: Gives one for a message without a unique id.
         born_timestamp_ms: For a message without a create time.
         body_bytes_max: Largest body.
         cluster_name: The cluster whose reply topic a requester reads.
     """
 
-    unique_id: str
+    next_unique_id: Callable[[], str]
     born_timestamp_ms: int
     body_bytes_max: int
     cluster_name: str
@@ -103,27 +108,23 @@ def type_of(message: Message, position: int) -> TopicMessageType:
         ServiceError: MESSAGE_ILLEGAL for a FIFO message without a group, a delayed one with a
             group or without a time, or a half message.
     """
-    delayed = is_delayed(message)
-    if delayed and message.message_group:
+    delayed, grouped = is_delayed(message), message.message_group != ""
+    said = message.message_type
+    if delayed and grouped:
         raise message_illegal(position, "a message of a group cannot be delayed")
-    if message.message_type == MESSAGE_TYPE_DELAY and not delayed:
+    if said == MESSAGE_TYPE_DELAY and not delayed:
         raise message_illegal(
             position, "a delayed message needs a delivery time, a delay or a level"
         )
-    if message.message_type == MESSAGE_TYPE_TRANSACTION:
+    if said == MESSAGE_TYPE_TRANSACTION:
         raise message_illegal(position, "a half message goes with TransactionService")
-    if message.message_type == MESSAGE_TYPE_FIFO and not message.message_group:
+    if said == MESSAGE_TYPE_FIFO and not grouped:
         raise message_illegal(position, "a FIFO message needs a message group")
-    if message.message_type not in {
-        MESSAGE_TYPE_UNSPECIFIED,
-        MESSAGE_TYPE_NORMAL,
-        MESSAGE_TYPE_FIFO,
-        MESSAGE_TYPE_DELAY,
-    }:
+    if said not in _SENT_TYPES:
         raise message_illegal(position, "its type is not known")
     if delayed:
         return TopicMessageType.DELAY
-    return TopicMessageType.FIFO if message.message_group else TopicMessageType.NORMAL
+    return TopicMessageType.FIFO if grouped else TopicMessageType.NORMAL
 
 
 def plain_message(
@@ -143,12 +144,15 @@ def plain_message(
     if len(message.body) > defaults.body_bytes_max:
         raise message_too_large(len(message.body), defaults.body_bytes_max, position)
     tag = message.tag
-    if "|" in tag or tag == ALL_TAGS or holds_control_character(tag) or tag != tag.strip():
+    if tag and (
+        "|" in tag or tag == ALL_TAGS or holds_control_character(tag) or tag != tag.strip()
+    ):
         rule = "a tag is not '*', and holds no '|', control character or outer space"
         raise message_illegal(position, rule)
-    reserved = _RESERVED_PROPERTIES.intersection(message.properties)
-    if reserved:
-        raise message_illegal(position, f"property {min(reserved)!r} belongs to the system")
+    properties = dict(message.properties)
+    if properties and not _RESERVED_PROPERTIES.isdisjoint(properties):
+        reserved = min(_RESERVED_PROPERTIES.intersection(properties))
+        raise message_illegal(position, f"property {reserved!r} belongs to the system")
     compression = _COMPRESSION_BITS.get(message.compression)
     if compression is None:
         raise message_illegal(position, "its compression is not known")
@@ -156,17 +160,19 @@ def plain_message(
     if message.HasField("create_time"):
         field = f"messages[{position}].create_time"
         born_timestamp_ms = milliseconds_of(message.create_time, field)
-    said = reply_properties(message, topic, position, cluster_name=defaults.cluster_name)
     if message.HasField("priority"):
-        said[PropertyName.PRIORITY] = str(message.priority)
-    if topic.endswith(REPLY_SUFFIX):
+        properties[PropertyName.PRIORITY] = str(message.priority)
+    is_reply = topic.endswith(REPLY_SUFFIX)
+    if is_reply or message.HasField("reply_address"):
+        properties |= reply_properties(message, topic, position, cluster_name=defaults.cluster_name)
+    if is_reply:
         tag = message.reply_address.client_id
     return PlainMessage(
         message.body,
         tag,
         tuple(message.keys),
-        message.unique_id or defaults.unique_id,
-        {**message.properties, **said},
+        message.unique_id or defaults.next_unique_id(),
+        properties,
         message.message_group,
         message.flag,
         int(compression),
