@@ -124,6 +124,7 @@ async def test_a_user_with_the_right_on_a_filter_uploads_it_through_admin(closed
         data_path=tmp_path / "filters",
         uploads="any",
         access="closed",
+        super_users=("root",),
         grace_s=0.1,
         **closed.certificates.member("filter", "f1"),
     )
