@@ -51,6 +51,7 @@ class MemoryCluster:
     reads: list[tuple[QueueRange, Detail]] = field(default_factory=list)
     questions: int = 0
     open_streams: int = 0
+    sent_bytes: int = 0
     lost: list[tuple[int, int]] = field(default_factory=list)
     log_epoch: int = 0
     kept_ends: dict[MessageQueue, int] = field(default_factory=dict)
@@ -142,7 +143,8 @@ class MemoryCluster:
                 sizes = np.array([len(record) for record in encoded], np.int32)
                 columns = decode_columns(b"".join(encoded), sizes) if chunk else None
                 lost = [run for run in self.lost if begin <= run[0] < end]
-                yield RangeChunk(columns, end, lost)
+                self.sent_bytes += int(sizes.sum())
+                yield RangeChunk(columns, end, lost, int(sizes.sum()))
                 self._fail()
         finally:
             self.open_streams -= 1

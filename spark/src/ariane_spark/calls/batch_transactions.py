@@ -26,7 +26,6 @@ from ariane_spark.calls.channels import Channels
 from ariane_spark.calls.repetition import Repetition
 from ariane_spark.calls.routes import Routes
 from ariane_spark.calls.sink_batches import Sink, SinkBatch
-from ariane_spark.options.access_options import NO_ACCESS, JobAccess
 from ariane_spark.options.options import RequestPolicy
 from ariane_spark.records.contents import Contents
 from ariane_wire import CallFailed
@@ -62,7 +61,7 @@ class BatchTransactions:
         endpoints: str,
         policy: RequestPolicy = WRITE_POLICY,
         repetition: Repetition | None = None,
-        access: JobAccess = NO_ACCESS,
+        channels: Channels | None = None,
     ) -> None:
         """Take the addresses; nothing is connected yet.
 
@@ -70,11 +69,11 @@ class BatchTransactions:
             endpoints: Name servers, ``host:port``, separated by commas.
             policy: The timeout and the repeats of calls.
             repetition: Repeats calls; ``None``: by the policy.
-            access: TLS and credentials.
+            channels: Connections that others use as well; ``None``: its own.
         """
         self._timeout_s = policy.timeout_ms / 1000
         self._repetition = repetition or Repetition(policy)
-        self._channels = Channels(access)
+        self._channels = channels or Channels()
         self._routes = Routes(endpoints, self._channels, timeout_s=self._timeout_s)
 
     def home_of(self, sink: Sink) -> str:

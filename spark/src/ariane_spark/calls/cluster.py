@@ -61,11 +61,13 @@ class RangeChunk(NamedTuple):
         next_queue_offset: The queue offset after the last examined message.
         lost: First queue offset and count of consecutive messages before it that the broker has
             lost.
+        byte_count: Bytes that the broker has sent for it.
     """
 
     records: RecordColumns | None
     next_queue_offset: QueueOffset
     lost: Sequence[tuple[int, int]] = ()
+    byte_count: int = 0
 
 
 class RangeSource(Protocol):

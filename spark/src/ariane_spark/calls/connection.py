@@ -21,7 +21,7 @@ from ariane_spark.calls.repetition import Repetition
 from ariane_spark.calls.routes import LiveBrokers, Routes
 from ariane_spark.calls.spared_modules import spare_modules
 from ariane_spark.calls.task_spans import span_provider
-from ariane_spark.options.access_options import given_access, scope_of
+from ariane_spark.options.access_options import JobAccess, given_access, scope_of
 from ariane_spark.options.options import ReadOptions
 from ariane_spark.options.write_options import WriteOptions
 
@@ -42,7 +42,9 @@ def connect_once(options: ReadOptions) -> Cluster:
     return _once(
         "read",
         (options.endpoints, options.requests, scope_of(options.access)),
-        lambda: QueueClient(options.endpoints, options.requests, access=options.access),
+        lambda: QueueClient(
+            options.endpoints, options.requests, channels=_channels_of(options.access)
+        ),
     )
 
 
@@ -59,7 +61,7 @@ def check_name_servers(given: Mapping[str, str]) -> None:
 
     def ask() -> LiveBrokers:
         names = ",".join(map(str.strip, endpoints.split(",")))
-        routes = Routes(names, Channels(access), timeout_s=FIRST_ANSWER_S_MAX)
+        routes = Routes(names, _channels_of(access), timeout_s=FIRST_ANSWER_S_MAX)
         return Repetition(WRITE_POLICY).ask(routes.brokers)
 
     _once("check", (endpoints, access), ask)
@@ -102,8 +104,13 @@ def connect_transactions_once(options: WriteOptions) -> BatchTransactions:
     return _once(
         "transactions",
         (options.endpoints, scope_of(options.access)),
-        lambda: BatchTransactions(options.endpoints, access=options.access),
+        lambda: BatchTransactions(options.endpoints, channels=_channels_of(options.access)),
     )
+
+
+def _channels_of(access: JobAccess) -> Channels:
+    """The channels of this process for what it logs in by: one to each broker, whoever uses it."""
+    return _once("channels", scope_of(access), lambda: Channels(access))
 
 
 def _once(use: str, key: Hashable, make: Callable[[], _ConnectionT]) -> _ConnectionT:

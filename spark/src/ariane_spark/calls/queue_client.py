@@ -34,7 +34,6 @@ from ariane_spark.calls.range_chunks import HeadersTooShort, decode_chunk
 from ariane_spark.calls.range_wire import wire_chunk
 from ariane_spark.calls.repetition import Repetition
 from ariane_spark.calls.routes import Routes
-from ariane_spark.options.access_options import NO_ACCESS, JobAccess
 from ariane_spark.options.options import RequestPolicy
 from ariane_spark.positions.offsets import Bounds, Positions
 from ariane_spark.positions.ranges import QueueRange
@@ -70,7 +69,7 @@ class QueueClient:
         endpoints: str,
         policy: RequestPolicy,
         repetition: Repetition | None = None,
-        access: JobAccess = NO_ACCESS,
+        channels: Channels | None = None,
     ) -> None:
         """Take the addresses; nothing is connected yet.
 
@@ -78,11 +77,11 @@ class QueueClient:
             endpoints: Name servers, ``host:port``, separated by commas.
             policy: The timeout and the repeats of calls.
             repetition: Repeats calls; ``None``: by the policy.
-            access: TLS and credentials.
+            channels: Connections that others use as well; ``None``: its own.
         """
         self._timeout_s = policy.timeout_ms / 1000
         self._repetition = repetition or Repetition(policy)
-        self._channels = Channels(access)
+        self._channels = channels or Channels()
         self._routes = Routes(endpoints, self._channels, timeout_s=self._timeout_s)
         self._groups = GroupClient(self._routes, self._channels, timeout_s=self._timeout_s)
         self._watch = LifeWatch(silence_s=self._timeout_s)
@@ -239,6 +238,7 @@ class QueueClient:
                     decode_chunk(chunk, fetch.detail) if chunk.head.record_sizes else None,
                     QueueOffset(chunk.head.next_queue_offset),
                     [(run.first_queue_offset, run.message_count) for run in chunk.head.lost],
+                    len(answer),
                 )
         except CallFailed as failure:
             self._routes.forget(part.queue.topic)

@@ -222,6 +222,13 @@ OPTIONS: Final = (
         "no limit",
     ),
     Option(
+        "maxBytesPerSecond",
+        READ,
+        "About the most bytes that brokers send to all tasks of the query in a second, 65536 or"
+        " more: so that a backfill leaves room for consumers. Tasks that run at once share it.",
+        "no limit",
+    ),
+    Option(
         "columns",
         READ,
         "The columns, separated by commas, if no schema is given. Without `body`, bodies are not"

@@ -30,6 +30,9 @@ FETCH_BYTES_DEFAULT: Final = 2 << 20
 """Spark's socket is fastest with batches of this size. Half of it costs a quarter more to decode,
 because of work for each batch; twice of it saves little, and takes memory."""
 
+BYTES_PER_S_MIN: Final = 64 << 10
+"""With less, single chunks would take minutes."""
+
 WAIT_MS_MAX: Final = 3_600_000
 RETRIES_MAX: Final = 1_000_000
 
@@ -83,6 +86,7 @@ class ReadOptions:
         null_if_damaged: Whether a body that cannot be decompressed is null; else it ends the query.
         trigger: The limits of one micro-batch.
         limits: The division of ranges into partitions.
+        bytes_per_s: The most bytes that all tasks together read in a second; ``None``: any number.
         fetch_bytes: About how many bytes of messages make one Arrow batch.
         offset_cache_ms: How long the ends of the queues are cached.
         commit_group: The consumer group that shows the progress; ``None``: none.
@@ -101,6 +105,7 @@ class ReadOptions:
     null_if_damaged: bool = False
     trigger: TriggerLimits = field(default_factory=TriggerLimits)
     limits: PartitionLimits = field(default_factory=PartitionLimits)
+    bytes_per_s: int | None = None
     fetch_bytes: int = FETCH_BYTES_DEFAULT
     offset_cache_ms: int = 500
     commit_group: str | None = None
@@ -133,6 +138,7 @@ def read_options(given: Mapping[str, str], use: Use) -> ReadOptions:
         null_if_damaged=_null_if_damaged(options),
         trigger=_trigger_limits(options),
         limits=_partition_limits(options),
+        bytes_per_s=options.number("maxBytesPerSecond", BYTES_PER_S_MIN),
         fetch_bytes=fetch_bytes or FETCH_BYTES_DEFAULT,
         offset_cache_ms=_or(options.number("offsetCacheMs", 0), 500),
         commit_group=options.group_name("commitGroup"),

@@ -24,6 +24,7 @@ from ariane_spark.positions.ranges import ranges_between
 from ariane_spark.records.columns import Projection
 from ariane_spark.source.data_loss import DataLossPolicy
 from ariane_spark.source.first_positions import resolve
+from ariane_spark.source.pace import Pace
 from ariane_spark.source.parallelism import cluster_parallelism
 from ariane_spark.source.range_reader import RangeReader
 from ariane_spark.source.task_partitions import TaskPartition, task_options, task_partitions
@@ -52,14 +53,11 @@ class ArianeBatchReader(DataSourceReader):
         """The partitions of the read, one for each task; called once, by the planner."""
         cluster = self._connect(self._options)
         start, end, log_epochs = self._positions(cluster)
-        planned = plan_partitions(
-            ranges_between(start, end, log_epochs),
-            self._options.limits,
-            parallelism=cluster_parallelism(),
-        )
-        return list(
-            task_partitions(planned, self._options.access, {queue.topic for queue in start})
-        )
+        parallelism = cluster_parallelism()
+        ranges = ranges_between(start, end, log_epochs)
+        planned = plan_partitions(ranges, self._options.limits, parallelism=parallelism)
+        topics = {queue.topic for queue in start}
+        return list(task_partitions(planned, self._options, topics, parallelism=parallelism))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of one partition; called in a task."""
@@ -69,7 +67,7 @@ class ArianeBatchReader(DataSourceReader):
         if running is not None:
             _check_plan(self._plan_id, running)
         options = task_options(self._options, partition)
-        reader = RangeReader(self._connect(options), options)
+        reader = RangeReader(self._connect(options), options, pace=Pace(partition.bytes_per_s))
         return reader.batches(partition.ranges, self._projection)
 
     def _positions(self, cluster: Cluster) -> tuple[Positions, Positions, LogEpochs]:

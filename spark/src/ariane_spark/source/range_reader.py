@@ -24,6 +24,7 @@ from ariane_spark.positions.ranges import QueueRange
 from ariane_spark.records.columns import Detail, Projection
 from ariane_spark.records.readable_batches import batches_of
 from ariane_spark.source.data_loss import DataLossPolicy
+from ariane_spark.source.pace import Pace
 from ariane_spark.source.read_spans import ReadSpan
 
 if TYPE_CHECKING:
@@ -46,9 +47,19 @@ class RangeReader:
         source: RangeSource,
         options: ReadOptions,
         *,
+        pace: Pace | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        """Take what a task has.
+
+        Args:
+            source: Where the messages are.
+            options: Of the query.
+            pace: How fast to read; ``None``: as fast as it goes.
+            sleep: Waits for a number of seconds.
+        """
         self._source = source
+        self._pace = pace or Pace(None)
         self._options = options
         self._repetition = Repetition(options.requests, sleep=sleep)
         self._loss = DataLossPolicy(fails=options.fail_on_data_loss)
@@ -130,6 +141,7 @@ class RangeReader:
                         for first, count in chunk.lost:
                             self._loss.damaged(part.queue, first, count)
                         part = replace(part, begin=chunk.next_queue_offset)
+                        self._pace.keep(chunk.byte_count)
                         if chunk.records is not None:
                             yield chunk.records
             except QueueOffsetOutOfRange as refusal:

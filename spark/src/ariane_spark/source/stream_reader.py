@@ -46,6 +46,7 @@ from ariane_spark.source.admission import Patience, backlog_of, limit_by_bytes, 
 from ariane_spark.source.data_loss import DataLossPolicy
 from ariane_spark.source.first_positions import resolve
 from ariane_spark.source.group_progress import GroupProgress
+from ariane_spark.source.pace import Pace
 from ariane_spark.source.parallelism import cluster_parallelism
 from ariane_spark.source.range_reader import RangeReader
 from ariane_spark.source.read_limits import (
@@ -162,16 +163,17 @@ class ArianeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begins |= self._begins_anew(begins, log_epochs_of(start), epochs)
         ranges = ranges_between(begins, to, epochs)
         limits = self._options.limits
-        planned = plan_partitions(ranges, limits, parallelism=cluster_parallelism())
+        parallelism = cluster_parallelism()
+        planned = plan_partitions(ranges, limits, parallelism=parallelism)
         topics = {queue.topic for queue in to}
-        return list(task_partitions(planned, self._options.access, topics))
+        return list(task_partitions(planned, self._options, topics, parallelism=parallelism))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of one partition; called in a task."""
         if not isinstance(partition, TaskPartition):
             return iter(())
         options = task_options(self._options, partition)
-        reader = RangeReader(self._connect(options), options)
+        reader = RangeReader(self._connect(options), options, pace=Pace(partition.bytes_per_s))
         return reader.batches(partition.ranges, self._projection)
 
     def commit(self, end: dict[str, Any]) -> None:
