@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,12 @@ from languages import COMMANDS, Refused, Worker, build, missing
 import ariane_wire
 from ariane.namesrv.v1.route_pb2 import BrokerRoute, Route, TopicPermission
 from ariane.namesrv.v1.route_service_pb2 import GetRouteResponse
-from ariane_admin.cli import main
 from ariane_sdk import Tls
 from ariane_sdk.sync import ClusterClient
 from ariane_servicekit.running.local_certificates import LocalCertificates
 from ariane_servicekit.running.processes import LocalCluster
 from ariane_servicekit.security.caller import MemberKind
+from ariane_testkit.user_keys import UserKeys
 
 TOPIC = "secrets"
 PATIENCE = 20
@@ -30,20 +30,25 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
-def key(tmp_path_factory) -> Path:
-    """A private key of anna."""
-    return tmp_path_factory.mktemp("keys") / "anna.key"
+def keys(tmp_path_factory) -> UserKeys:
+    return UserKeys(tmp_path_factory.mktemp("keys"))
 
 
 @pytest.fixture(scope="module")
-def cluster(key, tmp_path_factory) -> Iterator[LocalCluster]:
+def key(keys) -> Path:
+    """A private key of anna."""
+    path: Path = keys.file_of("anna")
+    return path
+
+
+@pytest.fixture(scope="module")
+def cluster(key, keys, tmp_path_factory) -> Iterator[LocalCluster]:
     path = tmp_path_factory.mktemp("closed")
-    cluster = LocalCluster(path, checkers=1, tls=True, super_users=("anna",))
-    assert cluster.certificates is not None
-    with cluster.certificates.login_keys.open("w") as keys, redirect_stdout(keys):
-        assert main(["credential", "create", str(key), "--user", "anna"]) == 0
-    with cluster:
-        yield cluster
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in keys.environment().items():
+            environment.setenv(name, value)
+        with LocalCluster(path, checkers=1, tls=True, super_users=("anna",)) as cluster:
+            yield cluster
 
 
 @pytest.fixture(scope="module")

@@ -20,9 +20,8 @@ JOB = Path(__file__).with_name("closed_job.py")
 def key(tmp_path, monkeypatch):
     keys = UserKeys(tmp_path)
     path = keys.file_of("etl", kind=USER_KIND_SUPER)
-    for service in ("BROKER", "NAMESRV"):
-        told = keys.save(tmp_path / f"rules-{service}")
-        monkeypatch.setenv(f"ARIANE_{service}_ACCESS_RULES_FILE", str(told))
+    for name, value in keys.environment().items():
+        monkeypatch.setenv(name, value)
     monkeypatch.setenv("ARIANE_NAMESRV_WARM_UP_S", "0")
     return path
 

@@ -19,7 +19,6 @@ class LocalCertificates:
 
     Attributes:
         folder: The folder.
-        login_keys: The file with public keys of users, which a closed cluster knows.
     """
 
     def __init__(self, path: Path, cluster: str, super_users: Sequence[str] = ()) -> None:
@@ -34,14 +33,8 @@ class LocalCertificates:
         self._cluster = cluster
         self.folder = CertificateFolder(path)
         self.folder.make_authorities(cluster)
-        self.login_keys = path / "login-keys"
-        self._access: tuple[str, ...] = ()
-        if super_users:
-            self.login_keys.touch()
-            self._access = (
-                *("--access", "closed", "--super-users", ",".join(super_users)),
-                *("--login-keys", str(self.login_keys)),
-            )
+        closed = ("--access", "closed", "--super-users", ",".join(super_users))
+        self._access = closed if super_users else ()
 
     def flags(self, kind: MemberKind, name: str) -> tuple[str, ...]:
         """Flags of a process; its certificate is made if it is missing."""

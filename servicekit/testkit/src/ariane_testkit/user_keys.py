@@ -44,6 +44,14 @@ class UserKeys:
             self.rules.users.add(user=user, kind=kind, keys=[key])
         return path
 
+    def environment(self) -> dict[str, str]:
+        """Variables by which processes that are started know the keys."""
+        # Each service keeps its rules in a file of its own.
+        return {
+            f"ARIANE_{service}_ACCESS_RULES_FILE": str(self.save(self._folder / f"rules-{service}"))
+            for service in ("BROKER", "NAMESRV", "TXN_CHECKER")
+        }
+
     def save(self, path: Path) -> Path:
         """Write the rules as a process keeps them, for its ``access_rules_file``."""
         keeper = RulesKeeper(Gate(AccessMode.CLOSED, int), path, SystemClock(), hold_s_max=1)
