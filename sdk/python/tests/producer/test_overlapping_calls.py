@@ -132,6 +132,23 @@ async def test_tiny_batches_of_many_topics_stay_together(world):
         await asyncio.gather(*tasks)
 
 
+@pytest.mark.parametrize(("topic_count", "counts"), [(100, [100, 50, 50]), (80, [80, 80])])
+async def test_rows_of_one_message_are_sent_in_two_calls_if_they_are_many(
+    world, topic_count, counts
+):
+    broker = world.brokers["broker-a"]
+    names = [f"topic-{number}" for number in range(topic_count)]
+    async with Producer(world.name_servers, settings=PATIENT) as producer:
+        for name in names:
+            world.name_server.set_route(name, {"broker-a": broker.address})
+            await producer.route(name)
+        tasks, goes_on = await two_rounds(producer, broker, [Message(name, b"x") for name in names])
+        await broker.wait_called(len(counts))
+        assert [count_of(call) for call in broker.calls] == counts
+        goes_on.set()
+        await asyncio.gather(*tasks)
+
+
 async def test_nothing_overlaps_where_that_is_not_wanted(world):
     broker = world.brokers["broker-a"]
     settings = replace(PATIENT, large_calls_in_flight_max=1)

@@ -9,8 +9,9 @@ The rule, for small messages:
    makes the other.
 3. Beside one call in flight another is sent as soon as half as much waits for it.
 4. A second call must be worth its price: it has 24 messages a row, or each topic gets more and
-   smaller rows. And where each answer waits for the disk or a replica there is none: two calls
-   would wait for twice as many flushes.
+   smaller rows; or it has so many rows of one message that they hardly get smaller. And where each
+   answer waits for the disk or a replica there is none: two calls would wait for twice as many
+   flushes.
 
 Where 256 KiB wait, the bytes are the main cost: such calls are sent beside one another.
 """
@@ -40,9 +41,14 @@ ROW_COUNT_MIN: Final = 24
 """In rows of so many messages each, a second call is worth its price."""
 
 
+SINGLES_MIN: Final = 48
+"""So many rows of a message each, or little more, are worth a second call, too. Without it client
+and broker work in turn, where many topics have a message each under way."""
+
+
 def is_worth_a_call(count: int, row_count: int) -> bool:
     """Whether so many messages in so many rows are worth a second call beside the first."""
-    return count >= ROW_COUNT_MIN * max(1, row_count)
+    return count >= ROW_COUNT_MIN * max(1, row_count) or SINGLES_MIN <= count < 2 * row_count
 
 
 @dataclass(slots=True, eq=False)
