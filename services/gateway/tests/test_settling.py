@@ -166,7 +166,7 @@ async def test_some_of_several_handles_are_invalid(client, ariane_topic, group):
     assert codes == [dp.OK, dp.INVALID_RECEIPT_HANDLE]
 
 
-async def test_a_group_in_order_gets_the_next_message_when_the_one_before_is_settled(
+async def test_a_group_in_order_gets_messages_together_and_the_next_when_all_are_settled(
     client, make_ariane_topic, make_group
 ):
     topic = make_ariane_topic(queue_count=2, fifo=True)
@@ -179,13 +179,20 @@ async def test_a_group_in_order_gets_the_next_message_when_the_one_before_is_set
     for number in range(3):
         await client.send(topic, b"%d" % number, dp.FIFO, message_group="order-7")
     await client.send(topic, b"other", dp.FIFO, message_group="order-8")
-    received = []
     _, messages = await client.receive(topic, group)
-    while messages:
-        received.append(sorted(each.body for each in messages))
-        await client.ack(topic, group, *messages)
-        _, messages = await client.receive(topic, group)
-    assert received == [[b"0", b"other"], [b"1"], [b"2"]]
+    bodies = [each.body for each in messages]
+    assert sorted(bodies) == [b"0", b"1", b"2", b"other"]
+    in_turn = [each for each in messages if each.body != b"other"]
+    assert [each.body for each in in_turn] == [b"0", b"1", b"2"]
+    await client.send(topic, b"3", dp.FIFO, message_group="order-7")
+    for each in in_turn:
+        assert (await client.receive(topic, group))[1] == []
+        await client.ack(topic, group, each)
+    await client.send(topic, b"4", dp.FIFO, message_group="order-7")
+    # A push consumer gets one at a time.
+    _, (last,) = await client.receive(topic, group, auto_renew=True)
+    assert last.body == b"3"
+    assert (await client.receive(topic, group, auto_renew=True))[1] == []
 
 
 FILTERS = [
@@ -254,7 +261,7 @@ async def test_a_group_in_order_goes_on_behind_what_its_consumer_gave_up(
     for number in range(2):
         await client.send(topic, b"%d" % number, dp.FIFO, message_group="order-7")
     for number in range(2):
-        _, (message,) = await client.receive(topic, group, auto_renew=True)
+        _, (message,) = await client.receive(topic, group, auto_renew=True, count=1)
         assert message.body == b"%d" % number
         assert (await forward(client, topic, group, message)).status.code == dp.OK
     _, dead = await client.receive(f"%DLQ%{group}", f"{group}-dead", hold_s=5)

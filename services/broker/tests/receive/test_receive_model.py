@@ -1,7 +1,8 @@
 """Receiving against a model: any order of hand-outs, settlements, passing time, deaths, power cuts.
 
 Nothing is lost, nothing comes again once it is settled, nobody has what another has in hand, and
-where order is promised a message group has one message in hand at a time, the oldest.
+where order is promised a message group has one message in hand at a time, the oldest, or the oldest
+ones that one consumer got together.
 """
 
 from __future__ import annotations
@@ -224,11 +225,16 @@ class ReceiveMachine(RuleBasedStateMachine):
                 self.model.sent[queue, appended.first_queue_offset] = group
         self.store.flush()
 
-    @rule(count=st.integers(1, 8), span_s=st.integers(1, 40), by_priority=st.booleans())
-    def receive(self, count, span_s, by_priority):
-        self.take(count, span_s, by_priority=by_priority)
+    @rule(
+        count=st.integers(1, 8),
+        span_s=st.integers(1, 40),
+        by_priority=st.booleans(),
+        several=st.booleans(),
+    )
+    def receive(self, count, span_s, by_priority, several):
+        self.take(count, span_s, by_priority=by_priority, several=several)
 
-    def take(self, count, span_s, *, by_priority=False):
+    def take(self, count, span_s, *, by_priority=False, several=False):
         order = checked_order(
             ReceiveOrder(
                 group=GROUP,
@@ -236,6 +242,7 @@ class ReceiveMachine(RuleBasedStateMachine):
                 count_max=count,
                 invisible_ms=span_s * 1000,
                 by_priority=by_priority,
+                several_of_a_group=several,
             )
         )
         now_ms, model = self.clock.now_ms(), self.model
@@ -259,19 +266,20 @@ class ReceiveMachine(RuleBasedStateMachine):
                 model.attempts[key] = attempts
                 model.held[key] = (out.serial, out.until_ms)
                 if self.in_order:
-                    self.check_order(key)
+                    self.check_order(key, set(out.offsets.tolist()) if several else set())
             self.hands.append(out)
         if not total and not self.in_order and not model.unsure:
             left = {key for key in model.open(now_ms) if model.attempts.get(key, 0) <= ATTEMPTS_MAX}
             assert not left, "it could be had"
         return handed
 
-    def check_order(self, key):
+    def check_order(self, key, together):
         queue, offset = key
         before = [
             other
             for other, group in self.model.sent.items()
             if other[0] == queue and other[1] < offset and group == self.model.sent[key]
+            if other[1] not in together
         ]
         assert all(other in self.model.settled for other in before), "one before it is not settled"
 

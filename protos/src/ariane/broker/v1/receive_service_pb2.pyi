@@ -39,6 +39,7 @@ class ReceiveOrder(_message.Message):
     HOLD_DURATION_FIELD_NUMBER: _builtins.int
     BY_PRIORITY_FIELD_NUMBER: _builtins.int
     ATTEMPT_ID_FIELD_NUMBER: _builtins.int
+    SEVERAL_OF_A_GROUP_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
     """The group; it is made if the broker makes groups by itself."""
     client_id: _builtins.str
@@ -57,6 +58,11 @@ class ReceiveOrder(_message.Message):
     it has no answer: what the lost answer had, and nobody settled since, is handed out again at
     once, instead of when its time is over. A group in order would wait for it. Optional; brokers
     remember the latest some ten thousand.
+    """
+    several_of_a_group: _builtins.bool
+    """Whether messages of one message group in order may come together, in their order: the client
+    works on them one after the other. Others of the message group come when those are settled.
+    Else one of each comes.
     """
     @_builtins.property
     def subscriptions(self) -> _containers.RepeatedCompositeFieldContainer[_subscription_pb2.Subscription]:
@@ -85,10 +91,11 @@ class ReceiveOrder(_message.Message):
         hold_duration: _duration_pb2.Duration | None = ...,
         by_priority: _builtins.bool = ...,
         attempt_id: _builtins.str = ...,
+        several_of_a_group: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["hold_duration", b"hold_duration", "invisible_duration", b"invisible_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_id", b"attempt_id", "by_priority", b"by_priority", "client_id", b"client_id", "consumer_group", b"consumer_group", "hold_duration", b"hold_duration", "invisible_duration", b"invisible_duration", "message_count_max", b"message_count_max", "size_bytes_max", b"size_bytes_max", "subscriptions", b"subscriptions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_id", b"attempt_id", "by_priority", b"by_priority", "client_id", b"client_id", "consumer_group", b"consumer_group", "hold_duration", b"hold_duration", "invisible_duration", b"invisible_duration", "message_count_max", b"message_count_max", "several_of_a_group", b"several_of_a_group", "size_bytes_max", b"size_bytes_max", "subscriptions", b"subscriptions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -50,6 +50,7 @@ class Wish(NamedTuple):
         count_max: Most messages.
         invisible_s: How long nobody else gets them, in seconds.
         by_priority: Whether messages of a higher priority come first.
+        several_of_a_group: Whether those of one message group in order may come together.
         attempt_id: Names this attempt; repeated, it gets what the answer had that was lost.
     """
 
@@ -59,6 +60,7 @@ class Wish(NamedTuple):
     count_max: int
     invisible_s: float
     by_priority: bool = False
+    several_of_a_group: bool = False
     attempt_id: str = ""
 
 
@@ -220,6 +222,7 @@ def _order_of(wish: Wish, hold_s: float) -> ReceiveOrder:
         invisible_duration=_duration(wish.invisible_s),
         hold_duration=_duration(hold_s),
         by_priority=wish.by_priority,
+        several_of_a_group=wish.several_of_a_group,
         attempt_id=wish.attempt_id,
     )
 

@@ -94,6 +94,7 @@ class SharedHolds:
             wish.count_max,
             wish.invisible_s,
             wish.by_priority,
+            wish.several_of_a_group,
         )
         line = self._lines.setdefault(key, _Line())
         deadline_s = self._monotonic() + hold_s

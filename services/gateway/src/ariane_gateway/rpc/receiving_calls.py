@@ -171,6 +171,8 @@ def _wish_of(request: pb.ReceiveMessageRequest, caller: Caller) -> Wish:
         request.batch_size or COUNT_DEFAULT,
         invisible_s,
         by_priority=True,
+        # Listeners of some languages go on behind one that failed: they get one at a time.
+        several_of_a_group=not request.auto_renew,
         attempt_id=request.attempt_id,
     )
 

@@ -219,9 +219,8 @@ class HandOuts:
         size: int,
     ) -> QueueSelection:
         """Messages that may be handed out although earlier ones of the queue may not."""
-        wanted = request.filters.get(queue.topic)
         began = window.end
-        rows = self._ahead.in_order(queue, window, wanted, count, request.now_ms)
+        rows = self._ahead.in_order(request, queue, window, count=count)
         # Messages that the filter left out have moved the floor, where owners of the queue begin.
         self._table.advance_consumer_offset(request.order.group, queue, window)
         selection = QueueSelection(queue, window, began, end=window.end)
@@ -243,8 +242,8 @@ class HandOuts:
                 rows = self._ahead.by_priority(queue, window, wanted, request.now_ms)
                 if request.in_order:
                     count = request.order.count_max
-                    first = self._ahead.in_order(queue, window, wanted, count, request.now_ms)
-                    rows = np.intersect1d(rows, first, assume_unique=True)
+                    turn = self._ahead.in_order(request, queue, window, count=count)
+                    rows = np.intersect1d(rows, turn, assume_unique=True)
                 self._table.advance_consumer_offset(request.order.group, queue, window)
             except QueueUnderRepair:
                 continue
@@ -252,7 +251,7 @@ class HandOuts:
             if self._ahead.looked_at_bytes >= LOOKED_AT_BYTES_MAX:
                 return selections  # Nothing is chosen before all queues were looked at.
             rows_of_selections.append(self._not_exhausted(request, window, rows))
-        chosen = highest_of(selections, rows_of_selections, request.order.count_max)
+        chosen = highest_of(request, selections, rows_of_selections)
         size = request.bytes_max
         for selection, rows in zip(selections, chosen, strict=True):
             if size > 0:

@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane_broker.queue_key import QueueKey
+from ariane_broker.receive.handing_out.group_runs import rows_in_turn
 from ariane_broker.receive.handing_out.offset_reading import FoundRecords, read_from, read_offsets
+from ariane_broker.receive.handing_out.queue_selection import HandOutRequest
 from ariane_broker.receive.in_hand.queue_window import (
     KEY_NONE,
     KEY_UNKNOWN,
@@ -57,25 +59,38 @@ class LookAhead:
         self.looked_at_bytes = 0
 
     def in_order(
-        self, queue: QueueKey, window: QueueWindow, wanted: Filter | None, count: int, now_ms: int
+        self,
+        request: HandOutRequest,
+        queue: QueueKey,
+        window: QueueWindow,
+        *,
+        count: int,
     ) -> NDArray[np.int64]:
         """Rows that may be handed out: the first unsettled message of each message group.
 
+        Those behind it, too, if the client takes several of a message group.
+
         Args:
+            request: Who asks, and when.
             queue: The queue.
             window: Its unsettled messages; more are looked at until there are enough.
-            wanted: The filter.
             count: Number of rows that is enough.
-            now_ms: Milliseconds since the epoch.
 
         Raises:
             StorageError: The queue cannot be read.
         """
+        wanted = request.filters.get(queue.topic)
         if not self._know_all(queue, window, wanted):
             return _NO_ROWS
 
         def eligible() -> NDArray[np.int64]:
-            return np.flatnonzero(_first_of_keys(window.rows) & _visible(window.rows, now_ms))
+            rows = window.rows
+            free = _visible(rows, request.now_ms)
+            if request.order.several_of_a_group:
+                return rows_in_turn(
+                    rows["order_key"], free & (rows["attempts"] <= request.attempts_max)
+                )
+            return np.flatnonzero(_first_of_keys(rows) & free)
 
         return self._look_until(
             queue, window, wanted, eligible, enough=count, rows_max=ORDER_ROWS_MAX

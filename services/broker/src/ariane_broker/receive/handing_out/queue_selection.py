@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ariane_broker.queue_key import QueueKey
+from ariane_broker.receive.handing_out.group_runs import as_low_as_before
 from ariane_broker.receive.handing_out.offset_reading import FoundRecords
 from ariane_broker.receive.handing_out.receive_order import ReceiveOrder
-from ariane_broker.receive.in_hand.queue_window import QueueWindow
+from ariane_broker.receive.in_hand.queue_window import QueueWindow, Rows
 from ariane_storage.log.records.fields import Int64s
 from ariane_storage.reading.filter import Filter
 
@@ -66,14 +67,18 @@ class QueueSelection:
 
 
 def highest_of(
-    selections: Sequence[QueueSelection], rows: Sequence[NDArray[np.int64]], count: int
+    request: HandOutRequest,
+    selections: Sequence[QueueSelection],
+    rows: Sequence[NDArray[np.int64]],
 ) -> list[NDArray[np.int64]]:
     """The rows of the highest priority of all queues, in the order of their offsets."""
     if not selections:
         return []
+    several = request.in_order and request.order.several_of_a_group
+    count = request.order.count_max
     priorities = np.concatenate(
         [
-            selection.window.rows["priority"][each]
+            _priorities_of(selection.window.rows[each], several=several)
             for selection, each in zip(selections, rows, strict=True)
         ]
     )
@@ -81,3 +86,8 @@ def highest_of(
     own = np.concatenate(rows)
     best = np.lexsort((own, places, -priorities))[:count]
     return [np.sort(own[best[places[best] == place]]) for place in range(len(selections))]
+
+
+def _priorities_of(rows: Rows, *, several: bool) -> Int64s:
+    priorities: Int64s = np.ascontiguousarray(rows["priority"])
+    return as_low_as_before(rows["order_key"], priorities) if several else priorities

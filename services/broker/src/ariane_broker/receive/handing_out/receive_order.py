@@ -43,6 +43,7 @@ class ReceiveOrder:
         hold_seconds: How long to hold the call while there are no messages.
         hold_seconds_max: The hold time that the call's deadline allows; None: no limit.
         by_priority: Whether messages of higher priority are handed out first.
+        several_of_a_group: Whether messages of one message group in order may come together.
         attempt_id: Names this attempt; may be empty.
     """
 
@@ -55,6 +56,7 @@ class ReceiveOrder:
     hold_seconds: float = 0.0
     hold_seconds_max: float | None = None
     by_priority: bool = False
+    several_of_a_group: bool = False
     attempt_id: str = ""
 
 

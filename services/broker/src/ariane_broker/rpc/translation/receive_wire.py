@@ -90,6 +90,7 @@ def receive_order(
         hold_seconds=seconds_of(order.hold_duration, "order.hold_duration"),
         hold_seconds_max=hold_seconds_max,
         by_priority=order.by_priority,
+        several_of_a_group=order.several_of_a_group,
         attempt_id=order.attempt_id,
     )
 
