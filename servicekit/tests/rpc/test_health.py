@@ -78,3 +78,20 @@ async def test_a_close_while_an_answer_is_on_its_way_is_still_told():
     assert (await anext(answers)).status == SERVING
     servicer.close()
     assert [answer.status async for answer in answers] == [NOT_SERVING]
+
+
+async def test_a_condition_is_told_by_its_name_while_the_process_serves():
+    holds = False
+    servicer = HealthServicer(["a.B"], {"in-sync": lambda: holds})
+    asked = health_pb2.HealthCheckRequest(service="in-sync")
+    answers = servicer.Watch(asked, None)
+    holds = True
+    assert (await anext(answers)).status == NOT_SERVING
+    servicer.set_serving(True)
+    assert (await anext(answers)).status == SERVING
+    holds = False
+    assert (await servicer.Check(asked, None)).status == NOT_SERVING
+    assert (await servicer.Check(health_pb2.HealthCheckRequest(), None)).status == SERVING
+    async with asyncio.timeout(60):
+        assert (await anext(answers)).status == NOT_SERVING
+    servicer.close()

@@ -7,8 +7,10 @@ watches outlive a graceful stop; therefore this one. ``Watch`` ends when the ser
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import suppress
+from types import MappingProxyType
+from typing import Any, Final
 
 import grpc
 from grpc import aio
@@ -18,17 +20,26 @@ SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 SERVICE_UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 
+LOOK_S: Final = 1.0
+"""How often a watch looks whether a condition holds."""
+
 SERVICE_NAME = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 
 
 class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # It has no types.
-    """Answers for the whole process (the empty name) and for each service by its full name.
+    """Answers for the process (the empty name), for each service by its full name, and conditions.
 
     A method that a later version of the contract adds is answered with UNIMPLEMENTED.
     """
 
-    def __init__(self, service_names: Iterable[str]) -> None:
-        self._names = frozenset(("", *service_names))
+    def __init__(
+        self,
+        service_names: Iterable[str],
+        conditions: Mapping[str, Callable[[], bool]] = MappingProxyType({}),
+    ) -> None:
+        """``conditions``: whether each holds now, by name, while the process serves."""
+        self._conditions = conditions
+        self._names = frozenset(("", *service_names, *conditions))
         self._serving = False
         self._closed = False
         self._changed = asyncio.Event()
@@ -76,12 +87,16 @@ class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]  # I
                 yield health_pb2.HealthCheckResponse(status=status)
             if closed:
                 return
-            await changed.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S if request.service in self._conditions else None):
+                    await changed.wait()
 
     def _status(self, service_name: str) -> Any:
         if service_name not in self._names:
             return SERVICE_UNKNOWN
-        return SERVING if self._serving else NOT_SERVING
+        holds = self._conditions.get(service_name)
+        is_fine = self._serving and (holds is None or holds())
+        return SERVING if is_fine else NOT_SERVING
 
     def _tell(self) -> None:
         told, self._changed = self._changed, asyncio.Event()

@@ -49,6 +49,7 @@ from ariane_servicekit.rpc.transport_measures import TransportMeasures, measure_
 from ariane_servicekit.running.background import Loop
 from ariane_servicekit.running.service import (
     Compose,
+    Conditioned,
     ExitStatus,
     Fronted,
     Guarded,
@@ -244,7 +245,10 @@ class _Life:
             self._access.rpc_service,
             login_rpc_service(self._identities.logins),
         )
-        self._health = HealthServicer(rpc.descriptor.full_name for rpc in rpc_services)
+        self._health = HealthServicer(
+            (rpc.descriptor.full_name for rpc in rpc_services),
+            service.health_conditions() if isinstance(service, Conditioned) else {},
+        )
         self._exports = Exports(settings)
         self._telemetry = Telemetry(
             settings.service_name, self._exports.readers, self._exports.processors

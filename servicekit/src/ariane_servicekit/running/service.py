@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import IntEnum
 from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
@@ -92,6 +92,15 @@ class Traced(Protocol):
 
     def trace(self, tracer: WorkTracer, /) -> None:
         """Make spans from now on. Called once, after recovery, and only if they are exported."""
+        ...
+
+
+@runtime_checkable
+class Conditioned(Protocol):
+    """A service whose health has further names than the process and its gRPC services."""
+
+    def health_conditions(self) -> Mapping[str, Callable[[], bool]]:
+        """Whether each holds now, by name. None holds while the process does not serve."""
         ...
 
 

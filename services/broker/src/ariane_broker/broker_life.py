@@ -26,6 +26,7 @@ from ariane_broker.naming.announcement import BrokerAnnouncement
 from ariane_broker.naming.registration import Registration
 from ariane_broker.naming.store_host import store_host
 from ariane_broker.replication.primary import Primary
+from ariane_broker.replication.replica_set import IN_SYNC
 from ariane_broker.replication.shared_row import ROW_RULES, RowUnreachable
 from ariane_broker.state.state_files import BrokerState
 from ariane_broker.topics.topic_table import TopicConfig
@@ -130,6 +131,10 @@ class BrokerLife:
     def open_while_draining(self) -> Collection[str]:
         """Methods that are answered while it drains."""
         return OPEN_WHILE_DRAINING
+
+    def health_conditions(self) -> Mapping[str, Callable[[], bool]]:
+        """Who serves as primary, or alone, is in sync with itself."""
+        return {IN_SYNC: lambda: True}
 
     def measure(self, measures: Measures) -> None:
         """Make the instruments of the broker."""

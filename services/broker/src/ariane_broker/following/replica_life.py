@@ -13,7 +13,7 @@ Calls of clients are refused with BROKER_NOT_PRIMARY, which names the primary.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -29,7 +29,7 @@ from ariane_broker.log.room import LogRoom
 from ariane_broker.naming.store_host import store_host
 from ariane_broker.replication.log_taker import CannotFollow
 from ariane_broker.replication.operating import ROW_AWAY, SetStatus
-from ariane_broker.replication.replica_set import ReplicaSet
+from ariane_broker.replication.replica_set import IN_SYNC, ReplicaSet
 from ariane_broker.replication.replication_measures import ReplicationMeasures
 from ariane_broker.replication.room import Elected
 from ariane_broker.replication.shared_row import ROW_RULES, RowUnreachable
@@ -125,6 +125,11 @@ class ReplicaLife:
     def open_while_draining(self) -> Collection[str]:
         """Methods that are answered while it stops."""
         return OPEN_WHILE_DRAINING
+
+    def health_conditions(self) -> Mapping[str, Callable[[], bool]]:
+        """Whether the set relies on this replica: rollouts wait for it."""
+        own_id = self._environment.settings.broker_id
+        return {IN_SYNC: lambda: own_id in self.status().replica_set.in_sync}
 
     def status(self) -> SetStatus:
         """The status of the set, as this broker sees it."""

@@ -51,6 +51,9 @@ class ReadableReplica(NamedTuple):
 
 NO_WISH: Final = Wish()
 
+IN_SYNC: Final = "in-sync"
+"""The name by which the health service tells whether the set relies on a broker."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSet:
