@@ -26,6 +26,7 @@ from ariane_servicekit.security.caller import Caller, CallerKind, MemberKind
 from ariane_servicekit.security.explained import decide
 from ariane_servicekit.security.logins import PublicKey
 from ariane_servicekit.security.method_rules import MethodRule, Need
+from ariane_servicekit.security.own_replies import OwnReplies, ReplyReaders, own_replies
 from ariane_servicekit.security.rights import NAME_LENGTH_MAX, Judge
 from ariane_servicekit.security.rule_book import RuleBook
 from ariane_servicekit.security.use_ledger import Refusal, Use, UseLedger
@@ -71,6 +72,7 @@ class Gate:
         self._book = RuleBook(super_users=super_users)
         self._holds = True
         self._budget = LineBudget(REFUSALS_LOGGED_PER_S)
+        self._reply_readers = ReplyReaders(now_ms)
         self._changes = LineBudget(CHANGES_LOGGED_PER_S)
         self._watchers: list[Callable[[], None]] = []
 
@@ -155,12 +157,31 @@ class Gate:
                         self._refuse(call, None, f"{caller} may not speak for {name}")
             return
         rights = self._judge_of(caller)
-        if rights is not None:
+        if rights is None:
+            return
+        if not self._reads_own_replies(call, caller, rights, rule, request):
             for need in rule.needs:
                 self._ask(call, caller, rights, need, request)
-            if rule.own_client is not None:
-                for client_id in rule.own_client(request):
-                    self.check_own(call, self.client_caller(client_id))
+        for client_id in () if rule.own_client is None else rule.own_client(request):
+            self.check_own(call, self.client_caller(client_id))
+
+    def _reads_own_replies(
+        self, call: Call, caller: Caller, rights: Judge, rule: MethodRule, request: Any
+    ) -> bool:
+        """Whether a request reads replies to its own client only: who sees the topic may do that.
+
+        Raises:
+            ServiceError: ACCESS_DENIED.
+        """
+        replies = own_replies(request) if rule.own_client is not None else None
+        if replies is None:
+            return False
+        self.check_own(call, self.client_caller(replies.client_id))
+        if not self._reply_readers.admits(caller.name, replies.client_id):
+            return False
+        for use in _uses_of_replies(replies, caller.name):
+            self._ask_one(call, caller, rights, use)
+        return True
 
     def require(self, call: Call, action: int, resource: int, name: str) -> None:
         """Ask for a right on what a handle of an admitted call touches.
@@ -274,6 +295,10 @@ class Gate:
 
     def uses_of(self, rule: MethodRule, request: Any) -> Iterable[Use]:
         """Yield what a request uses, for ``still_allows``."""
+        replies = own_replies(request) if rule.own_client is not None else None
+        if replies is not None:
+            yield from _uses_of_replies(replies)
+            return
         for need in rule.needs:
             for name in _names_of(need, request):
                 if len(name) > NAME_LENGTH_MAX:
@@ -398,6 +423,11 @@ class Gate:
             cause=cause,
             **({"suppressed_before": left_out} if left_out else {}),
         )
+
+
+def _uses_of_replies(replies: OwnReplies, user: str = "") -> Iterable[Use]:
+    for topic in replies.topics:
+        yield Use(user, access.ACTION_GET, access.RESOURCE_TOPIC, topic)
 
 
 def _nobody(_client_id: str) -> None:

@@ -15,10 +15,11 @@ from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.broker.v1 import sink_service_pb2 as sink_pb
 from ariane.broker.v1 import topic_service_pb2 as topic_pb
 from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
-from ariane.common.v1.message_pb2 import Message
-from ariane.common.v1.subscription_pb2 import Subscription
+from ariane.common.v1.message_pb2 import Message, ReplyAddress
+from ariane.common.v1.subscription_pb2 import FILTER_KIND_TAG, FilterExpression, Subscription
 from ariane_servicekit.security.caller import MemberKind
 
+READER = "allow SUBSCRIBE topic DefaultCluster_REPLY_TOPIC; allow SUBSCRIBE group ARIANE_REPLIES"
 CONSUMER = "allow SUBSCRIBE group g; allow SUBSCRIBE topic orders"
 
 
@@ -265,3 +266,55 @@ async def test_a_held_pull_ends_with_its_right(running_closed, refused):
         await broker.admin.tell("anna: allow SUBSCRIBE group g")
         async with asyncio.timeout(20):
             assert (await refused(held)).reason == "ACCESS_DENIED"
+
+
+REPLIES = "DefaultCluster_REPLY_TOPIC"
+
+
+def reply(client_id):
+    address = ReplyAddress(correlation_id="1", client_id=client_id)
+    message = Message(body=client_id.encode(), reply_address=address)
+    return send_pb.SendMessagesRequest(topic=REPLIES, messages=[message])
+
+
+def pull_of_replies(client_id, tag, **changes):
+    filters = FilterExpression(kind=FILTER_KIND_TAG, text=tag)
+    fields = {
+        "consumer_group": "ARIANE_REPLIES",
+        "client_id": client_id,
+        "positions": [pull_pb.PullPosition(topic=REPLIES)],
+        "subscriptions": [Subscription(topic=REPLIES, filter=filters)],
+    }
+    return pull_pb.PullRecordsRequest(**{**fields, **changes})
+
+
+async def test_a_requester_reads_replies_to_its_own_client_only(running_closed, refused):
+    # Two tags with one hash, as Java has it.
+    own, other = "eve-Aa", "eve-BB"
+    async with running_closed("anna: ", "eve: ", "auditor: " + READER) as broker:
+        root, anna, eve = [await broker.of(name) for name in ("root", "anna", "eve")]
+        await root.create_topic(REPLIES, 1)
+        for client_id in ("anna-1", own, other):
+            await eve.sends.SendMessages(reply(client_id))
+
+        async def bodies(probe, *asked):
+            answer = await probe.pulls.PullRecords(pull_of_replies(*asked))
+            found = answer.queues[0].records
+            return [body for body in (b"anna-1", b"eve-Aa", b"eve-BB") if body in found]
+
+        assert await bodies(anna, "anna-1", "anna-1") == [b"anna-1"]
+        assert await bodies(eve, own, own) == [b"eve-Aa"]
+        # What she may not ask for: an id that somebody reads by, all, or in another way.
+        for pull in (
+            pull_of_replies("anna-1", "anna-1"),
+            pull_of_replies(own, "anna-1"),
+            pull_of_replies(own, f"{own}||anna-1"),
+            pull_of_replies("*", "*"),
+            pull_of_replies(own, own, subscriptions=[]),
+            pull_of_replies(own, own, consumer_group="g"),
+        ):
+            assert (await refused(eve.pulls.PullRecords(pull))).reason == "ACCESS_DENIED", pull
+        plain = pull_pb.PullRangeRequest(topic=REPLIES)
+        assert (await refused(first_of(eve.pulls.PullRange(plain)))).reason == "ACCESS_DENIED"
+        auditor = await broker.of("auditor")
+        assert await bodies(auditor, "auditor-1", "*") == [b"anna-1", b"eve-Aa", b"eve-BB"]

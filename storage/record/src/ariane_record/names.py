@@ -23,6 +23,9 @@ LIGHT_QUEUE_PREFIX: Final = "%LMQ%"
 SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 
 REPLY_SUFFIX: Final = "_REPLY_TOPIC"
+REPLY_GROUP: Final = "ARIANE_REPLIES"
+"""The group as which requesters pull replies; it has no members and no offsets."""
+
 """The end of the name of the reply topic; the name of its cluster is before it."""
 
 CLUSTER_NAME_LENGTH_MAX: Final = TOPIC_NAME_LENGTH_MAX - len(REPLY_SUFFIX)

@@ -27,7 +27,7 @@ class _FilterKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FilterKind
     """All messages. Refused with a text."""
     FILTER_KIND_TAG: _FilterKind.ValueType  # 1
     """Tags. Packed pulls compare hashes of tags, so their client compares the tags; the broker does
-    so for plain pulls and ranges.
+    so for plain pulls, ranges and replies.
     """
     FILTER_KIND_SQL92: _FilterKind.ValueType  # 2
     """A SQL92 condition over properties."""
@@ -43,7 +43,7 @@ FILTER_KIND_UNSPECIFIED: FilterKind.ValueType  # 0
 """All messages. Refused with a text."""
 FILTER_KIND_TAG: FilterKind.ValueType  # 1
 """Tags. Packed pulls compare hashes of tags, so their client compares the tags; the broker does
-so for plain pulls and ranges.
+so for plain pulls, ranges and replies.
 """
 FILTER_KIND_SQL92: FilterKind.ValueType  # 2
 """A SQL92 condition over properties."""

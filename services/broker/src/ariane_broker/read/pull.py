@@ -16,6 +16,7 @@ from ariane_broker.log.held_requests import HeldRequests
 from ariane_broker.read.open_pull import OpenPull
 from ariane_broker.read.pull_order import PullOrder, checked_order
 from ariane_broker.read.queue_looks import QueueLooks
+from ariane_record.names import REPLY_SUFFIX
 from ariane_servicekit import AnswerLease
 
 
@@ -41,7 +42,8 @@ class PullRecords:
         """
         order = checked_order(order)
         filters = {
-            topic: filter_for(expression, exact=order.exact)
+            # Whoever reads replies has a right on those with his own tag, and not with its hash.
+            topic: filter_for(expression, exact=order.exact or topic.endswith(REPLY_SUFFIX))
             for topic, expression in order.filters.items()
             if not (order.uploaded_filters_follow and expression.is_uploaded)
         }

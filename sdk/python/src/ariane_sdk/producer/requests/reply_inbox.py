@@ -21,6 +21,7 @@ from ariane.broker.v1.pull_service_pb2 import (
     QueueRecords,
 )
 from ariane.broker.v1.topic_service_pb2 import CreateTopicRequest, Topic
+from ariane_record.names import REPLY_GROUP
 from ariane_record.single.view import iter_messages
 from ariane_sdk.checks.tag_filter import TagFilter
 from ariane_sdk.client.broker_calls import answer_of, peer_name, read_address
@@ -41,9 +42,6 @@ from ariane_sdk.routing.route import PRIMARY_ID, BrokerRoute, Route
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import loop_for_ever, start_task
-
-REPLY_GROUP: Final = "ARIANE_REPLIES"
-"""The group as which inboxes pull; it has no members and no offsets."""
 
 HOLD_S: Final = 5.0
 """How long a pull is held; a broker that went silent is noticed after it."""
