@@ -155,7 +155,7 @@ async def admin(request, cluster, tmp_path):
     settings = AdminSettings(
         listen=Address("127.0.0.1", 0),
         console_listen=Address("127.0.0.1", 0),
-        name_servers=tuple(map(Address.parse, cluster.name_servers.split(","))),
+        name_servers=cluster.name_servers,
         data_path=tmp_path / "admin",
     )
     made = []
@@ -190,7 +190,7 @@ def admin_beside(cluster, tmp_path, monkeypatch):
     settings = AdminSettings(
         listen=Address("127.0.0.1", 0),
         console_listen=Address("127.0.0.1", 0),
-        name_servers=tuple(map(Address.parse, cluster.name_servers.split(","))),
+        name_servers=cluster.name_servers,
         data_path=tmp_path / "admin",
         secret_key_file=tmp_path / "secret.key",
     )
@@ -369,7 +369,7 @@ async def closed(request, tmp_path):
             store_path=tmp_path / "store",
             cluster_name="main",
             broker_name="broker-a",
-            name_servers=(name_server,),
+            name_servers=(str(name_server),),
             segment_bytes=6 << 20,
             consume_queue_entries=1000,
             index_slots=1000,
@@ -381,7 +381,7 @@ async def closed(request, tmp_path):
         broker_address = await stack.enter_async_context(serving(broker, compose_broker))
         settings = AdminSettings(
             data_path=tmp_path / "admin",
-            name_servers=(name_server,),
+            name_servers=(str(name_server),),
             console_listen=Address("127.0.0.1", 0),
             **common,
             **certificates.member("admin", "a1"),

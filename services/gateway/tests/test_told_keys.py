@@ -53,7 +53,7 @@ async def closed(tmp_path):
             "broker",
             store_path=tmp_path / "store",
             broker_name="broker-1",
-            name_servers=(name_server,),
+            name_servers=(str(name_server),),
             segment_bytes=6 << 20,
             grace_s=0.1,
         )
@@ -63,7 +63,7 @@ async def closed(tmp_path):
             "admin",
             data_path=tmp_path / "admin",
             secret_key_file=tmp_path / "secret.key",
-            name_servers=(name_server,),
+            name_servers=(str(name_server),),
             console_on=False,
         )
         gateway = await start(
@@ -71,7 +71,7 @@ async def closed(tmp_path):
             GatewayApp,
             "gateway",
             admins=(admin,),
-            name_servers=(name_server,),
+            name_servers=(str(name_server),),
             insecure=True,
             grace_s=0.1,
         )
