@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ariane_servicekit.clock import SystemClock
 from ariane_storage.testing.faulty_disk import FaultyDisk
 from played_world.played_disk import DiskHealth, PlayedDisk
 from played_world.process import Process
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 _HOUR_MS: Final = 3_600_000
 
 
-class MachineClock:
+class MachineClock(SystemClock):
     """The clocks of a machine, as kit, store and client ask for them.
 
     Attributes:

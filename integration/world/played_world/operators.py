@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from played_world.programs import Program
     from played_world.stage import Stage
 
-PAUSE_S: Final = (1.0, 15.0)
+PAUSE_S: Final = (0.5, 5.0)
 """Between one change and the next."""
 
 HELD_S: Final = (0.5, 3.0, 10.0)

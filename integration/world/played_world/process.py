@@ -124,16 +124,16 @@ class Process:
         world = self.world
         world.running = self
         events._set_running_loop(self.loop if is_loop else None)  # noqa: SLF001
-        hooks = sys.get_asyncgen_hooks()
-        sys.set_asyncgen_hooks(
-            firstiter=self.loop._asyncgen_firstiter_hook,  # type: ignore[attr-defined]  # noqa: SLF001
-            finalizer=self.loop._asyncgen_finalizer_hook,  # type: ignore[attr-defined]  # noqa: SLF001
-        )
+        if world.hooked is not self.loop:
+            world.hooked = self.loop
+            sys.set_asyncgen_hooks(
+                firstiter=self.loop._asyncgen_firstiter_hook,  # type: ignore[attr-defined]  # noqa: SLF001
+                finalizer=self.loop._asyncgen_finalizer_hook,  # type: ignore[attr-defined]  # noqa: SLF001
+            )
         self._is_loop_entered = is_loop
         try:
             work.switch()
         finally:
-            sys.set_asyncgen_hooks(*hooks)
             events._set_running_loop(None)  # noqa: SLF001
             world.running = None
 

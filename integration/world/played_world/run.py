@@ -30,11 +30,13 @@ DRAIN_S_MAX: Final = 240.0
 """How long a world has, once it is whole again, until all is consumed: longer than every lease,
 silence and back-off of the house."""
 
-SETTLE_S: Final = 30.0
+SETTLE_S: Final = 20.0
 """How long it goes on once all is consumed: what comes twice comes by then."""
 
 TOLD_S: Final = 20.0
 """Until somebody must know what groups have left."""
+
+FAULTS_MAX: Final = 20
 
 BROKERS_MIN, CLIENTS_MIN, ACKNOWLEDGED_MIN, FAULTS_MIN, KINDS_MIN = 3, 8, 2000, 5, 3
 
@@ -82,7 +84,7 @@ def play(
     end_s = BEGIN_S + DISTURBED_S * scale
     if plan is None:
         chance = world.timeline.chance("plan")
-        count = chance.randint(FAULTS_MIN, 14)
+        count = chance.randint(8, FAULTS_MAX)
         roles = list(stage.roles.values())
         plan = draw_plan(chance, roles, BEGIN_S, end_s, count=count, is_set=stage.is_set)
     for role in stage.roles.values():

@@ -90,7 +90,7 @@ def delayer(stage: Stage, name: str, topic: str, *, pause_s: float) -> Program:
             while stage.wants_more:
                 number += 1
                 value = f"{name}/{process.process_id}/{number}"
-                delay_s = chance.choice((1.0, 3.0, 10.0, 40.0)) * chance.uniform(0.5, 1.5)
+                delay_s = chance.choice((0.5, 2.0, 6.0, 20.0)) * chance.uniform(0.5, 1.5)
                 now_s = stage.world.timeline.now
                 sent = Sent(value, topic, "", number, now_s, now_s + delay_s)
                 stage.history.sent[value] = sent

@@ -24,6 +24,7 @@ class World:
     Attributes:
         findings: What no process may do, in words.
         running: The process whose code runs now.
+        hooked: The loop that hears of asynchronous generators: the last one that ran.
     """
 
     def __init__(self, seed: int, trace: TextIO | None = None) -> None:
@@ -36,6 +37,7 @@ class World:
         self.databases = DatabaseWay(self.timeline.chance("databases"))
         self.findings: list[str] = []
         self.running: Process | None = None
+        self.hooked: object = None
         self._process_id = 1000
         self._play_locks()
 
