@@ -52,6 +52,12 @@ HELD_S: Final = (0.5, 3.0, 10.0)
 """How long what holds others up stays."""
 
 QUEUES_MAX: Final = 6
+
+SPREAD: Final = 0.7
+"""How often topics are at all brokers from the beginning; else producers make them somewhere."""
+
+BROKERS_START_S: Final = 0.5
+
 CALL_S: Final = 3.0
 TRANSFER_S: Final = 12.0
 PRIMARY: Final = 0
@@ -71,6 +77,9 @@ def operator(stage: Stage, *, is_set: bool) -> Program:
             work = _Changes(stage, process.chance, cluster)
             acts = work.all_acts(is_set=is_set)
             await work.restore()
+            if process.chance.random() < SPREAD:
+                await asyncio.sleep(BROKERS_START_S)
+                await work.attempt("spread", work.spread)
             while stage.is_disturbed:
                 await asyncio.sleep(process.chance.uniform(*PAUSE_S))
                 act = process.chance.choice(acts)
@@ -95,6 +104,7 @@ class _Changes:
     def all_acts(self, *, is_set: bool) -> list[Callable[[], Awaitable[None]]]:
         """What may be done in a world."""
         acts: list[Callable[[], Awaitable[None]]] = [
+            self.create,
             self.grow,
             self.shrink,
             self.make_read_only,
@@ -164,6 +174,17 @@ class _Changes:
         return self._chance.choice(HELD_S)
 
     # Topics.
+
+    async def spread(self) -> None:
+        """Create topics wherever they are not."""
+        for topic in self._stage.topics:
+            count = self._chance.choice((1, 2, 4))
+            await self._cluster.create_topic(topic, queue_count=count, exists_ok=True)
+
+    async def create(self) -> None:
+        """Create a topic wherever it is not."""
+        topic = self._chance.choice([*self._stage.topics, DELETED_TOPIC])
+        await self._cluster.create_topic(topic, queue_count=2, exists_ok=True)
 
     async def _change_queues(
         self, topic: str, change: Callable[[Topic], UpdateTopicRequest]

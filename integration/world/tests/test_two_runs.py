@@ -10,7 +10,7 @@ import pytest
 
 HERE = Path(__file__).parents[1]
 SEED = 2
-SCALE = 0.1
+SCALE = 0.05
 
 
 def played(tmp_path, hash_seed):
@@ -27,6 +27,7 @@ def played(tmp_path, hash_seed):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1000)  # On a machine that others use, too.
 def test_two_processes_with_different_hashes_play_one_trace_and_find_nothing(tmp_path):
     runs = [played(tmp_path, hash_seed) for hash_seed in (1, 2)]
     verdicts = []
@@ -36,5 +37,5 @@ def test_two_processes_with_different_hashes_play_one_trace_and_find_nothing(tmp
         verdicts.append(json.loads(ledger.read_text()))
     first, second = verdicts
     assert first["digest"] == second["digest"]
-    assert first["acknowledged"] > 300
+    assert first["acknowledged"] > 200
     assert first["acknowledged"] == second["acknowledged"]

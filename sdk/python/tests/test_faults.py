@@ -91,6 +91,42 @@ async def test_a_broker_restarts_in_the_middle(fragile_cluster, topic, message, 
         assert list(dict.fromkeys(numbers)) == sorted(set(numbers))
 
 
+async def test_offsets_that_a_killed_broker_has_lost_are_stored_again(
+    fragile_cluster, topic, message
+):
+    """Although the group has nothing more to consume."""
+    [broker] = fragile_cluster.brokers
+    group, counted = f"group-{topic}", Counted()
+    async with (
+        ClusterClient(fragile_cluster.name_servers) as client,
+        Producer(fragile_cluster.name_servers) as producer,
+        PushConsumer(
+            fragile_cluster.name_servers,
+            group=group,
+            subscriptions={topic: "*"},
+            listener=counted,
+            start="earliest",
+            settings=BRISK,
+        ),
+    ):
+
+        async def lag():
+            return sum(each.message_count for each in await client.consumer_lag(group, topic))
+
+        async def caught_up():
+            async with asyncio.timeout(30):
+                while await lag():  # noqa: ASYNC110 - nobody tells it.
+                    await asyncio.sleep(0.05)
+
+        await asyncio.gather(*(producer.send(message(number)) for number in range(20)))
+        await counted.wait(20)
+        await caught_up()
+        broker.kill()
+        await broker.wait()
+        await broker.restart()
+        await caught_up()
+
+
 async def test_name_servers_go_and_messages_go_on(fragile_cluster, topic, message):
     counted = Counted()
     async with (

@@ -67,6 +67,7 @@ class Work:
         self.begin_offset = begin_offset
         self.log_epoch = 0
         self.stored_offset = None
+        self.is_doubted = False
         self.not_before_s = 0.0
         self.released = False
         self.wants_records = False

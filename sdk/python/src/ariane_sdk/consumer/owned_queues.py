@@ -294,7 +294,7 @@ class OwnedQueues:
         by_broker: dict[str, dict[MessageQueue, QueuePosition]] = defaultdict(dict)
         for queue, owned in self._owned.items():
             consumer_offset = owned.done_offset
-            if durable or consumer_offset != owned.stored_offset:
+            if durable or consumer_offset != owned.stored_offset or owned.is_doubted:
                 position = QueuePosition(consumer_offset, owned.log_epoch)
                 by_broker[queue.broker_name][queue] = position
         refused: dict[MessageQueue, CallError] = {}
@@ -315,7 +315,7 @@ class OwnedQueues:
     async def store_queue(self, queue: MessageQueue) -> None:
         """Store the offset of one queue durably; a failure is logged, and it is stored later."""
         owned = self._owned.get(queue)
-        if owned is None or owned.done_offset == owned.stored_offset:
+        if owned is None or (owned.done_offset == owned.stored_offset and not owned.is_doubted):
             return
         position = QueuePosition(owned.done_offset, owned.log_epoch)
         try:
@@ -353,14 +353,22 @@ class OwnedQueues:
     ) -> dict[MessageQueue, CallError]:
         """Store offsets of queues of one broker; return the errors of refused ones."""
         broker = broker_named(self._routes, next(iter(offsets)).broker_name)
+        asked = {queue: owned for queue in offsets if (owned := self._owned.get(queue)) is not None}
         # The application has gone back: by itself no consumer ever does.
         back = [
             queue
-            for queue, position in offsets.items()
-            if (owned := self._owned.get(queue)) is not None
-            and position.queue_offset < (owned.stored_offset or 0)
+            for queue, owned in asked.items()
+            if offsets[queue].queue_offset < (owned.stored_offset or 0)
         ]
-        refused = await self._keeping.store(broker, offsets, durable=durable, back=back)
+        doubted = [owned for owned in asked.values() if owned.is_doubted]
+        for owned in doubted:
+            owned.is_doubted = False
+        try:
+            refused = await self._keeping.store(broker, offsets, durable=durable, back=back)
+        except BaseException:
+            for owned in doubted:
+                owned.is_doubted = True
+            raise
         for queue, error in refused.items():
             if error.reason in LOST_REASONS:
                 self.drop(queue, error)
@@ -467,7 +475,7 @@ class OwnedQueues:
         queue = owned.queue
         await self._notices.lost([queue])
         try:
-            if store and consumer_offset != owned.stored_offset:
+            if store and (consumer_offset != owned.stored_offset or owned.is_doubted):
                 broker = self.broker_of(queue)
                 position = QueuePosition(consumer_offset, owned.log_epoch)
                 refused = await self._keeping.store(broker, {queue: position})

@@ -18,6 +18,7 @@ class OwnedQueue(Protocol):
         not_before_s: When the queue may be pulled again, by the monotonic clock.
         log_epoch: Epoch of the broker's log at the last pull; 0 if unknown.
         stored_offset: The stored consumer offset; None if this consumer has stored none.
+        is_doubted: Whether the broker may have lost the stored offset: it was away meanwhile.
         window: Messages that were pulled and are not finished.
         pulled_s: When its last pull was answered, by the loop's time; None if never.
         delivered_s: When the application last got messages of it, the same way.
@@ -26,6 +27,7 @@ class OwnedQueue(Protocol):
     not_before_s: float
     log_epoch: int
     stored_offset: int | None
+    is_doubted: bool
     window: QueueWindow
     pulled_s: float | None
     delivered_s: float | None

@@ -90,6 +90,7 @@ class QueueWork:
         not_before_s: When the queue may be pulled again, by the monotonic clock.
         log_epoch: Epoch of the broker's log at the last pull; 0 if unknown.
         stored_offset: The stored consumer offset; None if this consumer has stored none.
+        is_doubted: Whether the broker may have lost the stored offset: it was away meanwhile.
         pulled_s: When its last pull was answered, by the loop's time; None if never.
         delivered_s: When messages were last taken for the listener, the same way.
     """
@@ -116,6 +117,7 @@ class QueueWork:
         self.not_before_s = 0.0
         self.log_epoch = 0
         self.stored_offset: int | None = None
+        self.is_doubted = False
         self.pulled_s: float | None = None
         self.delivered_s: float | None = None
         self.hand_out = HandOut(

@@ -468,6 +468,8 @@ class PullLoop:
     async def _back_off(self, error: CallError, topics: Sequence[str]) -> None:
         """Wait after the stream has failed, longer each time."""
         logger.info("%s cannot be pulled from: %s", self._source.peer, error)
+        for owned in self._owned.values():
+            owned.is_doubted = True
         self._pause.refused(self.broker_name, error)
         for topic in topics:
             self._on_trouble(topic, error)
