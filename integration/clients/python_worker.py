@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 import re
 import sys
 import time
@@ -195,7 +196,7 @@ def settings(compression: str) -> ProducerSettings:
     return ProducerSettings(
         compression=Compression(compression or "none"),
         call_timeout_s=CALL_S,
-        send_timeout_s=3 * CALL_S,
+        send_timeout_s=int(os.environ["CALL_MS"]) / 1000,
     )
 
 

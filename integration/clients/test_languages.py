@@ -14,13 +14,12 @@ from random import Random
 from typing import Any
 
 import pytest
-from languages import COMMANDS, JAVA_CLASSES, Refused, Worker, build, missing
+from languages import COMMANDS, JAVA_CLASSES, Refused, Worker, missing
 
 from ariane_record import SystemFlag
 from ariane_record.layout import COMPRESSION_TYPE_MASK
 from ariane_sdk import Compression, MessageQueue
-from ariane_sdk.sync import ClusterClient, DeadLetters, QueueReader
-from ariane_servicekit.running.processes import LocalCluster
+from ariane_sdk.sync import DeadLetters, QueueReader
 from tools import clients
 from tools.papers import Paper
 
@@ -28,6 +27,8 @@ HERE = Path(__file__).parent
 SCENARIOS = tomllib.loads((HERE / "scenarios.toml").read_text())["scenario"]
 LANGUAGES = tuple(COMMANDS)
 PATIENCE_S = 120.0
+COLD_SENDS = {"go": 10_000, "java": 2_000, "typescript": 10_000}
+"""At once; in Java each has a thread, of which a busy machine makes 10,000 within a minute only."""
 PLAYS_MAX = 40
 """Plays at a time: most of their time they wait."""
 Played = tuple[str, Future[None]]
@@ -36,63 +37,6 @@ VERBS = {
     *("send", "receive", "nothing", "recall", "begin", "commit", "rollback", "checked", "dead"),
     *("refused", "extend_ms", "ack_kept", "stored"),
 }
-
-
-@pytest.fixture(scope="session")
-def cluster(tmp_path_factory) -> Iterator[LocalCluster]:
-    flags = (
-        *("--segment-bytes", str(64 << 20), "--no-auto-create-topics"),
-        *(
-            "--disk-clean-ratio",
-            "0.97",
-            "--disk-force-ratio",
-            "0.98",
-            "--disk-refuse-ratio",
-            "0.99",
-        ),
-    )
-    with LocalCluster(
-        tmp_path_factory.mktemp("cluster"), brokers=2, checkers=1, extra_broker_args=flags
-    ) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="session")
-def topics(cluster) -> Iterator[ClusterClient]:
-    with ClusterClient(cluster.name_servers.split(",")) as client:
-        yield client
-
-
-@pytest.fixture(scope="session")
-def letters(cluster) -> Iterator[DeadLetters]:
-    with DeadLetters(cluster.name_servers.split(",")) as client:
-        yield client
-
-
-@pytest.fixture(scope="session")
-def reader(cluster) -> Iterator[QueueReader]:
-    with QueueReader(cluster.name_servers.split(",")) as client:
-        yield client
-
-
-@pytest.fixture(scope="session")
-def worker(cluster) -> Iterator[Callable[[str], Worker]]:
-    """The program of a language, started when it is first wanted."""
-    running: dict[str, Worker] = {}
-
-    def worker(language: str) -> Worker:
-        if lacks := missing(language):
-            pytest.skip(f"{lacks} is not on this machine")
-        if language not in running:
-            build(language)
-            running[language] = Worker(language).__enter__()
-            said = running[language].ask("connect", name_servers=cluster.name_servers.split(","))
-            assert said == {"language": language}
-        return running[language]
-
-    yield worker
-    for each in running.values():
-        each.__exit__()
 
 
 class Play:
@@ -382,6 +326,28 @@ def test_each_sends_and_each_other_receives(sending, receiving, plays):
     ]
     if failures:
         raise ExceptionGroup(f"from {sending} to {receiving}", [error for _, error in failures])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("language", COLD_SENDS)
+def test_thousands_of_cold_sends_at_once_are_all_stored_once(
+    language, worker, cluster, topics, reader
+):
+    worker(language)  # Built, or skipped.
+    topic, count = f"cold-{language}", COLD_SENDS[language]
+    topics.create_topic(topic, queue_count=2)
+    message = {
+        **dict.fromkeys(("body", "tag", "group", "id"), ""),
+        "topic": topic,
+        "keys": [],
+        "properties": {},
+    }
+    with Worker(language) as own:
+        own.ask("connect", name_servers=cluster.name_servers.split(","))
+        own.ask("pump", messages=[message], count=count, in_flight=count)
+    bounds = reader.bounds(topic).values()
+    assert sum(end - first for first, end in bounds) == count
 
 
 QUICK_STARTS = {

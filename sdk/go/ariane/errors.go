@@ -23,6 +23,7 @@ const (
 	ReasonMessageNotFound      = "MESSAGE_NOT_FOUND"
 	ReasonReceiptHandleExpired = "RECEIPT_HANDLE_EXPIRED"
 	ReasonTransactionDecided   = "TRANSACTION_DECIDED"
+	ReasonDeadlinePassed       = "DEADLINE_PASSED"
 )
 
 // What a reason means for whoever called; docs/errors.md of ArianeMQ has the whole table.
@@ -39,7 +40,7 @@ var (
 type Error struct {
 	// Code is gRPC's.
 	Code codes.Code
-	// Reason is the contract's, without its prefix; empty where gRPC itself failed.
+	// Reason is the contract's, without its prefix; empty where gRPC itself failed, but for a time that was over.
 	Reason string
 	// Message is for people.
 	Message string
@@ -126,6 +127,9 @@ func errorOfStatus(said *statuspb.Status, peer string) *Error {
 			known.Retriable, known.OutcomeUnknown = true, true
 		case codes.Unknown, codes.DataLoss, codes.ResourceExhausted:
 			known.OutcomeUnknown = true
+		}
+		if known.Code == codes.DeadlineExceeded {
+			known.Reason = ReasonDeadlinePassed
 		}
 		return known
 	}

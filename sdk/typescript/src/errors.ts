@@ -45,7 +45,7 @@ export class ArianeError extends Error {
     message: string,
     /** gRPC's. */
     readonly code: Code,
-    /** The contract's, without its prefix; empty where gRPC itself failed. */
+    /** The contract's, without its prefix; empty where gRPC itself failed, but for a time that was over. */
     readonly reason = "",
     options?: ErrorOptions,
   ) {
@@ -94,7 +94,8 @@ export function errorOfStatus(said: Status, peer: string): ArianeError {
       retryAfterMs = delay ? Number(delay.seconds) * 1000 + delay.nanos / 1e6 : 0;
     }
   }
-  const known = new ArianeError(`${peer}: ${said.message}`, said.code as Code, info?.reason);
+  const late = said.code === Code.DEADLINE_EXCEEDED ? "DEADLINE_PASSED" : "";
+  const known = new ArianeError(`${peer}: ${said.message}`, said.code as Code, info?.reason ?? late);
   known.retryAfterMs = retryAfterMs;
   if (info) {
     known.metadata = info.metadata;

@@ -41,15 +41,20 @@ public final class ArianeException extends RuntimeException {
 
     private ArianeException(String peer, String text, Status.Code code, String reason, Map<String, String> metadata,
             Duration retryAfter, Throwable cause) {
-        super(peer + ": " + text + " [" + (reason.isEmpty() ? code.name() : reason) + "]", cause);
+        super(peer + ": " + text + " [" + (wordOf(code, reason).isEmpty() ? code.name() : wordOf(code, reason)) + "]", cause);
         this.code = code;
-        this.reason = reason;
+        this.reason = wordOf(code, reason);
         this.metadata = metadata;
         this.retryAfter = retryAfter;
         // What gRPC says itself leaves open whether the call had its effect.
         retriable = reason.isEmpty() ? RETRIABLE_CODES.contains(code)
                 : RETRIABLE_REASONS.contains(reason) || metadata.containsKey("warming_up");
         outcomeUnknown = reason.isEmpty() ? UNKNOWN_CODES.contains(code) : UNKNOWN_REASONS.contains(reason);
+    }
+
+    /** A time that was over has the same word whoever noticed it. */
+    private static String wordOf(Status.Code code, String reason) {
+        return code == Status.Code.DEADLINE_EXCEEDED && reason.isEmpty() ? "DEADLINE_PASSED" : reason;
     }
 
     private ArianeException(ArianeException other) {
@@ -67,7 +72,7 @@ public final class ArianeException extends RuntimeException {
         return code;
     }
 
-    /** The contract's reason, without its prefix; empty where gRPC itself failed. */
+    /** The contract's reason, without its prefix; empty where gRPC itself failed, but for a time that was over. */
     public String reason() {
         return reason;
     }
