@@ -80,6 +80,14 @@ type worker struct {
 	transactions []*ariane.Transaction
 	answers      map[string]string
 	checked      []check
+	heard        []heard
+	busy, most   int
+	stop         func() error // Ends the listening.
+}
+
+type heard struct {
+	Body    []byte `json:"body"`
+	Attempt int    `json:"attempt"`
 }
 
 type check struct {
@@ -158,6 +166,14 @@ func (w *worker) do(ctx context.Context, asked command) (any, error) {
 		return producer.Recall(ctx, asked.Topic, receipt)
 	case "receive":
 		return w.receive(ctx, asked)
+	case "listen":
+		return nil, w.listen(asked)
+	case "heard":
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return map[string]any{"messages": append([]heard{}, w.heard...), "most": w.most}, nil
+	case "stop":
+		return nil, w.stop()
 	case "lost":
 		consumer, err := w.consumer(asked)
 		if err != nil {
@@ -307,6 +323,38 @@ func (w *worker) receive(ctx context.Context, asked command) (any, error) {
 		w.owners = append(w.owners, consumer)
 	}
 	return told, nil
+}
+
+// listen works on messages for a while each; one that is to fail does so at its first attempt.
+func (w *worker) listen(asked command) error {
+	consumer, err := w.consumer(asked)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	over := make(chan error, 1)
+	w.stop = func() error {
+		cancel()
+		return <-over
+	}
+	go func() {
+		over <- consumer.Listen(ctx, asked.InFlight, func(_ context.Context, delivery ariane.Delivery) error {
+			w.mu.Lock()
+			w.busy++
+			w.most = max(w.most, w.busy)
+			w.heard = append(w.heard, heard{delivery.Body, delivery.Attempt})
+			w.mu.Unlock()
+			time.Sleep(time.Duration(asked.WaitMs) * time.Millisecond)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.busy--
+			if string(delivery.Body) == "fail" && delivery.Attempt == 1 {
+				return errors.New("as told")
+			}
+			return nil
+		})
+	}()
+	return nil
 }
 
 func (w *worker) settle(ctx context.Context, asked command) error {

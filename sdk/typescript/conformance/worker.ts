@@ -49,6 +49,9 @@ const deliveries: { consumer: Consumer; delivery: Delivery }[] = [];
 const producers = new Map<string, TransactionProducer>();
 const transactions: Transaction[] = [];
 const answers = new Map<string, Outcome>();
+const heard: { body: string; attempt: number }[] = [];
+let most = 0;
+let stop: () => Promise<void> = async () => {};
 const checked: { id: string; body: string }[] = [];
 
 const COMPRESSIONS: Record<string, Compression> = {
@@ -112,7 +115,7 @@ async function pump(asked: Command): Promise<number> {
   return (performance.now() - began) / 1000;
 }
 
-async function receive(asked: Command): Promise<unknown> {
+function consumerOf(asked: Command): Consumer {
   let consumer = consumers.get(asked.group);
   if (!consumer) {
     consumer = new Consumer(clientOf(""), {
@@ -121,7 +124,25 @@ async function receive(asked: Command): Promise<unknown> {
     });
     consumers.set(asked.group, consumer);
   }
-  const found = consumer;
+  return consumer;
+}
+
+/** Work on messages for a while each; one that is to fail does so at its first attempt. */
+function listen(asked: Command): void {
+  const ending = new AbortController();
+  let busy = 0;
+  const over = consumerOf(asked).listen(async ({ body, attempt }) => {
+    most = Math.max(most, ++busy);
+    heard.push({ body: Buffer.from(body).toString("base64"), attempt });
+    await new Promise((resolve) => setTimeout(resolve, asked.wait_ms));
+    busy--;
+    if (Buffer.from(body).toString() === "fail" && attempt === 1) throw new Error("as told");
+  }, { concurrency: asked.in_flight, signal: ending.signal });
+  stop = () => (ending.abort(), over);
+}
+
+async function receive(asked: Command): Promise<unknown> {
+  const found = consumerOf(asked);
   return (await found.receive(asked.wait_ms)).map((delivery) => {
     deliveries.push({ consumer: found, delivery });
     return {
@@ -171,6 +192,12 @@ async function perform(asked: Command): Promise<unknown> {
       return senderOf("").recall(receipts[number]!);
     case "receive":
       return receive(asked);
+    case "listen":
+      return listen(asked);
+    case "heard":
+      return { messages: heard, most };
+    case "stop":
+      return stop();
     case "lost":
       return consumers.get(asked.group)!.lostMessageCount;
     case "ack":

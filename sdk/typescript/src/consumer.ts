@@ -7,6 +7,7 @@ import {
 } from "./generated/ariane/broker/v1/receive_service.js";
 import { FilterKind } from "./generated/ariane/common/v1/subscription.js";
 import { type CallSettings, Limit, waitable } from "./limit.js";
+import { type Listener, type ListenSettings, listenTo } from "./listening.js";
 import { dateOf, type Delivery, deliveryOf, durationOf } from "./message.js";
 
 /** Who receives, and what. */
@@ -139,6 +140,19 @@ export class Consumer {
       }
       if (some.length > 0) yield some;
     }
+  }
+
+  /**
+   * Hand messages to a listener, some at a time, until the consumer is closed or the signal aborted. They stay
+   * invisible to others for as long as they wait here or are worked on. Resolves when those that were begun are
+   * over; others are given back. While a broker is away it waits.
+   */
+  listen(listener: Listener, settings: ListenSettings = {}): Promise<void> {
+    return listenTo(this, this.invisibleMs, listener, settings);
+  }
+
+  get isClosed(): boolean {
+    return this.closed;
   }
 
   /** The same, for `for await`. */

@@ -3,6 +3,7 @@ export { Consumer, type ConsumerSettings, type Nack } from "./consumer.js";
 export { Compression } from "./generated/ariane/common/v1/message.js";
 export { ArianeError } from "./errors.js";
 export { type CallSettings } from "./limit.js";
+export { type Listener, type ListenSettings } from "./listening.js";
 export { type Delivery, type Message, type Receipt } from "./message.js";
 export { Producer } from "./producer.js";
 export { type Credentials, type Tls } from "./security.js";

@@ -122,6 +122,21 @@ public final class Consumer implements AutoCloseable {
         }
     }
 
+    /**
+     * Hands messages to a listener, at most so many at a time, on threads of its own, until the consumer is closed or
+     * this thread interrupted. Messages stay invisible to others for as long as they wait here or are worked on. It
+     * returns when those that were begun are over, and gives back the others. What passes is waited for.
+     *
+     * @throws ArianeException a broker or name server refuses
+     */
+    public void listen(int concurrency, Listener listener) throws InterruptedException {
+        new Listening(client, this, settings.invisible(), concurrency, listener).run();
+    }
+
+    void giveBack(Delivery delivery) {
+        giveBack(delivery, Deadline.in(client.settings().tryTimeout()));
+    }
+
     /** Shows a message to others. What a broker does not hear of comes again by itself. */
     private void giveBack(Delivery delivery, Deadline deadline) {
         try {

@@ -21,6 +21,7 @@ import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import mq.ariane.client.ArianeException;
 import mq.ariane.client.Client;
@@ -88,6 +89,10 @@ public final class Worker {
     private final Map<String, TransactionProducer> producers = new ConcurrentHashMap<>();
     private final List<TransactionProducer.Transaction> transactions = Collections.synchronizedList(new ArrayList<>());
     private final Map<String, String> answers = new ConcurrentHashMap<>();
+    private final List<Map<String, Object>> heard = new CopyOnWriteArrayList<>();
+    private final AtomicInteger busy = new AtomicInteger();
+    private final AtomicInteger most = new AtomicInteger();
+    private Thread listening;
     private final List<Map<String, String>> checked = new CopyOnWriteArrayList<>();
 
     public static void main(String[] arguments) throws IOException, InterruptedException {
@@ -143,6 +148,15 @@ public final class Worker {
                 return sender("").recall(receipts.get(number));
             case "receive":
                 return receive(asked);
+            case "listen":
+                listen(asked);
+                return null;
+            case "heard":
+                return Map.of("messages", heard, "most", most.get());
+            case "stop":
+                listening.interrupt();
+                listening.join();
+                return null;
             case "lost":
                 return consumers.get(asked.group).lostMessageCount();
             case "ack", "nack", "extend":
@@ -231,8 +245,30 @@ public final class Worker {
         return (System.nanoTime() - began) / 1e9;
     }
 
-    private Object receive(Command asked) throws InterruptedException {
-        Consumer consumer = consumers.computeIfAbsent(asked.group, group -> {
+    /** Works on messages for a while each; one that is to fail does so at its first attempt. */
+    private void listen(Command asked) {
+        Consumer consumer = consumer(asked);
+        listening = new Thread(() -> {
+            try {
+                consumer.listen(asked.in_flight, delivery -> {
+                    most.accumulateAndGet(busy.incrementAndGet(), Math::max);
+                    byte[] body = delivery.message().body();
+                    heard.add(Map.of("body", Base64.getEncoder().encodeToString(body), "attempt", delivery.attempt()));
+                    Thread.sleep(asked.wait_ms);
+                    busy.decrementAndGet();
+                    if (new String(body, StandardCharsets.UTF_8).equals("fail") && delivery.attempt() == 1) {
+                        throw new IllegalStateException("as told");
+                    }
+                });
+            } catch (InterruptedException stopped) {
+                Thread.currentThread().interrupt();
+            }
+        });
+        listening.start();
+    }
+
+    private Consumer consumer(Command asked) {
+        return consumers.computeIfAbsent(asked.group, group -> {
             Consumer.Settings settings = Consumer.Settings.of(group, asked.topic)
                     .sized(asked.max, Duration.ofMillis(asked.invisible_ms));
             if (!asked.sql.isEmpty()) {
@@ -242,6 +278,10 @@ public final class Worker {
             }
             return new Consumer(client(""), settings);
         });
+    }
+
+    private Object receive(Command asked) throws InterruptedException {
+        Consumer consumer = consumer(asked);
         List<Wire> told = new ArrayList<>();
         for (Delivery delivery : consumer.receive(Duration.ofMillis(asked.wait_ms))) {
             Wire wire = new Wire();
