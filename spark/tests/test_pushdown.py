@@ -1,4 +1,9 @@
-"""Why filters are not taken from Spark: what Spark does with a data source that takes them."""
+"""Why filters are not taken from Spark: what Spark does with a data source that takes them.
+
+Since SPARK-51575, ``PythonScanBuilder.pushFilters`` stores the read that it has planned in
+``PythonDataSourceV2``, of which there is one for each ``load()``; all scans of it then use that
+read, and a reader in Python is not told for which of them. SPARK-58551 keeps it in the scan.
+"""
 
 import pytest
 from pyspark.sql.datasource import DataSource, DataSourceReader, EqualTo, InputPartition

@@ -38,6 +38,13 @@ def test_what_is_right_for_one_use_is_refused_by_the_reader_of_the_other():
         check_read(PLACE | {"maxInFlight": "2"})
 
 
+def test_options_that_a_table_cannot_have_are_explained():
+    with pytest.raises(OptionError, match="any other option; Spark keeps no options of a table"):
+        DefaultSource({})
+    with pytest.raises(OptionError, match="CREATE TABLE without columns"):
+        DefaultSource(PLACE | {"provider": "ariane"})
+
+
 def test_a_misspelt_option_of_any_use_is_recognised():
     with pytest.raises(OptionError, match="did you mean 'deliveryGuarantee'"):
         DefaultSource(PLACE | {"deliveryGuarante": "exactly-once"})

@@ -9,13 +9,23 @@ from typing import Any, Final, NoReturn
 import pyspark
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from ariane_spark.errors import ArianeSparkError, OptionError, SparkTooOld
+from ariane_spark.errors import ArianeSparkError, OptionError, OptionIllegal, SparkTooOld
 from ariane_spark.options.given_options import check_known
 from ariane_spark.options.option_table import OPTIONS_OF_SPARK, Use
 from ariane_spark.options.options import read_options
 from ariane_spark.options.write_options import write_options
 
 SPARK_VERSION_MIN: Final = (4, 1)
+
+
+PROVIDER: Final = "provider"
+"""A property of a table, which Spark passes on as an option if it has to ask for the columns."""
+
+_OF_TABLES: Final = (
+    "Spark keeps no options of a table for a format in Python: name its columns, as in CREATE TABLE"
+    " orders (body BINARY) USING ariane, and say in each statement: orders WITH (endpoints ="
+    " 'host:port', topic = 'orders')"
+)
 
 
 class RefusedStreamReader(DataSourceStreamReader):
@@ -69,6 +79,12 @@ def check_given(given: Mapping[str, str]) -> None:
         OptionError: They are valid for none; the error of the likeliest use.
     """
     some = {name: value for name, value in given.items() if name.lower() not in OPTIONS_OF_SPARK}
+    if PROVIDER in {name.lower() for name in some}:
+        raise OptionIllegal(
+            PROVIDER, f"comes from CREATE TABLE without columns; {_OF_TABLES}, or use a view"
+        )
+    if not some:
+        raise OptionIllegal("endpoints", f"is missing, as is any other option; {_OF_TABLES}")
     check_known(some)
     refusals = [*_read_refusals(some), _refusal(lambda: write_options(some))]
     _raise_unless_one_is_good(refusals)

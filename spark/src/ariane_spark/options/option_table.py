@@ -365,8 +365,8 @@ OPTIONS: Final = (
     _later(
         "pushdown",
         (Use.BATCH_READ,),
-        "Let Spark push its filters down. Spark 4.3 passes those of one query to all queries over"
-        " the same `load()`, which would then miss rows; the option `filter` is not affected.",
+        "Let Spark push its filters down. Up to Spark 4.3, those of one query reach all queries"
+        " over the same `load()`, which would then miss rows; see [conditions](#conditions).",
     ),
 )
 
