@@ -68,6 +68,7 @@ class ColdReads:
         self._statistics = statistics
         self._rooms: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._fetches: dict[Hashable, asyncio.Task[None]] = {}
+        self._coming: dict[Hashable, asyncio.Task[None]] = {}
         self._streams: OrderedDict[Hashable, _Stream] = OrderedDict()
 
     async def run(
@@ -131,7 +132,18 @@ class ColdReads:
             task = asyncio.create_task(self._fetch(reader, cold, ahead_bytes))
             self._fetches[key] = task
             task.add_done_callback(lambda _: self._fetches.pop(key))
+        if stream is not None:
+            self._coming[reader, stream] = task
+            task.add_done_callback(lambda _: self._coming.pop((reader, stream), None))
         return task
+
+    def coming(self, reader: str, stream: Hashable) -> asyncio.Task[None] | None:
+        """What is being fetched for a reader that goes through something in order, or None.
+
+        To read before it is there would only copy what is in memory already, and find the rest
+        missing again.
+        """
+        return self._coming.get((reader, stream))
 
     async def _fetch(self, reader: str, cold: BytesCold, ahead_bytes: int) -> None:
         room = self._rooms.get(reader)

@@ -168,6 +168,10 @@ class QueueLooks:
                 look.unfinished = True
                 return False
             position = positions[place]
+            coming = self.cold_reads.coming(order.consumer_group, position.queue)
+            if coming is not None:
+                look.coming.append(coming)
+                continue
             topic = position.queue.topic
             wanted = living(topic, filters.get(topic), self.store.copying.deleted_topic_ends)
             try:
