@@ -116,6 +116,7 @@ def test_every_help_shows_an_example_of_its_command_and_every_command_writes_jso
 
 ASKS_WITHOUT_DRY_RUN = {
     "ariane client disconnect": "a client that lives comes again by itself",
+    "ariane credential delete": "one key; credential create makes another",
     "ariane group clone": "copies offsets; group reset sets them back",
     "ariane group pause": "deletes nothing; group resume ends it",
     "ariane message consume-again": "moves nothing: a listener gets one message more",

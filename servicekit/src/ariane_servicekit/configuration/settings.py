@@ -82,8 +82,14 @@ def _check_name_servers(texts: tuple[str, ...]) -> tuple[str, ...]:
     return texts
 
 
+def _split_texts(value: object) -> object:
+    """As ``_split``; code may give ``Address`` objects, too."""
+    split = _split(value)
+    return tuple(map(str, split)) if isinstance(split, tuple | list) else split
+
+
 NameServerList = Annotated[
-    tuple[str, ...], BeforeValidator(_split), AfterValidator(_check_name_servers)
+    tuple[str, ...], BeforeValidator(_split_texts), AfterValidator(_check_name_servers)
 ]
 """Name servers: addresses, and sources of addresses (``ariane_wire.AddressSources``)."""
 

@@ -107,6 +107,7 @@ NO_BROKER_IS_ASKED = {
     *("AlertService/ListAlertRules", "AlertService/ListAlerts"),
     *("AuditService/ListAuditEntries", "AuditService/VerifyAuditTrail"),
     "ClusterService/ListNameServers",
+    "ConsoleService/CreateSignInLink",
     "GatewayKeyService/WatchGatewayKeys",
     *("UserService/GetUser", "UserService/ListUsers", "UserService/ListCredentials"),
     *("AccessPolicyService/GetAccessPolicy", "AccessPolicyService/ListAccessPolicies"),

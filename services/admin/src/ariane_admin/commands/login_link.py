@@ -28,7 +28,7 @@ def login_link(*, admin: str, output: Output) -> None:
 
     \b
     Example:
-      ARIANE_CREDENTIALS=anna.key ariane user login-link
+      ariane user login-link --admin admin.example:9881
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
 
     async def ask() -> console_pb.CreateSignInLinkResponse:
