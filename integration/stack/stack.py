@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final, Self
 
+import make_secrets
 import yaml
 
 from tools import images
@@ -90,10 +91,10 @@ class Stack:
             words += [f"--cap-drop={each}" for each in service["cap_drop"]]
             words += [f"--security-opt={each}" for each in service["security_opt"]]
             words += [f"--tmpfs={each}" for each in service["tmpfs"]]
-            words += [f"--volume={PROJECT}_{each}" for each in service["volumes"]]
+            words += [f"--volume={_source(each)}" for each in service["volumes"]]
             words += [
                 f"--volume={COMPOSE}/secrets/{each}:/run/secrets/{each}:ro"
-                for each in service["secrets"]
+                for each in service.get("secrets", ())
             ]
             words += [f"--env={key}={value}" for key, value in service["environment"].items()]
             words += [f"--memory={service['mem_limit']}", f"--cpus={service['cpus']}"]
@@ -157,13 +158,7 @@ class Stack:
             subnet = self._gateway.rpartition(".")[0] + ".0/24"
             words = ("--subnet", subnet, "--gateway", self._gateway)
             self.run("network", "create", *words, NETWORK)
-        secrets = COMPOSE / "secrets"
-        # Services run as users of their own: the folder is closed, and its files are not.
-        secrets.mkdir(mode=0o700, exist_ok=True)
-        for name, text in SECRETS.items():
-            path = secrets / name
-            if not path.exists():
-                path.write_text(text + "\n")
+        make_secrets.main(())
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -185,6 +180,13 @@ class Stack:
         return [each for each in names if each.startswith((f"{PROJECT}_", f"{PROJECT}-"))]
 
 
+def _source(volume: str) -> str:
+    """A volume as podman takes it: a folder of compose/, or one of the project."""
+    if volume.startswith("./"):
+        return str(COMPOSE / volume)
+    return f"{PROJECT}_{volume}"
+
+
 def filled(text: str, variables: Mapping[str, str]) -> str:
     """A file of compose with its variables filled in, as compose does it."""
 
@@ -194,10 +196,3 @@ def filled(text: str, variables: Mapping[str, str]) -> str:
         return default if value is None or (also_for_empty and not value) else value
 
     return re.sub(r"\$\{(\w+)(:?)-([^}]*)\}", value_of, text)
-
-
-SECRETS: Final = {
-    "database_password": "only-for-the-trial",
-    "grafana_password": "only-for-the-trial",
-    "database_url": "postgresql+psycopg://ariane:only-for-the-trial@postgres/ariane",
-}

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
+import make_secrets
 import pytest
 import yaml
 from stack import filled
@@ -36,7 +37,7 @@ MANIFESTS = [
 ]
 VARIABLES = {
     environment_name(settings, field) for _, settings in SERVICES for field in settings.model_fields
-} | {"ARIANE_NAME_SERVERS"}
+} | {"ARIANE_NAME_SERVERS", "ARIANE_TLS_CA", "ARIANE_TLS_CERTIFICATE", "ARIANE_TLS_KEY"}
 
 ADVERTISED = "ARIANE_BROKER_ADVERTISED_ADDRESS"
 KUBERNETES = "1.32"
@@ -44,6 +45,10 @@ KUBERNETES = "1.32"
 
 FOREIGN = {"postgres", "collector", "prometheus", "grafana"}
 """Services of others: their images come from registries."""
+
+
+SECRETS = {*make_secrets.CONTAINERS, *(f"user-{user}" for user in make_secrets.USERS)}
+"""Folders that are made for the stack."""
 
 
 def ours(stack: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -77,10 +82,10 @@ def test_every_image_has_a_target_and_is_built_by_the_verb():
 def test_settings_of_containers_are_settings_of_services():
     assert len(VARIABLES) > 100
     said = {
-        name.removesuffix("_FILE")
+        name.removesuffix("_FILE") if str(value).startswith("/run/secrets/") else name
         for stack in STACKS.values()
         for service in ours(stack).values()
-        for name in service.get("environment", {})
+        for name, value in service.get("environment", {}).items()
     }
     said |= {
         variable["name"]
@@ -104,7 +109,9 @@ def test_services_of_the_stack_are_bounded_watched_and_without_rights():
         assert container["securityContext"]["readOnlyRootFilesystem"]
         assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
         assert container["resources"]["limits"]["memory"]
-        assert container["readinessProbe"]["grpc"]
+        # Probes by gRPC speak plain text, which a closed service drops.
+        for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+            assert container[probe]["exec"]["command"][:2] == ["python", "/opt/health.py"]
 
 
 def test_services_of_others_are_pinned_bounded_and_without_rights():
@@ -121,6 +128,73 @@ def test_services_of_others_are_pinned_bounded_and_without_rights():
         assert services[name]["cap_drop"] == ["ALL"], name
         assert not services[name]["user"].startswith("0:"), name
         assert all(port.startswith("127.0.0.1:") for port in services[name]["ports"]), name
+
+
+def own_settings(name: str, told: dict[str, Any]) -> dict[str, str]:
+    """Settings of the service itself, without its name."""
+    [kind] = {
+        match[1] for each in told if (match := re.fullmatch(r"ARIANE_([A-Z_]+)_ACCESS", each))
+    } or {""}
+    assert kind, name
+    start = f"ARIANE_{kind}_"
+    return {key.removeprefix(start): str(each) for key, each in told.items()}
+
+
+CLOSED = {
+    "ACCESS": "closed",
+    "TLS_CERTIFICATE": "/run/ariane/certificate.pem",
+    "TLS_KEY": "/run/ariane/key.pem",
+    "TLS_MEMBERS": "/run/ariane/members.pem",
+    "TLS_USERS": "/run/ariane/users.pem",
+}
+
+
+def test_every_service_is_closed_and_shows_a_certificate_that_was_made_for_it():
+    assert "insecure" not in (COMPOSE / "Dockerfile").read_text()
+    hosts = {name: set(names) for name, (_, names) in make_secrets.CONTAINERS.items()}
+    for name, service in ours(FILLED["compose.yaml"]).items():
+        told = service["environment"]
+        assert not [each for each in told if each.endswith("_INSECURE")], name
+        [own] = [
+            volume.split(":")[0].removeprefix("./secrets/")
+            for volume in service["volumes"]
+            if volume.endswith(":/run/ariane:ro")
+        ]
+        if name == "spark-archive":
+            assert own == "user-archive"
+            continue
+        assert CLOSED.items() <= own_settings(name, told).items(), name
+        assert service.get("network_mode", name).removeprefix("service:") in hosts[own], name
+    mounted = set()
+    for container in containers():
+        told = {each["name"]: each.get("value", "") for each in container["env"]}
+        assert CLOSED.items() <= own_settings(container["name"], told).items(), container["name"]
+        assert "/run/ariane" in {each["mountPath"] for each in container["volumeMounts"]}
+        servers = told.get("ARIANE_NAME_SERVERS", "namesrv-0.namesrv.ariane.svc:9876")
+        names = {each.rpartition(":")[0] for each in servers.split(",")}
+        assert names <= set(make_secrets.PODS["namesrv"][1])
+    text = "".join(path.read_text() for path in (COMPOSE / "kubernetes").rglob("*.yaml"))
+    mounted = set(re.findall(r"(?:secretName: |value: )tls-([a-z0-9-]+)", text))
+    made = {*make_secrets.PODS, "user-root"}
+    assert mounted - {"broker", "filter"} == made, "the two stand for those of each broker"
+
+
+def test_settings_are_read_from_secrets_and_from_no_other_file(tmp_path):
+    text = (COMPOSE / "with-secrets.sh").read_text().replace("/run/secrets", str(tmp_path))
+    (tmp_path / "url").write_text("x://secret\n")
+    given = {"ARIANE_A_URL_FILE": str(tmp_path / "url"), "ARIANE_A_RULES_FILE": "/none/rules"}
+    done = subprocess.run(
+        ("sh", "-c", text, "sh", "env"),
+        env={"PATH": os.environ["PATH"], **given},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    told = dict(line.split("=", 1) for line in done.stdout.splitlines())
+    assert told["ARIANE_A_URL"] == "x://secret"
+    assert told["ARIANE_A_RULES_FILE"] == "/none/rules"
+    assert "ARIANE_A_URL_FILE" not in told
 
 
 def test_prometheus_reads_every_service_where_it_tells():
@@ -191,7 +265,9 @@ def test_what_is_named_in_a_stack_is_there_and_ports_are_taken_once():
         for name, service in stack["services"].items():
             for volume in service.get("volumes", []):
                 source = volume.split(":")[0]
-                assert source in stack["volumes"] or (COMPOSE / source).is_file(), name
+                made = source.removeprefix("./secrets/")
+                known = source in stack["volumes"] or made in SECRETS
+                assert known or (COMPOSE / source).is_file(), name
             for secret in service.get("secrets", []):
                 assert secret in stack["secrets"], name
             for other in service.get("depends_on", []):
@@ -280,7 +356,7 @@ def test_brokers_say_where_their_ports_are_published():
                     ports = (stack["services"][host] if host else service)["ports"]
                     address, _, port = value.rpartition(":")
                     assert address == "192.0.2.17"
-                    assert port in {each.split(":")[0] for each in ports}
+                    assert port in {each.split(":")[-2] for each in ports}
                     said.append(port)
     assert said.count("7") == len(STACKS)
 
@@ -289,7 +365,10 @@ def test_every_port_on_the_machine_can_be_moved_and_telemetry_switched_off():
     for name, stack in STACKS.items():
         for service in stack["services"].values():
             for port in service.get("ports", []):
-                assert re.fullmatch(r"(127\.0\.0\.1:)?\$\{[A-Z0-9_]+_PORT:-\d+\}:\d+", port)
+                assert re.fullmatch(
+                    r"(127\.0\.0\.1:|\$\{ARIANE_HOST:-[0-9.]+\}:)?\$\{[A-Z0-9_]+_PORT:-\d+\}:\d+",
+                    port,
+                )
         off = yaml.safe_load(filled((COMPOSE / name).read_text(), {"ARIANE_OTLP_ENDPOINT": ""}))
         told = {
             value
