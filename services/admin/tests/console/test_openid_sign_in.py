@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import logging
 import secrets
 import threading
 import time
@@ -13,12 +14,22 @@ import httpx
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
+from grpc.aio import AioRpcError
 from jwt.algorithms import ECAlgorithm
 
 from ariane.admin.v1 import access_policy_service_pb2 as policy_pb
+from ariane.admin.v1 import audit_service_pb2 as audit_pb
+from ariane.admin.v1 import console_service_pb2 as console_pb
+from ariane.admin.v1 import setting_service_pb2 as setting_pb
 from ariane.admin.v1.access_policy_service_pb2_grpc import AccessPolicyServiceStub
+from ariane.admin.v1.audit_service_pb2_grpc import AuditServiceStub
+from ariane.admin.v1.console_service_pb2_grpc import ConsoleServiceStub
+from ariane.admin.v1.setting_service_pb2_grpc import SettingServiceStub
 from ariane_admin.console.entrance import COOKIE
+from ariane_servicekit import Address
+from ariane_servicekit.security.identify import SESSION_KEY
 from ariane_testkit.access_rules import entries_of
+from ariane_testkit.free_ports import free_port
 
 ISSUER = "https://id.test"
 CLIENT, SECRET = "the console", "s3cret: of the console"
@@ -30,11 +41,13 @@ class Provider:
 
     Attributes:
         claims: What tokens say besides, or instead.
+        drawn: All that nobody else may read: codes, verifiers, tokens.
     """
 
     def __init__(self):
         self.claims = {}
         self.codes = {}
+        self.drawn = []
         provider = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -74,6 +87,7 @@ class Provider:
         assert asked["scope"] == "openid groups"
         code = secrets.token_urlsafe(8)
         self.codes[code] = asked
+        self.drawn += [code, asked["state"], asked["nonce"]]
         told = urlencode({"code": code, "state": asked["state"], "iss": ISSUER})
         return f"{asked['redirect_uri']}?{told}"
 
@@ -94,7 +108,9 @@ class Provider:
         claims |= {"exp": now + 60, "nonce": asked["nonce"], **self.claims}
         claims = {name: value for name, value in claims.items() if value is not None}
         token = jwt.encode(claims, KEY, "ES256", headers={"kid": "k"})
-        return {"token_type": "Bearer", "access_token": "x", "id_token": token}
+        access = secrets.token_urlsafe(32)
+        self.drawn += [token, access, form["code_verifier"], authorization]
+        return {"token_type": "Bearer", "access_token": access, "id_token": token}
 
     def close(self):
         self._server.shutdown()
@@ -119,6 +135,7 @@ def admin_settings(provider):
         "openid_client_id": CLIENT,
         "openid_client_secret": SECRET,
         "openid_scopes": "openid groups",
+        "metrics_listen": Address("127.0.0.1", free_port()),
     }
 
 
@@ -243,3 +260,60 @@ async def test_a_provider_that_is_away_lets_nobody_in(enter, provider):
     browser, back = await enter(gone)
     assert back.status_code == 403
     assert (await browser.get("/topics")).status_code == 303
+
+
+async def test_nothing_that_is_read_or_kept_has_a_secret(
+    closed, enter, provider, admin_settings, capfd, caplog, tmp_path
+):
+    caplog.set_level(logging.INFO)
+    planted = "hunter2-of-a-planted-secret"
+    provider.claims = {"sub": "root"}
+    root = await closed.admin("root")
+    link = await ConsoleServiceStub(root).CreateSignInLink(console_pb.CreateSignInLinkRequest())
+    token = link.link.partition("#")[2]
+    by_openid, back = await enter()
+    by_link = await closed.visitor()
+    assert back.status_code == (await by_link.sign_in("link", token=token)).status_code == 303
+    read = []
+    for topic, browser in {"t-1": by_openid, "t-2": by_link}.items():
+        for path in ("/", "/topics", "/audit", "/settings", "/cluster", "/sign-in"):
+            page = await browser.get(path)
+            assert page.status_code == 200
+            read.append(page.text)
+        made = await browser.change("/topics/create", topic=topic, queues="1")
+        assert f"Topic {topic} is there." in made.text
+    # What is wrong is shown to nobody, either.
+    stranger = await closed.visitor()
+    wrong = [
+        await stranger.sign_in("link", token=planted),
+        (await enter(with_query(code=planted)))[1],
+    ]
+    wrong.append(await stranger.get("/topics", headers={"cookie": f"{COOKIE}={planted}"}))
+    wrong.append(await stranger.get(f"/sign-in/openid/return?code={planted}&state={planted}"))
+    read += [each.text + str(each.headers) for each in wrong]
+    with pytest.raises(AioRpcError) as refused:
+        await ConsoleServiceStub(root).CreateSignInLink(
+            console_pb.CreateSignInLinkRequest(), metadata=((SESSION_KEY, planted),)
+        )
+    read.append(str(refused.value))
+    settings = await SettingServiceStub(root).ListSettings(
+        setting_pb.ListSettingsRequest(service="admin")
+    )
+    assert "openid_client_secret" in str(settings)
+    trail = await AuditServiceStub(root).ListAuditEntries(audit_pb.ListAuditEntriesRequest())
+    assert "CreateTopic" in str(trail)
+    async with httpx.AsyncClient() as outside:
+        metrics = await outside.get(f"http://{admin_settings['metrics_listen']}/metrics")
+    assert "ariane_" in metrics.text
+    logs = capfd.readouterr()
+    assert "console_signed_in" in logs.out
+    assert "console_sign_in_refused" in logs.out
+    kept = [path.read_bytes() for path in (tmp_path / "admin").rglob("*") if path.is_file()]
+    read += [str(settings), str(trail), metrics.text, logs.out, logs.err]
+    # Those of the browsers of this test are their own.
+    read += [each.getMessage() for each in caplog.records if not each.name.startswith("http")]
+    read += [content.decode("latin-1") for content in kept]
+    secret = {planted, SECRET, token, *provider.drawn}
+    secret |= {browser.cookies[COOKIE] for browser in (by_openid, by_link)}
+    assert len(secret) > 8
+    assert [each for each in secret if any(each in text for text in read)] == []
