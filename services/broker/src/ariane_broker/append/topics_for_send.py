@@ -11,26 +11,19 @@ from ariane_record import RecordTable
 
 
 class TopicsForSend:
-    """Finds the topics of arriving messages, and creates missing ones."""
+    """Finds the topics of arriving messages, and creates missing ones.
+
+    Attributes:
+        find: As ``TopicTable.find``.
+        check_table: Raises BlockRejected for a table that could not be appended; writes nothing.
+    """
 
     def __init__(
         self, topics: TopicChanges, *, check_table: Callable[[RecordTable], object]
     ) -> None:
-        """``check_table`` raises if the table could not be appended; writes nothing."""
+        self.find = topics.find
+        self.check_table = check_table
         self._topics = topics
-        self._check_table = check_table
-
-    def find(self, topic: str) -> TopicConfig | None:
-        """Return the topic, or None if the broker does not know it."""
-        return self._topics.find(topic)
-
-    def check_table(self, table: RecordTable) -> None:
-        """Check that a table could be appended.
-
-        Raises:
-            BlockRejected: It is broken.
-        """
-        self._check_table(table)
 
     async def find_or_create(self, topic: str, queue_id: int, table: RecordTable) -> TopicConfig:
         """Return the topic; create it if it is missing, may be created and could take the row.
@@ -44,7 +37,7 @@ class TopicsForSend:
             ServiceError: TOPIC_NOT_FOUND, TOPIC_NAME_ILLEGAL, TOPIC_RESERVED or QUEUE_NOT_FOUND.
             BlockRejected: The row is broken.
         """
-        config = self._topics.find(topic)
+        config = self.find(topic)
         if config is not None:
             return config
         check_user_topic(topic)
@@ -53,7 +46,7 @@ class TopicsForSend:
             raise topic_not_found(topic)
         if queue_id >= queue_count:
             raise queue_not_found(topic, queue_id, queue_count)
-        self._check_table(table)
+        self.check_table(table)
         config = await self._topics.create_for_send(topic)
         if config is None:
             raise topic_not_found(topic)

@@ -58,7 +58,11 @@ class _Creation(NamedTuple):
 
 
 class TopicChanges:
-    """All changes to the set of topics while the broker serves."""
+    """All changes to the set of topics while the broker serves.
+
+    Attributes:
+        find: As ``TopicTable.find``.
+    """
 
     def __init__(
         self,
@@ -88,6 +92,7 @@ class TopicChanges:
         ``wake_queue`` wakes pulls that wait for a queue. ``auto_create_queue_count``: queues of a
         topic that a send creates; 0 if sends may not.
         """
+        self.find = table.find
         self._table = table
         self._limits = limits
         self._unread = unread
@@ -105,10 +110,6 @@ class TopicChanges:
         # Deleted lately: files may still have offsets and sequences in them.
         self._forgotten: set[str] = set()
         self.auto_create_queue_count = auto_create_queue_count
-
-    def find(self, topic: str) -> TopicConfig | None:
-        """Return the topic, or None if the broker does not know it."""
-        return self._table.find(topic)
 
     async def create(self, topic: str, change: TopicChange) -> TopicConfig:
         """Create a topic; it is in the routes of all reachable name servers on return.

@@ -148,12 +148,18 @@ class TopicChange:
 
 
 class TopicTable:
-    """All topics of this broker, in memory."""
+    """All topics of this broker, in memory.
+
+    Attributes:
+        find: Returns a topic, or None if the broker does not know it.
+    """
 
     def __init__(self, *, now_ms: Callable[[], int], default_queue_count: int) -> None:
         self._now_ms = now_ms
         self._default_queue_count = default_queue_count
         self._topics: dict[str, TopicConfig] = {}
+        # Asked for each row of a table, so not by way of a method in Python.
+        self.find: Callable[[str], TopicConfig | None] = self._topics.get
         self._version = DataVersion()
 
     @property
@@ -163,10 +169,6 @@ class TopicTable:
 
     def __len__(self) -> int:
         return len(self._topics)
-
-    def find(self, topic: str) -> TopicConfig | None:
-        """Return the topic, or None if the broker does not know it."""
-        return self._topics.get(topic)
 
     def get(self, topic: str) -> TopicConfig:
         """Return the topic.
@@ -290,7 +292,9 @@ class TopicTable:
             KeyError, TypeError, ValueError: The file has another shape.
         """
         self._version = DataVersion.from_document(document.get("dataVersion") or {})
-        self._topics = topics_of(document)
+        topics = topics_of(document)
+        self._topics.clear()
+        self._topics.update(topics)
 
 
 def topics_of(document: Mapping[str, Any]) -> dict[str, TopicConfig]:
