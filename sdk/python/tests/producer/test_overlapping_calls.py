@@ -44,7 +44,7 @@ def numbered(count, topic="orders"):
     return [Message(topic, b"%d" % number) for number in range(count)]
 
 
-async def test_those_who_wait_for_one_answer_share_two_calls(world):
+async def test_senders_that_waited_for_one_answer_share_two_calls(world):
     broker = world.brokers["broker-a"]
     async with Producer(world.name_servers, settings=PATIENT) as producer:
         await producer.route("orders")
@@ -149,7 +149,7 @@ async def test_rows_of_one_message_are_sent_in_two_calls_if_they_are_many(
         await asyncio.gather(*tasks)
 
 
-async def test_nothing_overlaps_where_that_is_not_wanted(world):
+async def test_calls_do_not_overlap_where_settings_allow_one(world):
     broker = world.brokers["broker-a"]
     settings = replace(PATIENT, large_calls_in_flight_max=1)
     async with Producer(world.name_servers, settings=settings) as producer:
@@ -160,7 +160,7 @@ async def test_nothing_overlaps_where_that_is_not_wanted(world):
         await asyncio.gather(*tasks)
 
 
-async def test_nothing_overlaps_where_each_answer_waits_for_the_disk(world):
+async def test_calls_do_not_overlap_where_each_answer_waits_for_the_disk(world):
     broker = world.brokers["broker-a"]
     broker.acknowledged_level = ACKNOWLEDGED_LEVEL_FLUSHED
     async with Producer(world.name_servers, settings=PATIENT) as producer:

@@ -65,7 +65,7 @@ async def test_sends_of_one_turn_of_the_loop_share_a_call(world):
     assert len(world.brokers["broker-a"].calls) == 2
 
 
-async def test_what_comes_while_a_call_is_in_flight_is_the_next_call(world):
+async def test_messages_sent_while_a_call_is_in_flight_form_the_next_call(world):
     broker = world.brokers["broker-a"]
     answer = asyncio.Event()
     broker.script.append(answer)
@@ -180,7 +180,7 @@ async def test_messages_wait_for_a_name_server_that_is_away_for_a_moment(world):
     assert [result.queue_offset for result in results] == [0, 1]
 
 
-async def test_nobody_to_ask_is_an_error_in_time(world):
+async def test_a_send_fails_in_time_where_no_name_server_answers(world):
     world.name_server.refusal = grpc.StatusCode.UNAVAILABLE
     async with Producer(
         world.name_servers, settings=replace(QUICK, send_timeout_s=1.5)

@@ -46,7 +46,7 @@ async def test_a_broker_that_refuses_one_topic_still_gets_others(two_brokers, ma
             assert result.message_queue.broker_name == "broker-b"
 
 
-async def test_what_was_surely_not_stored_is_repeated_until_it_is(world, make_status):
+async def test_a_row_surely_not_stored_is_repeated_until_it_is_stored(world, make_status):
     refused = make_status(grpc.StatusCode.UNAVAILABLE, "SERVICE_STARTING")
     world.brokers["broker-a"].script.extend([refused] * 6)
     async with Producer(world.name_servers, settings=QUICK) as producer:
@@ -132,7 +132,7 @@ async def test_a_pause_beyond_the_deadline_is_the_refusal_at_once(two_brokers, m
     assert not caught.value.outcome_unknown
 
 
-async def test_what_may_have_been_stored_is_repeated_twice_and_reported_as_unknown(world):
+async def test_a_row_that_may_be_stored_is_repeated_twice_and_reported_as_unknown(world):
     world.brokers["broker-a"].script.extend([grpc.StatusCode.UNAVAILABLE] * 10)
     async with Producer(world.name_servers, settings=AT_LEAST_ONCE) as producer:
         with pytest.raises(errors.SendError) as caught:

@@ -65,7 +65,7 @@ async def sender_behind_a_call(world, producer):
     return answer, first
 
 
-async def test_what_is_cancelled_before_it_left_is_never_sent(world):
+async def test_a_message_cancelled_before_its_call_is_never_sent(world):
     async with Producer(world.name_servers, settings=PATIENT) as producer:
         answer, first = await sender_behind_a_call(world, producer)
         sends = [

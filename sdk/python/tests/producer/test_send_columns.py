@@ -260,7 +260,7 @@ CHUNKED = pa.chunked_array([bodies(2), bodies(2)])
         ),
     ],
 )
-async def test_what_no_message_can_be_is_refused_before_anything_leaves(
+async def test_an_illegal_row_is_refused_before_any_row_is_sent(
     world, table, columns, column, row, clause
 ):
     settings = ProducerSettings(body_bytes_max=4000)
@@ -293,12 +293,12 @@ async def test_an_unknown_topic_is_told(producer):
         await producer.send_columns("a b", pa.table({"body": bodies(1)}))
 
 
-async def test_who_is_not_running_says_so(world):
+async def test_a_producer_that_is_not_running_refuses_columns(world):
     with pytest.raises(errors.ClientNotRunning):
         await Producer(world.name_servers).send_columns("orders", pa.table({"body": bodies(1)}))
 
 
-async def test_what_was_not_stored_is_repeated(world):
+async def test_rows_surely_not_stored_are_repeated(world):
     broker = world.brokers["broker-a"]
     broker.script.append(grpc.StatusCode.UNAVAILABLE)
 
@@ -309,7 +309,7 @@ async def test_what_was_not_stored_is_repeated(world):
     assert len(broker.messages) == 5
 
 
-async def test_what_may_be_stored_comes_again_under_the_same_numbers(world):
+async def test_rows_that_may_be_stored_are_repeated_under_the_same_numbers(world):
     broker = world.brokers["broker-a"]
     broker.script.append("store and hang")
 

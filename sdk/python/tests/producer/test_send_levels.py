@@ -127,7 +127,7 @@ async def test_an_old_message_does_not_end_the_call_of_younger_ones(
         {"in_sync_min": 1, "level": AcknowledgedLevel.REPLICATED},
     ],
 )
-async def test_what_makes_no_sense_is_not_sent(world, asked):
+async def test_an_illegal_demand_is_refused_before_sending(world, asked):
     async with Producer(world.name_servers) as producer:
         with pytest.raises(errors.IllegalArgument):
             await producer.send(Message("orders", b"x"), **asked)

@@ -127,7 +127,7 @@ async def test_an_unconfirmed_flush_is_told_for_what_is_stored(append_records, p
     assert refused.error.row.name == "STORE_FULL"
 
 
-async def test_nothing_stored_waits_for_nothing(append_records, parts):
+async def test_a_request_of_refused_rows_waits_for_no_promise(append_records, parts):
     parts.log.errors = [StoreFull(Path("s"), "the disk is full")]
     await append_records.append([batch()], HOST)
     assert parts.flush.waited == parts.keeping.ends == parts.arrivals.keys == []
@@ -207,7 +207,7 @@ async def test_a_failed_demand_is_told_to_who_made_it(lone_append, parts):
     assert (stored.error, stored.level) == (None, "memory")
 
 
-async def test_what_cannot_be_promised_is_refused_and_not_stored(lone_append, parts):
+async def test_a_row_whose_demand_cannot_be_kept_is_not_stored(lone_append, parts):
     replicated = batch(demand=Demand(AcknowledgedLevel.REPLICATED, 2))
     refused, stored = await lone_append.append([replicated, batch()], HOST)
     assert refused.appended is None

@@ -20,7 +20,7 @@ from ariane_servicekit import serving
 from ariane_storage import Store
 
 
-async def test_what_is_stored_is_pulled_as_it_was_sent(broker):
+async def test_records_are_pulled_as_they_were_sent(broker):
     await broker.create_topic("orders", 2)
     bodies = [b"%d" % number * 10 for number in range(100)]
     result = await broker.store("orders", bodies, 1)
@@ -220,6 +220,6 @@ async def test_a_broker_that_stops_answers_calls_in_work_and_stores_no_others(
         await channel.close()
 
 
-async def test_what_is_no_request_is_refused(broker, refused):
+async def test_an_undecodable_request_is_refused(broker, refused):
     raw = broker.channel.unary_unary("/ariane.broker.v1.SendService/AppendRecords")
     assert (await refused(raw(b"\x0a\xff"))).reason == "FIELD_INVALID"

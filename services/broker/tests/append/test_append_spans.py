@@ -73,7 +73,7 @@ async def test_what_is_refused_is_said(running, receiver):
     assert span.attributes["error.type"] == "TOPIC_NOT_FOUND"
 
 
-async def test_nothing_is_told_of_what_is_not_sampled(running, receiver):
+async def test_unsampled_spans_are_not_reported(running, receiver):
     async with running(otlp_endpoint=receiver.endpoint) as broker:
         await broker.create_topic("orders")
         for trace_parents in ([], [trace_parent("a", "1", "00")], [trace_parent("b", "2")]):

@@ -57,7 +57,7 @@ unusual = st.sampled_from(
 
 @given(st.lists(st.lists(usual, min_size=1, max_size=9), min_size=1, max_size=3))
 @settings(max_examples=20)
-async def test_what_is_taken_at_once_is_answered_as_one_by_one(requests):
+async def test_a_table_taken_at_once_is_answered_as_its_rows_one_by_one(requests):
     await both_ways(requests)
 
 
@@ -169,7 +169,7 @@ async def flushed_side():
     return made
 
 
-async def test_nothing_is_acknowledged_before_it_is_on_the_disk(flushed_side):
+async def test_rows_are_acknowledged_only_when_they_are_on_the_disk(flushed_side):
     taken = flushed_side.append_records.take(parsed([*GOOD, *NEXT], joined=True), HOST)
     answer = asyncio.ensure_future(taken)
     await asyncio.sleep(0)

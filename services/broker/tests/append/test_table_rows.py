@@ -131,7 +131,8 @@ async def test_neighbouring_half_messages_are_stored_and_refused_each_for_itself
     rows += [rows[0], wire("orders", 1, [b"plain"]), wire("orders", 1, [b"x"], unique_id="f")]
     groups = ["pay"] * 4 + ["shop", "shop", "", "pay"]
     result = await answered(broker, rows, half_groups=groups)
-    assert {row.row: reason_of(row.error) for row in result.rows} == {
+    refused = {row.row: reason_of(row.error) for row in result.rows if row.HasField("error")}
+    assert refused == {
         1: "MESSAGE_ILLEGAL",
         2: "QUEUE_NOT_FOUND",
         3: "MESSAGE_ILLEGAL",
@@ -154,7 +155,7 @@ async def test_neighbouring_half_messages_are_stored_and_refused_each_for_itself
         (wire("orders", 0, [b"x"], properties={"REAL_TOPIC": "bills"}), {}),
     ],
 )
-async def test_what_cannot_be_a_half_message_is_refused(broker, reason_of, row, columns):
+async def test_a_row_that_cannot_be_a_half_message_is_refused(broker, reason_of, row, columns):
     await broker.create_topic("orders")
     result = await answered(broker, [row], half_groups=["pay"], **columns)
     assert [reason_of(each.error) for each in result.rows] == ["MESSAGE_ILLEGAL"]

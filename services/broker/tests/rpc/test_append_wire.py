@@ -83,7 +83,7 @@ def test_fields_may_come_in_any_order_and_the_last_records_count():
 
 
 @given(st.binary(min_size=1, max_size=40), st.integers(0, 60))
-def test_what_is_no_request_is_refused(noise, cut_at):
+def test_an_undecodable_request_is_refused(noise, cut_at):
     batch = send_pb.AppendBatch(topic="orders", records=LARGE)
     raw = send_pb.AppendRecordsRequest(batches=[batch]).SerializeToString()
     for spoilt in (raw[:-1], raw + b"\x0a\xff\x01", raw + b"\x0b", raw[:cut_at] + noise + LARGE):
@@ -112,7 +112,7 @@ TRACE = send_pb.AppendRecordsRequest(trace_parents=["9"]).SerializeToString()
         (table_of(ROWS_MAX) + NOTHING + TRACE, MANY),
     ],
 )
-def test_nobody_looks_at_each_of_too_many_batches(raw, count):
+def test_too_many_batches_are_refused_without_a_look_at_each(raw, count):
     request = append_request(raw)
     (rows,) = request.tables
     assert (len(rows), rows.table) == (count, None)

@@ -60,7 +60,7 @@ def reasons(reason_of):
     return tell
 
 
-async def test_what_is_committed_is_visible_in_its_order_and_nothing_else(broker):
+async def test_only_committed_messages_are_visible_in_their_order(broker):
     await broker.create_topic("orders", 2)
     names = [f"t-{number}" for number in range(40)]
     sent = await ask(broker, *(half(name, number % 2) for number, name in enumerate(names)))
@@ -95,7 +95,7 @@ async def test_a_full_disk_is_told_for_each_half_message(broker, monkeypatch, re
     assert not sent.half_messages[0].duplicate
 
 
-async def test_what_stands_is_said_as_it_was_said_first(broker):
+async def test_a_repeated_end_gets_the_first_answer(broker):
     await broker.create_topic("orders")
     properties = {"a": "b", "CHECK_IMMUNITY_TIME_IN_SECONDS": "9"}
     await ask(broker, half("t-1", tag="created", properties=properties))
@@ -183,7 +183,7 @@ async def test_too_many_are_refused(running, reasons, refused):
         assert len(await waiting(broker)) == 3
 
 
-async def test_what_is_acknowledged_is_flushed_where_that_is_promised(running):
+async def test_halves_and_ends_are_acknowledged_as_flushed_where_that_is_promised(running):
     async with running(flush_mode="sync") as broker:
         await broker.create_topic("orders")
         names = [f"t-{number}" for number in range(20)]

@@ -176,7 +176,7 @@ async def test_a_repeated_half_message_is_stored_once(orders, refused):
     assert await orders.bodies("orders") == [b"paid"]
 
 
-async def test_who_may_not_end_it_learns_nothing(orders, refused):
+async def test_an_end_for_another_topic_or_id_finds_no_transaction(orders, refused):
     await half_call(orders)
     assert (await refused(end_call(orders, COMMIT, "no"))).reason == "TRANSACTION_NOT_FOUND"
     assert (await refused(end_call(orders, COMMIT, ""))).reason == "TRANSACTION_NOT_FOUND"
@@ -198,7 +198,9 @@ async def test_who_may_not_end_it_learns_nothing(orders, refused):
         ("unique_id", {"unique_id": ""}),
     ],
 )
-async def test_nobody_ends_the_transaction_of_another(orders, refused, outcome, field, said):
+async def test_another_group_or_id_does_not_end_a_transaction(
+    orders, refused, outcome, field, said
+):
     await half_call(orders)
     failure = await refused(end_call(orders, outcome, **said))
     assert (failure.reason, failure.code) == ("TRANSACTION_FOREIGN", "FAILED_PRECONDITION")
@@ -207,7 +209,7 @@ async def test_nobody_ends_the_transaction_of_another(orders, refused, outcome, 
     assert await orders.bodies("orders") == []
 
 
-async def test_what_is_no_half_message_is_refused(orders, refused):
+async def test_an_illegal_half_message_is_refused(orders, refused):
     illegal = (
         ({"group": ""}, "GROUP_NAME_ILLEGAL"),
         ({"topic": "RMQ_SYS_TRANS_HALF_TOPIC"}, "TOPIC_RESERVED"),

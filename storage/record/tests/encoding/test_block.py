@@ -194,7 +194,7 @@ def test_the_last_byte_may_be_used():
         ({"flag": 1 << 31}, struct.error),
     ],
 )
-def test_what_a_record_cannot_carry_is_refused_and_leaves_no_trace(encoder, arguments, error):
+def test_a_refused_record_leaves_no_trace_in_its_block(encoder, arguments, error):
     with pytest.raises(error):
         encoder.add(**({"body": b"", "born_timestamp_ms": NOON} | arguments))
 

@@ -142,7 +142,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("arguments", REFUSED.values(), ids=REFUSED)
 @pytest.mark.parametrize("sequenced", [False, True])
-def test_what_the_encoder_refuses_is_refused_for_the_same_reason(arguments, sequenced):
+def test_the_block_encoder_and_the_row_encoder_refuse_alike(arguments, sequenced):
     encoder = BlockEncoder("orders", size_bytes_max=1 << 20, sequenced=sequenced)
     topic = TopicProperties("orders", id_bytes=len(ID), sequenced=sequenced)
     with pytest.raises(Exception) as expected:  # noqa: PT011 - whichever it is.

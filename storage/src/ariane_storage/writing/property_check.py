@@ -97,13 +97,13 @@ def _check_sequences_of_rows(
     """
     counts = np.array(table.counts)
     firsts = np.cumsum(counts) - counts
-    said = FieldColumn(table.records, _SEQUENCE.dtype, starts[firsts], 0).get() == _SEQUENCE
-    if (PROPERTY_VALUE_END + encoded).count(_LATER_SEQUENCE) != int(said.sum()):
+    begin_so = FieldColumn(table.records, _SEQUENCE.dtype, starts[firsts], 0).get() == _SEQUENCE
+    if (PROPERTY_VALUE_END + encoded).count(_LATER_SEQUENCE) != int(begin_so.sum()):
         raise BlockRejected("a producer sequence elsewhere than at the beginning of a row")
     if sequences is None:
         return
     rows = np.flatnonzero([sequence is not None for sequence in sequences])
-    if not np.array_equal(np.flatnonzero(said), rows):
+    if not np.array_equal(np.flatnonzero(begin_so), rows):
         raise BlockRejected("a row says a producer sequence that is not its own, or none")
     if not len(rows):
         return

@@ -341,8 +341,8 @@ def _check_lengths_of_rows(
     properties_starts = topic_starts + (widths + _LENGTH_BYTES).repeat(table.counts)
     lengths = ends - properties_starts
     require((lengths >= 0) & (lengths <= PROPERTIES_BYTES_MAX), _LENGTHS_WRONG)
-    said = FieldColumn(table.records, ">u2", properties_starts - _LENGTH_BYTES, 0).get()
-    require(said == lengths, _LENGTHS_WRONG)
+    in_records = FieldColumn(table.records, ">u2", properties_starts - _LENGTH_BYTES, 0).get()
+    require(in_records == lengths, _LENGTHS_WRONG)
     width = int(widths.max())
     texts = _text_rows(table.records, topic_starts, width)
     expected = np.array(topics, f"S{width}").view(np.uint8).reshape(-1, width)

@@ -72,7 +72,7 @@ async def test_a_row_that_comes_again_overtakes_none_that_is_repeated_in_its_que
     assert calls == [[elsewhere], [repeated]]
 
 
-async def test_what_may_go_anywhere_comes_again_before_what_came_later(line):
+async def test_movable_rows_are_repeated_before_newer_rows(line):
     sender, calls = line
     fresh, again = row_for(QUEUE), [row_for(QUEUE), row_for(OTHER_QUEUE)]
     sender.rows.add(fresh)
@@ -142,7 +142,7 @@ def test_other_rows_stay_whole(why):
     assert row.count == 10
 
 
-async def test_who_waits_for_a_row_waits_for_what_was_cut_off_from_it():
+async def test_waiting_for_a_row_includes_what_was_cut_off_from_it():
     row = row_for(QUEUE, count=9, other=OTHER_QUEUE)
     parts = [row.split(3, OTHER_QUEUE), row.split(3, QUEUE), row]
     waiting = asyncio.create_task(row.wait_settled())

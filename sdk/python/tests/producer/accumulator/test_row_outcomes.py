@@ -91,7 +91,7 @@ def results_for(request):
 
 
 @given(messages=sends, taken=st.sets(st.integers(0, 59)), sequenced=st.booleans())
-def test_what_is_withdrawn_was_never_there(tables, messages, taken, sequenced):
+def test_withdrawn_messages_leave_no_trace_in_the_request(tables, messages, taken, sequenced):
     async def check():
         side = Side(messages, sequenced=sequenced)
         gone = [number for number in sorted(taken) if number < len(messages)]
@@ -191,7 +191,7 @@ async def test_an_answer_to_another_table_tells_nobody_anything(tables, answered
 
 
 @pytest.mark.parametrize("ends", ["stored", "stored as sent again", "failed"])
-async def test_nothing_is_kept_of_what_was_sent(tables, ends):
+async def test_settled_rows_keep_no_message(tables, ends):
     """The lane of a topic that has gone quiet still knows its last row."""
     side = Side([(number % 4, b"%d" % number, "", ()) for number in range(20)])
     results = results_for(tables.batches_of(side.request()))

@@ -27,7 +27,7 @@ def results():
     return SendResults(row, offsets, UniqueIds([IdRun("0" * 28, 0, 5)]), range(5))
 
 
-def test_they_are_what_a_list_would_hold(results):
+def test_results_of_a_row_equal_a_list(results):
     expected = [
         SendResult(QUEUE, 70 + n, offset, IDS[n], AcknowledgedLevel.FLUSHED, 5, "127.0.0.1:1")
         for n, offset in enumerate([100, 110, 130, 160, 200])
@@ -52,7 +52,7 @@ def test_there_is_none_beyond_the_last(results):
         results[1:4][3]
 
 
-def test_those_of_several_batches_are_what_a_list_would_hold(results):
+def test_results_of_several_rows_equal_a_list(results):
     joined = JoinedResults([results, results[1:2], results[2:]])
     expected = [*results, results[1], *results[2:]]
     assert joined == expected

@@ -64,7 +64,7 @@ EVERY_WAY = (gathered, gathered_with_the_route_known, one_way, in_a_batch, as_co
 
 
 @pytest.mark.parametrize("send", EVERY_WAY)
-async def test_what_is_sent_together_is_spread(jobs_world, send):
+async def test_messages_sent_together_are_spread_over_queues(jobs_world, send):
     async with Producer(jobs_world.name_servers) as producer:
         await send(producer, jobs())
 
@@ -74,7 +74,7 @@ async def test_what_is_sent_together_is_spread(jobs_world, send):
     assert max(counts.values()) - min(counts.values()) <= SHARE
 
 
-async def test_what_is_sent_together_later_is_spread_too(jobs_world):
+async def test_messages_sent_together_later_are_spread_too(jobs_world):
     broker = jobs_world.brokers["broker-a"]
     async with Producer(jobs_world.name_servers) as producer:
         for round_count in range(1, 4):

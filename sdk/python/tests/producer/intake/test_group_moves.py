@@ -89,9 +89,7 @@ def check_moved(broker, first, count):
 
 @pytest.mark.parametrize("idempotent", [True, False])
 @pytest.mark.parametrize("count", [1, 3])
-async def test_what_is_refused_moves_and_nothing_overtakes_it(
-    world, broker, lower, idempotent, count
-):
+async def test_a_refused_row_moves_and_is_not_overtaken(world, broker, lower, idempotent, count):
     settings = ProducerSettings(idempotent=idempotent)
     async with Producer(world.name_servers, settings=settings) as producer:
         await producer.send_batch(rounds(0, 1))
@@ -202,7 +200,7 @@ async def test_waiting_costs_the_same_whatever_else_is_sent(world, broker, lower
         assert numbers == sorted(numbers)
 
 
-async def test_what_was_stored_just_in_time_stays_and_others_follow(world, broker, lower):
+async def test_a_row_stored_before_its_queue_went_stays_and_later_ones_move(world, broker, lower):
     settings = ProducerSettings(calls_in_flight_max=4, call_timeout_s=60, send_timeout_s=60)
     async with Producer(world.name_servers, settings=settings) as producer:
         before = await producer.send_batch(rounds(0, 1))
@@ -237,7 +235,7 @@ async def test_results_of_a_batch_are_in_order_wherever_each_moves(world, broker
     assert b"6" in broker.bodies
 
 
-async def test_what_the_sender_wants_in_a_queue_stays_there(world, broker, lower):
+async def test_messages_for_a_named_queue_do_not_move(world, broker, lower):
     async with Producer(world.name_servers) as producer:
         [before] = await producer.send_batch([Message("orders", b"0", message_group="g0")])
         gone = before.message_queue
@@ -325,7 +323,7 @@ def numbers_of(broker, group):
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
-async def test_what_has_moved_is_not_repeated_where_it_was(
+async def test_a_row_that_moved_is_not_repeated_in_its_old_queue(
     world, broker, lower, make_status, idempotent
 ):
     settings = ProducerSettings(
@@ -352,7 +350,7 @@ async def test_what_has_moved_is_not_repeated_where_it_was(
     )
 
 
-async def test_who_waits_to_move_stays_when_the_queues_come_back(world, broker, lower):
+async def test_rows_that_wait_to_move_stay_when_the_queues_come_back(world, broker, lower):
     settings = ProducerSettings(calls_in_flight_max=4, send_timeout_s=60)
     async with Producer(world.name_servers, settings=settings) as producer:
         one, other = await two_groups(producer)

@@ -62,7 +62,7 @@ async def test_a_lost_answer_is_asked_for_again(world):
     assert len(by_id(world.brokers["broker-a"])) == len(results) == COUNT
 
 
-async def test_nobody_keeps_messages_that_only_wait(world):
+async def test_messages_that_wait_for_an_answer_are_freed(world):
     def alive():
         objects = gc.get_objects()
         return sum(type(each) is Message and each.tag == "let go" for each in objects)
@@ -81,7 +81,7 @@ async def test_nobody_keeps_messages_that_only_wait(world):
         assert len(await sending) == COUNT
 
 
-async def test_what_is_refused_is_told_for_each(two_brokers, make_status):
+async def test_each_refused_message_has_its_error(two_brokers, make_status):
     refused = make_status(grpc.StatusCode.INVALID_ARGUMENT, "BLOCK_CORRUPTED")
     two_brokers.brokers["broker-a"].script.extend([[refused]] * 100)
     settings = ProducerSettings(

@@ -27,7 +27,7 @@ async def test_close_asks_no_longer_for_a_route_that_nobody_waits_for(world):
     assert producer._unsettled.size_bytes == 0
 
 
-async def test_who_still_waits_for_a_route_gets_it_when_others_have_given_up(world):
+async def test_a_message_gets_its_route_when_others_have_stopped_waiting(world):
     world.name_server.refusal = grpc.StatusCode.UNAVAILABLE
     async with Producer(world.name_servers) as producer:
         kept = producer.send_nowait(Message("orders", b"kept"))

@@ -47,7 +47,9 @@ def arrived(broker):
     return b"".join(batch.records for call in broker.calls for batch in call.batches)
 
 
-async def test_what_waits_is_taken_back_and_what_is_repeated_is_not(many, make_status, leap):
+async def test_waiting_messages_are_withdrawn_but_not_those_of_repeated_rows(
+    many, make_status, leap
+):
     broker = many.brokers["broker-a"]
     busy = make_status(grpc.StatusCode.UNAVAILABLE, "SERVICE_BUSY")
     settings = ProducerSettings(call_timeout_s=60.0, send_timeout_s=60.0)
@@ -124,7 +126,7 @@ async def test_of_an_answer_with_too_few_results_nobody_knows_more(many, travell
     assert len(failed) == sum(result.record_count for [*missing] in cut for result in missing)
 
 
-async def test_what_waits_keeps_its_order_when_a_call_fails(many, make_status):
+async def test_waiting_rows_keep_their_order_when_a_call_fails(many, make_status):
     """Who has waited longest for a broker that was away is the first to go to it again."""
     broker = many.brokers["broker-a"]
     busy = make_status(grpc.StatusCode.UNAVAILABLE, "SERVICE_BUSY")
@@ -144,7 +146,7 @@ async def test_what_waits_keeps_its_order_when_a_call_fails(many, make_status):
     assert [topic for topic in waited if topic != "topic-0"] == TOPICS[1:]
 
 
-async def test_what_was_withdrawn_does_not_count_when_a_call_fails(many):
+async def test_withdrawn_messages_do_not_count_when_a_call_fails(many):
     many.brokers["broker-a"].script.append("hang")
     settings = ProducerSettings(call_timeout_s=1.0, large_calls_in_flight_max=1)
     async with asyncio.timeout(60), Producer(many.name_servers, settings=settings) as producer:

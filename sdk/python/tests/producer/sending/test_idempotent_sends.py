@@ -59,7 +59,7 @@ async def test_a_repeat_has_the_same_numbers_in_the_same_queue(world):
     assert len({call.batches[0].sequence.producer_id for call in broker.calls}) == 1
 
 
-async def test_what_may_be_stored_goes_nowhere_else(two_brokers):
+async def test_a_row_that_may_be_stored_stays_at_its_broker(two_brokers):
     brokers = two_brokers.brokers.values()
     for broker in brokers:
         broker.script.append("store and hang")
@@ -70,7 +70,7 @@ async def test_what_may_be_stored_goes_nowhere_else(two_brokers):
     assert first == second
 
 
-async def test_what_was_surely_refused_goes_elsewhere_and_leaves_no_gap(two_brokers, make_status):
+async def test_a_row_surely_not_stored_goes_elsewhere_and_leaves_no_gap(two_brokers, make_status):
     busy = make_status(grpc.StatusCode.UNAVAILABLE, "SERVICE_BUSY")
     settings = replace(QUICK, avoid_broker_s=0.0)
     brokers = two_brokers.brokers
@@ -123,9 +123,7 @@ async def test_a_forgotten_stream_begins_anew_by_itself(world, make_status):
         assert len(broker.calls) == 6
 
 
-async def test_who_sends_seldom_finds_its_streams_forgotten_and_sends_nevertheless(
-    world, make_status
-):
+async def test_a_producer_whose_sequences_were_forgotten_sends_nevertheless(world, make_status):
     """A broker forgets a stream after an hour; elsewhere the message would find the same."""
     broker = world.brokers["broker-a"]
     gap = make_status(grpc.StatusCode.FAILED_PRECONDITION, "SEQUENCE_GAP", expected="0", actual="1")

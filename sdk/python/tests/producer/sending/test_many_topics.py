@@ -276,7 +276,7 @@ async def test_closing_tells_what_has_left_from_what_has_not(held):
     assert sum(unknown.values()) <= SENDERS + MORE
 
 
-async def test_what_is_cancelled_before_its_row_is_sent_is_not_stored(many, held):
+async def test_a_message_cancelled_before_its_row_is_sent_is_not_stored(many, held):
     producer, _, running, answer = held
     sends = [asyncio.create_task(producer.send(Message(TOPICS[n], b"late"))) for n in range(40)]
     await asyncio.sleep(0.05)
@@ -292,7 +292,7 @@ async def test_what_is_cancelled_before_its_row_is_sent_is_not_stored(many, held
     assert producer._unsettled.size_bytes == 0
 
 
-async def test_what_waits_too_long_is_given_up(many, held, leaping_clock):
+async def test_rows_whose_time_is_up_are_given_up(many, held, leaping_clock):
     producer, senders, running, answer = held
     leaping_clock.ahead_s += 200.0
     answer.set()

@@ -34,7 +34,7 @@ def full():
 
 
 @pytest.mark.parametrize("count", [3, 200])
-async def test_nobody_overtakes_those_who_wait(full, count):
+async def test_senders_that_wait_for_room_are_not_overtaken(full, count):
     passed = []
     tasks = [asyncio.create_task(put(full, number, passed)) for number in range(count)]
     await turns_of_the_loop()
@@ -48,7 +48,7 @@ async def test_nobody_overtakes_those_who_wait(full, count):
     assert passed == [*range(count), "here", "newcomer"]
 
 
-async def test_who_finds_no_room_again_keeps_the_place(full):
+async def test_a_sender_that_finds_no_room_keeps_its_place(full):
     passed = []
     tasks = [asyncio.create_task(put(full, number, passed, 600)) for number in range(5)]
     await turns_of_the_loop()
@@ -65,7 +65,7 @@ async def test_who_finds_no_room_again_keeps_the_place(full):
 
 
 @pytest.mark.parametrize("woken", [False, True])
-async def test_who_goes_away_holds_up_nobody(full, woken):
+async def test_a_sender_that_is_cancelled_holds_up_no_other(full, woken):
     passed = []
     tasks = [asyncio.create_task(put(full, number, passed)) for number in range(3)]
     await turns_of_the_loop()

@@ -399,7 +399,7 @@ def test_the_same_without_an_event_loop(cluster, topic):
         assert producer.commit(third.half_message).unique_id == third.transaction_id
 
 
-async def test_nobody_is_asked_who_cannot_answer(producer, topic, check):
+async def test_a_producer_without_a_checker_is_not_asked(producer, topic, check):
     half = await producer.send_half(Message(topic, b"paid"))
     with pytest.raises(aio.AioRpcError) as refused:
         await check(half)

@@ -66,8 +66,8 @@ class HalfStore(Protocol):
         ...
 
 
-_SAID_OF_CREATION: Final = frozenset({"TOPIC_LIMIT_REACHED", "ACCESS_DENIED"})
-"""Reasons why a topic was not created that are told; after others it is told that there is none."""
+_CREATION_REASONS: Final = frozenset({"TOPIC_LIMIT_REACHED", "ACCESS_DENIED"})
+"""Reasons why a topic was not created; for others the row is refused as TOPIC_NOT_FOUND."""
 
 
 class _RowByRow(Exception):
@@ -191,8 +191,8 @@ class AppendRecords:
             stored = [outcomes[place] for place in places]
             ends = [o.appended.next_commit_log_offset for o in stored if o.appended is not None]
             promise = log.promise if demand is None else log.promises.demanded(demand)
-            told = await PromisedOutcomes(partial(_acknowledged, stored), promise, max(ends))
-            for place, outcome in zip(places, told, strict=True):
+            found = await PromisedOutcomes(partial(_acknowledged, stored), promise, max(ends))
+            for place, outcome in zip(places, found, strict=True):
                 outcomes[place] = outcome
 
         await asyncio.gather(*(acknowledge(*each) for each in places.items()))
@@ -225,7 +225,7 @@ class AppendRecords:
         try:
             await self._topics.find_or_create(row.topics[0], row.queue_ids[0], row.table)
         except ServiceError as error:
-            if error.row.name in _SAID_OF_CREATION:
+            if error.row.name in _CREATION_REASONS:
                 # "Not found" would make the producer look for the topic at another broker.
                 return Rows.refused(row.topics, error)
         except BlockRejected:

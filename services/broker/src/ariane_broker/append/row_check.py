@@ -65,12 +65,12 @@ def check_numbers(rows: Rows, first_row: int) -> None:
         if numbers_are_sound and rows.queue_ids[0] >= 0:
             return
     _check_range(rows.queue_ids, 0, _INT32_MAX, "queue_id", first_row)
-    said = [sequence for sequence in rows.sequences if sequence is not None]
-    if not said:
+    given = [sequence for sequence in rows.sequences if sequence is not None]
+    if not given:
         return
-    if len(said) < len(rows):
-        said = [sequence or _ANY_SEQUENCE for sequence in rows.sequences]
-    producer_ids, epochs, firsts = zip(*said, strict=True)
+    if len(given) < len(rows):
+        given = [sequence or _ANY_SEQUENCE for sequence in rows.sequences]
+    producer_ids, epochs, firsts = zip(*given, strict=True)
     _check_range(producer_ids, 1, _INT64_MAX, "sequence.producer_id", first_row)
     _check_range(epochs, 0, _INT32_MAX, "sequence.producer_epoch", first_row)
     _check_range(firsts, 0, _SEQUENCE_MAX, "sequence.first_sequence", first_row)

@@ -70,8 +70,8 @@ class Rows:
         is_plain: bool = False,
     ) -> Rows:
         """A row alone."""
-        said = None if more is None else (more,)
-        return cls(table.topics, (queue_id,), table, (sequence,), said, is_plain=is_plain)
+        more_of_rows = None if more is None else (more,)
+        return cls(table.topics, (queue_id,), table, (sequence,), more_of_rows, is_plain=is_plain)
 
     @classmethod
     def refused(cls, topics: Sequence[str], error: ServiceError) -> Rows:

@@ -216,8 +216,8 @@ def _with_sequence(
     properties: EncodedProperties, sequence: ProducerSequence, count: int, size_bytes: int
 ) -> bytes:
     """The bytes between body and id of the first message of a row."""
-    said = encode_sequence(sequence, count, size_bytes)
-    return properties.before_sequence + said + properties.behind_sequence
+    encoded = encode_sequence(sequence, count, size_bytes)
+    return properties.before_sequence + encoded + properties.behind_sequence
 
 
 def _headers(

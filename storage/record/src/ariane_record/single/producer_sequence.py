@@ -135,12 +135,12 @@ def says_sequence(
         record_count: The number of its records.
     """
     place = sequence_place(records)
-    said = bytes(records[place : place + SEQUENCE_BYTES])
+    found = bytes(records[place : place + SEQUENCE_BYTES])
     if sequence is None:
-        return decode_sequence(said) is None
+        return decode_sequence(found) is None
     # Nearly always the same characters, although others could encode the same numbers.
-    return said == encode_sequence(sequence, record_count, len(records)) or (
-        decode_sequence(said) == StoredSequence(sequence, record_count, len(records))
+    return found == encode_sequence(sequence, record_count, len(records)) or (
+        decode_sequence(found) == StoredSequence(sequence, record_count, len(records))
     )
 
 

@@ -48,9 +48,9 @@ def decode_recall_handle(handle: str) -> RecallHandle:
     if len(handle) > _HANDLE_LENGTH_MAX:
         raise RecallHandleIllegal("no recall handle: it is too long")
     try:
-        said = urlsafe_b64decode(handle).decode().split(" ")
+        words = urlsafe_b64decode(handle).decode().split(" ")
     except ValueError as error:
         raise RecallHandleIllegal("no recall handle") from error
-    if len(said) != _WORDS or said[0] != _VERSION or not said[3].isdecimal():
+    if len(words) != _WORDS or words[0] != _VERSION or not words[3].isdecimal():
         raise RecallHandleIllegal("no recall handle, or of a version that is not known here")
-    return RecallHandle(said[1], said[2], int(said[3]), said[4])
+    return RecallHandle(words[1], words[2], int(words[3]), words[4])

@@ -303,7 +303,7 @@ BODIES = pa.array([b"a", b"b", b"c"])
         ("flag", pa.array([1, 2, 1 << 40]), None, "not in range"),
     ],
 )
-def test_what_no_message_can_be_is_refused_by_column_and_row(name, array, row, clause):
+def test_an_illegal_message_is_refused_by_column_and_by_row(name, array, row, clause):
     arrays = {"body": BODIES} | {name: array}
 
     with pytest.raises(IllegalColumn, match=clause) as refusal:

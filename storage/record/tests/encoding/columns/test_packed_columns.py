@@ -61,7 +61,7 @@ def test_flags_go_along_with_their_rows():
         ColumnPacking(Compression.ZSTD, 5, size_bytes_min=1 << 20),
     ],
 )
-def test_what_is_not_to_be_compressed_is_not_touched(packing):
+def test_columns_with_nothing_to_compress_are_returned_as_they_are(packing):
     columns = columns_of(BODIES)
 
     assert packing.packed(columns) is columns

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import InitVar, dataclass, field
 from itertools import repeat
 from typing import Final, TypeAlias
 
@@ -49,150 +50,92 @@ if its row can be taken apart. A plain tuple: a class of its own costs as much a
 NO_MAX: Final = 1 << 62
 """More messages than a row ever has."""
 
-_NO_REFUSALS: Final[dict[str, float]] = {}
-"""Shared by rows that no broker has refused; never changed."""
 
-
+@dataclass(slots=True, eq=False)
 class Row:
     """Messages for one queue, and the state of their sending.
 
     The records do not name their queue; the broker fills it in. So a row that is not pinned can go
     to any queue of its topic, as long as no broker may have stored it.
-
-    Attributes:
-        topic: The topic of all messages.
-        topic_properties: What encodes the properties of its messages.
-        queue: The queue that the row goes to.
-        pinned: Whether the row must go to this queue, in order with others for it.
-        grouped: Whether message groups brought the row to its queue: it is taken apart if that
-            queue disappears.
-        kind: The kind of delay of all messages: a level, or one of the constants of ``delay``.
-        demand: The level that all messages must reach; None for the broker's own.
-        half_of: The producer group of the one message, if it is a half message; else empty.
-        count_max: Number of messages after which messages for any queue go on to the next queue.
-        open: Whether the row still takes messages.
-        messages: The messages, until the row has its outcome; none of a row that came encoded.
-        size_bytes: Size of the records in bytes.
-        wire_bytes: Size of records and columns on the wire, in bytes.
-        table: The records, once they are needed by themselves; None before.
-        unique_ids: The ids of ``table``.
-        times_ms: When each message of a row that came encoded is due; None for at once.
-        deadline_s: When the row is given up, by the monotonic clock.
-        not_before_s: The earliest time to send the row (again), by the monotonic clock.
-        relayed: Whether messages have their ids from elsewhere.
-        repeat_count: Repeats so far after errors that limit the number of repeats.
-        failed_rounds: Rounds in which every broker that could take the row has refused it; for a
-            pinned row, the number of its refusals.
-        refused_until_s: The brokers that refused the row in this round, each with the monotonic
-            time before which it asked not to be tried again.
-        last_refusal: The latest refusal.
-        in_flight: Whether a call carries the row now.
-        maybe_stored: Whether one of the calls may have stored the row.
-        sequence: The sequence numbers under which the row may be stored, or is about to be sent;
-            they count within its queue.
-        sequence_bytes: Room for them in the first record.
-        settled: Whether the messages have their outcomes.
-        results: The results of a row that came encoded and is stored.
-        error: Why the row failed.
-        sent_in: Sampled spans in which messages were sent, as W3C trace contexts; not all of them.
     """
 
-    __slots__ = (
-        "_choose_other",
-        "_cut",
-        "_done",
-        "count_max",
-        "deadline_s",
-        "demand",
-        "error",
-        "failed_rounds",
-        "grouped",
-        "half_of",
-        "in_flight",
-        "kind",
-        "last_refusal",
-        "maybe_stored",
-        "messages",
-        "not_before_s",
-        "open",
-        "pinned",
-        "queue",
-        "refused_until_s",
-        "relayed",
-        "repeat_count",
-        "results",
-        "sent_in",
-        "sequence",
-        "sequence_bytes",
-        "settled",
-        "size_bytes",
-        "table",
-        "times_ms",
-        "topic",
-        "topic_properties",
-        "unique_ids",
-        "wire_bytes",
-    )
+    queue: MessageQueue
+    """The queue that the row goes to: its first choice, and its only one without another."""
+    topic_properties: TopicProperties
+    """What encodes the properties of its messages."""
+    choose_other: ChooseQueue | None = field(kw_only=True)
+    """Chooses another queue of the topic; None: the row is pinned to its queue."""
+    sequenced: InitVar[bool] = field(kw_only=True)
+    """Whether the row gets sequence numbers before it is sent."""
+    grouped: bool = field(kw_only=True, default=False)
+    """Whether message groups brought it to its queue: it is taken apart if that disappears."""
+    kind: int = field(kw_only=True, default=AT_ONCE)
+    """The kind of delay of all messages: a level, or one of the constants of ``delay``."""
+    demand: Demand | None = field(kw_only=True, default=None)
+    """The level that all messages must reach; None for the broker's own."""
+    half_of: str = field(kw_only=True, default="")
+    """The producer group of the one message, if it is a half message; else empty."""
+    topic: str = field(init=False)
+    """The topic of all messages."""
+    pinned: bool = field(init=False)
+    """Whether the row must go to its queue, in order with others for it."""
+    count_max: int = field(init=False, default=NO_MAX)
+    """Number of messages after which messages for any queue go on to the next queue."""
+    open: bool = field(init=False, default=True)
+    """Whether the row still takes messages."""
+    messages: list[RowMessage] = field(init=False, default_factory=list)
+    """The messages, until the row has its outcome; none of a row that came encoded."""
+    size_bytes: int = field(init=False, default=0)
+    """Size of the records in bytes."""
+    wire_bytes: int = field(init=False, default=0)
+    """Size of records and columns on the wire, in bytes."""
+    table: RecordTable | None = field(init=False, default=None)
+    """The records, once they are needed by themselves; None before."""
+    unique_ids: UniqueIds | None = field(init=False, default=None)
+    """The ids of ``table``."""
+    times_ms: NDArray[np.int64] | None = field(init=False, default=None)
+    """When each message of a row that came encoded is due; None for at once."""
+    deadline_s: float = field(init=False, default=0.0)
+    """When the row is given up, by the monotonic clock."""
+    not_before_s: float = field(init=False, default=0.0)
+    """The earliest time to send the row (again), by the monotonic clock."""
+    relayed: bool = field(init=False, default=False)
+    """Whether messages have their ids from elsewhere."""
+    repeat_count: int = field(init=False, default=0)
+    """Repeats so far after errors that limit the number of repeats."""
+    failed_rounds: int = field(init=False, default=0)
+    """Rounds in which every broker that could take the row has refused it; for a pinned row, the
+    number of its refusals."""
+    refused_until_s: dict[str, float] = field(init=False, default_factory=dict)
+    """The brokers that refused the row in this round, each with the monotonic time before which it
+    asked not to be tried again."""
+    last_refusal: CallError | None = field(init=False, default=None)
+    """The latest refusal."""
+    in_flight: bool = field(init=False, default=False)
+    """Whether a call carries the row now."""
+    maybe_stored: bool = field(init=False, default=False)
+    """Whether one of the calls may have stored the row."""
+    sequence: ProducerSequence | None = field(init=False, default=None)
+    """The sequence numbers under which the row may be stored, or is about to be sent; they count
+    within its queue."""
+    sequence_bytes: int = field(init=False)
+    """Room for them in the first record."""
+    settled: bool = field(init=False, default=False)
+    """Whether the messages have their outcomes."""
+    results: SendResults | None = field(init=False, default=None)
+    """The results of a row that came encoded and is stored."""
+    error: SendError | None = field(init=False, default=None)
+    """Why the row failed."""
+    sent_in: tuple[str, ...] = field(init=False, default=())
+    """Sampled spans in which messages were sent, as W3C trace contexts; not all of them."""
+    _done: asyncio.Future[None] | None = field(init=False, default=None)
+    _cut: Row | None = field(init=False, default=None)
+    """The first messages, while they are a row of their own without an outcome."""
 
-    def __init__(
-        self,
-        queue: MessageQueue,
-        properties: TopicProperties,
-        *,
-        choose_other: ChooseQueue | None,
-        sequenced: bool,
-        grouped: bool = False,
-        kind: int = AT_ONCE,
-        demand: Demand | None = None,
-        half_of: str = "",
-    ) -> None:
-        """Open a row.
-
-        Args:
-            queue: Its first choice, and its only one without ``choose_other``.
-            properties: What encodes the properties of its topic's messages.
-            choose_other: Chooses another queue.
-            sequenced: Whether the row gets sequence numbers before it is sent.
-            grouped: Whether message groups brought it to this queue.
-            kind: The kind of delay of all messages.
-            demand: The level that they must reach.
-            half_of: The producer group of a half message.
-        """
-        self.topic = queue.topic
-        self.queue = queue
-        self.pinned = choose_other is None
-        self.grouped = grouped
-        self.kind = kind
-        self.demand = demand
-        self.half_of = half_of
-        self.count_max = NO_MAX
-        self.open = True
-        self.messages: list[RowMessage] = []
-        self.size_bytes = 0
-        self.wire_bytes = 0
-        self.table: RecordTable | None = None
-        self.unique_ids: UniqueIds | None = None
-        self.times_ms: NDArray[np.int64] | None = None
-        self.deadline_s = 0.0
-        self.not_before_s = 0.0
-        self.relayed = False
-        self.repeat_count = 0
-        self.failed_rounds = 0
-        self.refused_until_s = _NO_REFUSALS
-        self.last_refusal: CallError | None = None
-        self.in_flight = False
-        self.maybe_stored = False
-        self.sequence: ProducerSequence | None = None
-        self.settled = False
-        self.results: SendResults | None = None
-        self.error: SendError | None = None
-        self.sent_in: tuple[str, ...] = ()
-        self.topic_properties = properties
-        self._choose_other = choose_other
+    def __post_init__(self, sequenced: bool) -> None:
+        self.topic = self.queue.topic
+        self.pinned = self.choose_other is None
         self.sequence_bytes = SEQUENCE_BYTES if sequenced else 0
-        self._done: asyncio.Future[None] | None = None
-        # The first messages, while they are a row of their own without an outcome.
-        self._cut: Row | None = None
 
     @property
     def movable(self) -> bool:
@@ -275,7 +218,7 @@ class Row:
         first = Row(
             self.queue,
             self.topic_properties,
-            choose_other=self._choose_other,
+            choose_other=self.choose_other,
             sequenced=self.sequence_bytes > 0,
             kind=self.kind,
             demand=self.demand,
@@ -310,15 +253,15 @@ class Row:
         Raises:
             SendError: No broker takes messages for the topic.
         """
-        if self._choose_other is not None and self.movable:
-            self.queue = self._choose_other(is_welcome)
+        if self.choose_other is not None and self.movable:
+            self.queue = self.choose_other(is_welcome)
 
     def other_queue(self) -> MessageQueue | None:
         """Another queue of the same broker for a part of the messages; None if there is none."""
-        if self._choose_other is None:
+        if self.choose_other is None:
             return None
         name = self.queue.broker_name
-        queue = self._choose_other(lambda broker_name: broker_name == name)
+        queue = self.choose_other(lambda broker_name: broker_name == name)
         return queue if queue.broker_name == name and queue != self.queue else None
 
     async def wait_settled(self) -> None:
@@ -395,13 +338,13 @@ class Row:
         unknown = self.maybe_stored or cause.outcome_unknown
         certainty = "; it may have been stored" if unknown else "; it was not stored"
         # The text of a service may consist of sentences.
-        said = f"{str(cause).removesuffix('.')}{certainty}"
-        self.error = _send_error(said, cause, unknown=unknown)
+        text = f"{str(cause).removesuffix('.')}{certainty}"
+        self.error = _send_error(text, cause, unknown=unknown)
         for _, _, _, future, _, _ in self.messages:
             if future is not None and not future.done():
                 # Each future gets an error of its own: every raise adds to the traceback of an
                 # error.
-                future.set_exception(_send_error(said, cause, unknown=unknown))
+                future.set_exception(_send_error(text, cause, unknown=unknown))
         self._finish()
 
     def take_apart(self) -> list[tuple[Message, asyncio.Future[SendResult]]]:

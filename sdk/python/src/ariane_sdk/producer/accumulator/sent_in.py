@@ -16,7 +16,7 @@ from ariane_sdk.message import Message
 if TYPE_CHECKING:
     from ariane_sdk.producer.accumulator.row import Row
 
-SPANS_TOLD_MAX: Final = 16
+SPANS_MAX: Final = 16
 """The most spans of one call that are sent to a broker."""
 
 _LENGTH: Final = 55
@@ -30,7 +30,7 @@ def note_span(row: Row, message: Message) -> None:
         trace_parent
         and len(trace_parent) == _LENGTH
         and trace_parent[-1] in _SAMPLED_DIGITS
-        and len(row.sent_in) < SPANS_TOLD_MAX
+        and len(row.sent_in) < SPANS_MAX
         and trace_parent.isascii()
         and trace_parent not in row.sent_in
     ):
@@ -40,4 +40,4 @@ def note_span(row: Row, message: Message) -> None:
 def trace_parents_of(rows: Iterable[Row]) -> list[str]:
     """Collect the trace contexts that a broker gets with these rows."""
     found = dict.fromkeys(span for row in rows if row.sent_in for span in row.sent_in)
-    return list(islice(found, SPANS_TOLD_MAX)) if found else []
+    return list(islice(found, SPANS_MAX)) if found else []

@@ -104,29 +104,6 @@ class TopicLane:
         refusal: Why the topic has no route.
     """
 
-    __slots__ = (
-        "_group_queues",
-        "_last_group_queues",
-        "_latencies",
-        "_sticky_first",
-        "choose_queue",
-        "flow",
-        "groups_held",
-        "next_queue",
-        "open_rows",
-        "order_task",
-        "parked",
-        "parked_groups",
-        "properties",
-        "queue_count",
-        "refusal",
-        "route",
-        "route_task",
-        "row",
-        "topic",
-        "turn",
-    )
-
     def __init__(
         self,
         topic: str,

@@ -124,7 +124,7 @@ def _is_gone(queue: MessageQueue, group_queues: Sequence[MessageQueue], route: R
 
 def _refusal(error: ArianeError) -> SendError:
     """The error for messages that no queue takes any more."""
-    said = str(error).removesuffix(".")
-    refusal = SendError(f"{said}; it was not stored", reason=error.reason, retriable=True)
+    text = str(error).removesuffix(".")
+    refusal = SendError(f"{text}; it was not stored", reason=error.reason, retriable=True)
     refusal.__cause__ = error
     return refusal

@@ -31,8 +31,6 @@ LATEST_SHARE: Final = 0.3
 class UnavailabilityTable:
     """How long a broker is avoided, by the latency of a call."""
 
-    __slots__ = ("_bounds_s", "_durations_s")
-
     def __init__(self, bounds_s: Sequence[float], durations_s: Sequence[float]) -> None:
         """Build the table from its two rows.
 
@@ -58,16 +56,6 @@ class BrokerLatencies:
         counts_all: Whether every answer must be reported, or only those of avoided brokers.
         left_alone: The avoided brokers, each with the monotonic time at which that ends.
     """
-
-    __slots__ = (
-        "_average_s",
-        "_avoid_s",
-        "_clock",
-        "_failed_call_s",
-        "_table",
-        "counts_all",
-        "left_alone",
-    )
 
     def __init__(
         self,
@@ -116,8 +104,6 @@ class BrokerLatencies:
 
 class LeastLatency(StickyRoundRobin):
     """Sticky round robin among brokers that are not avoided; the faster half if all are."""
-
-    __slots__ = ("_latencies",)
 
     def __init__(
         self, queues: Sequence[MessageQueue], first: int, latencies: BrokerLatencies

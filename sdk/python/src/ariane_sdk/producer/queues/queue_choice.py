@@ -17,11 +17,8 @@ from ariane_ordering import group_position
 from ariane_sdk.message_queue import MessageQueue
 
 SPREAD_CALLS_MAX: Final = 16
-"""So many large sends in a row are divided among the queues. Those that follow go to one queue
-each, in turn: that is even by then, and costs half as much."""
-
-SPREAD_SHARES_MAX: Final = 64
-"""So many shares of single sends in a row are handed from queue to queue; then calls are whole."""
+"""Of large sends in a row, the first so many are each divided among all queues. Later ones go whole
+to one queue after the other: the queues are even by then, and whole rows cost half as much."""
 
 PAUSE_S: Final = 0.05
 """Large sends with less time between them come in a row."""
@@ -42,8 +39,6 @@ class StickyRoundRobin:
         current: The queue that gets messages now.
         queues: All queues, in the order of the round.
     """
-
-    __slots__ = ("_position", "_several_brokers", "current", "queues")
 
     def __init__(self, queues: Sequence[MessageQueue], first: int) -> None:
         # Neighbours in the round lie on different brokers, so that brokers share the work evenly.
@@ -75,10 +70,7 @@ class CallFlow:
         running: The sends that have begun and not ended.
     """
 
-    __slots__ = ("_count", "_count_max", "_idle_since_s", "running")
-
-    def __init__(self, count_max: int = SPREAD_CALLS_MAX) -> None:
-        self._count_max = count_max
+    def __init__(self) -> None:
         self.running = 0
         self._count = 0
         self._idle_since_s = float("-inf")
@@ -89,18 +81,12 @@ class CallFlow:
             self._count = 0
         self.running += 1
         self._count += 1
-        return self._count <= self._count_max
+        return self._count <= SPREAD_CALLS_MAX
 
     def end(self, now_s: float) -> None:
         """Note that a send has ended at this monotonic time."""
         self.running -= 1
         self._idle_since_s = now_s
-
-    def moment(self, now_s: float) -> bool:
-        """Note a send that begins and ends at this time; returns whether it should be spread."""
-        is_spread = self.begin(now_s)
-        self.end(now_s)
-        return is_spread
 
 
 class GroupQueues:
@@ -109,8 +95,6 @@ class GroupQueues:
     Attributes:
         queues: The queues, sorted.
     """
-
-    __slots__ = ("_known", "queues")
 
     def __init__(self, queues: Sequence[MessageQueue]) -> None:
         self.queues: Sequence[MessageQueue] = sorted(queues)

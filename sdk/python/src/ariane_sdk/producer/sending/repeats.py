@@ -47,8 +47,8 @@ class Repeats:
     """Sends refused rows again, or makes them fail.
 
     Attributes:
-        take_over: Asked about each refused row: returns whether it takes the row out, now or
-            later, because the row's queue is lost.
+        take_over: Called with each refused row; returns True if the row's queue is lost, so that
+            its messages move to other queues now or later.
     """
 
     def __init__(self, parts: ProducerParts, senders: Mapping[str, Sender]) -> None:
@@ -91,7 +91,7 @@ class Repeats:
         # Rows that were taken out meanwhile have moved to other queues.
         again = [row for row, error in refused if self._is_repeated(broker_name, row, error)]
         self._add_again(row for row in again if row in self._unsettled)
-        self._unsettled.tell_landed(dict.fromkeys(row.topic for row, _ in refused))
+        self._unsettled.notify_landed(dict.fromkeys(row.topic for row, _ in refused))
 
     def _is_repeated(self, broker_name: str, row: Row, error: CallError) -> bool:
         """Whether a row is sent again. If not, it fails or was taken over."""

@@ -202,7 +202,7 @@ class Unsettled:
             self.held.discard(row)
         self.release(row.size_bytes)
         if self._landings:
-            self.tell_landed((row.topic,))
+            self.notify_landed((row.topic,))
 
     def forget_all(self, rows: Iterable[Row]) -> None:
         """Remove rows that have their outcome."""
@@ -221,7 +221,7 @@ class Unsettled:
         else:
             self._landings[topic] = landed
 
-    def tell_landed(self, topics: Iterable[str]) -> None:
+    def notify_landed(self, topics: Iterable[str]) -> None:
         """Report that rows of these topics are no longer in flight."""
         for topic in topics:
             if topic in self._landings:
@@ -240,8 +240,6 @@ class Unsettled:
 
 class SendTurns:
     """Lets other senders have their turn while one call takes much, after a number of bytes."""
-
-    __slots__ = ("_end_bytes", "_turn_bytes", "_unsettled")
 
     def __init__(self, unsettled: Unsettled, turn_bytes: int) -> None:
         self._unsettled = unsettled

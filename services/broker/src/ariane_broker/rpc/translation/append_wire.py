@@ -27,7 +27,7 @@ from ariane_broker.append.rows import MoreOfRow, Rows
 from ariane_broker.delay.delay import Delay, DelayLevel, Delays, DeliveryTimes
 from ariane_broker.errors.public_errors import block_corrupted
 from ariane_broker.rpc.translation.level_wire import LEVELS, demand_of
-from ariane_broker.rpc.translation.table_wire import rows_of, tell
+from ariane_broker.rpc.translation.table_wire import fill_result, rows_of
 from ariane_broker.rpc.translation.wire_time import set_time
 from ariane_record import ProducerSequence, RecordTable
 from ariane_record.errors import WireCorrupted
@@ -175,14 +175,14 @@ def append_response(
     """
     response = AppendRecordsResponse()
     if record_counts is not None:
-        tell(outcomes, record_counts, response.table_result)
+        fill_result(outcomes, record_counts, response.table_result)
     else:
         for outcome in outcomes:
-            _tell(outcome, response.results.add())
+            _fill(outcome, response.results.add())
     return response.SerializeToString()
 
 
-def _tell(outcome: Outcome, result: AppendResult) -> None:
+def _fill(outcome: Outcome, result: AppendResult) -> None:
     """Fill in a new result field by field, which costs half as much as to make and copy one."""
     if outcome.error is not None:
         result.error.CopyFrom(status_of(outcome.error))

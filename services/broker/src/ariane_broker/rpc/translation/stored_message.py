@@ -109,18 +109,18 @@ def type_of(message: Message, position: int) -> TopicMessageType:
             group or without a time, or a half message.
     """
     delayed, grouped = is_delayed(message), message.message_group != ""
-    said = message.message_type
+    message_type = message.message_type
     if delayed and grouped:
         raise message_illegal(position, "a message of a group cannot be delayed")
-    if said == MESSAGE_TYPE_DELAY and not delayed:
+    if message_type == MESSAGE_TYPE_DELAY and not delayed:
         raise message_illegal(
             position, "a delayed message needs a delivery time, a delay or a level"
         )
-    if said == MESSAGE_TYPE_TRANSACTION:
+    if message_type == MESSAGE_TYPE_TRANSACTION:
         raise message_illegal(position, "a half message goes with TransactionService")
-    if said == MESSAGE_TYPE_FIFO and not grouped:
+    if message_type == MESSAGE_TYPE_FIFO and not grouped:
         raise message_illegal(position, "a FIFO message needs a message group")
-    if said not in _SENT_TYPES:
+    if message_type not in _SENT_TYPES:
         raise message_illegal(position, "its type is not known")
     if delayed:
         return TopicMessageType.DELAY

@@ -179,20 +179,20 @@ def _delay_of(level: int, times_ms: Int64s | None, delays_ms: Int64s | None) -> 
     Raises:
         ValueError: It says so twice.
     """
-    said: list[Delay] = [DelayLevel(level)] if level else []
+    delays: list[Delay] = [DelayLevel(level)] if level else []
     if times_ms is not None and times_ms.any():
-        said.append(DeliveryTimes(times_ms))
+        delays.append(DeliveryTimes(times_ms))
     if delays_ms is not None and delays_ms.any():
-        said.append(Delays(delays_ms))
-    if len(said) > 1:
+        delays.append(Delays(delays_ms))
+    if len(delays) > 1:
         raise ValueError("a row has two of a delay level, delivery times and delays")
-    return said[0] if said else None
+    return delays[0] if delays else None
 
 
-def tell(
+def fill_result(
     outcomes: Sequence[Outcome], record_counts: Sequence[int], result: AppendTableResult
 ) -> None:
-    """Say what became of the rows of a table.
+    """Fill in what became of the rows of a table.
 
     Args:
         outcomes: Their outcomes, in order.
@@ -217,7 +217,7 @@ def tell(
             behind = row + outcome.row_count
             if not _is_as(outcome, usual):
                 for each in range(row, behind):
-                    _tell_row(outcome, result.rows.add(row=each))
+                    _fill_row(outcome, result.rows.add(row=each))
             row = behind
     if any(outcome.resized for outcome in outcomes):
         result.commit_log_offsets = b"".join(_starts_of(outcomes, record_counts))
@@ -239,7 +239,7 @@ def _is_as(outcome: Outcome, usual: Outcome | None) -> bool:
     )
 
 
-def _tell_row(outcome: Outcome, result: AppendRowResult) -> None:
+def _fill_row(outcome: Outcome, result: AppendRowResult) -> None:
     if outcome.error is not None:
         result.error.CopyFrom(status_of(outcome.error))
     if outcome.appended is not None:
