@@ -65,6 +65,34 @@ def test_a_segment_that_is_deleted_while_its_bytes_are_fetched_is_gone_for_the_r
         read()
 
 
+def test_segments_can_be_deleted_one_by_one(bench, old):
+    plan = old.keeping.plan_retention()
+    old.keeping.delete_segment(plan.segments[0])
+    names = bench.disk.names(bench.root / "commitlog")
+    assert names[0] == f"{0:020d}"
+    old.keeping.let_go(plan)
+    for place, segment in enumerate(plan.segments):
+        old.keeping.delete_segment(segment)
+        assert bench.disk.names(bench.root / "commitlog") == names[place + 1 :]
+    report = old.keeping.finish_retention(plan)
+    assert report.deleted == tuple(segment.start for segment in plan.segments)
+    assert (report.reason, report.min_offset) == (RetentionReason.DISK_FORCE, 24576)
+
+
+def test_a_store_that_closes_between_two_deletions_deletes_the_rest_later(bench, old):
+    plan = old.keeping.plan_retention()
+    old.keeping.let_go(plan)
+    old.keeping.delete_segment(plan.segments[0])
+    old.close()
+    store = bench.open()
+    assert store.min_offset == 8192
+    assert store.queue_bounds("quiet", 0) == (4, 4)
+    assert store.keeping.apply_retention().min_offset == 24576
+    low, high = store.queue_bounds("loud", 0)
+    assert bodies(store, "loud", low, high - low).count(b"x" * 900) == 2 * (high - low) // 2
+    store.close()
+
+
 def test_every_step_does_its_part_and_no_other(bench, old):
     log_files = bench.disk.names(bench.root / "commitlog")
     plan = old.keeping.plan_retention()

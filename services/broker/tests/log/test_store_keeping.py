@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 import ariane_broker
-from ariane_broker.log.store_keeping import FILING_STEP_KEYS, StoreKeeping
+from ariane_broker.log.store_keeping import DELETION_PAUSE_S, FILING_STEP_KEYS, StoreKeeping
 from ariane_servicekit import SystemClock
 from ariane_storage.errors import StoreFull, StorePoisoned
 from ariane_storage.keeping.retention import RetentionPlan, RetentionReport
@@ -51,6 +51,7 @@ class ScriptedStore:
         self.max_offset = 77
         self.disk_used_ratio = 0.1
         self.retention = []
+        self.due = ()
         self.error = None
         self.prepare_error = None
         self.disk_ratio = 0.1
@@ -79,10 +80,13 @@ class ScriptedStore:
         self.retention.append(("plan", keep_from, threading.get_ident()))
         if self.error is not None:
             raise self.error
-        return RetentionPlan((), None, keep_from)
+        return RetentionPlan(self.due, None, keep_from)
 
     def let_go(self, plan):
         self.retention.append(("let go", plan.min_offset, threading.get_ident()))
+
+    def delete_segment(self, segment):
+        self.retention.append(("delete", segment, threading.get_ident()))
 
     def finish_retention(self, plan):
         self.retention.append(("finish", plan.min_offset, threading.get_ident()))
@@ -163,6 +167,28 @@ async def test_only_letting_go_of_what_retention_deletes_is_done_on_the_loop(sto
     on_loop = [thread == threading.get_ident() for _, _, thread in store.retention]
     assert on_loop == [False, True, False]
     assert keeping.last_retention.min_offset == 77
+
+
+async def test_between_two_deletions_disk_and_keeper_are_free_for_others(
+    store, keeping, monkeypatch
+):
+    async def pause(seconds):
+        store.retention.append(("pause", seconds, None))
+        await keeping._flush()
+
+    monkeypatch.setattr(keeping._clock, "sleep", pause)
+    store.due = ("first", "second")
+    await keeping._apply_retention()
+    assert [(step, what) for step, what, _ in store.retention] == [
+        ("plan", 77),
+        ("let go", 77),
+        ("delete", "first"),
+        ("pause", DELETION_PAUSE_S),
+        ("delete", "second"),
+        ("pause", DELETION_PAUSE_S),
+        ("finish", 77),
+    ]
+    assert store.turns["flush"] == 2
 
 
 @pytest.mark.parametrize("step", ["error", "finish_error"])

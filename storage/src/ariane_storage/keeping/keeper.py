@@ -292,6 +292,18 @@ class Keeper:
                 parts.log.forget_oldest()
         parts.quarantine.keep_above(parts.log.min_offset)
 
+    def delete_segment(self, segment: Segment) -> None:
+        """Delete one segment that ``let_go`` has released. Any thread.
+
+        For callers that pause between two: freeing many gigabytes at once keeps a disk from others.
+
+        Raises:
+            StorePoisoned: The disk failed.
+        """
+        log = self._parts.log
+        if segment.end <= log.min_offset:
+            self._watched("no space left to delete", lambda: log.delete(segment))
+
     def finish_retention(self, plan: RetentionPlan) -> RetentionReport:
         """Delete the data that ``let_go`` has released, and measure the disk's use. Any thread.
 

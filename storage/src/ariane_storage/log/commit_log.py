@@ -310,13 +310,16 @@ class CommitLog:
         return self._forget(0)
 
     def delete(self, segment: Segment) -> None:
-        """Durably delete a forgotten segment; a reader of it can finish.
+        """Durably delete a forgotten segment, once; a reader of it can finish.
 
         Any thread: removing a gigabyte takes the file system a while.
         """
+        if segment.is_deleted:
+            return
         segment.close()
         self._disk.remove(segment.path)
         self._disk.sync(folders=[self.folder])
+        segment.is_deleted = True
 
     def _drop(self, place: int) -> None:
         segment = self._forget(place)

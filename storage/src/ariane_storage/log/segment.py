@@ -56,15 +56,17 @@ class Segment:
         start: Commit-log offset of its first byte.
         size: Its size in bytes.
         path: Its file.
+        is_deleted: Whether its file was deleted.
     """
 
-    __slots__ = ("_disk", "_file", "_length", "_writable", "path", "size", "start")
+    __slots__ = ("_disk", "_file", "_length", "_writable", "is_deleted", "path", "size", "start")
 
     def __init__(self, disk: Disk, path: Path, *, start: int, size: int, writable: bool) -> None:
         self._disk = disk
         self._writable = writable
         self._file: OpenFile | None = None
         self._length = size
+        self.is_deleted = False
         self.path = path
         self.start = start
         self.size = size

@@ -2,7 +2,8 @@
 
 All of it waits on the disk and runs in the keeper thread, except repairs of queues: a repair may
 read the whole log and has a thread of its own. Segments that retention deletes are first removed
-from the store's view on the loop, between two reads; then the keeper thread deletes their files.
+from the store's view on the loop, between two reads; then the keeper thread deletes their files,
+one after another with a pause.
 """
 
 from __future__ import annotations
@@ -43,6 +44,10 @@ REPAIR_TICK_SECONDS: Final = 0.1
 """Seconds between questions whether reads have met wrong entries of queues."""
 
 RETENTION_SECONDS: Final = 10.0
+
+DELETION_PAUSE_S: Final = 0.1
+"""Seconds after the deletion of each segment: at the hour when many are due, disk and keeper thread
+are free for others in between."""
 
 _log = get_logger(__name__)
 
@@ -240,6 +245,9 @@ class StoreKeeping:
             if plan.segments and copies is not None and not await copies.may_begin(plan.min_offset):
                 plan = replace(plan, segments=(), queue_begins=())
             keeping.let_go(plan)
+            for segment in plan.segments:
+                await loop.run_in_executor(self._keeper, keeping.delete_segment, segment)
+                await self._clock.sleep(DELETION_PAUSE_S)
             report = await loop.run_in_executor(self._keeper, keeping.finish_retention, plan)
         except (StorePoisoned, StoreFull) as error:
             self._tell_failure("retention", error)
