@@ -195,7 +195,7 @@ class InProcessCluster:
     def _broker_settings(self) -> BrokerSettings:
         told: dict[str, Any] = {
             "listen": self._broker_address,
-            "name_servers": (Address.parse(self._name_server_address),),
+            "name_servers": (self._name_server_address,),
             "store_path": Path("/ariane/store"),
             # Small: the whole disk is in memory.
             "segment_bytes": 8 << 20,
