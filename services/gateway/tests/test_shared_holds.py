@@ -83,6 +83,21 @@ async def call(shared):
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def test_a_call_is_held_later_where_brokers_have_been_slow_to_answer(broker, clock, call):
+    for _ in range(12):
+        call("client-0")
+        await settle()
+        clock.now_s += 0.1
+        broker.held[0].answer.set_result(["a"])
+        await settle()
+    for number, late_s in ((1, 0.0), (2, 0.2), (3, 0.2)):
+        clock.now_s += late_s
+        call(f"client-{number}")
+        await settle()
+    # The third one comes when the first one has no answer for longer than brokers take.
+    assert [each.wish.client_id for each in broker.held] == ["client-1", "client-2"]
+
+
 async def test_one_call_is_held_for_all_and_the_next_leads_when_it_ends(
     broker, clock, call, shared
 ):

@@ -29,6 +29,12 @@ from ariane_gateway.brokers.receive_calls import Delivery, ReceiveCalls, Wish
 HELD_S: Final = 0.01
 """A call that has no answer for so long is held: brokers answer others sooner."""
 
+HELD_TIMES: Final = 3
+"""Or for so many times as long as brokers took of late, where they or this process are busy."""
+
+ANSWER_S_MAX: Final = 0.2
+"""An answer that took longer waited for its messages."""
+
 LEADERS_MAX: Final = 64
 """Calls for one kind of messages that are at the broker while messages flow."""
 
@@ -52,10 +58,10 @@ class _Line:
     followers: deque[asyncio.Future[None]] = field(default_factory=deque)
     call_count: int = 0
 
-    def is_crowded(self, now_s: float) -> bool:
-        """Whether a call that comes has to wait here."""
+    def is_crowded(self, now_s: float, held_s: float) -> bool:
+        """Whether a call that comes has to wait here, as another one is held for so long."""
         leaders = self.leaders
-        return bool(leaders) and (now_s - leaders[0] >= HELD_S or len(leaders) >= LEADERS_MAX)
+        return bool(leaders) and (now_s - leaders[0] >= held_s or len(leaders) >= LEADERS_MAX)
 
     def call_followers(self, count: int) -> None:
         """Let so many followers lead."""
@@ -74,6 +80,7 @@ class SharedHolds:
         self._monotonic = monotonic
         self._lines: dict[_Key, _Line] = {}
         self._attempts: dict[tuple[str, str], None] = {}
+        self._answer_s = 0.0
 
     @property
     def leading(self) -> int:
@@ -101,7 +108,7 @@ class SharedHolds:
         line.call_count += 1
         waits = hold_s > 0 and not self._is_repeated(wish)
         try:
-            if waits and line.is_crowded(self._monotonic()):
+            if waits and line.is_crowded(self._monotonic(), self._held_s):
                 if not await _turn_of(line, hold_s):
                     return []
                 hold_s = max(0.0, deadline_s - self._monotonic())
@@ -122,10 +129,17 @@ class SharedHolds:
             return deliveries
         finally:
             line.leaders.remove(began_s)
+            now_s = self._monotonic()
             if deliveries:
+                if now_s - began_s < ANSWER_S_MAX:
+                    self._answer_s += (now_s - began_s - self._answer_s) / 4
                 line.call_followers(2)
-            elif not line.is_crowded(self._monotonic()):
+            elif not line.is_crowded(now_s, self._held_s):
                 line.call_followers(1)
+
+    @property
+    def _held_s(self) -> float:
+        return max(HELD_S, HELD_TIMES * self._answer_s)
 
     def _is_repeated(self, wish: Wish) -> bool:
         """Whether an attempt was here before; notes it."""

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import unquote
 
@@ -59,8 +60,8 @@ class Door:
         Raises:
             Illegal: CLIENT_ID_REQUIRED, or UNAUTHORIZED.
         """
-        headers = {name: _text(value) for name, value in context.invocation_metadata() or ()}
-        client_id = headers.get(CLIENT_ID, "")
+        metadata = dict(context.invocation_metadata() or ())
+        client_id = _text(metadata.get(CLIENT_ID, ""))
         if not client_id:
             raise Illegal(Code.CLIENT_ID_REQUIRED, f"the header {CLIENT_ID} is missing")
         if len(client_id) > CLIENT_ID_LENGTH_MAX or not client_id.isprintable():
@@ -71,6 +72,7 @@ class Door:
         signer = _NOBODY
         if self._keys is not None:
             try:
+                headers = {name: _text(value) for name, value in metadata.items()}
                 signer = signer_of(headers, self._keys.find, self._now())
             except SignatureRefused as refused:
                 raise Illegal(Code.UNAUTHORIZED, str(refused)) from None
@@ -79,8 +81,8 @@ class Door:
         remaining_s: float | None = context.time_remaining()
         return Caller(
             client_id,
-            headers.get("x-mq-language", "")[:WORD_LENGTH_MAX],
-            headers.get("x-mq-client-version", "")[:WORD_LENGTH_MAX],
+            _text(metadata.get("x-mq-language", ""))[:WORD_LENGTH_MAX],
+            _text(metadata.get("x-mq-client-version", ""))[:WORD_LENGTH_MAX],
             _address_of(context.peer()),
             CALL_S_DEFAULT if remaining_s is None else remaining_s,
             signer.user,
@@ -126,6 +128,7 @@ class Door:
             return make(status=status_of(error))
 
 
+@lru_cache(maxsize=4096)
 def _address_of(peer: str) -> str:
     """A caller's address, without the kind that gRPC writes before it."""
     return unquote(peer.partition(":")[2]) or peer
