@@ -11,6 +11,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from apache.rocketmq.v2 import definition_pb2 as dp
 from apache.rocketmq.v2 import service_pb2 as pb
 from ariane_sdk import Message, Producer
+from ariane_sdk.message import RelayedMessage
 
 
 def in_seconds(number, now_ms=None):
@@ -39,6 +40,18 @@ async def test_a_message_group_stays_in_one_queue_whichever_client_sends(
     assert len({each.system_properties.queue_id for each in messages}) == 1
     assert {each.system_properties.message_type for each in messages} == {dp.FIFO}
     assert {each.system_properties.message_group for each in messages} == {"order-7"}
+
+
+async def test_what_rocketmq_wrote_into_a_message_is_no_property_of_its_client(
+    client, ariane_name_servers, ariane_topic, group
+):
+    wrote = {"__BORNHOST": "10.0.0.7", "BORN_TIMESTAMP": "1", "POP_CK": "3 1", "CLUSTER": "c"}
+    async with Producer(ariane_name_servers) as producer:
+        message = RelayedMessage(ariane_topic, b"old", properties={"colour": "blue", **wrote})
+        await producer.send(message)
+    _, (came,) = await client.receive(ariane_topic, group)
+    assert dict(came.user_properties) == {"colour": "blue"}
+    assert came.system_properties.born_host == "10.0.0.7"
 
 
 async def test_a_delayed_message_comes_at_its_time_or_is_recalled(
@@ -137,6 +150,7 @@ BROKEN = [
     (dp.ILLEGAL_DELIVERY_TIME, b"a", {"kind": dp.DELAY}),
     (dp.NOT_IMPLEMENTED, b"a", {"kind": dp.LITE, "lite_topic": "lite"}),
     (dp.ILLEGAL_MESSAGE_PROPERTY_KEY, b"a", {"properties": {"TRAN_MSG": "true"}}),
+    (dp.ILLEGAL_MESSAGE_PROPERTY_KEY, b"a", {"properties": {"POP_CK": "1"}}),
     (dp.ILLEGAL_MESSAGE_PROPERTY_KEY, b"a", {"properties": {"a": "b\x01"}}),
     (dp.MESSAGE_PROPERTIES_TOO_LARGE, b"a", {"properties": {"a": "b" * (16 << 10)}}),
     (dp.MESSAGE_CORRUPTED, b"a", {"body_digest": dp.Digest(type=dp.MD5, checksum="00")}),

@@ -26,7 +26,7 @@ from apache.rocketmq.v2.definition_pb2 import (
 )
 from ariane_gateway.brokers.receive_calls import Delivery
 from ariane_gateway.receiving.handles import Handle
-from ariane_gateway.rpc.sent_message import TRACE_CONTEXT
+from ariane_gateway.rpc.sent_message import BORN_HOST, OF_ROCKETMQ, TRACE_CONTEXT
 from ariane_record.layout import Host, PropertyName
 from ariane_record.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from ariane_record.single.message import split_keys
@@ -36,7 +36,7 @@ from ariane_sdk.message import ReceivedMessage
 _OF_SYSTEM: Final = (
     frozenset(value for name, value in vars(PropertyName).items() if not name.startswith("_"))
     | RESERVED_PROPERTIES
-    | {TRACE_CONTEXT}
+    | OF_ROCKETMQ
 )
 
 
@@ -91,7 +91,7 @@ def message_for(message: ReceivedMessage, topic: Resource) -> Message:
         body_digest=Digest(type=MD5, checksum=_md5(body)),
         body_encoding=IDENTITY,
         message_type=_type_of(properties),
-        born_host=_host_text(message.born_host),
+        born_host=property_of(BORN_HOST) or _host_text(message.born_host),
         store_host=_host_text(message.store_host),
         queue_id=message.queue_id,
         queue_offset=message.queue_offset,

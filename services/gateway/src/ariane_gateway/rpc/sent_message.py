@@ -44,7 +44,34 @@ _TIME_MS_MAX: Final = 253_402_300_799_999
 _MAY_WAIT: Final = frozenset({DELAY, MESSAGE_TYPE_UNSPECIFIED})
 """Types of messages that may have a delivery time."""
 
-_RESERVED: Final = RESERVED_PROPERTIES | {TRACE_CONTEXT}
+BORN_HOST: Final = "__BORNHOST"
+"""Property with the client's address, as RocketMQ's proxy stores it."""
+
+OF_ROCKETMQ: Final = frozenset(
+    {
+        "1ST_POP_TIME",
+        "ARRIVE_TIME",
+        "BORN_TIMESTAMP",
+        "CHECK_IMMUNITY_TIME_IN_SECONDS",
+        "CORRECTION_FLAG",
+        "DUP_INFO",
+        "INNER_MULTI_QUEUE_OFFSET",
+        "MQ2_FLAG",
+        "ORIGIN_GROUP",
+        "POP_CK",
+        "POP_CK_OFFSET",
+        "PUSH_REPLY_TIME",
+        "TIMER_DELAY_LEVEL",
+        "TIMER_ENQUEUE_MS",
+        "TIMER_ROLL_TIMES",
+        "__LITE_TOPIC",
+        BORN_HOST,
+        TRACE_CONTEXT,
+    }
+)
+"""Properties that RocketMQ's proxy and brokers write beside those that we know."""
+
+_RESERVED: Final = RESERVED_PROPERTIES | OF_ROCKETMQ
 
 
 def relayed_message(message: Message, *, body_bytes_max: int, now_ms: int) -> RelayedMessage:
