@@ -120,3 +120,24 @@ def run_java_tool(source: str, arguments: Sequence[str], *, seconds: float = 120
     if done.returncode != 0:
         raise AssertionError(done.stderr.decode()[-3000:])
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith(b"{")]
+
+
+@contextmanager
+def proxy(name_server: str, home: Path) -> Iterator[str]:
+    """Run RocketMQ's proxy before a name server's brokers; yields its endpoint."""
+    port = free_port()
+    settings = {
+        "proxyMode": "CLUSTER",
+        "rocketMQClusterName": "DefaultCluster",
+        "namesrvAddr": name_server,
+        "localServeAddr": "127.0.0.1",
+        "grpcServerPort": port,
+        "remotingListenPort": free_port(),
+    }
+    path = home / "proxy.json"
+    path.write_text(json.dumps(settings))
+    with java_process(
+        "org.apache.rocketmq.proxy.ProxyStartup", ["-pc", str(path)], home
+    ) as process:
+        wait_for_port(port, process)
+        yield f"127.0.0.1:{port}"
