@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import ssl
 import time
+from asyncio.sslproto import SSLProtocol
 from contextlib import asynccontextmanager, suppress
 
 import grpc
@@ -254,6 +256,57 @@ async def test_a_handshake_that_is_held_back_makes_room(authority, monkeypatch):
         with suppress(ConnectionResetError):
             assert await asyncio.wait_for(reader.read(), 20) == b""
         writer.close()
+
+
+async def test_handshakes_at_a_time_are_bounded_also_where_many_come_and_go(authority, monkeypatch):
+    """Each holds some 300 KB: those of one more than the bound must not begin."""
+    monkeypatch.setattr(first_octets, "HANDSHAKES_MAX", 4)
+    monkeypatch.setattr(first_octets, "PATIENCE_S", 0.02)
+    loop = asyncio.get_running_loop()
+    begin, now, counts = loop.connect_accepted_socket, 0, []
+
+    async def counted(*given, **named):
+        nonlocal now
+        now += 1
+        counts.append(now)
+        try:
+            return await begin(*given, **named)
+        finally:
+            now -= 1
+
+    monkeypatch.setattr(loop, "connect_accepted_socket", counted)
+    async with served(server_of(authority)) as it, asyncio.timeout(60):
+        held = [await asyncio.open_connection("127.0.0.1", it.port) for _ in range(40)]
+        for _, writer in held:
+            writer.write(b"\x16\x03\x01")
+        while len(counts) < 20:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
+        async with ariane_wire.secure_channel(it.address, client_of(authority)) as channel:
+            assert await call(channel) == b"nobody"
+        for _, writer in held:
+            writer.close()
+    assert max(counts) == 4
+
+
+async def test_what_a_broken_handshake_held_is_given_back_at_once(authority):
+    """Not by the next full collection of garbage: thousands may come until then."""
+    gc.disable()
+    try:
+        async with served(server_of(authority)) as it, asyncio.timeout(60):
+            for _ in range(5):
+                reader, writer = await asyncio.open_connection("127.0.0.1", it.port)
+                writer.write(b"\x16\x03\x01")
+                writer.write_eof()
+                with suppress(ConnectionResetError):
+                    assert await reader.read() == b""
+                writer.close()
+            async with ariane_wire.secure_channel(it.address, client_of(authority)) as channel:
+                assert await call(channel) == b"nobody"
+                kept = [each for each in gc.get_objects() if isinstance(each, SSLProtocol)]
+        # Both ends of the channel, which is still open.
+        assert len(kept) <= 2
+    finally:
+        gc.enable()
 
 
 async def test_a_peer_must_agree_on_http2(authority):

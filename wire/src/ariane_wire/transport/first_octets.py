@@ -78,13 +78,13 @@ class TlsListener:
             except OSError:
                 await asyncio.sleep(_ACCEPT_AGAIN_S)
                 continue
+            task = self._loop.create_task(self._sort(connection))
             try:
-                await self._half_open.room()
+                await self._half_open.take(task)
             except asyncio.CancelledError:
+                task.cancel()
                 connection.close()
                 raise
-            task = self._loop.create_task(self._sort(connection))
-            self._half_open.take(task)
 
     async def _sort(self, connection: socket.socket) -> None:
         """Give a connection to the server, over TLS if that is what its first octet says."""
@@ -96,8 +96,8 @@ class TlsListener:
                 connection.close()
                 return
             if tls is not None:
-                await asyncio.wait_for(self._handshakes.room(), self._handshake_s)
-                self._handshakes.take(cast("asyncio.Task[None]", asyncio.current_task()))
+                task = cast("asyncio.Task[None]", asyncio.current_task())
+                await asyncio.wait_for(self._handshakes.take(task), self._handshake_s)
             await self._loop.connect_accepted_socket(
                 self._accept,
                 connection,
@@ -108,8 +108,10 @@ class TlsListener:
             # Whoever knocked is gone, speaks neither, or is not trusted.
             _log.debug("a connection has not come to stand: %r", error)
             connection.close()
-        except asyncio.CancelledError:
+            _forget_frames(error)
+        except asyncio.CancelledError as error:
             connection.close()
+            _forget_frames(error)
             raise
 
     async def _first_octet(self, connection: socket.socket) -> bytes:
@@ -127,6 +129,17 @@ class TlsListener:
         return connection.recv(1, socket.MSG_PEEK)
 
 
+def _forget_frames(error: BaseException | None) -> None:
+    """Let go of what the frames of an error hold: the buffers of a connection, some 300 KB.
+
+    The future of a handshake holds its error, whose frames hold the future: such a circle would
+    wait for a full collection of garbage, and a thousand of them come in a second.
+    """
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__context__
+
+
 class _Places:
     """So many tasks at a time; one that has had its time is ended for another."""
 
@@ -134,23 +147,29 @@ class _Places:
         self._loop = loop
         self._count_max = count_max
         self._since: dict[asyncio.Task[None], float] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
         self._freed = asyncio.Event()
 
-    async def room(self) -> None:
-        """Wait until there is a place."""
-        while len(self._since) >= self._count_max:
-            oldest, since_s = next(iter(self._since.items()))
-            left_s = since_s + PATIENCE_S - self._loop.time()
-            if left_s <= 0:
-                del self._since[oldest]
-                oldest.cancel()
-                return
+    async def take(self, task: asyncio.Task[None]) -> None:
+        """Wait until there is a place, and give it to a task until that is done.
+
+        In one step: of many that wait, as many go on as there are places. A task that is ended
+        keeps its place until it has given back what it holds.
+        """
+        has_ended_one = False
+        while len(self._since) + len(self._leaving) >= self._count_max:
+            left_s = None
+            if self._since and not has_ended_one:
+                oldest, since_s = next(iter(self._since.items()))
+                left_s = since_s + PATIENCE_S - self._loop.time()
+                if left_s <= 0:
+                    del self._since[oldest]
+                    self._leaving.add(oldest)
+                    oldest.cancel()
+                    has_ended_one, left_s = True, None
             self._freed.clear()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._freed.wait(), left_s)
-
-    def take(self, task: asyncio.Task[None]) -> None:
-        """Give a task a place until it is done."""
         self._since[task] = self._loop.time()
         task.add_done_callback(self._leave)
 
@@ -161,4 +180,5 @@ class _Places:
 
     def _leave(self, task: asyncio.Task[None]) -> None:
         self._since.pop(task, None)
+        self._leaving.discard(task)
         self._freed.set()
