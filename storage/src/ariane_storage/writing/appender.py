@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from ariane_record import RecordTable
 from ariane_record.checksums.crc_algebra import CrcFolder
@@ -15,12 +16,14 @@ from ariane_storage.parts import StoreParts
 from ariane_storage.queues.consume_queue import ConsumeQueue, end_offsets
 from ariane_storage.queues.record_rows import delay_of
 from ariane_storage.writing.append import Appended, OwnedFields, Places
-from ariane_storage.writing.draft_memory import DraftMemory
 from ariane_storage.writing.few_records import FewRecords
 from ariane_storage.writing.packed_records import PackedRecords
 from ariane_storage.writing.property_check import Sequences
 from ariane_storage.writing.table_check import PARKED_TOPICS, TableLimits, check_table
 from ariane_storage.writing.wide_records import wide_records
+
+_KEPT_BYTES_MAX: Final = 8 << 20
+"""The memory of larger tables is not kept."""
 
 
 class Appender:
@@ -29,7 +32,7 @@ class Appender:
     def __init__(self, parts: StoreParts) -> None:
         self._parts = parts
         self._folder = CrcFolder()
-        self._drafts = DraftMemory()
+        self._drafts = _DraftMemory()
 
     def append(
         self,
@@ -118,3 +121,24 @@ def _first_queue_offsets(queues: list[ConsumeQueue], counts: Sequence[int]) -> l
         firsts.append(next_offsets[queue])
         next_offsets[queue] += count
     return firsts
+
+
+class _DraftMemory:
+    """Memory in which one table at a time is built before it is written to its segment.
+
+    Every table uses the same memory, so that it stays in the caches of the processor: the
+    additional cost is one copy by the kernel into the pages of the file.
+    """
+
+    def __init__(self) -> None:
+        self._memory = memoryview(b"")
+
+    def of(self, size: int) -> memoryview:
+        """``size`` bytes of any content; valid until the next call."""
+        if size <= len(self._memory):
+            return self._memory[:size]
+        if size > _KEPT_BYTES_MAX:
+            return memoryview(bytearray(size))
+        # A power of two, so that it does not grow with every table.
+        self._memory = memoryview(bytearray(1 << size.bit_length()))
+        return self._memory[:size]

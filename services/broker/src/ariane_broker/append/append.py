@@ -20,8 +20,7 @@ from itertools import groupby
 from typing import Final, Protocol
 
 from ariane_broker.append.append_spans import AppendSpans
-from ariane_broker.append.outcome import Outcome
-from ariane_broker.append.promised_outcomes import PromisedOutcomes, Taken
+from ariane_broker.append.outcome import Outcome, PromisedOutcomes, Taken
 from ariane_broker.append.repeated_row import first_result, is_stored_as
 from ariane_broker.append.row_check import ROWS_MAX, check_numbers, check_place, check_sizes
 from ariane_broker.append.rows import Rows

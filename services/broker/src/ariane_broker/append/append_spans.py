@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
-from ariane_broker.append.outcome import Outcome
-from ariane_broker.append.promised_outcomes import PromisedOutcomes, Taken
+from ariane_broker.append.outcome import Outcome, PromisedOutcomes, Taken
 from ariane_broker.append.rows import Rows
 from ariane_broker.log.promise import AcknowledgedLevel
 from ariane_servicekit.errors import ServiceError

@@ -43,9 +43,8 @@ from ariane.replication.v1 import (
     state_service_pb2,
     state_service_pb2_grpc,
 )
-from ariane_broker.rpc.access.append_names import APPEND_NAMES
 from ariane_broker.rpc.not_primary import NotPrimary
-from ariane_broker.rpc.translation.append_wire import append_request
+from ariane_broker.rpc.translation.append_wire import APPEND_NAMES, append_request
 from ariane_servicekit import RpcService
 
 CLIENTS: Final[dict[str, tuple[Any, Callable[[Any, Any], None]]]] = {

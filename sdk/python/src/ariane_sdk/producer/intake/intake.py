@@ -330,12 +330,8 @@ class Intake:
         if message.properties:
             note_span(row, message)
         elif not message.message_group and not message.keys:
-            self._remember_tag(lane, message.tag)
+            lane.properties.of_tag(message.tag)  # So that later ones are taken as usual ones.
         return row
-
-    def _remember_tag(self, lane: TopicLane, tag: str) -> None:
-        """Have later messages of a checked tag taken as usual ones."""
-        lane.properties.of_tag(tag)
 
     def _lane(self, topic: str) -> TopicLane:
         """Return the lane of a topic, with or without a route."""

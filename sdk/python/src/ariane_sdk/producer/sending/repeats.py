@@ -12,8 +12,8 @@ longer each time.
 * A pinned row waits likewise and tries its queue again; all later rows of the queue wait, too.
 * A row that its message groups brought to a lost queue waits likewise, but moves when the route
 says so (``group_moves``).
-* After "stored but not confirmed" a row is repeated only under sequence numbers: otherwise the
-repeat would surely store it twice.
+* After "stored but not confirmed" a row is repeated only where the broker knows a repeat: otherwise
+it would surely store the row twice.
 * When time is up for a row that may be stored, the sequence of its queue begins anew.
 """
 

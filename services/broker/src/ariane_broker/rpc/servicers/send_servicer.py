@@ -13,8 +13,7 @@ from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.broker.v1.send_service_pb2_grpc import SendServiceServicer
 from ariane.common.v1.message_pb2 import StoredPosition
 from ariane_broker.append.append import AppendRecords
-from ariane_broker.append.outcome import Outcome
-from ariane_broker.append.promised_outcomes import PromisedOutcomes
+from ariane_broker.append.outcome import Outcome, PromisedOutcomes
 from ariane_broker.append.rows import Rows
 from ariane_broker.clients.producers import Producers
 from ariane_broker.delay.recall import Recall

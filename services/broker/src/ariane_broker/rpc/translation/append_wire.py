@@ -7,7 +7,8 @@ by the store into its log. Batches, which only stubs of other languages may send
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -195,3 +196,24 @@ def _fill(outcome: Outcome, result: AppendResult) -> None:
     result.acknowledged_level = LEVELS[outcome.level]
     set_time(result.store_time, appended.store_timestamp_ms)
     result.duplicate = outcome.duplicate
+
+
+def _topics_of_batches(request: AppendRequest) -> Collection[str]:
+    """Return the topics of batches, each once."""
+    if request.record_counts is not None:
+        return ()
+    return {topic for rows in request.tables for topic in rows.topics}
+
+
+def _topics_of_table(request: AppendRequest) -> Collection[str]:
+    """Return the topics of a table, each once."""
+    if request.record_counts is None:
+        return ()
+    (rows,) = request.tables
+    return frozenset(rows.topics)
+
+
+APPEND_NAMES: Final = MappingProxyType(
+    {"batches.topic": _topics_of_batches, "table.topics": _topics_of_table}
+)
+"""The extractors of AppendRecords, by the path in its rule."""

@@ -1,1 +1,0 @@
-"""What requests name, where the kit cannot find it by itself."""
