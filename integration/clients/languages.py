@@ -68,6 +68,7 @@ NOTHING: Final[dict[str, Any]] = {
     "group": "",
     "tags": "",
     "sql": "",
+    "by_priority": False,
     "compression": "",
     "max": 32,
     "wait_ms": 0,

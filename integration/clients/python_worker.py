@@ -114,6 +114,7 @@ class Worker:
                 group=group,
                 subscriptions={asked["topic"]: wanted},
                 invisible_s=asked["invisible_ms"] / 1000,
+                by_priority=asked["by_priority"],
                 call_timeout_s=CALL_S,
             )
             consumer.start()
@@ -212,6 +213,7 @@ def received(message: ReceivedMessage, number: int) -> dict[str, Any]:
             for name, value in message.properties.items()
             if name not in SYSTEM_PROPERTIES
         },
+        "priority": int(message.properties.get(PropertyName.PRIORITY, 0)),
         "id": message.unique_id,
         "attempt": message.attempts + 1,
         "number": number,
@@ -227,6 +229,7 @@ def sent(wire: dict[str, Any]) -> Message:
         keys=wire["keys"],
         message_group=wire["group"],
         properties=wire["properties"],
+        priority=wire.get("priority", 0),
         delay=timedelta(milliseconds=delay_ms) if delay_ms else None,
     )
 

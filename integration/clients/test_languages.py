@@ -72,6 +72,7 @@ class Play:
             "keys": said.get("keys", []),
             "group": said.get("group", ""),
             "properties": said.get("properties", {}),
+            "priority": said.get("priority", 0),
             "id": "",
             **({"deliver_in_ms": said["deliver_in_ms"]} if "deliver_in_ms" in said else {}),
         }
@@ -213,6 +214,8 @@ class Play:
             group=self.topic,
             tags=self.scenario.get("tags", ""),
             sql=self.scenario.get("sql", ""),
+            by_priority=self.scenario.get("by_priority", False),
+            max=self.scenario.get("max", 32),
             invisible_ms=self.scenario.get("invisible_ms", 60_000),
             wait_ms=wait_ms,
         )

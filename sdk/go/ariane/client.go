@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -41,6 +42,8 @@ type Options struct {
 	TryTimeout time.Duration
 	// CallTimeout bounds a call whose context has no deadline. 0: 30 s.
 	CallTimeout time.Duration
+	// Logger hears what nobody else could be told. Nil: slog.Default().
+	Logger *slog.Logger
 	// MaxMessageBytes bounds what one answer may have. 0: 64 MiB.
 	MaxMessageBytes int
 	// Compression is how bodies of 4 KiB and more are compressed that become smaller by it. Every client
@@ -105,6 +108,7 @@ func NewClient(nameServers []string, options Options) (*Client, error) {
 	options.TryTimeout = cmp.Or(options.TryTimeout, 3*time.Second)
 	options.CallTimeout = cmp.Or(options.CallTimeout, 30*time.Second)
 	options.MaxMessageBytes = cmp.Or(options.MaxMessageBytes, 64<<20)
+	options.Logger = cmp.Or(options.Logger, slog.Default())
 	if err := options.withEnvironment(); err != nil {
 		return nil, err
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -30,6 +29,9 @@ type ConsumerOptions struct {
 	Tags string
 	// SQL is a condition over properties. Empty: all.
 	SQL string
+	// ByPriority has messages of a higher priority handed out first; those of one Receive are in the order of their
+	// queue.
+	ByPriority bool
 	// MaxMessages comes at most in one Receive. 0: 32.
 	MaxMessages int
 	// InvisibleDuration is how long others do not see what was received. 0: 60 s.
@@ -90,6 +92,7 @@ func NewConsumer(client *Client, options ConsumerOptions) (*Consumer, error) {
 			Subscriptions:     []*commonv1.Subscription{subscription},
 			MessageCountMax:   int32(options.MaxMessages),
 			InvisibleDuration: durationpb.New(options.InvisibleDuration),
+			ByPriority:        options.ByPriority,
 		},
 		ctx:     ctx,
 		cancel:  cancel,
@@ -248,7 +251,7 @@ func (c *Consumer) hear(received *brokerv1.ReceivedMessage) {
 	position := received.Message.Position
 	for _, run := range received.Lost {
 		c.lost.Add(run.MessageCount)
-		slog.Error("messages are lost: their records are damaged in the broker; they are passed over",
+		c.client.options.Logger.Error("messages are lost: their records are damaged in the broker; they are passed over",
 			"group", c.options.Group, "topic", received.Message.Topic, "broker", position.GetBrokerName(),
 			"queue_id", position.GetQueueId(), "first_offset", run.FirstQueueOffset, "count", run.MessageCount)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 )
@@ -75,7 +74,8 @@ func (c *Consumer) handle(ctx context.Context, delivery Delivery, room chan stru
 		err = c.Nack(ctx, Nack{Cause: err.Error()}, delivery)
 	}
 	if err != nil {
-		slog.Warn("a message is not settled, and comes again", "group", c.options.Group, "id", delivery.ID, "error", err)
+		c.client.options.Logger.Warn("a message is not settled, and comes again",
+			"group", c.options.Group, "id", delivery.ID, "error", err)
 	}
 }
 

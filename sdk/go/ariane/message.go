@@ -27,6 +27,8 @@ type Message struct {
 	Properties map[string]string
 	// DeliverAt is when the message becomes visible. Zero: at once.
 	DeliverAt time.Time
+	// Priority is higher for messages that consumers with ByPriority get first.
+	Priority int32
 	// ID is unique for ever; made when it is empty.
 	ID string
 }
@@ -95,6 +97,9 @@ func (m *Message) wire(kind commonv1.MessageType, compression Compression) *comm
 		MessageType:  kind,
 		CreateTime:   timestamppb.Now(),
 	}
+	if m.Priority != 0 {
+		message.Priority = &m.Priority
+	}
 	if kind != commonv1.MessageType_MESSAGE_TYPE_UNSPECIFIED {
 		return message
 	}
@@ -118,6 +123,7 @@ func messageOf(message *commonv1.Message) (Message, Compression) {
 		Keys:       message.Keys,
 		Group:      message.MessageGroup,
 		Properties: message.Properties,
+		Priority:   message.GetPriority(),
 		ID:         message.UniqueId,
 	}
 	if message.DeliveryTime != nil {

@@ -10,7 +10,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"regexp"
@@ -226,7 +225,7 @@ func (g *guard) GetRequestMetadata(ctx context.Context, _ ...string) (map[string
 		return nil, nil
 	}
 	if now.Before(own.ends) {
-		slog.Warn("the login was not renewed", "peer", g.place.address, "error", err)
+		g.options.Logger.Warn("the login was not renewed", "peer", g.place.address, "error", err)
 		own.renewAt.Store(now.Add(loginPause).UnixNano())
 		return nil, nil
 	}

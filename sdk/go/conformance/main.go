@@ -39,6 +39,7 @@ type message struct {
 	Group       string            `json:"group"`
 	Properties  map[string]string `json:"properties"`
 	DeliverInMs int64             `json:"deliver_in_ms,omitempty"`
+	Priority    int32             `json:"priority"`
 	ID          string            `json:"id"`
 	Attempt     int               `json:"attempt"`
 	Number      int               `json:"number"`
@@ -54,6 +55,7 @@ type command struct {
 	Group       string    `json:"group"`
 	Tags        string    `json:"tags"`
 	SQL         string    `json:"sql"`
+	ByPriority  bool      `json:"by_priority"`
 	Compression string    `json:"compression"`
 	Max         int       `json:"max"`
 	WaitMs      int64     `json:"wait_ms"`
@@ -226,7 +228,7 @@ func (w *worker) connect(compression string) (*ariane.Producer, error) {
 func sent(m message) ariane.Message {
 	known := ariane.Message{
 		Topic: m.Topic, Body: m.Body, Tag: m.Tag, Keys: m.Keys, Group: m.Group,
-		Properties: m.Properties, ID: m.ID,
+		Properties: m.Properties, ID: m.ID, Priority: m.Priority,
 	}
 	if m.DeliverInMs != 0 {
 		known.DeliverAt = time.Now().Add(time.Duration(m.DeliverInMs) * time.Millisecond)
@@ -293,6 +295,7 @@ func (w *worker) consumer(asked command) (*ariane.Consumer, error) {
 	}
 	consumer, err := ariane.NewConsumer(w.clients[""], ariane.ConsumerOptions{
 		Group: asked.Group, Topic: asked.Topic, Tags: asked.Tags, SQL: asked.SQL,
+		ByPriority:        asked.ByPriority,
 		MaxMessages:       asked.Max,
 		InvisibleDuration: time.Duration(asked.InvisibleMs) * time.Millisecond,
 	})
@@ -318,6 +321,7 @@ func (w *worker) receive(ctx context.Context, asked command) (any, error) {
 			Topic: each.Topic, Body: append([]byte{}, each.Body...), Tag: each.Tag,
 			Keys: append([]string{}, each.Keys...), Group: each.Group,
 			Properties: maps.Collect(maps.All(each.Properties)), ID: each.ID, Attempt: each.Attempt, Number: len(w.deliveries),
+			Priority: each.Priority,
 		}
 		w.deliveries = append(w.deliveries, each)
 		w.owners = append(w.owners, consumer)

@@ -14,6 +14,7 @@ interface WireMessage {
   group: string;
   properties: Record<string, string>;
   deliver_in_ms?: number;
+  priority: number;
   id: string;
 }
 
@@ -27,6 +28,7 @@ interface Command {
   group: string;
   tags: string;
   sql: string;
+  by_priority: boolean;
   compression: string;
   max: number;
   wait_ms: number;
@@ -87,6 +89,7 @@ function sent(wire: WireMessage): Message {
     keys: wire.keys,
     group: wire.group,
     properties: wire.properties,
+    priority: wire.priority,
     id: wire.id,
     ...(wire.deliver_in_ms ? { deliverAt: new Date(Date.now() + wire.deliver_in_ms) } : {}),
   };
@@ -120,7 +123,7 @@ function consumerOf(asked: Command): Consumer {
   if (!consumer) {
     consumer = new Consumer(clientOf(""), {
       group: asked.group, topic: asked.topic, tags: asked.tags, sql: asked.sql,
-      maxMessages: asked.max, invisibleMs: asked.invisible_ms,
+      byPriority: asked.by_priority, maxMessages: asked.max, invisibleMs: asked.invisible_ms,
     });
     consumers.set(asked.group, consumer);
   }
@@ -148,6 +151,7 @@ async function receive(asked: Command): Promise<unknown> {
     return {
       topic: delivery.topic, body: Buffer.from(delivery.body).toString("base64"), tag: delivery.tag,
       keys: delivery.keys, group: delivery.group, properties: delivery.properties, id: delivery.id,
+      priority: delivery.priority,
       attempt: delivery.attempt, number: deliveries.length - 1,
     };
   });

@@ -12,6 +12,12 @@ import { type Access, type Credentials, type Peer, Security, type Tls } from "./
 
 export const VERSION = "0.1.0";
 
+/** Hears what nobody else could be told. */
+export interface Logger {
+  warn(text: string): void;
+  error(text: string): void;
+}
+
 /** How calls are made. All has defaults. */
 export interface ClientSettings {
   /**
@@ -25,6 +31,8 @@ export interface ClientSettings {
   tryTimeoutMs?: number;
   /** Bounds a call with all its repeats, unless the call says otherwise. Default 30000. */
   callTimeoutMs?: number;
+  /** Default: `console`. */
+  logger?: Logger;
   /** Bounds what one answer may have. Default 64 MiB. */
   maxMessageBytes?: number;
   /**
@@ -96,6 +104,7 @@ export class Client {
     this.settings = {
       tryTimeoutMs: waitable("tryTimeoutMs", settings.tryTimeoutMs ?? 3000),
       callTimeoutMs: waitable("callTimeoutMs", settings.callTimeoutMs ?? 30_000),
+      logger: settings.logger ?? console,
       maxMessageBytes: settings.maxMessageBytes ?? 64 << 20,
       compression: settings.compression ?? Compression.COMPRESSION_UNSPECIFIED,
     };

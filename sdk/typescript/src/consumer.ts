@@ -20,6 +20,8 @@ export interface ConsumerSettings {
   tags?: string;
   /** A condition over properties. Default: all. */
   sql?: string;
+  /** Whether messages of a higher priority are handed out first; those of one receive are in the order of their queue. */
+  byPriority?: boolean;
   /** At most so many come at a time. Default 32. */
   maxMessages?: number;
   /** How long others do not see what was received. Default 60000. */
@@ -72,6 +74,7 @@ export class Consumer {
       clientId: client.id,
       subscriptions: [{ topic: settings.topic, filter }],
       messageCountMax: maxMessages,
+      byPriority: settings.byPriority ?? false,
       invisibleDuration: durationOf(this.invisibleMs),
     });
   }
@@ -148,7 +151,7 @@ export class Consumer {
    * over; others are given back. While a broker is away it waits.
    */
   listen(listener: Listener, settings: ListenSettings = {}): Promise<void> {
-    return listenTo(this, this.invisibleMs, listener, settings);
+    return listenTo(this, { ...settings, invisibleMs: this.invisibleMs, logger: this.client.settings.logger }, listener);
   }
 
   get isClosed(): boolean {
@@ -242,7 +245,7 @@ export class Consumer {
     const { topic, position } = received.message!;
     for (const { firstQueueOffset, messageCount } of received.lost) {
       this.lost += Number(messageCount);
-      console.error(
+      this.client.settings.logger.error(
         `${topic}, queue ${position!.queueId} of ${position!.brokerName}: ${messageCount} messages from queue offset`
         + ` ${firstQueueOffset} on are lost: their records are damaged in the broker; they are passed over`,
       );

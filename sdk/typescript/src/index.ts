@@ -1,4 +1,4 @@
-export { Client, type ClientSettings, VERSION } from "./client.js";
+export { Client, type ClientSettings, type Logger, VERSION } from "./client.js";
 export { Consumer, type ConsumerSettings, type Nack } from "./consumer.js";
 export { Compression } from "./generated/ariane/common/v1/message.js";
 export { ArianeError } from "./errors.js";

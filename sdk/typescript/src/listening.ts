@@ -1,3 +1,4 @@
+import type { Logger } from "./client.js";
 import type { Consumer } from "./consumer.js";
 import { ArianeError } from "./errors.js";
 import type { Delivery } from "./message.js";
@@ -44,9 +45,9 @@ class Held {
 
 /** Hand the messages of a consumer to a listener until it is closed, or the signal aborted. */
 export async function listenTo(
-  consumer: Consumer, invisibleMs: number, listener: Listener, settings: ListenSettings,
+  consumer: Consumer, settings: ListenSettings & { invisibleMs: number; logger: Logger }, listener: Listener,
 ): Promise<void> {
-  const { concurrency = 1, signal } = settings;
+  const { concurrency = 1, signal, invisibleMs, logger } = settings;
   if (!Number.isInteger(concurrency) || concurrency < 1) throw new RangeError(`concurrency is ${concurrency}`);
   const working = new Set<Promise<void>>();
 
@@ -61,7 +62,7 @@ export async function listenTo(
       const delivery = await held.end();
       await (cause === undefined ? consumer.ack([delivery]) : consumer.nack([delivery], { cause }));
     } catch (error) {
-      console.warn(`a message is not settled, and comes again: ${String(error)}`);
+      logger.warn(`a message is not settled, and comes again: ${String(error)}`);
     }
   };
 

@@ -21,6 +21,8 @@ export interface Message {
   properties?: Record<string, string>;
   /** When the message becomes visible. Default: at once. */
   deliverAt?: Date;
+  /** Consumers with `byPriority` get messages of a higher one first. Default 0. */
+  priority?: number;
   /** Unique for ever; made when it is missing. */
   id?: string;
 }
@@ -85,6 +87,7 @@ export function wireOf(message: Message, packing: Compression, kind?: MessageTyp
     keys: message.keys ?? [],
     messageGroup: message.group ?? "",
     properties: message.properties ?? {},
+    priority: message.priority || undefined,
     uniqueId: message.id || randomBytes(16).toString("hex"),
     createTime: timestampOf(new Date()),
     deliveryTime: kind === undefined && message.deliverAt ? timestampOf(message.deliverAt) : undefined,
@@ -105,6 +108,7 @@ export function messageOf(wire: WireMessage): Received {
     keys: wire.keys,
     group: wire.messageGroup,
     properties: wire.properties,
+    priority: wire.priority ?? 0,
     id: wire.uniqueId,
   };
 }

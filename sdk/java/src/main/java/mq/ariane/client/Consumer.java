@@ -44,13 +44,16 @@ public final class Consumer implements AutoCloseable {
      * @param group shares the messages among its consumers
      * @param topic what to receive from; messages that are tried again come along
      * @param filter which messages; null: all
+     * @param prioritized whether messages of a higher priority are handed out first; those of one receive are in the
+     *     order of their queue
      * @param maxMessages at most so many come at a time
      * @param invisible how long others do not see what was received
      */
-    public record Settings(String group, String topic, FilterExpression filter, int maxMessages, Duration invisible) {
+    public record Settings(String group, String topic, FilterExpression filter, boolean prioritized, int maxMessages,
+            Duration invisible) {
         /** All messages of a topic, 32 at a time, invisible for a minute. */
         public static Settings of(String group, String topic) {
-            return new Settings(group, topic, null, 32, Duration.ofMinutes(1));
+            return new Settings(group, topic, null, false, 32, Duration.ofMinutes(1));
         }
 
         /** The same for messages of tags, joined by "||". */
@@ -65,12 +68,20 @@ public final class Consumer implements AutoCloseable {
 
         /** The same with another number of messages, and another time for them. */
         public Settings sized(int messages, Duration unseen) {
-            return new Settings(group, topic, filter, messages, unseen);
+            return new Settings(group, topic, filter, prioritized, messages, unseen);
+        }
+
+        /** The same with messages of a higher priority handed out first. */
+        public Settings byPriority() {
+            return new Settings(group, topic, filter, true, maxMessages, invisible);
         }
 
         private Settings filtered(FilterKind kind, String text) {
+            if (filter != null) {
+                throw new IllegalArgumentException("a consumer filters once, by tags or by SQL");
+            }
             FilterExpression expression = FilterExpression.newBuilder().setKind(kind).setText(text).build();
-            return new Settings(group, topic, expression, maxMessages, invisible);
+            return new Settings(group, topic, expression, prioritized, maxMessages, invisible);
         }
     }
 
@@ -97,6 +108,7 @@ public final class Consumer implements AutoCloseable {
         }
         order = ReceiveOrder.newBuilder().setConsumerGroup(settings.group()).setClientId(client.id())
                 .addSubscriptions(subscription).setMessageCountMax(settings.maxMessages())
+                .setByPriority(settings.prioritized())
                 .setInvisibleDuration(Times.of(settings.invisible())).build();
     }
 

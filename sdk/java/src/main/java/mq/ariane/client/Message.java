@@ -23,11 +23,12 @@ import mq.ariane.common.v1.MessageType;
  * @param group keeps messages in order: those of one group go to one queue; or empty
  * @param properties the application's own
  * @param deliverAt when the message becomes visible; null: at once
+ * @param priority consumers that go by priority get messages of a higher one first
  * @param id unique for ever
  * @param compression how the body is compressed: of a received one not at all, unless it is damaged
  */
 public record Message(String topic, byte[] body, String tag, List<String> keys, String group,
-        Map<String, String> properties, Instant deliverAt, String id, Compression compression) {
+        Map<String, String> properties, Instant deliverAt, int priority, String id, Compression compression) {
     /** Checks that nothing is missing. */
     public Message {
         Objects.requireNonNull(topic, "topic");
@@ -38,38 +39,43 @@ public record Message(String topic, byte[] body, String tag, List<String> keys, 
 
     /** A message of a topic and a body; the methods below add the rest. */
     public static Message of(String topic, byte[] body) {
-        return new Message(topic, body, "", List.of(), "", Map.of(), null, newId(),
+        return new Message(topic, body, "", List.of(), "", Map.of(), null, 0, newId(),
                 Compression.COMPRESSION_UNSPECIFIED);
     }
 
     /** The same with a tag. */
     public Message withTag(String value) {
-        return new Message(topic, body, value, keys, group, properties, deliverAt, id, compression);
+        return new Message(topic, body, value, keys, group, properties, deliverAt, priority, id, compression);
     }
 
     /** The same with keys. */
     public Message withKeys(List<String> value) {
-        return new Message(topic, body, tag, List.copyOf(value), group, properties, deliverAt, id, compression);
+        return new Message(topic, body, tag, List.copyOf(value), group, properties, deliverAt, priority, id, compression);
     }
 
     /** The same in a message group. */
     public Message inGroup(String value) {
-        return new Message(topic, body, tag, keys, value, properties, deliverAt, id, compression);
+        return new Message(topic, body, tag, keys, value, properties, deliverAt, priority, id, compression);
     }
 
     /** The same with properties. */
     public Message withProperties(Map<String, String> value) {
-        return new Message(topic, body, tag, keys, group, Map.copyOf(value), deliverAt, id, compression);
+        return new Message(topic, body, tag, keys, group, Map.copyOf(value), deliverAt, priority, id, compression);
     }
 
     /** The same, visible from then on. */
     public Message deliveredAt(Instant value) {
-        return new Message(topic, body, tag, keys, group, properties, value, id, compression);
+        return new Message(topic, body, tag, keys, group, properties, value, priority, id, compression);
+    }
+
+    /** The same with a priority. */
+    public Message withPriority(int value) {
+        return new Message(topic, body, tag, keys, group, properties, deliverAt, value, id, compression);
     }
 
     /** The same with an id of the application's own. */
     public Message withId(String value) {
-        return new Message(topic, body, tag, keys, group, properties, deliverAt, value, compression);
+        return new Message(topic, body, tag, keys, group, properties, deliverAt, priority, value, compression);
     }
 
     /**
@@ -86,6 +92,9 @@ public record Message(String topic, byte[] body, String tag, List<String> keys, 
             Bodies.pack(body, packing, message);
         } else {
             message.setBody(UnsafeByteOperations.unsafeWrap(body)).setCompression(compression);
+        }
+        if (priority != 0) {
+            message.setPriority(priority);
         }
         if (half) {
             return message.setMessageType(MessageType.MESSAGE_TYPE_TRANSACTION).build();
@@ -109,7 +118,8 @@ public record Message(String topic, byte[] body, String tag, List<String> keys, 
             compression = wire.getCompression();
         }
         return new Message(wire.getTopic(), body, wire.getTag(), List.copyOf(wire.getKeysList()),
-                wire.getMessageGroup(), Map.copyOf(wire.getPropertiesMap()), deliverAt, wire.getUniqueId(),
+                wire.getMessageGroup(), Map.copyOf(wire.getPropertiesMap()), deliverAt, wire.getPriority(),
+                wire.getUniqueId(),
                 compression);
     }
 

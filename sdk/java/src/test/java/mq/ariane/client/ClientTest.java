@@ -342,6 +342,8 @@ class ClientTest {
     void whatTheWireWouldChangeInSilenceIsRefused() throws Exception {
         Client client = client(PATIENCE, start("", start("broker-a")));
         Producer producer = new Producer(client);
+        Consumer.Settings tagged = Consumer.Settings.of("waiters", FakeProcess.TOPIC).withTags("a");
+        assertThrows(IllegalArgumentException.class, () -> tagged.withSql("x = 1"));
         assertThrows(IllegalArgumentException.class, () -> producer.send(message("x").withKeys(List.of("\ud800"))));
         TransactionProducer transactions = opened(
                 new TransactionProducer(client, "tellers", List.of(), asked -> Outcome.UNKNOWN));

@@ -50,6 +50,7 @@ public final class Worker {
         String group;
         Map<String, String> properties;
         Long deliver_in_ms;
+        int priority;
         String id;
         int attempt;
         int number;
@@ -65,6 +66,7 @@ public final class Worker {
         String group;
         String tags;
         String sql;
+        boolean by_priority;
         String compression;
         int max;
         long wait_ms;
@@ -209,7 +211,8 @@ public final class Worker {
 
     private static Message sent(Wire wire) {
         Message message = Message.of(wire.topic, Base64.getDecoder().decode(wire.body)).withTag(wire.tag)
-                .withKeys(wire.keys).inGroup(wire.group).withProperties(wire.properties);
+                .withKeys(wire.keys).inGroup(wire.group).withProperties(wire.properties)
+                .withPriority(wire.priority);
         if (!wire.id.isEmpty()) {
             message = message.withId(wire.id);
         }
@@ -276,7 +279,7 @@ public final class Worker {
             } else if (!asked.tags.isEmpty()) {
                 settings = settings.withTags(asked.tags);
             }
-            return new Consumer(client(""), settings);
+            return new Consumer(client(""), asked.by_priority ? settings.byPriority() : settings);
         });
     }
 
@@ -291,6 +294,7 @@ public final class Worker {
             wire.keys = delivery.message().keys();
             wire.group = delivery.message().group();
             wire.properties = delivery.message().properties();
+            wire.priority = delivery.message().priority();
             wire.id = delivery.message().id();
             wire.attempt = delivery.attempt();
             wire.number = add(deliveries, new Held(consumer, delivery));
