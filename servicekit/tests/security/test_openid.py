@@ -13,12 +13,13 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
-from ariane_servicekit import SettingsError
+from ariane_servicekit import SettingsError, SystemClock
 from ariane_servicekit.configuration.openid_settings import OpenIdSettings
 from ariane_servicekit.configuration.settings import ServiceSettings
 from ariane_servicekit.configuration.settings_sources import load_settings
 from ariane_servicekit.security import openid
 from ariane_servicekit.security.openid import OpenIdVerifier, fetch_once
+from ariane_testkit.virtual_clock import VirtualClock
 
 PEER = "ipv4:10.0.0.7:4"
 RSA = rsa.generate_private_key(65537, 2048)
@@ -48,12 +49,17 @@ def fetched():
 
 
 @pytest.fixture
-def verifier(fetched):
+def clock():
+    return VirtualClock(int(time.time() * 1000))
+
+
+@pytest.fixture
+def verifier(fetched, clock):
     def fetch(url):
         fetched.append(url)
         return json.dumps(KEYS).encode()
 
-    return OpenIdVerifier(SETTINGS, fetch)
+    return OpenIdVerifier(SETTINGS, clock, fetch)
 
 
 def token(key=RSA, kid="r", algorithm="RS256", **changes):
@@ -136,29 +142,42 @@ async def test_what_does_not_hold_is_refused_without_a_word_of_it(verifier, wron
     assert len(made) < 10 or made not in str(caught.value)
 
 
+async def test_a_token_ends_by_the_clock_that_was_given(verifier, clock):
+    made = token()
+    clock.advance(600 + 29)
+    assert (await verifier.verify(made, PEER))[0].name == "anna"
+    clock.advance(2)
+    with pytest.raises(ValueError, match="has ended"):
+        await verifier.verify(made, PEER)
+    clock.advance(-700)
+    with pytest.raises(ValueError, match="has not begun"):
+        await verifier.verify(made, PEER)
+
+
 async def test_unknown_keys_make_few_fetches_and_known_ones_outlive_the_provider(
-    verifier, fetched, monkeypatch
+    verifier, fetched, clock
 ):
     for _ in range(50):
         with pytest.raises(ValueError, match="no such key"):
             await verifier.verify(token(kid="nobody"), PEER)
     assert len(fetched) == 1
-    monkeypatch.setattr(openid, "KEYS_S_MAX", 0.0)
-    monkeypatch.setattr(openid, "FETCH_S_MIN", 0.0)
+    made = token()
+    clock.advance(openid.KEYS_S_MAX + 1)
 
     def away(_url):
         raise OSError("away")
 
     verifier._fetch = away
-    caller, _ = await verifier.verify(token(), PEER)
+    caller, _ = await verifier.verify(made, PEER)
     assert caller.name == "anna"
+    clock.advance(openid.FETCH_S_MIN + 1)
     with pytest.raises(ValueError, match="cannot be read: away"):
         await verifier.verify(token(kid="nobody"), PEER)
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"keys": 7}', b"[" * 100_000, b'{"keys": []}'])
 async def test_what_is_no_set_of_keys_is_no_key(content):
-    verifier = OpenIdVerifier(SETTINGS, lambda _url: content)
+    verifier = OpenIdVerifier(SETTINGS, SystemClock(), lambda _url: content)
     with pytest.raises(ValueError, match=r"cannot be read|no such key"):
         await verifier.verify(token(), PEER)
 

@@ -15,7 +15,7 @@ serves. All files are for their owner only.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -64,11 +64,22 @@ class CertificateRow:
         return self.ends - now
 
 
+def _machine_now() -> datetime:
+    return datetime.now(UTC)
+
+
 class CertificateFolder:
     """The certificates of one cluster."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, now: Callable[[], datetime] = _machine_now) -> None:
+        """Keep them in a folder.
+
+        Args:
+            path: The folder.
+            now: The clock; the machine's by default.
+        """
         self.path = path
+        self._now = now
 
     def make_authorities(self, cluster: str) -> list[str]:
         """Make the authorities that are missing; return the names of new files.
@@ -79,7 +90,7 @@ class CertificateFolder:
         made = []
         for name in AUTHORITIES:
             if not (self.path / f"{name}.pem").exists():
-                pair = new_authority(f"ArianeMQ {cluster} {name}"[:64])
+                pair = new_authority(f"ArianeMQ {cluster} {name}"[:64], self._now())
                 self._write(f"{name}.key", pair.key_pem)
                 self._write(f"{name}.pem", pair.certificate_pem)
                 made.append(f"{name}.pem")
@@ -93,7 +104,7 @@ class CertificateFolder:
         """
         _, kind, name = uri.removeprefix(SCHEME).split("/")
         authority = self._authority(USERS if kind == USER else MEMBERS)
-        pair = sign_leaf(authority, uri, hosts, days=days)
+        pair = sign_leaf(authority, uri, hosts, days=days, now=self._now())
         stem = f"{kind}-{name}"
         # The key first: whoever reads in between finds that they do not fit, and reads again.
         self._write(f"{stem}.key", pair.key_pem)
@@ -108,7 +119,7 @@ class CertificateFolder:
             within: Only those that end so soon, or that no present authority has signed first;
                 None for all.
         """
-        now = datetime.now(UTC)
+        now = self._now()
         renewed = []
         for row in self.rows():
             if row.is_authority or not row.uri.startswith(SCHEME):
@@ -122,7 +133,7 @@ class CertificateFolder:
         old = self._read(f"{name}.pem")
         subject = x509.load_pem_x509_certificates(old)[0].subject
         common = subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)[0].value
-        pair = new_authority(str(common))
+        pair = new_authority(str(common), self._now())
         self._write(f"{name}.key", pair.key_pem)
         self._write(f"{name}.pem", pair.certificate_pem + old)
 

@@ -19,8 +19,9 @@ from typing import Any, Final
 from ariane.common.v1 import access_pb2 as access
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_servicekit.errors import ServiceError
-from ariane_servicekit.observability.logs import LineBudget, get_logger
+from ariane_servicekit.observability.logs import get_logger
 from ariane_servicekit.rpc.calls import Call
+from ariane_servicekit.security.access_log import AccessLog
 from ariane_servicekit.security.access_mode import AccessMode
 from ariane_servicekit.security.caller import Caller, CallerKind, MemberKind
 from ariane_servicekit.security.explained import decide
@@ -29,14 +30,9 @@ from ariane_servicekit.security.method_rules import MethodRule, Need
 from ariane_servicekit.security.own_replies import OwnReplies, ReplyReaders, own_replies
 from ariane_servicekit.security.rights import NAME_LENGTH_MAX, Judge
 from ariane_servicekit.security.rule_book import RuleBook
-from ariane_servicekit.security.use_ledger import Refusal, Use, UseLedger
+from ariane_servicekit.security.shown_lists import cut_to_rights
+from ariane_servicekit.security.use_ledger import Use, UseLedger
 from ariane_servicekit.security.words import action_word, resource_word, words_of
-
-REFUSALS_LOGGED_PER_S: Final = 20
-"""The most refusals that are logged in one second; the next line says how many were left out."""
-
-CHANGES_LOGGED_PER_S: Final = 20
-"""The most changes that are logged in one second."""
 
 _TOUCHED_MAX: Final = 4
 """Uses of a change that are logged."""
@@ -65,15 +61,13 @@ class Gate:
         """Judge by the rules that ``change_rules`` will bring."""
         self.mode = mode
         self.ledger = UseLedger()
+        self._log = AccessLog(self.ledger, now_ms)
         self.own_name = own_name
         self.client_caller: Callable[[str], Caller | None] = _nobody
-        self._now_ms = now_ms
         self._super_users = super_users
         self._book = RuleBook(super_users=super_users)
         self._holds = True
-        self._budget = LineBudget(REFUSALS_LOGGED_PER_S)
         self._reply_readers = ReplyReaders(now_ms)
-        self._changes = LineBudget(CHANGES_LOGGED_PER_S)
         self._watchers: list[Callable[[], None]] = []
 
     @property
@@ -228,25 +222,13 @@ class Gate:
             if caller.kind is not CallerKind.USER or caller.name != owner.name:
                 self._refuse(call, None, "the client id belongs to another user")
 
+    def note_change(self, call: Call) -> None:
+        """Log a change that a user has made beside admin, whose trail has the others."""
+        self._log.changed(call)
+
     def words_of(self, rule: MethodRule, request: Any) -> str:
         """What a change touches, for people: the first few of its uses."""
         return ", ".join(map(words_of, islice(self.uses_of(rule, request), _TOUCHED_MAX)))
-
-    def note_change(self, call: Call) -> None:
-        """Log a change that a user has made: so many lines in a second, and how many were left out.
-
-        Admin's trail has the changes that are made through it; this line has those made beside it.
-        """
-        left_out = self._changes.spend()
-        if left_out is not None:
-            _log.info(
-                "changed_by",
-                method=call.method,
-                caller=str(call.caller),
-                address=call.caller.address,
-                touched=call.touched,
-                **({"suppressed_before": left_out} if left_out else {}),
-            )
 
     def knows(self, caller: Caller) -> bool:
         """Whether a user is known and enabled, by rules that hold."""
@@ -271,17 +253,7 @@ class Gate:
         rights = self._judge_of(caller)
         if rights is None or rights.allows(access.ACTION_GET, access.RESOURCE_CLUSTER, ""):
             return answer
-        entries = getattr(answer, shown.field)
-        kept = [
-            entry
-            for entry in entries
-            if _all_allowed(rights, shown.action, shown.resource, shown.names(entry))
-        ]
-        if len(kept) < len(entries):
-            # A message of the list belongs to the answer: copies outlive the deletion.
-            copies = [_copy(entry) for entry in kept]
-            del entries[:]
-            entries.extend(copies)
+        cut_to_rights(answer, shown, rights)
         return answer
 
     def still_allows(self, call: Call, rule: MethodRule, uses: Iterable[Use]) -> str:
@@ -335,7 +307,7 @@ class Gate:
         try:
             caller: Caller = call.caller
         except ServiceError as error:
-            self._note(call, None, error.message, None)
+            self._log.refused(call, self.mode, None, error.message)
             if self.mode is AccessMode.CLOSED:
                 raise
             return None
@@ -356,12 +328,7 @@ class Gate:
         return self._book.rights_of(caller)
 
     def _ask(self, call: Call, caller: Caller, rights: Judge, need: Need, request: Any) -> None:
-        names = _names_of(need, request)
-        if need.any_of:
-            for name in names:
-                if rights.allows(need.action, need.resource, name):
-                    return
-        for name in names:
+        for name in _names_of(need, request):
             if self.mode is AccessMode.CLOSED and rights.allows(need.action, need.resource, name):
                 continue
             self._ask_one(call, caller, rights, Use(caller.name, need.action, need.resource, name))
@@ -378,51 +345,20 @@ class Gate:
         if use is not None:
             entries = self._book.entries_of(call.caller)
             entry = decide(entries, use.action, use.resource, use.name).entry
-        self._note(call, use, cause, entry)
+        self._log.refused(call, self.mode, use, cause, entry)
         if self.mode is not AccessMode.CLOSED:
             return
         told: dict[str, object] = {} if use is None else _told(use)
         raise ServiceError(ErrorReason.ERROR_REASON_ACCESS_DENIED, cause, told)
 
     def _refuse_unknown(self, call: Call, cause: str) -> None:
-        self._note(call, None, cause, None)
+        self._log.refused(call, self.mode, None, cause)
         if self.mode is AccessMode.CLOSED:
             # One text for all of them: a stranger does not learn who exists.
             raise ServiceError(
                 ErrorReason.ERROR_REASON_CREDENTIALS_INVALID,
                 "no credentials that hold here came with the call",
             )
-
-    def _note(self, call: Call, use: Use | None, cause: str, entry: Any) -> None:
-        """Remember a refusal, and log it: so many lines in a second, and how many were left out."""
-        mode = self.mode
-        try:
-            caller: Caller | None = call.caller
-        except ServiceError:
-            caller = None
-        refusal = Refusal(
-            request_id=call.request_id,
-            time_ms=self._now_ms(),
-            method=call.method,
-            caller=str(caller) if caller is not None else "nobody known",
-            source_address=caller.address if caller is not None else call.peer,
-            use=None if use is None else use._replace(name=use.name[:NAME_LENGTH_MAX]),
-            cause=cause,
-            entry=entry,
-            let_through=mode is not AccessMode.CLOSED,
-        )
-        self.ledger.refused(refusal)
-        left_out = self._budget.spend()
-        if left_out is None:
-            return
-        _log.warning(
-            "access_refused",
-            access=mode.value,
-            caller=refusal.caller,
-            address=refusal.source_address,
-            cause=cause,
-            **({"suppressed_before": left_out} if left_out else {}),
-        )
 
 
 def _uses_of_replies(replies: OwnReplies, user: str = "") -> Iterable[Use]:
@@ -439,24 +375,6 @@ def _names_of(need: Need, request: Any) -> Iterable[str]:
         return ("",)
     names = need.names(request)
     return [name for name in names if name] if need.optional else names
-
-
-def _all_allowed(rights: Judge, action: int, resource: int, names: Iterable[str]) -> bool:
-    """Whether a caller has a right on all names; on no names nobody has one."""
-    seen = False
-    for name in names:
-        if not rights.allows(action, resource, name):
-            return False
-        seen = True
-    return seen
-
-
-def _copy(entry: Any) -> Any:
-    if isinstance(entry, str):
-        return entry
-    copy = type(entry)()
-    copy.CopyFrom(entry)
-    return copy
 
 
 def _told(use: Use) -> dict[str, object]:

@@ -54,7 +54,7 @@ class Identities:
             # Loading it takes time that few processes need.
             from ariane_servicekit.security.openid import OpenIdVerifier  # noqa: PLC0415
 
-            verifier = OpenIdVerifier(settings)
+            verifier = OpenIdVerifier(settings, machine.clock)
         self.logins = Logins(key_of, machine, tls, insecure=settings.insecure, verifier=verifier)
         self.identify: Identify = machine.identify
         if machine.identify is anonymous:

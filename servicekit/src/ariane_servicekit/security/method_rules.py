@@ -56,14 +56,12 @@ class Need:
         resource: The kind of thing.
         names: Finds the names in a request. None if the thing has no name.
         optional: Whether an empty name needs nothing.
-        any_of: Whether the right on one of the names is enough.
     """
 
     action: int
     resource: int
     names: Names | None
     optional: bool = False
-    any_of: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +202,6 @@ def _needs_of(
     stated: access.AccessRequirement,
     extractors: Mapping[str, Names] | None,
 ) -> Iterator[Need]:
-    any_of = stated.match == access.ACCESS_MATCH_ANY
     if stated.resource == access.RESOURCE_CLUSTER:
         yield Need(stated.action, stated.resource, None)
     elif not stated.fields:
@@ -216,7 +213,7 @@ def _needs_of(
                 msg = f"{method.full_name}: nothing finds {path!r} in its decoded requests"
                 raise AccessRuleMissing(msg)
             names = extractors[path]
-        yield Need(stated.action, stated.resource, names, stated.optional, any_of)
+        yield Need(stated.action, stated.resource, names, stated.optional)
 
 
 def _is_long(method: MethodDescriptor) -> bool:

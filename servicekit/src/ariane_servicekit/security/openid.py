@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import Any, Final
 
 import jwt
 
+from ariane_servicekit.clock import Clock
 from ariane_servicekit.configuration.openid_settings import OpenIdSettings
 from ariane_servicekit.security.caller import Caller, CallerKind
 from ariane_servicekit.security.logins import LOGIN_MS_MAX
@@ -57,14 +57,16 @@ Fetch = Callable[[str], bytes]
 class OpenIdVerifier:
     """Verifies tokens of one issuer."""
 
-    def __init__(self, settings: OpenIdSettings, fetch: Fetch | None = None) -> None:
+    def __init__(self, settings: OpenIdSettings, clock: Clock, fetch: Fetch | None = None) -> None:
         """Fetch nothing yet.
 
         Args:
             settings: Issuer, audience, and where the keys are.
+            clock: Says whether a token holds, and how old keys are.
             fetch: Reads a URL; None for the network.
         """
         self._settings = settings
+        self._clock = clock
         self._fetch = fetch or fetch_once
         self._keys: Mapping[str, jwt.PyJWK] = {}
         self._fetched_s = float("-inf")
@@ -78,7 +80,7 @@ class OpenIdVerifier:
         """
         claims = await self.claims(token, self._settings.openid_audience, REQUIRED)
         ends_ms = claims["exp"] * 1000
-        return self.caller_of(claims, peer), min(ends_ms, int(time.time() * 1000) + LOGIN_MS_MAX)
+        return self.caller_of(claims, peer), min(ends_ms, self._clock.now_ms() + LOGIN_MS_MAX)
 
     async def claims(self, token: str, audience: str, required: Sequence[str]) -> dict[str, Any]:
         """What a token says that the issuer has signed; ``exp`` is a whole number.
@@ -105,14 +107,34 @@ class OpenIdVerifier:
                 algorithms=[algorithm],
                 audience=audience,
                 issuer=self._settings.openid_issuer,
-                leeway=LEEWAY_S,
-                options={"require": list(required)},
+                # Times are judged by our clock: the library knows the machine's only.
+                options={
+                    "require": list(required),
+                    "verify_exp": False,
+                    "verify_nbf": False,
+                    "verify_iat": False,
+                },
             )
-            claims["exp"] = int(claims["exp"])
         except (jwt.PyJWTError, TypeError, OverflowError, RecursionError) as error:
             # Foreign text: a key of another kind, numbers that are none, lists in lists in lists.
             raise ValueError(f"the token does not hold: {type(error).__name__}") from None
+        claims["exp"] = self._checked_end(claims)
         return claims
+
+    def _checked_end(self, claims: Mapping[str, Any]) -> int:
+        """When a token ends, in s since 1970, if it holds now by the clock.
+
+        Raises:
+            ValueError: It does not hold now, or a time is no number.
+        """
+        try:
+            end_s = int(claims["exp"])
+            begin_s = max(int(claims.get(each, 0)) for each in ("nbf", "iat"))
+        except (TypeError, ValueError, OverflowError):
+            raise ValueError("the token has a time that is no number") from None
+        if not begin_s - LEEWAY_S <= self._clock.now_ms() / 1000 < end_s + LEEWAY_S:
+            raise ValueError("the token has ended, or has not begun")
+        return end_s
 
     def caller_of(self, claims: Mapping[str, Any], peer: str) -> Caller:
         """The user that claims name.
@@ -138,11 +160,11 @@ class OpenIdVerifier:
             ValueError: The issuer has none of this id, or does not answer.
         """
         key = self._keys.get(key_id)
-        age_s = time.monotonic() - self._fetched_s
+        age_s = self._clock.monotonic() - self._fetched_s
         if key is None or age_s > KEYS_S_MAX:
             async with self._fetching:
-                if time.monotonic() - self._fetched_s > FETCH_S_MIN:
-                    self._fetched_s = time.monotonic()
+                if self._clock.monotonic() - self._fetched_s > FETCH_S_MIN:
+                    self._fetched_s = self._clock.monotonic()
                     await self._fetch_keys(fails=key is None)
             key = self._keys.get(key_id)
         if key is None:

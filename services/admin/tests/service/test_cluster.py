@@ -172,7 +172,9 @@ async def test_every_changing_method_is_audited(tmp_path):
                     *("Upload", "Transfer", "Elect", "Remove", "Consume", "Move", "Disconnect"),
                 )
             )
-            assert writes == audited, method.full_name
+            # A link lasts for two minutes and changes nothing of the cluster.
+            is_link = method.name == "CreateSignInLink"
+            assert (writes and not is_link) == audited, method.full_name
             needed = {each.action for each in access_rule(method).requirements}
             assert access_pb2.ACTION_NONE not in needed
     assert changing == 35

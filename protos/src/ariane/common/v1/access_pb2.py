@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import descriptor_pb2 as google_dot_protobuf_dot_descriptor__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x61riane/common/v1/access.proto\x12\x10\x61riane.common.v1\x1a google/protobuf/descriptor.proto\"\x8a\x01\n\nAccessRule\x12\x39\n\x0crequirements\x18\x01 \x03(\x0b\x32#.ariane.common.v1.AccessRequirement\x12-\n\x07members\x18\x02 \x03(\x0e\x32\x1c.ariane.common.v1.MemberKind\x12\x12\n\nown_client\x18\x03 \x01(\t\"\xbb\x01\n\x11\x41\x63\x63\x65ssRequirement\x12(\n\x06\x61\x63tion\x18\x01 \x01(\x0e\x32\x18.ariane.common.v1.Action\x12,\n\x08resource\x18\x02 \x01(\x0e\x32\x1a.ariane.common.v1.Resource\x12\x0e\n\x06\x66ields\x18\x03 \x03(\t\x12,\n\x05match\x18\x04 \x01(\x0e\x32\x1d.ariane.common.v1.AccessMatch\x12\x10\n\x08optional\x18\x05 \x01(\x08*\x9f\x01\n\x0b\x41\x63\x63\x65ssMatch\x12\x1c\n\x18\x41\x43\x43\x45SS_MATCH_UNSPECIFIED\x10\x00\x12\x14\n\x10\x41\x43\x43\x45SS_MATCH_ALL\x10\x01\x12\x14\n\x10\x41\x43\x43\x45SS_MATCH_ANY\x10\x02\x12\x18\n\x14\x41\x43\x43\x45SS_MATCH_TOUCHED\x10\x03\x12\x16\n\x12\x41\x43\x43\x45SS_MATCH_SHOWN\x10\x04\x12\x14\n\x10\x41\x43\x43\x45SS_MATCH_OWN\x10\x05*\xc9\x01\n\x06\x41\x63tion\x12\x16\n\x12\x41\x43TION_UNSPECIFIED\x10\x00\x12\x0f\n\x0b\x41\x43TION_NONE\x10\x01\x12\x12\n\x0e\x41\x43TION_PUBLISH\x10\x02\x12\x14\n\x10\x41\x43TION_SUBSCRIBE\x10\x03\x12\x11\n\rACTION_CREATE\x10\x04\x12\x11\n\rACTION_UPDATE\x10\x05\x12\x11\n\rACTION_DELETE\x10\x06\x12\x0e\n\nACTION_GET\x10\x07\x12\x10\n\x0c\x41\x43TION_KNOWN\x10\x08\x12\x11\n\rACTION_MEMBER\x10\t*\x9d\x01\n\x08Resource\x12\x18\n\x14RESOURCE_UNSPECIFIED\x10\x00\x12\x14\n\x10RESOURCE_CLUSTER\x10\x01\x12\x12\n\x0eRESOURCE_TOPIC\x10\x02\x12\x12\n\x0eRESOURCE_GROUP\x10\x03\x12\x13\n\x0fRESOURCE_FILTER\x10\x04\x12\x11\n\rRESOURCE_USER\x10\x05\x12\x11\n\rRESOURCE_SINK\x10\x06*\xd8\x01\n\nMemberKind\x12\x1b\n\x17MEMBER_KIND_UNSPECIFIED\x10\x00\x12\x16\n\x12MEMBER_KIND_BROKER\x10\x01\x12\x17\n\x13MEMBER_KIND_REPLICA\x10\x02\x12\x1b\n\x17MEMBER_KIND_NAME_SERVER\x10\x03\x12\x17\n\x13MEMBER_KIND_CHECKER\x10\x04\x12\x16\n\x12MEMBER_KIND_FILTER\x10\x05\x12\x17\n\x13MEMBER_KIND_GATEWAY\x10\x06\x12\x15\n\x11MEMBER_KIND_ADMIN\x10\x07:N\n\x06\x61\x63\x63\x65ss\x12\x1e.google.protobuf.MethodOptions\x18\xb9\x8e\x03 \x01(\x0b\x32\x1c.ariane.common.v1.AccessRuleBA\n\x13mq.ariane.common.v1P\x01Z(ariane.mq/go/arianepb/common/v1;commonv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x61riane/common/v1/access.proto\x12\x10\x61riane.common.v1\x1a google/protobuf/descriptor.proto\"\x8a\x01\n\nAccessRule\x12\x39\n\x0crequirements\x18\x01 \x03(\x0b\x32#.ariane.common.v1.AccessRequirement\x12-\n\x07members\x18\x02 \x03(\x0e\x32\x1c.ariane.common.v1.MemberKind\x12\x12\n\nown_client\x18\x03 \x01(\t\"\xbb\x01\n\x11\x41\x63\x63\x65ssRequirement\x12(\n\x06\x61\x63tion\x18\x01 \x01(\x0e\x32\x18.ariane.common.v1.Action\x12,\n\x08resource\x18\x02 \x01(\x0e\x32\x1a.ariane.common.v1.Resource\x12\x0e\n\x06\x66ields\x18\x03 \x03(\t\x12,\n\x05match\x18\x04 \x01(\x0e\x32\x1d.ariane.common.v1.AccessMatch\x12\x10\n\x08optional\x18\x05 \x01(\x08*\xa1\x01\n\x0b\x41\x63\x63\x65ssMatch\x12\x1c\n\x18\x41\x43\x43\x45SS_MATCH_UNSPECIFIED\x10\x00\x12\x14\n\x10\x41\x43\x43\x45SS_MATCH_ALL\x10\x01\x12\x18\n\x14\x41\x43\x43\x45SS_MATCH_TOUCHED\x10\x03\x12\x16\n\x12\x41\x43\x43\x45SS_MATCH_SHOWN\x10\x04\x12\x14\n\x10\x41\x43\x43\x45SS_MATCH_OWN\x10\x05\"\x04\x08\x02\x10\x02*\x10\x41\x43\x43\x45SS_MATCH_ANY*\xc9\x01\n\x06\x41\x63tion\x12\x16\n\x12\x41\x43TION_UNSPECIFIED\x10\x00\x12\x0f\n\x0b\x41\x43TION_NONE\x10\x01\x12\x12\n\x0e\x41\x43TION_PUBLISH\x10\x02\x12\x14\n\x10\x41\x43TION_SUBSCRIBE\x10\x03\x12\x11\n\rACTION_CREATE\x10\x04\x12\x11\n\rACTION_UPDATE\x10\x05\x12\x11\n\rACTION_DELETE\x10\x06\x12\x0e\n\nACTION_GET\x10\x07\x12\x10\n\x0c\x41\x43TION_KNOWN\x10\x08\x12\x11\n\rACTION_MEMBER\x10\t*\x9d\x01\n\x08Resource\x12\x18\n\x14RESOURCE_UNSPECIFIED\x10\x00\x12\x14\n\x10RESOURCE_CLUSTER\x10\x01\x12\x12\n\x0eRESOURCE_TOPIC\x10\x02\x12\x12\n\x0eRESOURCE_GROUP\x10\x03\x12\x13\n\x0fRESOURCE_FILTER\x10\x04\x12\x11\n\rRESOURCE_USER\x10\x05\x12\x11\n\rRESOURCE_SINK\x10\x06*\xd8\x01\n\nMemberKind\x12\x1b\n\x17MEMBER_KIND_UNSPECIFIED\x10\x00\x12\x16\n\x12MEMBER_KIND_BROKER\x10\x01\x12\x17\n\x13MEMBER_KIND_REPLICA\x10\x02\x12\x1b\n\x17MEMBER_KIND_NAME_SERVER\x10\x03\x12\x17\n\x13MEMBER_KIND_CHECKER\x10\x04\x12\x16\n\x12MEMBER_KIND_FILTER\x10\x05\x12\x17\n\x13MEMBER_KIND_GATEWAY\x10\x06\x12\x15\n\x11MEMBER_KIND_ADMIN\x10\x07:N\n\x06\x61\x63\x63\x65ss\x12\x1e.google.protobuf.MethodOptions\x18\xb9\x8e\x03 \x01(\x0b\x32\x1c.ariane.common.v1.AccessRuleBA\n\x13mq.ariane.common.v1P\x01Z(ariane.mq/go/arianepb/common/v1;commonv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,13 +34,13 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\023mq.ariane.common.v1P\001Z(ariane.mq/go/arianepb/common/v1;commonv1'
   _globals['_ACCESSMATCH']._serialized_start=417
-  _globals['_ACCESSMATCH']._serialized_end=576
-  _globals['_ACTION']._serialized_start=579
-  _globals['_ACTION']._serialized_end=780
-  _globals['_RESOURCE']._serialized_start=783
-  _globals['_RESOURCE']._serialized_end=940
-  _globals['_MEMBERKIND']._serialized_start=943
-  _globals['_MEMBERKIND']._serialized_end=1159
+  _globals['_ACCESSMATCH']._serialized_end=578
+  _globals['_ACTION']._serialized_start=581
+  _globals['_ACTION']._serialized_end=782
+  _globals['_RESOURCE']._serialized_start=785
+  _globals['_RESOURCE']._serialized_end=942
+  _globals['_MEMBERKIND']._serialized_start=945
+  _globals['_MEMBERKIND']._serialized_end=1161
   _globals['_ACCESSRULE']._serialized_start=86
   _globals['_ACCESSRULE']._serialized_end=224
   _globals['_ACCESSREQUIREMENT']._serialized_start=227

@@ -31,8 +31,6 @@ class _AccessMatchEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AccessMat
     """Taken as all."""
     ACCESS_MATCH_ALL: _AccessMatch.ValueType  # 1
     """The right is needed on every name that the request has."""
-    ACCESS_MATCH_ANY: _AccessMatch.ValueType  # 2
-    """The right is needed on one of the names."""
     ACCESS_MATCH_TOUCHED: _AccessMatch.ValueType  # 3
     """The request has handles; the service asks for the right on what they touch."""
     ACCESS_MATCH_SHOWN: _AccessMatch.ValueType  # 4
@@ -51,8 +49,6 @@ ACCESS_MATCH_UNSPECIFIED: AccessMatch.ValueType  # 0
 """Taken as all."""
 ACCESS_MATCH_ALL: AccessMatch.ValueType  # 1
 """The right is needed on every name that the request has."""
-ACCESS_MATCH_ANY: AccessMatch.ValueType  # 2
-"""The right is needed on one of the names."""
 ACCESS_MATCH_TOUCHED: AccessMatch.ValueType  # 3
 """The request has handles; the service asks for the right on what they touch."""
 ACCESS_MATCH_SHOWN: AccessMatch.ValueType  # 4

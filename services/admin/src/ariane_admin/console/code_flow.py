@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
 from ariane_admin.service.console_settings import ConsoleSettings
+from ariane_servicekit.clock import Clock
 from ariane_servicekit.security.caller import Caller
 from ariane_servicekit.security.openid import REQUIRED_OF_SIGN_IN, OpenIdVerifier, fetch_once
 
@@ -61,10 +62,10 @@ class _Pending(NamedTuple):
 class CodeFlow:
     """With one provider."""
 
-    def __init__(self, settings: ConsoleSettings) -> None:
+    def __init__(self, settings: ConsoleSettings, clock: Clock) -> None:
         """Ask nothing yet."""
         self._settings = settings
-        self._verifier = OpenIdVerifier(settings)
+        self._verifier = OpenIdVerifier(settings, clock)
         self._exchanges = asyncio.Semaphore(EXCHANGES_MAX)
 
     @property

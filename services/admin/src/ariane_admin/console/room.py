@@ -48,6 +48,7 @@ class ConsoleRoom:
         self.address: Address | None = None
         self.proof = secrets.token_hex(32)
         self._settings = settings
+        self._clock = clock
         self._server = ConsoleServer(settings.console_listen)
         self.sessions = Sessions(clock, settings.console_session_s_max)
         self._channel: aio.Channel | None = None
@@ -114,7 +115,7 @@ class ConsoleRoom:
         # Loading it takes time that few processes need.
         from ariane_admin.console.code_flow import CodeFlow  # noqa: PLC0415
 
-        return SignIn(reception, CodeFlow(settings), settings.console_origin)
+        return SignIn(reception, CodeFlow(settings, self._clock), settings.console_origin)
 
     async def close(self) -> None:
         """Finish requests in work, then close the port. Repeating is harmless."""
