@@ -209,7 +209,7 @@ class SparkProcesses:
         self._started = []
         (folder / "tmp").mkdir()
         self.java_options = f"{SHORT_LIVED} -Djava.io.tmpdir={folder / 'tmp'}"
-        self._environment = {
+        self.environment = {
             **os.environ,
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOG_DIR": str(folder),
@@ -227,7 +227,7 @@ class SparkProcesses:
             # spark-class becomes the JVM, so the process is the one to end.
             process = subprocess.Popen(
                 [str(program), class_name, *arguments],
-                env=self._environment,
+                env=self.environment,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self._folder,
@@ -247,7 +247,7 @@ class SparkProcesses:
     def run(self, *arguments):
         done = subprocess.run(
             [sys.executable, *arguments],
-            env=self._environment,
+            env=self.environment,
             cwd=self._folder,
             capture_output=True,
             text=True,
