@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import accumulate, repeat
+from itertools import accumulate, islice, repeat
 from struct import Struct
 from typing import Any, Final
 
@@ -220,7 +220,7 @@ def fill_result(
                     _fill_row(outcome, result.rows.add(row=each))
             row = behind
     if any(outcome.resized for outcome in outcomes):
-        result.commit_log_offsets = b"".join(_starts_of(outcomes, record_counts))
+        result.commit_log_offsets = _int64s(list(_starts_of(outcomes, record_counts)))
 
 
 def _is_stored_now(outcome: Outcome) -> bool:
@@ -248,13 +248,12 @@ def _fill_row(outcome: Outcome, result: AppendRowResult) -> None:
         set_time(result.store_time, outcome.appended.store_timestamp_ms)
 
 
-def _starts_of(outcomes: Sequence[Outcome], record_counts: Sequence[int]) -> Iterable[bytes]:
-    """The commit-log offsets of the records of each outcome."""
+def _starts_of(outcomes: Sequence[Outcome], record_counts: Sequence[int]) -> Iterator[int]:
+    """The commit-log offset of each record."""
     counts = iter(record_counts)
     for outcome in outcomes:
-        count = sum(next(counts) for _ in range(outcome.row_count))
-        appended = outcome.appended
-        yield _int64s([-1] * count if appended is None else appended.commit_log_offsets.tolist())
+        count = sum(islice(counts, outcome.row_count))
+        yield from repeat(-1, count) if outcome.appended is None else outcome.appended.starts
 
 
 def _int64s(numbers: list[int]) -> bytes:
