@@ -130,6 +130,10 @@ def certificates(
             ("users.pem", "users.pem"),
         ):
             replace(own / file, (authorities / source).read_bytes())
+    # With this admin seals the keys of RocketMQ's clients in the database, where it must not lie.
+    seal = folder / "admin" / "secret.key"
+    if not seal.exists():
+        replace(seal, secrets.token_bytes(32))
     return list(leaves)
 
 

@@ -167,6 +167,9 @@ async def test_the_stack_serves_who_proves_who_he_is_and_nobody_else(machine):
     made = await machine.command("topic", "create", "orders", "--queues", "1")
     assert made
     await machine.command("user", "create", "archive")
+    keys = machine.secrets / "plain_acl.yml"
+    keys.write_text("accounts:\n- accessKey: archive\n  secretKey: 12345678\n")
+    await machine.command("credential", "import-rocketmq", str(keys))
     await machine.command("access", "grant", "archive", "SUBSCRIBE", "topic", "orders")
     await machine.command("access", "grant", "archive", "SUBSCRIBE", "group", "cooks")
     async with Producer(name_server, tls=root) as producer:
