@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from played_world.faults import KINDS
 from played_world.one_process import freeze_addresses, play_apart
+from played_world.operators import ONLY
 from played_world.planted_faults import PLANTED
 from played_world.planted_runs import play_planted
 from played_world.shrinking import shrink
@@ -31,6 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     """Play; return 1 if a seed found something, or shows nothing."""
     given = _parser().parse_args(arguments)
     freeze_addresses()
+    ONLY.update(given.acts)
     if given.plan is not None:
         given.seeds = str(json.loads(given.plan.read_text())["seed"])
     seeds = _seeds(given.seeds)
@@ -84,6 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--plan", type=Path, help="faults to play in place of those of the seed")
     parser.add_argument("--trace", type=Path, help="where each line of the trace goes")
     parser.add_argument("--shrink", action="store_true", help="which faults does a finding need?")
+    parser.add_argument("--acts", nargs="*", default=(), help="all that operators do, by name")
     parser.add_argument("--plant", choices=PLANTED, help="a fault to plant into the house")
     parser.add_argument("--until-found", action="store_true", help="end with the first finding")
     parser.add_argument(

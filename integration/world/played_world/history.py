@@ -79,7 +79,7 @@ class History:
         delivered: In order.
         groups: Topics of each consumer group.
         ordered: Groups that consume in order.
-        seen: Values that each group has got.
+        seen: Values that each group is done with.
         set_ahead_s: How far clocks of brokers were set ahead, all together.
         settled: When a receiving group was told that a message is settled, by group and value.
         deletions: Of topics that were deleted.
@@ -123,11 +123,9 @@ class History:
             if sent.outcome == "open" and value.startswith(prefix):
                 sent.outcome = "unknown"
 
-    def deliver(self, delivered: Delivered, *, is_done: bool = True) -> None:
-        """A consumer has got a message, and will say that it is done with it, or that it is not."""
-        self.delivered.append(delivered)
-        if is_done:
-            self.seen[delivered.group][delivered.value] = None
+    def finish(self, group: str, value: str) -> None:
+        """A consumer is done with a message: it need not come again."""
+        self.seen[group][value] = None
 
     def begin_deletion(self, topic: str, now_s: float) -> Deletion:
         """A topic is being deleted."""

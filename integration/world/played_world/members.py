@@ -19,8 +19,8 @@ FAILS: Final = 0.02
 """How often a listener fails."""
 
 SLOW: Final = 0.2
-SLOW_S: Final = 0.2
-"""How often it takes its time, and how much at most."""
+SLOW_S: Final = (0.05, 0.3, 2.0)
+"""How often it takes its time, and how much."""
 
 LATE_S: Final = 4.0
 """How long a group waits that begins with the newest messages: topics are made meanwhile."""
@@ -62,29 +62,29 @@ class _Listeners:
 
     async def listen(self, messages: Sequence[ReceivedMessage]) -> None:
         """Listen on the loop."""
-        fails = self._take(messages)
+        self._take(messages)
         group = self._member.group
         owning = self._stage.owning(self._process, group, messages)
         with owning if self._member.ordered else nullcontext():
             if self._chance.random() < SLOW:
-                await asyncio.sleep(self._chance.uniform(0.0, SLOW_S))
-        if fails:
+                await asyncio.sleep(self._chance.choice(SLOW_S))
+        if self._chance.random() < FAILS:
             raise Broken
+        self._stage.finish(group, messages)
 
     def listen_plainly(self, messages: Sequence[ReceivedMessage]) -> None:
         """Listen in a thread."""
-        fails = self._take(messages)
+        self._take(messages)
         if self._chance.random() < SLOW:
-            self._process.block(self._chance.uniform(0.0, SLOW_S))
-        if fails:
+            self._process.block(self._chance.choice(SLOW_S))
+        if self._chance.random() < FAILS:
             raise self._chance.choice((Broken, StopIteration))
+        self._stage.finish(self._member.group, messages)
 
-    def _take(self, messages: Sequence[ReceivedMessage]) -> bool:
-        """Note messages; return whether the listener is to fail."""
-        fails = self._chance.random() < FAILS
+    def _take(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Note that messages have come."""
         for message in messages:
-            self._stage.got(self._member.group, self._name, message, is_done=not fails)
-        return fails
+            self._stage.got(self._member.group, self._name, message)
 
 
 def push_consumer(stage: Stage, name: str, member: Member) -> Program:

@@ -51,6 +51,9 @@ PAUSE_S: Final = (0.5, 5.0)
 HELD_S: Final = (0.5, 3.0, 10.0)
 """How long what holds others up stays."""
 
+ONLY: Final[set[str]] = set()
+"""What operators do, for who looks for something: by the names of ``_Changes``; all if empty."""
+
 QUEUES_MAX: Final = 6
 
 SPREAD: Final = 0.7
@@ -117,7 +120,7 @@ class _Changes:
         ]
         if is_set:
             acts += [self.transfer, self.transfer, self.elect, self.remove]
-        return acts
+        return [act for act in acts if act.__name__ in ONLY] if ONLY else acts
 
     async def attempt(self, name: str, act: Callable[[], Awaitable[None]]) -> bool:
         """Do something; return whether it was done."""

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from played_world.planted_faults import Planted
-
-ROOT: Final = Path(__file__).resolve().parents[3]
 
 
 def planted_source(planted: Planted, source: str) -> str:

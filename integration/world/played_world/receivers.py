@@ -30,6 +30,7 @@ def receive_consumer(stage: Stage, name: str, group: str, topics: list[str]) -> 
     ) -> None:
         try:
             if draw < SETTLED:
+                stage.finish(group, batch)
                 await consumer.ack(*batch)
                 stage.settle(group, batch)
             elif draw < GIVEN_BACK:
@@ -52,7 +53,7 @@ def receive_consumer(stage: Stage, name: str, group: str, topics: list[str]) -> 
             async for batch in consumer.batches(32):
                 draw = chance.random()
                 for message in batch:
-                    stage.got(group, name, message, is_done=draw < SETTLED)
+                    stage.got(group, name, message)
                 if chance.random() < 0.2:
                     await asyncio.sleep(chance.choice((0.1, 1.0, INVISIBLE_S + 1.0)))
                 await settle(consumer, batch, draw)

@@ -141,13 +141,18 @@ class Stage:
         """The wall clock of who has a good one."""
         return EPOCH_MS + round(self.world.timeline.now * 1000)
 
-    def got(self, group: str, member: str, message: ReceivedMessage, *, is_done: bool) -> None:
-        """A consumer has got a message, and is done with it or not."""
+    def finish(self, group: str, messages: Sequence[ReceivedMessage]) -> None:
+        """A consumer is done with messages."""
+        for message in messages:
+            self.history.finish(group, bytes(message.body).decode())
+
+    def got(self, group: str, member: str, message: ReceivedMessage) -> None:
+        """A consumer has got a message."""
         place = Place(*message.message_queue, message.queue_offset)
         value = bytes(message.body).decode()
         timeline = self.world.timeline
         timeline.note(f"got {group} {member} {value} {place}")
-        self.history.deliver(Delivered(timeline.now, group, member, place, value), is_done=is_done)
+        self.history.delivered.append(Delivered(timeline.now, group, member, place, value))
 
     @contextmanager
     def owning(

@@ -1,0 +1,6 @@
+"""Lets tests of this folder import the played world."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
