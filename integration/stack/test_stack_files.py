@@ -425,3 +425,24 @@ def test_units_start_programs_of_the_members():
         name = unit.name.removesuffix(".service").rstrip("@")
         assert program == name
         assert Path(ROOT, "services", name.removeprefix("ariane-"), "pyproject.toml").exists()
+
+
+def test_every_port_of_a_pod_is_let_in_and_every_pair_is_spread_and_has_a_budget():
+    of_kind: dict[str, list[dict[str, Any]]] = {}
+    for each in MANIFESTS:
+        of_kind.setdefault(each.get("kind", ""), []).append(each)
+    named = {each["metadata"]["name"]: each["spec"] for each in of_kind["NetworkPolicy"]}
+    assert named["nothing-else"] == {"podSelector": {}, "policyTypes": ["Ingress"]}
+    budgets = {
+        each["spec"]["selector"]["matchLabels"]["app"] for each in of_kind["PodDisruptionBudget"]
+    }
+    for workload in (*of_kind["StatefulSet"], *of_kind["Deployment"]):
+        app, pod = workload["metadata"]["name"], workload["spec"]["template"]["spec"]
+        ports = {
+            port["containerPort"] for each in pod["containers"] for port in each.get("ports", [])
+        }
+        [rule] = named[app]["ingress"]
+        assert {each["port"] for each in rule["ports"]} == ports, app
+        if workload["spec"]["replicas"] > 1:
+            assert app in budgets
+            assert pod["topologySpreadConstraints"], app
