@@ -63,7 +63,11 @@ def database(path):
 
 @asynccontextmanager
 async def planted_services(folder):
-    """One process of each service, each with its secrets; gives the name server's address."""
+    """One process of each service, each with its secrets; gives three addresses.
+
+    Returns:
+        Those of the name server, the checker and admin.
+    """
     async with AsyncExitStack() as running:
 
         async def start(name, module, *flags):
@@ -83,12 +87,13 @@ async def planted_services(folder):
         await start("filter", "ariane_filter", *beside, "--uploads", "any")
         hook = ("--alert-webhook", f"http://127.0.0.1:1/hook/{PLANTED}", "--alert-disk-ratio", "0")
         trail = ("--database-url", database(folder / "a.db"), "--checkers", checker)
-        await start("admin", "ariane_admin.service", *known, *trail, *hook)
-        yield name_server, checker
+        sealed = ("--secret-key-file", str(folder / "secret.key"))
+        admin = await start("admin", "ariane_admin.service", *known, *trail, *hook, *sealed)
+        yield name_server, checker, admin
 
 
 async def test_no_log_list_error_or_bundle_shows_a_secret(tmp_path, ariane, until, capfd):
-    async with planted_services(tmp_path) as (name_server, checker):
+    async with planted_services(tmp_path) as (name_server, checker, admin):
 
         async def brokers():
             return (await ariane(name_server, "broker", "list"))[1]
@@ -111,6 +116,18 @@ async def test_no_log_list_error_or_bundle_shows_a_secret(tmp_path, ariane, unti
         status = await asyncio.to_thread(main, [*words, "--name-servers", name_server])
         assert status != ExitStatus.DONE
         told += capfd.readouterr()
+        # A secret of a client of RocketMQ, taken once and refused once.
+        keys = tmp_path / "keys"
+        keys.write_text(f"shop:{PLANTED}\nnobody:{PLANTED}\n")
+        for words in (
+            ("user", "create", "shop"),
+            ("credential", "import-rocketmq", str(keys)),
+            ("credential", "list", "shop"),
+            ("audit", "list", "-o", "json"),
+        ):
+            await asyncio.to_thread(main, [*words, "--admin", admin])
+        told += capfd.readouterr()
+        assert "rocketmq-key" in told[-2]
         logs = sorted((tmp_path / "logs").iterdir())
         given = [word for log in logs for word in ("--log", str(log))]
         bundle = tmp_path / "bundle.tar.gz"
@@ -119,6 +136,7 @@ async def test_no_log_list_error_or_bundle_shows_a_secret(tmp_path, ariane, unti
     with tarfile.open(bundle) as archive:
         told += [archive.extractfile(one).read().decode() for one in archive if one.isfile()]
     told += [log.read_text() for log in logs]
+    told.append((tmp_path / "a.db").read_bytes().decode("latin-1"))
     assert sum("service_ready" in text for text in told) >= len(SERVICES)
     assert [text for text in told if PLANTED in text] == []
 
