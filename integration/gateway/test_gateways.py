@@ -80,10 +80,11 @@ def dealt(actor: Actor, topic: str) -> None:
     asked = {"topic": topic, "group": f"{topic}-simple"}
     check_received(actor, receive(actor, len(sent), **asked), sent)
     if actor.can("extend"):
-        asked = {"topic": topic, "group": f"{topic}-longer", "invisible_ms": 10_000}
+        # A client that finds a broker empty waits there for 5 s, some times in a row.
+        asked = {"topic": topic, "group": f"{topic}-longer", "invisible_ms": 60_000}
         came = receive(actor, len(sent), ack=False, **asked)
         held = {"topic": topic, "group": asked["group"], "numbers": [e["number"] for e in came]}
-        actor.ask("extend", invisible_ms=30_000, **held)
+        actor.ask("extend", invisible_ms=90_000, **held)
         actor.ask("ack", **held)
     if actor.can("push"):
         group = f"{topic}-push"
