@@ -13,6 +13,7 @@ from ariane_broker.queue_key import QueueKey
 from ariane_broker.rpc.servicers.offset_servicer import OffsetServicer
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_servicekit.running.turns import EXAMINED_MAX
+from services.broker.tests.log_side import cold_reads
 
 COUNT = 4 * EXAMINED_MAX
 
@@ -40,6 +41,7 @@ class Place:
             group_changes=SimpleNamespace(admit=nothing),
             clients=SimpleNamespace(tell_members=lambda _, notice: self.told.append(notice)),
             lookup=None,
+            cold_reads=cold_reads(),
             locks=SimpleNamespace(refusal=lambda *_: None),
             epochs=SimpleNamespace(check=lambda *_: None),
             mark_changed=lambda: None,

@@ -12,6 +12,7 @@ from ariane_broker.queue_key import QueueKey
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_servicekit import ServiceError
 from ariane_servicekit.running.turns import EXAMINED_MAX
+from services.broker.tests.log_side import cold_reads
 
 COUNT = 4 * EXAMINED_MAX
 
@@ -36,6 +37,7 @@ class Place:
             group_changes=SimpleNamespace(admit=nothing),
             clients=SimpleNamespace(tell_members=lambda *_: 0),
             lookup=None,
+            cold_reads=cold_reads(),
             locks=SimpleNamespace(refusal=lambda *_: None),
             epochs=SimpleNamespace(check=lambda *_: None),
             mark_changed=lambda: None,

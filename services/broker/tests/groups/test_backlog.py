@@ -12,6 +12,7 @@ from ariane_broker.consuming.offset_changes import OffsetChanges
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets, GroupOffset
 from ariane_broker.queue_key import QueueKey
 from ariane_record import ConsumerOffset
+from services.broker.tests.log_side import cold_reads
 
 QUEUE = QueueKey("orders", 0)
 
@@ -25,6 +26,7 @@ def backlog_at(offset, *, begin, end):
         group_changes=None,
         clients=None,
         lookup=SimpleNamespace(store_timestamp_ms=lambda _topic, _queue_id, place: 1000 + place),
+        cold_reads=cold_reads(),
         locks=None,
         epochs=None,
         mark_changed=None,

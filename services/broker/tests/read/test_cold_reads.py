@@ -6,11 +6,14 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
+from ariane.broker.v1 import offset_service_pb2 as offset_pb
 from ariane.broker.v1 import pull_service_pb2 as pull_pb
 from ariane.broker.v1 import query_service_pb2 as query_pb
+from ariane.broker.v1 import retry_service_pb2 as retry_pb
 from ariane.broker.v1 import topic_service_pb2 as topic_pb
 from ariane_broker import app
 from ariane_record.decoding.columns import decode_columns
+from ariane_record.names import dead_letter_topic
 from pytest_ariane.shared_disk import shared
 from services.broker.tests.receive.receive_calls import Receiver
 from services.broker.tests.slow_disk import SlowDisk
@@ -70,6 +73,36 @@ async def topic(broker, **_):
     return (await broker.topics.GetTopic(request)).topic.HasField("last_store_time")
 
 
+async def lag(broker, **_):
+    request = offset_pb.ListConsumerLagsRequest(consumer_group="slow")
+    return [
+        each.HasField("oldest_store_time")
+        for each in (await broker.offsets.ListConsumerLags(request)).lags
+    ]
+
+
+async def reset(broker, **_):
+    request = offset_pb.ResetConsumerOffsetsRequest(
+        consumer_group="slow", topic="orders", validate_only=True
+    )
+    request.time.FromDatetime(datetime(2001, 1, 1, tzinfo=UTC))
+    (moved,) = (await broker.offsets.ResetConsumerOffsets(request)).offsets
+    return moved.queue_offset
+
+
+async def dead_letter(broker, commit_log_offset, **_):
+    request = retry_pb.ReturnMessagesRequest(
+        consumer_group="slow",
+        topic="orders",
+        queue_offsets=[0],
+        commit_log_offsets=[commit_log_offset],
+        dead_letter=True,
+    )
+    (result,) = (await broker.retries.ReturnMessages(request)).messages
+    assert not result.HasField("error"), result
+    return await broker.bodies(dead_letter_topic("slow"))
+
+
 @pytest.mark.parametrize(
     ("read", "found"),
     [
@@ -82,6 +115,9 @@ async def topic(broker, **_):
         (by_time, [0]),
         (bounds, [len(BODIES)]),
         (topic, True),
+        (lag, [True]),
+        (reset, 0),
+        (dead_letter, BODIES[:1]),
     ],
 )
 async def test_a_send_is_answered_while_a_read_waits_for_the_disk(running, disk, read, found):
@@ -90,11 +126,14 @@ async def test_a_send_is_answered_while_a_read_waits_for_the_disk(running, disk,
         await broker.create_topic("live")
         keys = [f"key-{number}" for number in range(len(BODIES))]
         await broker.store("orders", BODIES, keys=keys)
+        await broker.store_offset("slow", "orders", 0, 3, durable=True)
         (pulled,) = await broker.pull(("orders", 0, 0))
         columns = decode_columns(pulled.records, np.frombuffer(pulled.record_sizes, "<i4"))
     async with running(flush_mode="sync") as broker:
         disk.cool_all()
-        reading = asyncio.create_task(read(broker, message_id=columns.offset_message_id(0)))
+        place = int(columns.commit_log_offset[0])
+        message_id = columns.offset_message_id(0)
+        reading = asyncio.create_task(read(broker, message_id=message_id, commit_log_offset=place))
         await asyncio.to_thread(disk.asked.wait, 60)
         await broker.store("live", [b"now"])
         assert not reading.done()

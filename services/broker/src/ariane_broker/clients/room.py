@@ -83,11 +83,10 @@ def clients_room(
         auto_create=settings.auto_create_groups,
         groups_max=settings.groups_max,
     )
-    conflicts = SubscriptionConflicts(
-        now_ms=environment.clock.now_ms, monotonic=environment.clock.monotonic
-    )
+    clock = environment.clock
+    conflicts = SubscriptionConflicts(now_ms=clock.now_ms, monotonic=clock.monotonic)
     clients = ClientTable(
-        environment.clock,
+        clock,
         flags_conflicts=group_changes.flags_conflicts,
         on_conflict=partial(_tell_conflict, conflicts),
         receiver_silence_seconds=settings.client_heartbeat_s,
@@ -101,6 +100,7 @@ def clients_room(
         group_changes=group_changes,
         clients=clients,
         lookup=lookup,
+        cold_reads=log.cold_reads,
         locks=state.locks,
         epochs=state.epochs,
         mark_changed=saved_offsets.mark_changed,
@@ -114,7 +114,7 @@ def clients_room(
         offset_deletion=_offset_deletion(state, log, clients, copied),
         table=clients,
         members=_vanished_members(environment, state, log, clients),
-        producers=Producers(environment.clock.now_ms),
+        producers=Producers(clock.now_ms),
         client_admission=ClientAdmission(
             clients, group_changes, make_topic=topic_changes.create_for_group
         ),

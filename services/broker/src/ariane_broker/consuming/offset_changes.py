@@ -21,6 +21,7 @@ from ariane_broker.groups.consumer_groups import ConsumerGroups
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets, GroupOffset
 from ariane_broker.groups.group_changes import GroupChanges, check_user_group
 from ariane_broker.groups.queue_locks import QueueLocks
+from ariane_broker.log.cold_reads import QUERIES, ColdReads
 from ariane_broker.log.log_epochs import LogEpochs
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.topics.readable_topics import readable_queue
@@ -28,6 +29,7 @@ from ariane_broker.topics.topic_table import TopicTable
 from ariane_record import ConsumerOffset
 from ariane_servicekit import in_turns
 from ariane_servicekit.errors import ServiceError, field_invalid
+from ariane_storage.disk.cold import BytesCold, each_warm, warm
 from ariane_storage.store import Store
 
 
@@ -120,6 +122,7 @@ class OffsetChanges:
         group_changes: GroupChanges,
         clients: ClientTable,
         lookup: TimeLookup,
+        cold_reads: ColdReads,
         locks: QueueLocks,
         epochs: LogEpochs,
         mark_changed: Callable[[], None],
@@ -138,6 +141,7 @@ class OffsetChanges:
         self._group_changes = group_changes
         self._clients = clients
         self._lookup = lookup
+        self._cold_reads = cold_reads
         self._locks = locks
         self._epochs = epochs
         self._mark_changed = mark_changed
@@ -267,7 +271,8 @@ class OffsetChanges:
             )
         )
         queues = (QueueKey(topic, queue_id) for queue_id in range(config.read_queue_count))
-        places = await in_turns(self._targets(consumer_group, queues, target))
+        targets = self._targets(consumer_group, queues, target)
+        places = await self._cold_reads.in_turns(QUERIES, targets)
         if validate_only:
             return places, 0
         return places, await self._take_over(consumer_group, topic, places)
@@ -311,6 +316,11 @@ class OffsetChanges:
         """The offsets of one group or all, in one topic or all; see ``ConsumerOffsets.walk``."""
         return self._offsets.walk(consumer_group, topic)
 
+    async def backlogs(self, places: Iterable[GroupOffset]) -> list[Backlog]:
+        """The backlog of groups in one queue each."""
+        looks = (partial(self.backlog, place) for place in places)
+        return await self._cold_reads.in_turns(QUERIES, each_warm(looks))
+
     def backlog(self, place: GroupOffset) -> Backlog:
         """The backlog of a group in one queue."""
         begin, end = self._store.queue_bounds(*place.queue)
@@ -325,11 +335,11 @@ class OffsetChanges:
         consumer_group: str,
         queues: Iterable[QueueKey],
         target: Callable[[QueueKey], int | None],
-    ) -> Iterator[GroupOffset | None]:
+    ) -> Iterator[GroupOffset | BytesCold | None]:
         """The new offset of each queue; None for one that stays as it is."""
         for queue in queues:
             yield None  # A search by time looks at several messages: it counts as two things.
-            queue_offset = target(queue)
+            queue_offset = yield from warm(partial(target, queue))
             if queue_offset is None:
                 yield None
                 continue

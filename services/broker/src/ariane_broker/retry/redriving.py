@@ -33,6 +33,7 @@ from ariane_record.layout import Host
 from ariane_record.names import dead_letter_topic, retry_topic
 from ariane_servicekit.errors import field_invalid
 from ariane_servicekit.security.asking import require_publish
+from ariane_storage.disk.cold import IN_MEMORY, BytesCold
 from ariane_storage.log.records.fields import Int64s
 from ariane_storage.reading.read import QueueRead
 
@@ -121,7 +122,10 @@ class DeadLetterRedrive:
         while len(kept):
             if self.is_draining():
                 raise broker_draining()
-            kept = self._redrive_slice(queue, kept, outcome, to_group=to_group)
+            try:
+                kept = self._redrive_slice(queue, kept, outcome, to_group=to_group)
+            except BytesCold as cold:
+                await self.log.cold_reads.fetch(consumer_group, cold)
             await asyncio.sleep(0)
         await self.log.promised()
         return outcome
@@ -150,15 +154,22 @@ class DeadLetterRedrive:
     def _redrive_slice(
         self, queue: QueueKey, wanted: Int64s, outcome: Redriven, *, to_group: bool
     ) -> Int64s:
-        """Send the first letters back, in this turn of the loop; returns the rest."""
+        """Send the first letters back, in this turn of the loop; returns the rest.
+
+        Raises:
+            BytesCold: The letters are not in memory; none was sent back.
+        """
         pending = self.table.pending(queue, wanted)
-        outcome.duplicate_count += int((~pending).sum())
+        duplicate_count = int((~pending).sum())
         wanted = wanted[pending]
         if not len(wanted):
+            outcome.duplicate_count += duplicate_count
             return wanted
         first = int(wanted[0])
         count = min(SLICE_COUNT, int(wanted[-1]) - first + 1)
-        read = self.log.store.read_queue(*queue, first, max_count=count, max_bytes=SLICE_BYTES)
+        with IN_MEMORY:
+            read = self.log.store.read_queue(*queue, first, max_count=count, max_bytes=SLICE_BYTES)
+        outcome.duplicate_count += duplicate_count
         behind = max(int(read.next_queue_offset), first + 1)
         now, left = wanted[wanted < behind], wanted[wanted >= behind]
         letters = _letters(read, now)

@@ -29,6 +29,7 @@ from ariane_broker.topics.topic_table import TopicConfig, TopicTable
 from ariane_record.decoding.columns import RecordColumns, decode_columns
 from ariane_record.names import RETRY_PREFIX, dead_letter_topic, retry_topic
 from ariane_servicekit.errors import ServiceError
+from ariane_storage.disk.cold import IN_MEMORY, BytesCold
 from ariane_storage.errors import RecordNotFound
 
 SLICE_SPAN: Final = 512
@@ -138,7 +139,10 @@ class MessageReturns:
             if not (left := self._not_known(work, left)):
                 break
             readable_topic(self.topics, failure.topic, failure.consumer_group)
-            left = await self._take_slice(work, left)
+            try:
+                left = await self._take_slice(work, left)
+            except BytesCold as cold:
+                await self.log.cold_reads.fetch(failure.consumer_group, cold)
             await asyncio.sleep(0)
         await self._promised(work.outcomes.values())
         return [work.outcomes[place] for place in places]
@@ -175,7 +179,11 @@ class MessageReturns:
     async def _take_slice(
         self, work: _Return, places: Sequence[FailedPlace]
     ) -> Sequence[FailedPlace]:
-        """Take the first messages back; returns the rest."""
+        """Take the first messages back; returns the rest.
+
+        Raises:
+            BytesCold: The messages are not in memory; none was taken back.
+        """
         span = (places[0].queue_offset + SLICE_SPAN,)
         count = bisect_left(places[:SLICE_COUNT], span)
         columns, end = self._read(work.failure, places[:count])
@@ -209,9 +217,10 @@ class MessageReturns:
         low, high = self.log.store.queue_bounds(*queue)
         if not low <= first < high:
             return None, first + 1
-        read = self.log.store.read_queue(
-            *queue, first, max_count=last - first + 1, max_bytes=SLICE_BYTES
-        )
+        with IN_MEMORY:
+            read = self.log.store.read_queue(
+                *queue, first, max_count=last - first + 1, max_bytes=SLICE_BYTES
+            )
         end = max(int(read.next_queue_offset), first + 1)
         if not read.count:
             return None, end

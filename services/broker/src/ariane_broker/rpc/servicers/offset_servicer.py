@@ -171,7 +171,8 @@ class OffsetServicer(OffsetServiceServicer):
             self._unread.with_places(read, unread),
             lambda place: (place.consumer_group, *place.queue),
         )
-        lags = await in_turns(self._lag(self._changes.backlog(place)) for place in page.entries)
+        backlogs = await self._changes.backlogs(page.entries)
+        lags = await in_turns(map(self._lag, backlogs))
         return offset_pb.ListConsumerLagsResponse(lags=lags, next_page_token=page.next_page_token)
 
     def _lag(self, backlog: Backlog) -> offset_pb.ConsumerLag:
