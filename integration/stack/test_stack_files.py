@@ -405,6 +405,17 @@ def test_kustomize_puts_the_manifests_together():
     made = list(yaml.safe_load_all(done.stdout))
     check_manifests(made)
     assert {each["kind"] for each in made} >= {"StatefulSet", "Deployment", "Service", "Namespace"}
+    shown = {
+        each["metadata"]["name"]: {
+            volume["secret"]["secretName"]
+            for volume in each["spec"]["template"]["spec"]["volumes"]
+            if "secret" in volume
+        }
+        for each in made
+        if each["kind"] == "StatefulSet"
+    }
+    assert shown["broker-a"] == {"tls-broker-a", "tls-filter-a"}
+    assert shown["broker-b"] == {"tls-broker-b", "tls-filter-b"}
     assert all(each["metadata"].get("namespace", "ariane") == "ariane" for each in made)
 
 
