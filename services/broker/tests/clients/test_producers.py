@@ -30,9 +30,10 @@ def test_messages_of_a_client_are_counted_by_topic_over_its_connections():
     noted.note("orders", 3)
     noted.now_ms += 1000
     noted.note("orders", 4, port=5000)
-    noted.note("payments")
+    noted.note("payments", port=5000)
     [orders] = noted.listed("orders")
-    assert (orders.message_count, orders.address, orders.user) == (7, ("10.0.0.1", 5000), "anna")
+    client = orders.client
+    assert (orders.message_count, client.address, client.user) == (7, ("10.0.0.1", 5000), "anna")
     assert orders.last_ms - orders.first_ms == 1000
     assert len(noted.listed()) == 2
 
@@ -70,5 +71,5 @@ def test_memory_is_bounded_and_the_newest_stay():
     noted.note("x" * 1000)
     listed = noted.listed()
     assert len(listed) <= PRODUCERS_MAX
-    assert listed[-1].agent.name == f"a/{PRODUCERS_MAX + 4}"
+    assert listed[-1].client.agent.name == f"a/{PRODUCERS_MAX + 4}"
     assert all(len(each.topic) < 128 for each in listed)

@@ -10,7 +10,7 @@ Of others, the first word and the address tell them apart.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -50,53 +50,68 @@ def agent_of(user_agent: str) -> Agent:
     return Agent(name, said.get("client", ""), said.get("producer-group", ""))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
+class _Client:
+    """A client that sends, at the address of its last connection.
+
+    Attributes:
+        agent: What it says of itself.
+        address: Its IP address, and the port of its last connection.
+        user: The user that its calls are made for; empty if not known.
+        minute: The minute of the clock of its last call.
+        topics: What it has sent, by topic.
+    """
+
+    agent: Agent
+    address: Host
+    user: str
+    minute: int
+    topics: dict[str, TopicProducer] = field(default_factory=dict)
+
+    def turn(self, minute: int) -> None:
+        """Begin to count the messages of another minute."""
+        if minute != self.minute:
+            was_last = minute == self.minute + 1
+            for each in self.topics.values():
+                each.in_last_minute = each.message_count - each.before if was_last else 0
+                each.before = each.message_count
+            self.minute = minute
+
+
+@dataclass(slots=True, eq=False)
 class TopicProducer:
     """Who sends to a topic.
 
     Attributes:
         topic: The topic.
-        agent: What the client says of itself.
-        address: Its IP address, and the port of its last connection.
-        user: The user that its calls are made for; empty if not known.
+        client: Who it is.
         first_ms: When the first message arrived.
         last_ms: When the last one did.
         message_count: How many arrived.
+        in_last_minute: How many arrived in the minute before that of the client's last call.
+        before: How many had arrived before the minute of that call.
     """
 
     topic: str
-    agent: Agent
-    address: Host
-    user: str
+    client: _Client
     first_ms: int
     last_ms: int = 0
     message_count: int = 0
-    _minute: int = 0
-    _in_minute: int = 0
-    _in_last_minute: int = 0
+    in_last_minute: int = 0
+    before: int = 0
 
     @property
     def key(self) -> tuple[str, str, str, str, str]:
         """Its place in lists."""
-        agent = self.agent
-        return self.topic, agent.client_id, self.address[0], agent.name, agent.producer_group
-
-    def count(self, message_count: int, now_ms: int) -> None:
-        """Note messages that arrive."""
-        self._turn(now_ms // _MINUTE_MS)
-        self.last_ms = now_ms
-        self.message_count += message_count
-        self._in_minute += message_count
+        agent = self.client.agent
+        host = self.client.address[0]
+        return self.topic, agent.client_id, host, agent.name, agent.producer_group
 
     def per_second(self, now_ms: int) -> float:
         """Messages a second in the last whole minute of the clock."""
-        self._turn(now_ms // _MINUTE_MS)
-        return self._in_last_minute * 1000 / _MINUTE_MS
-
-    def _turn(self, minute: int) -> None:
-        if minute != self._minute:
-            self._in_last_minute = self._in_minute if minute == self._minute + 1 else 0
-            self._minute, self._in_minute = minute, 0
+        minutes = now_ms // _MINUTE_MS - self.client.minute
+        counts = (self.in_last_minute, self.message_count - self.before)
+        return counts[minutes] * 1000 / _MINUTE_MS if minutes < len(counts) else 0.0
 
 
 class Producers:
@@ -108,7 +123,8 @@ class Producers:
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self.now_ms = now_ms
-        self._known: dict[tuple[str, str, str], TopicProducer] = {}
+        self._clients: dict[tuple[str, str], _Client] = {}
+        self._count = 0
 
     def note(
         self,
@@ -122,32 +138,43 @@ class Producers:
         Args:
             address: The caller's.
             user_agent: What it says of itself.
-            sent: Topics, each with a number of messages.
+            sent: Topics, each with a number of messages; there may be many.
             user: Returns the user that the call is made for.
         """
-        user_agent, now_ms = user_agent[:_TEXT_MAX], self.now_ms()
+        now_ms = self.now_ms()
+        minute = now_ms // _MINUTE_MS
+        key = (user_agent[:_TEXT_MAX], address[0])
+        client = self._clients.get(key)
+        if client is None:
+            client = _Client(agent_of(key[0]), address, user(), minute)
+        client.address = address
+        client.turn(minute)
+        topics = client.topics
         for topic, message_count in sent:
-            key = (topic, user_agent, address[0])
-            known = self._known.get(key)
+            known = topics.get(topic)
             if known is None:
                 if len(topic) > TOPIC_NAME_LENGTH_MAX:
                     continue
                 self._make_room()
-                known = TopicProducer(topic, agent_of(user_agent), address, user(), now_ms)
-                self._known[key] = known
-            known.address = address
-            known.count(message_count, now_ms)
+                self._clients[key] = client
+                self._count += 1
+                known = topics[topic] = TopicProducer(topic, client, now_ms)
+            known.last_ms = now_ms
+            known.message_count += message_count
 
     def walk(self, topic: str = "") -> Iterator[TopicProducer | None]:
         """Those who sent within the last hour; None for others that are examined."""
         since_ms = self.now_ms() - SILENCE_MS_MAX
-        for known in list(self._known.values()):
-            lists = known.last_ms >= since_ms and topic in {"", known.topic}
-            yield known if lists else None
+        for client in list(self._clients.values()):
+            found = list(client.topics.values()) if not topic else [client.topics.get(topic)]
+            for known in found:
+                yield known if known is not None and known.last_ms >= since_ms else None
 
     def _make_room(self) -> None:
-        if len(self._known) < PRODUCERS_MAX:
+        if self._count < PRODUCERS_MAX:
             return
-        order = sorted(map(attrgetter("last_ms"), self._known.values()))
-        limit_ms = order[PRODUCERS_MAX // 10]
-        self._known = {key: each for key, each in self._known.items() if each.last_ms > limit_ms}
+        known = [each for client in self._clients.values() for each in client.topics.values()]
+        for each in sorted(known, key=attrgetter("last_ms"))[: PRODUCERS_MAX // 10]:
+            del each.client.topics[each.topic]
+            self._count -= 1
+        self._clients = {key: each for key, each in self._clients.items() if each.topics}

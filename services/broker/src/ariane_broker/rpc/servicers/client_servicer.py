@@ -409,14 +409,14 @@ def _client_message(client: AttachedClient) -> client_pb.AttachedClient:
 
 
 def _producer_message(producer: TopicProducer, now_ms: int) -> producer_pb.TopicProducer:
-    agent = producer.agent
+    client, agent = producer.client, producer.client.agent
     return producer_pb.TopicProducer(
         topic=producer.topic,
         client_id=agent.client_id,
         producer_group=agent.producer_group,
         agent=agent.name,
-        address=host_text(producer.address),
-        user=producer.user,
+        address=host_text(client.address),
+        user=client.user,
         message_count=producer.message_count,
         first_time=time_of(producer.first_ms),
         last_time=time_of(producer.last_ms),
