@@ -71,19 +71,16 @@ def open_store(root: Path) -> Iterator[Store]:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is appended.
-
-    Attributes:
-        body_bytes: Length of a body.
-        count: Records of a block.
-        kind: What is unlike the usual block; "" for nothing.
-        goal: Ratio that is aimed at, or None.
-    """
+    """What is appended."""
 
     body_bytes: int
+    """Length of a body."""
     count: int
+    """Records of a block."""
     kind: str = ""
+    """What is unlike the usual block; "" for nothing."""
     goal: float | None = None
+    """Ratio that is aimed at, or None."""
 
     @property
     def work(self) -> str:

@@ -35,25 +35,22 @@ _STAMP = struct.Struct("<qq")
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When what is sent: fixed before the first message, whatever happens to it.
-
-    Attributes:
-        name_servers: Where both ends find the broker.
-        broker_address: Where empty calls go.
-        topic: The topic, of which nothing is read by anybody else.
-        messages_per_s: The rate: a burst of a thousandth of it every millisecond.
-        warm_up_s: Seconds at the beginning that do not count.
-        measured_s: Seconds that count.
-        body_bytes: Of each message.
-    """
+    """When what is sent: fixed before the first message, whatever happens to it."""
 
     name_servers: str
+    """Where both ends find the broker."""
     broker_address: str
+    """Where empty calls go."""
     topic: str
+    """The topic, of which nothing is read by anybody else."""
     messages_per_s: int
+    """The rate: a burst of a thousandth of it every millisecond."""
     warm_up_s: float
+    """Seconds at the beginning that do not count."""
     measured_s: float
+    """Seconds that count."""
     body_bytes: int
+    """Of each message."""
 
     @property
     def burst_count(self) -> int:

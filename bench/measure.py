@@ -22,24 +22,21 @@ RESULTS_PATH = Path(__file__).parent / "results"
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """A work beside its limit.
-
-    Attributes:
-        seconds: Median seconds of the work.
-        limit_seconds: Median seconds of its limit.
-        ratio: Median of the limit's seconds over the work's, pair by pair: the fraction of the
-            limit's speed that the work reaches.
-        ratio_min: Smallest such ratio.
-        ratio_max: Largest such ratio.
-        pairs: How many pairs were run.
-    """
+    """A work beside its limit."""
 
     seconds: float
+    """Median seconds of the work."""
     limit_seconds: float
+    """Median seconds of its limit."""
     ratio: float
+    """Median of the limit's seconds over the work's, pair by pair: the fraction of the limit's
+    speed that the work reaches."""
     ratio_min: float
+    """Smallest such ratio."""
     ratio_max: float
+    """Largest such ratio."""
     pairs: int
+    """How many pairs were run."""
 
 
 def seconds_of(work: Callable[[], object]) -> float:

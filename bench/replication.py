@@ -86,24 +86,21 @@ def pin(pid: int, processors: set[int]) -> None:
 
 @dataclass(slots=True)
 class Group:
-    """A broker with its replicas, and what was measured of it.
-
-    Attributes:
-        name: What the rows say.
-        brokers: The primary first.
-        producer: Sends to it.
-        rates: Messages a second, of each round.
-        costs: Processor seconds for each GB of bodies: of client, primary, and all replicas.
-        behind: Bytes that the replica which was furthest behind lacked, looked at while messages
-            were sent: what the loss of the primary would take under `local`.
-    """
+    """A broker with its replicas, and what was measured of it."""
 
     name: str
+    """What the rows say."""
     brokers: Sequence[ServiceProcess]
+    """The primary first."""
     producer: Producer
+    """Sends to it."""
     rates: list[float] = field(default_factory=list)
+    """Messages a second, of each round."""
     costs: list[tuple[float, ...]] = field(default_factory=list)
+    """Processor seconds for each GB of bodies: of client, primary, and all replicas."""
     behind: list[int] = field(default_factory=list)
+    """Bytes that the replica which was furthest behind lacked, looked at while messages were sent:
+    what the loss of the primary would take under `local`."""
 
     async def measure(self, seconds: float) -> None:
         """Send for some seconds, batches of 1 KiB messages; replicas' time until they have all."""

@@ -42,17 +42,14 @@ BATCHES_PER_RUN = 1000
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A store with messages in it.
-
-    Attributes:
-        root: Its folder.
-        messages: How many there are.
-        log_bytes: How long the commit log is.
-    """
+    """A store with messages in it."""
 
     root: Path
+    """Its folder."""
     messages: int
+    """How many there are."""
     log_bytes: int
+    """How long the commit log is."""
 
 
 def numbered_block(topic: str, first: int, count: int) -> RecordTable:

@@ -36,23 +36,20 @@ PIECES_AHEAD = 8
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a caller does.
-
-    Attributes:
-        runtime: "grpcio" or "wire".
-        loop: "asyncio" or "uvloop".
-        address: Of the server.
-        kind: "unary", "stream", "bulk" or "beside".
-        in_flight: How many small calls at a time.
-        seconds: How long it is measured.
-    """
+    """What a caller does."""
 
     runtime: str
+    """Either "grpcio" or "wire"."""
     loop: str
+    """Either "asyncio" or "uvloop"."""
     address: str
+    """Of the server."""
     kind: str
+    """One of "unary", "stream", "bulk" or "beside"."""
     in_flight: int
+    """How many small calls at a time."""
     seconds: float
+    """How long it is measured."""
 
     def to_json(self) -> str:
         """The work as an argument."""

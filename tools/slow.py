@@ -47,19 +47,16 @@ SHOWN_MAX: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a group when it was last played.
-
-    Attributes:
-        commit: The commit, abbreviated.
-        count: Which one it was, counted from the first: a rebase changes names, and hardly counts.
-        outcome: ``passed``, ``failed``, ``skipped`` or ``late``.
-        seconds: How long it took.
-    """
+    """What became of a group when it was last played."""
 
     commit: str
+    """The commit, abbreviated."""
     count: int
+    """Which one it was, counted from the first: a rebase changes names, and hardly counts."""
     outcome: str
+    """``passed``, ``failed``, ``skipped`` or ``late``."""
     seconds: int
+    """How long it took."""
 
 
 def groups(names: Iterable[str], root: Path = ROOT) -> list[str]:

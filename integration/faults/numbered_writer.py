@@ -47,17 +47,14 @@ def body_of(number: int, topic: str, queue_id: int, queue_offset: int) -> bytes:
 
 @dataclass
 class WriterProcess:
-    """A forked writer.
-
-    Attributes:
-        pid: Its process.
-        pipe: The descriptor that its lines are read from.
-        acknowledged: How many messages of the log it said were acknowledged.
-    """
+    """A forked writer."""
 
     pid: int
+    """Its process."""
     pipe: int
+    """The descriptor that its lines are read from."""
     acknowledged: int = 0
+    """How many messages of the log it said were acknowledged."""
 
     def read_line(self) -> bool:
         """Wait for the next acknowledgement; False when the writer ended."""

@@ -54,27 +54,24 @@ class DriverFailed(Exception):
 
 @dataclass(frozen=True)
 class Official:
-    """A client of RocketMQ, and how its driver is had.
-
-    Attributes:
-        name: In tests: the language, with the version where there are several.
-        version: As it is published.
-        lacks: Features that this version has not.
-        blind: Words of a received message that this version does not tell.
-        tools: Programs that a machine needs.
-        build: Makes the driver in a folder that already has its sources.
-        command: Starts the driver that was made in a folder.
-        sources: The folder below ``drivers``.
-    """
+    """A client of RocketMQ, and how its driver is had."""
 
     name: str
+    """In tests: the language, with the version where there are several."""
     version: str
+    """As it is published."""
     sources: str
+    """The folder below ``drivers``."""
     tools: tuple[str, ...]
+    """Programs that a machine needs."""
     build: Callable[[Official, Path], None]
+    """Makes the driver in a folder that already has its sources."""
     command: Callable[[Path], list[str]]
+    """Starts the driver that was made in a folder."""
     lacks: frozenset[str] = field(default_factory=frozenset)
+    """Features that this version has not."""
     blind: frozenset[str] = field(default_factory=frozenset)
+    """Words of a received message that this version does not tell."""
 
     @property
     def folder(self) -> Path:

@@ -40,19 +40,16 @@ class Program(Protocol):
 
 @dataclass(frozen=True)
 class Actor:
-    """A client on the stage.
-
-    Attributes:
-        name: Its language, with the version where there are several.
-        program: Acts with it.
-        lacks: Features that it has not.
-        blind: Words of a received message that it does not tell.
-    """
+    """A client on the stage."""
 
     name: str
+    """Its language, with the version where there are several."""
     program: Program
+    """Acts with it."""
     lacks: frozenset[str] = field(default_factory=frozenset)
+    """Features that it has not."""
     blind: frozenset[str] = field(default_factory=frozenset)
+    """Words of a received message that it does not tell."""
 
     def ask(self, do: str, **words: Any) -> Any:
         began_s = time.monotonic()

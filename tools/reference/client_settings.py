@@ -1,32 +1,31 @@
-"""Settings of the Python client as a table: fields of a dataclass, told in its docstring."""
+"""Settings of the Python client as a table: fields of a dataclass, each with its docstring."""
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import enum
 import inspect
-import re
-from typing import Any, Final
+import textwrap
+from itertools import pairwise
+from typing import Any
 
 from tools.reference.markdown import code, table
-
-_ATTRIBUTE: Final = re.compile(r"^    (\w+): (.+(?:\n        .+)*)", re.MULTILINE)
 
 
 def client_settings_table(settings: type[Any], beside: type[Any] | None = None) -> str:
     """Name, default and meaning of every field, in their order.
 
     Args:
-        settings: The class, whose docstring and those of its bases tell the meanings.
+        settings: The class; fields of its bases count.
         beside: A class whose fields are told elsewhere.
 
     Raises:
-        KeyError: The docstring does not tell of a field.
+        KeyError: A field has no docstring.
     """
     meanings: dict[str, str] = {}
     for kind in reversed(settings.__mro__):
-        _, _, attributes = inspect.cleandoc(kind.__doc__ or "").partition("Attributes:\n")
-        meanings |= {name: " ".join(text.split()) for name, text in _ATTRIBUTE.findall(attributes)}
+        meanings |= _docstrings_of_fields(kind) if dataclasses.is_dataclass(kind) else {}
     told = {field.name for field in dataclasses.fields(beside)} if beside else set()
     return table(
         ["Name", "Default", "Meaning"],
@@ -36,6 +35,16 @@ def client_settings_table(settings: type[Any], beside: type[Any] | None = None) 
             if field.name not in told
         ),
     )
+
+
+def _docstrings_of_fields(kind: type[Any]) -> dict[str, str]:
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    found: dict[str, str] = {}
+    for field, after in pairwise(body.body if isinstance(body, ast.ClassDef) else ()):
+        match field, after:
+            case ast.AnnAssign(ast.Name(name)), ast.Expr(ast.Constant(str(text))):
+                found[name] = " ".join(text.split())
+    return found
 
 
 def _meaning(text: str) -> str:

@@ -49,23 +49,20 @@ _STOPPED = 130
 
 @dataclass(slots=True)
 class Session:
-    """One run of the command.
-
-    Attributes:
-        extent: How much of everything.
-        quick: Whether there is little time.
-        dry: Whether nothing is kept.
-        rows: What was measured.
-        failed: Whether something failed.
-        omitted: What was skipped or failed, with a word on each.
-    """
+    """One run of the command."""
 
     extent: Extent
+    """How much of everything."""
     quick: bool
+    """Whether there is little time."""
     dry: bool
+    """Whether nothing is kept."""
     rows: list[Row] = field(default_factory=list)
+    """What was measured."""
     failed: bool = False
+    """Whether something failed."""
     omitted: list[str] = field(default_factory=list)
+    """What was skipped or failed, with a word on each."""
     _begin: float = field(default_factory=time.monotonic)
 
     def run(self, bouts: Sequence[Bout]) -> None:

@@ -13,23 +13,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Ours beside theirs.
-
-    Attributes:
-        ours: Median of our figures.
-        theirs: Median of theirs.
-        ratio: Median of the ratios, pair by pair; larger is better for us.
-        ratio_min: The smallest of them.
-        ratio_max: The largest.
-        pairs: How many there were.
-    """
+    """Ours beside theirs."""
 
     ours: float
+    """Median of our figures."""
     theirs: float
+    """Median of theirs."""
     ratio: float
+    """Median of the ratios, pair by pair; larger is better for us."""
     ratio_min: float
+    """The smallest of them."""
     ratio_max: float
+    """The largest."""
     pairs: int
+    """How many there were."""
 
 
 def compare(measured: Sequence[tuple[float, float]], *, less_is_better: bool = False) -> Comparison:

@@ -12,21 +12,18 @@ from peer_bench.loads import Leg
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One figure of a leg.
-
-    Attributes:
-        of: Reads it.
-        unit: Its unit.
-        name: Stands behind the work's name; may be empty.
-        less_is_better: The ratio is then theirs over ours: above 1 is always better for us.
-        targeted: Whether the work's floor and goal are for it.
-    """
+    """One figure of a leg."""
 
     of: Callable[[Leg], float]
+    """Reads it."""
     unit: str
+    """Its unit."""
     name: str = ""
+    """Stands behind the work's name; may be empty."""
     less_is_better: bool = False
+    """The ratio is then theirs over ours: above 1 is always better for us."""
     targeted: bool = True
+    """Whether the work's floor and goal are for it."""
 
 
 def _rate(leg: Leg) -> float:

@@ -26,41 +26,38 @@ RUNS_PATH: Final = RESULTS_PATH / "peers.json"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One work beside one peer.
-
-    Attributes:
-        work: What was done.
-        ours: Median of our figures.
-        unit: Of both figures.
-        against: Whom, with version.
-        theirs: Median of their figures.
-        ratio: Median of the ratios, pair by pair; above 1 is better for us.
-        ratio_min: The smallest.
-        ratio_max: The largest.
-        pairs: How many pairs.
-        floor: Ratio that must be reached, or ``None``.
-        goal: Ratio that is aimed at, or ``None``.
-        lost: Messages that we lost, altered or did not get acknowledged, in all pairs.
-        when: UTC, ISO 8601.
-        machine: What it was measured on.
-        versions: Of both sides.
-    """
+    """One work beside one peer."""
 
     work: str
+    """What was done."""
     ours: float
+    """Median of our figures."""
     unit: str
+    """Of both figures."""
     against: str
+    """Whom, with version."""
     theirs: float
+    """Median of their figures."""
     ratio: float
+    """Median of the ratios, pair by pair; above 1 is better for us."""
     ratio_min: float
+    """The smallest."""
     ratio_max: float
+    """The largest."""
     pairs: int
+    """How many pairs."""
     floor: float | None
+    """Ratio that must be reached, or ``None``."""
     goal: float | None
+    """Ratio that is aimed at, or ``None``."""
     lost: int
+    """Messages that we lost, altered or did not get acknowledged, in all pairs."""
     when: str
+    """UTC, ISO 8601."""
     machine: dict[str, str]
+    """What it was measured on."""
     versions: dict[str, str]
+    """Of both sides."""
 
     def check(self) -> None:
         """Refuse figures that cannot be.

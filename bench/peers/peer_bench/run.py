@@ -28,25 +28,22 @@ _GRAIN: Final = 1000
 
 
 class Extent(NamedTuple):
-    """How much is run.
-
-    Attributes:
-        pairs: Pairs that count.
-        leg_s: About how long the slower of two legs takes.
-        schedule_s: How long a schedule lasts.
-        warm_up_s_max: At most so many seconds of warm-up.
-        count_max: Messages of a leg at most, whatever the work says; for trying things out.
-        sustained_s: How long the faster of two legs takes at least where sending lasts.
-        sustained_pairs_max: Pairs of such legs at most.
-    """
+    """How much is run."""
 
     pairs: int
+    """Pairs that count."""
     leg_s: float = 1.5
+    """About how long the slower of two legs takes."""
     schedule_s: float = SCHEDULE_S
+    """How long a schedule lasts."""
     warm_up_s_max: float = 60.0
+    """At most so many seconds of warm-up."""
     count_max: int = 50_000_000
+    """Messages of a leg at most, whatever the work says; for trying things out."""
     sustained_s: float = SUSTAINED_S
+    """How long the faster of two legs takes at least where sending lasts."""
     sustained_pairs_max: int = 3
+    """Pairs of such legs at most."""
 
     @property
     def lasts(self) -> bool:

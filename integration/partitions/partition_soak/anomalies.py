@@ -35,15 +35,12 @@ READERS_OF_ALL: Final = "final"
 
 
 class Anomaly(NamedTuple):
-    """Something that must not be.
-
-    Attributes:
-        name: What it is called.
-        what: The case, for people.
-    """
+    """Something that must not be."""
 
     name: str
+    """What it is called."""
     what: str
+    """The case, for people."""
 
     def __str__(self) -> str:
         return f"{self.name}: {self.what}"

@@ -66,21 +66,18 @@ class FaultKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault.
-
-    Attributes:
-        kind: What happens.
-        begin_s: When, from the beginning of the run.
-        duration_s: How long until it is over; a killed process is started again then.
-        place: Which broker, from 0; None: the primary of that moment.
-        peer: Which of its peers, where one is meant: 0 or 1.
-    """
+    """One fault."""
 
     kind: FaultKind
+    """What happens."""
     begin_s: float
+    """When, from the beginning of the run."""
     duration_s: float
+    """How long until it is over; a killed process is started again then."""
     place: int | None
+    """Which broker, from 0; None: the primary of that moment."""
     peer: int
+    """Which of its peers, where one is meant: 0 or 1."""
 
     def __str__(self) -> str:
         whom = "primary" if self.place is None else f"broker {self.place}"

@@ -39,29 +39,26 @@ Say = Callable[[str], None]
 
 @dataclass(slots=True)
 class RunReport:
-    """What came of one seed.
-
-    Attributes:
-        seed: The seed.
-        faults: What happened, in words.
-        counts: How often each kind of fault happened.
-        stored: Messages that were acknowledged.
-        unknown: Messages without an outcome.
-        refused: Messages that were refused.
-        polled: Messages that were read meanwhile.
-        epochs: Elections meanwhile.
-        found: What is wrong.
-    """
+    """What came of one seed."""
 
     seed: int
+    """The seed."""
     faults: list[str] = field(default_factory=list)
+    """What happened, in words."""
     counts: Counter[str] = field(default_factory=Counter)
+    """How often each kind of fault happened."""
     stored: int = 0
+    """Messages that were acknowledged."""
     unknown: int = 0
+    """Messages without an outcome."""
     refused: int = 0
+    """Messages that were refused."""
     polled: int = 0
+    """Messages that were read meanwhile."""
     epochs: int = 0
+    """Elections meanwhile."""
     found: list[Anomaly] = field(default_factory=list)
+    """What is wrong."""
 
     @property
     def holds(self) -> bool:

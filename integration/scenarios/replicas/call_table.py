@@ -13,17 +13,14 @@ PAUSE_S = 0.3  # The brokers need the processor, too.
 
 @dataclass
 class Record:
-    """What became of one kind of call.
-
-    Attributes:
-        name: The call.
-        done_s: When each that succeeded began and ended.
-        failed: When each that failed ended, and why.
-    """
+    """What became of one kind of call."""
 
     name: str
+    """The call."""
     done_s: list[tuple[float, float]] = field(default_factory=list)
+    """When each that succeeded began and ended."""
     failed: list[tuple[float, str]] = field(default_factory=list)
+    """When each that failed ended, and why."""
 
     def succeeded(self, began_s: float | None = None) -> None:
         """Note a success; of what only arrives, the begin is its end."""
@@ -41,19 +38,16 @@ class Record:
 
 @dataclass(frozen=True)
 class Cell:
-    """How one call fared in one fault.
-
-    Attributes:
-        wait_s: The longest time without a success, from the fault on.
-        failed: How many failed.
-        count: How many were made.
-        why: The last failure.
-    """
+    """How one call fared in one fault."""
 
     wait_s: float
+    """The longest time without a success, from the fault on."""
     failed: int
+    """How many failed."""
     count: int
+    """How many were made."""
     why: str
+    """The last failure."""
 
     def __str__(self) -> str:
         return f"{self.wait_s:5.1f} s {self.failed:3}/{self.count:<4}"

@@ -44,21 +44,18 @@ DOWNTIME_S: Final = (0.0, 4.0)
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """One process goes away and comes back, or the clock of brokers is wrong for a while.
-
-    Attributes:
-        after_s: Seconds since the one before.
-        kind: What kind of process.
-        number: Which of them.
-        manner: How it ends.
-        downtime_s: Seconds until it is started again, or right again.
-    """
+    """One process goes away and comes back, or the clock of brokers is wrong for a while."""
 
     after_s: float
+    """Seconds since the one before."""
     kind: Kind
+    """What kind of process."""
     number: int
+    """Which of them."""
     manner: Manner
+    """How it ends."""
     downtime_s: float
+    """Seconds until it is started again, or right again."""
 
     def __str__(self) -> str:
         return f"{self.manner} to {self.kind} {self.number}, away for {self.downtime_s:.1f} s"

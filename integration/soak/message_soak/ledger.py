@@ -51,19 +51,16 @@ class LedgerFile:
 
 @dataclass(slots=True)
 class SentLedger:
-    """What one producer says, over all its lives.
-
-    Attributes:
-        intended: Numbers that were about to be sent.
-        acknowledged: Numbers that were acknowledged.
-        unknown: Numbers whose send ended without an outcome.
-        refused: Numbers that were surely not stored.
-    """
+    """What one producer says, over all its lives."""
 
     intended: set[int] = field(default_factory=set)
+    """Numbers that were about to be sent."""
     acknowledged: set[int] = field(default_factory=set)
+    """Numbers that were acknowledged."""
     unknown: set[int] = field(default_factory=set)
+    """Numbers whose send ended without an outcome."""
     refused: set[int] = field(default_factory=set)
+    """Numbers that were surely not stored."""
 
     @classmethod
     def read(cls, path: Path) -> SentLedger:
@@ -88,23 +85,20 @@ class SentLedger:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """One message, once handed to a listener.
-
-    Attributes:
-        time_ns: When, by the machine's monotonic clock, in nanoseconds.
-        queue: Broker and number of its queue, ``broker-a/3``.
-        queue_offset: Its index there.
-        producer: Who sent it.
-        number: Which it is of that producer.
-        attempt: How often it had been handed out to a receiving group; else 0.
-    """
+    """One message, once handed to a listener."""
 
     time_ns: int
+    """When, by the machine's monotonic clock, in nanoseconds."""
     queue: str
+    """Broker and number of its queue, ``broker-a/3``."""
     queue_offset: int
+    """Its index there."""
     producer: str
+    """Who sent it."""
     number: int
+    """Which it is of that producer."""
     attempt: int = 0
+    """How often it had been handed out to a receiving group; else 0."""
 
     def line(self) -> str:
         """As it stands in the ledger."""

@@ -41,32 +41,29 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a soak is.
-
-    Attributes:
-        folder: Everything it leaves: stores, ledgers, logs.
-        duration_s: How long processes are disturbed.
-        seed: Of everything drawn by chance.
-        rate: Messages a second of each producer.
-        name_servers: How many.
-        brokers: How many.
-        producers: How many.
-        members: Consumers of each of the six groups.
-        power_cuts: Whether brokers lose power, too; they flush synchronously then, since otherwise
-            the last second of what they acknowledged may go with it.
-        clock_jumps: Whether the clock of brokers jumps, and is right again.
-    """
+    """What a soak is."""
 
     folder: Path
+    """Everything it leaves: stores, ledgers, logs."""
     duration_s: float
+    """How long processes are disturbed."""
     seed: int
+    """Of everything drawn by chance."""
     rate: float = 100.0
+    """Messages a second of each producer."""
     name_servers: int = 2
+    """How many."""
     brokers: int = 3
+    """How many."""
     producers: int = 10
+    """How many."""
     members: int = 4
+    """Consumers of each of the six groups."""
     power_cuts: bool = False
+    """Whether brokers lose power, too; they flush synchronously then, since otherwise the last
+    second of what they acknowledged may go with it."""
     clock_jumps: bool = False
+    """Whether the clock of brokers jumps, and is right again."""
 
     @property
     def more(self) -> list[Disturbed]:
@@ -77,29 +74,26 @@ class Plan:
 
 @dataclass(slots=True)
 class Report:
-    """What came of it.
-
-    Attributes:
-        seed: What to give to see the same disturbances again.
-        duration_s: How long producers sent.
-        disturbances: How often each kind of process was stopped, and how.
-        intended: Messages that producers began to send.
-        acknowledged: Messages that were acknowledged.
-        unknown: Messages without an outcome.
-        refused: Messages that were surely not stored.
-        groups: What each consumer group shows.
-        faults: Whatever else went wrong: members that ended by themselves, damaged stores.
-    """
+    """What came of it."""
 
     seed: int
+    """What to give to see the same disturbances again."""
     duration_s: float = 0.0
+    """How long producers sent."""
     disturbances: dict[str, int] = field(default_factory=dict)
+    """How often each kind of process was stopped, and how."""
     intended: int = 0
+    """Messages that producers began to send."""
     acknowledged: int = 0
+    """Messages that were acknowledged."""
     unknown: int = 0
+    """Messages without an outcome."""
     refused: int = 0
+    """Messages that were surely not stored."""
     groups: list[Findings] = field(default_factory=list)
+    """What each consumer group shows."""
     faults: list[str] = field(default_factory=list)
+    """Whatever else went wrong: members that ended by themselves, damaged stores."""
 
     @property
     def holds(self) -> bool:

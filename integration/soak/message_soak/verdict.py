@@ -40,29 +40,26 @@ EXAMPLES_MAX: Final = 5
 
 @dataclass(slots=True)
 class Findings:
-    """What is wrong with one consumer group, and how often it repeated.
-
-    Attributes:
-        group: The consumer group.
-        received: Different messages that it received.
-        repeated: Receipts beyond the first of a queue offset.
-        repeats_max: The bound.
-        lost: Acknowledged messages that it never received.
-        stored_twice: Messages at two offsets.
-        out_of_order: Messages that came in the wrong order.
-        invented: Messages that nobody sent.
-        returned: Acknowledged messages that came again.
-    """
+    """What is wrong with one consumer group, and how often it repeated."""
 
     group: str
+    """The consumer group."""
     received: int = 0
+    """Different messages that it received."""
     repeated: int = 0
+    """Receipts beyond the first of a queue offset."""
     repeats_max: int = 0
+    """The bound."""
     lost: list[str] = field(default_factory=list)
+    """Acknowledged messages that it never received."""
     stored_twice: list[str] = field(default_factory=list)
+    """Messages at two offsets."""
     out_of_order: list[str] = field(default_factory=list)
+    """Messages that came in the wrong order."""
     invented: list[str] = field(default_factory=list)
+    """Messages that nobody sent."""
     returned: list[str] = field(default_factory=list)
+    """Acknowledged messages that came again."""
 
     @property
     def holds(self) -> bool:

@@ -27,23 +27,20 @@ FOLLOWS_S: Final = 4.0
 
 
 class Fault(NamedTuple):
-    """One fault.
-
-    Attributes:
-        at_s: When.
-        kind: Its name in ``KINDS``.
-        target: The role that it befalls.
-        other: Another role, for what lies between two.
-        seconds: How long it lasts.
-        amount: How bad it is, 0 to 1.
-    """
+    """One fault."""
 
     at_s: float
+    """When."""
     kind: str
+    """Its name in ``KINDS``."""
     target: str
+    """The role that it befalls."""
     other: str
+    """Another role, for what lies between two."""
     seconds: float
+    """How long it lasts."""
     amount: float
+    """How bad it is, 0 to 1."""
 
     def __str__(self) -> str:
         return (

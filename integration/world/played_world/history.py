@@ -19,28 +19,25 @@ class Place(NamedTuple):
 
 @dataclass(slots=True)
 class Sent:
-    """A message that was sent.
-
-    Attributes:
-        value: Its body, of which there is only one.
-        group: Its message group; empty for none.
-        number: Its place among those of its sender.
-        sent_s: When, by the world's clock.
-        due_s: Before when nobody may get it.
-        outcome: "open", "acknowledged", "unknown", "refused" or "rolled back".
-        place: Where it was said to lie.
-        told_s: When its sender was told of its outcome.
-    """
+    """A message that was sent."""
 
     value: str
+    """Its body, of which there is only one."""
     topic: str
     group: str
+    """Its message group; empty for none."""
     number: int
+    """Its place among those of its sender."""
     sent_s: float
+    """When, by the world's clock."""
     due_s: float = 0.0
+    """Before when nobody may get it."""
     outcome: str = "open"
+    """One of "open", "acknowledged", "unknown", "refused" or "rolled back"."""
     place: Place | None = None
+    """Where it was said to lie."""
     told_s: float = inf
+    """When its sender was told of its outcome."""
 
     def end(self, outcome: str, now_s: float, place: Place | None = None) -> None:
         """Its sender knows what became of it."""
@@ -59,48 +56,42 @@ class Delivered(NamedTuple):
 
 @dataclass(slots=True)
 class Deletion:
-    """The deletion of a topic at all brokers: between these two, or perhaps never.
-
-    Attributes:
-        begin_s: When it was asked for.
-        end_s: When all had answered that it is done; infinite as long as that is not known.
-    """
+    """The deletion of a topic at all brokers: between these two, or perhaps never."""
 
     begin_s: float
+    """When it was asked for."""
     end_s: float = inf
+    """When all had answered that it is done; infinite as long as that is not known."""
 
 
 @dataclass(slots=True)
 class History:
-    """All of it.
-
-    Attributes:
-        sent: Messages by value.
-        delivered: In order.
-        groups: Topics of each consumer group.
-        ordered: Groups that consume in order.
-        seen: Values that each group is done with.
-        set_ahead_s: How far clocks of brokers were set ahead, all together.
-        settled: When a receiving group was told that a message is settled, by group and value.
-        deletions: Of topics that were deleted.
-        resets: When operators began to set groups back, by group.
-        begun_s: Since when groups get all, which begin with the newest messages.
-        lags: What groups had left at the end, as brokers told it, by queue; None if nobody knows.
-        changes: How often operators have done what.
-    """
+    """All of it."""
 
     sent: dict[str, Sent] = field(default_factory=dict)
+    """Messages by value."""
     delivered: list[Delivered] = field(default_factory=list)
+    """In order."""
     groups: dict[str, list[str]] = field(default_factory=dict)
+    """Topics of each consumer group."""
     ordered: set[str] = field(default_factory=set)
+    """Groups that consume in order."""
     seen: dict[str, dict[str, None]] = field(default_factory=dict)
+    """Values that each group is done with."""
     settled: dict[tuple[str, str], float] = field(default_factory=dict)
+    """When a receiving group was told that a message is settled, by group and value."""
     set_ahead_s: float = 0.0
+    """How far clocks of brokers were set ahead, all together."""
     deletions: dict[str, list[Deletion]] = field(default_factory=dict)
+    """Of topics that were deleted."""
     begun_s: dict[str, float] = field(default_factory=dict)
+    """Since when groups get all, which begin with the newest messages."""
     resets: dict[str, list[float]] = field(default_factory=dict)
+    """When operators began to set groups back, by group."""
     lags: dict[str, int] | None = None
+    """What groups had left at the end, as brokers told it, by queue; None if nobody knows."""
     changes: Counter[str] = field(default_factory=Counter)
+    """How often operators have done what."""
 
     def begin(self, group: str, now_s: float) -> None:
         """A group that begins with the newest messages gets all from now on."""

@@ -31,23 +31,20 @@ class Broken(Exception):
 
 
 class Member(NamedTuple):
-    """What a member of a group is to do.
-
-    Attributes:
-        group: Its group.
-        topics: What it subscribes to.
-        strategy: How its group shares queues.
-        ordered: Whether it consumes in order.
-        is_plain: Whether its listener is a plain function, which runs in a thread.
-        is_late: Whether its group begins with the newest messages.
-    """
+    """What a member of a group is to do."""
 
     group: str
+    """Its group."""
     topics: list[str]
+    """What it subscribes to."""
     strategy: Callable[[], AllocationStrategy]
+    """How its group shares queues."""
     ordered: bool = False
+    """Whether it consumes in order."""
     is_plain: bool = False
+    """Whether its listener is a plain function, which runs in a thread."""
     is_late: bool = False
+    """Whether its group begins with the newest messages."""
 
 
 class _Listeners:

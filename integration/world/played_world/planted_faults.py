@@ -13,21 +13,18 @@ _STORAGE: Final = "storage/src/ariane_storage/"
 
 
 class Planted(NamedTuple):
-    """A fault: a piece of a file of the house, and what stands there instead.
-
-    Attributes:
-        name: For the command line.
-        breaks: What goes wrong, for people.
-        path: The file, from the root of the repository.
-        right: What stands there; once in the file.
-        wrong: What stands there with the fault.
-    """
+    """A fault: a piece of a file of the house, and what stands there instead."""
 
     name: str
+    """For the command line."""
     breaks: str
+    """What goes wrong, for people."""
     path: str
+    """The file, from the root of the repository."""
     right: str
+    """What stands there; once in the file."""
     wrong: str
+    """What stands there with the fault."""
 
 
 MENDS: Final = (

@@ -43,18 +43,13 @@ BROKERS_MIN, CLIENTS_MIN, ACKNOWLEDGED_MIN, FAULTS_MIN, KINDS_MIN = 3, 8, 2000, 
 
 @dataclass(slots=True)
 class Verdict:
-    """What came of a seed.
-
-    Attributes:
-        outcome: "ok", "unknown" (it shows nothing) or "anomaly".
-        words: Why.
-        met: How often each fault met each step; see ``steps.table``.
-        changes: How often operators have done what.
-    """
+    """What came of a seed."""
 
     seed: int
     outcome: str
+    """One of "ok", "unknown" (it shows nothing) or "anomaly"."""
     words: list[str]
+    """Why."""
     plan: list[Fault]
     acknowledged: int
     virtual_s: float
@@ -62,7 +57,9 @@ class Verdict:
     digest: str
     drained_after_s: float
     met: dict[str, int] = field(default_factory=dict)
+    """How often each fault met each step; see ``steps.table``."""
     changes: dict[str, int] = field(default_factory=dict)
+    """How often operators have done what."""
 
 
 def play(

@@ -13,21 +13,18 @@ from ariane_wire.transport.ports import Ports
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A machine; without arguments, the one that this process runs on.
-
-    Attributes:
-        clock: Its clock.
-        chance: Draws ids: those of two processes never agree.
-        process_id: The number of the process.
-        ports: Where it listens; None for the real ones.
-        identify: Finds who calls its services.
-    """
+    """A machine; without arguments, the one that this process runs on."""
 
     clock: Clock = field(default_factory=SystemClock)
+    """Its clock."""
     chance: Random = field(default_factory=SystemRandom)
+    """Draws ids: those of two processes never agree."""
     process_id: int = field(default_factory=os.getpid)
+    """The number of the process."""
     ports: Ports | None = None
+    """Where it listens; None for the real ones."""
     identify: Identify = anonymous
+    """Finds who calls its services."""
 
     def new_id(self) -> str:
         """An id that nobody else has: 16 hexadecimal digits."""

@@ -34,56 +34,54 @@ class StoreConfig:
     """How a store is laid out and kept; the defaults are RocketMQ's.
 
     File sizes are part of the format: a store must be opened with the sizes it was written with.
-
-    Attributes:
-        segment_bytes: Length of a commit-log segment.
-        consume_queue_file_entries: Entries of one consume-queue file.
-        index_slots: Hash slots of an index file.
-        index_items: Items of an index file; it is full one short of this.
-        flush_mode: The state that an acknowledgement waits for.
-        flush_interval_ms: How often the commit log is flushed under ``FlushMode.ASYNC``.
-        flush_least_pages: Pages of 4 KiB that must be waiting for such a flush.
-        flush_thorough_interval_ms: How often the log is flushed even if few pages wait.
-        derived_interval_ms: The shortest time between two writes of consume queues, index and
-            checkpoint. This bounds the work of recovery.
-        store_host: Address that is written into records, IPv4 or IPv6, and port.
-        checksum: Whether records must have room for a checksum of themselves.
-        record_bytes_max: Largest record: 4 MiB of body and 64 KiB around it.
-        files_open_max: Consume-queue files that are kept open.
-        scan_entries_max: Consume-queue entries that one filtered read looks at.
-        index_backlog_keys: Keys that may wait to be filed in the index, 20 bytes each; an append
-            that finds more files some first. May be larger where another thread files keys.
-        delay_levels_ms: Delay of each level of the delay topic, level 1 first.
-        retention_ms: Age at which a segment may be deleted.
-        delete_at_hour: Hour of the day, local time, in which old segments are deleted.
-        disk_clean_ratio: Share of the disk in use at which old segments are deleted at any hour.
-        disk_force_ratio: Share at which even young segments are deleted, oldest first.
-        disk_refuse_ratio: Share at which writes are refused.
-        delete_batch_max: Segments that one pass of retention deletes.
     """
 
     segment_bytes: int = 1 << 30
+    """Length of a commit-log segment."""
     consume_queue_file_entries: int = 300_000
+    """Entries of one consume-queue file."""
     index_slots: int = 5_000_000
+    """Hash slots of an index file."""
     index_items: int = 20_000_000
+    """Items of an index file; it is full one short of this."""
     flush_mode: FlushMode = FlushMode.ASYNC
+    """The state that an acknowledgement waits for."""
     flush_interval_ms: int = 500
+    """How often the commit log is flushed under ``FlushMode.ASYNC``."""
     flush_least_pages: int = 4
+    """Pages of 4 KiB that must be waiting for such a flush."""
     flush_thorough_interval_ms: int = 10_000
+    """How often the log is flushed even if few pages wait."""
     derived_interval_ms: int = 1000
+    """The shortest time between two writes of consume queues, index and checkpoint. This bounds the
+    work of recovery."""
     store_host: tuple[str, int] = ("127.0.0.1", 10911)
+    """Address that is written into records, IPv4 or IPv6, and port."""
     checksum: bool = True
+    """Whether records must have room for a checksum of themselves."""
     record_bytes_max: int = (4 << 20) + (64 << 10)
+    """Largest record: 4 MiB of body and 64 KiB around it."""
     files_open_max: int = 256
+    """Consume-queue files that are kept open."""
     scan_entries_max: int = 800
+    """Consume-queue entries that one filtered read looks at."""
     index_backlog_keys: int = 1 << 13
+    """Keys that may wait to be filed in the index, 20 bytes each; an append that finds more files
+    some first. May be larger where another thread files keys."""
     delay_levels_ms: tuple[int, ...] = DELAY_LEVELS_MS
+    """Delay of each level of the delay topic, level 1 first."""
     retention_ms: int = 72 * _HOUR_MS
+    """Age at which a segment may be deleted."""
     delete_at_hour: int = 4
+    """Hour of the day, local time, in which old segments are deleted."""
     disk_clean_ratio: float = 0.75
+    """Share of the disk in use at which old segments are deleted at any hour."""
     disk_force_ratio: float = 0.85
+    """Share at which even young segments are deleted, oldest first."""
     disk_refuse_ratio: float = 0.90
+    """Share at which writes are refused."""
     delete_batch_max: int = 10
+    """Segments that one pass of retention deletes."""
 
     def __post_init__(self) -> None:
         """Refuse numbers that cannot work together.

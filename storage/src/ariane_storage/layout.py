@@ -32,19 +32,16 @@ _STAMP_DIGITS: Final = 17
 
 @dataclass(frozen=True, slots=True)
 class StoreLayout:
-    """Sizes of files.
-
-    Attributes:
-        segment_bytes: Length of a commit-log segment.
-        consume_queue_file_entries: Entries of a consume-queue file.
-        index_slots: Hash slots of an index file.
-        index_items: Items of an index file.
-    """
+    """Sizes of files."""
 
     segment_bytes: int
+    """Length of a commit-log segment."""
     consume_queue_file_entries: int
+    """Entries of a consume-queue file."""
     index_slots: int
+    """Hash slots of an index file."""
     index_items: int
+    """Items of an index file."""
 
     @classmethod
     def of(cls, config: StoreConfig) -> StoreLayout:

@@ -25,51 +25,47 @@ from ariane_storage.store_files import StoreFiles
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class StoreParts:
-    """All parts of an open store.
-
-    Attributes:
-        config: Its settings.
-        disk: The disk with the store.
-        clock: The clock.
-        believed_time: The time by which messages age.
-        files: Paths in it.
-        log: The commit log.
-        queues: All consume queues.
-        index: The index.
-        idle_queues: Ends of queues whose records are all deleted.
-        deleted_topics: Offsets below which records of topics are deleted.
-        quarantine: Damaged ranges of the commit log.
-        unreadable: Places of derived files that the disk could not read.
-        guard: Lets only one thread flush, and none after a failure.
-        repairs: Queues with wrong entries.
-        trusted_from: This process has written or checked all records from this commit-log offset
-            on.
-        store_timestamp_ms: Store timestamp of the newest record; the next one is not below.
-        confirm_limit: Commit-log offset from which on replicas lack records, so that none is handed
-            out; None without replicas.
-        full_reason: Why writes are refused for lack of space; empty if they are not.
-        is_open: Whether the store may be used.
-    """
+    """All parts of an open store."""
 
     config: StoreConfig
+    """Its settings."""
     disk: Disk
+    """The disk with the store."""
     clock: Clock
+    """The clock."""
     believed_time: BelievedTime
+    """The time by which messages age."""
     files: StoreFiles
+    """Paths in it."""
     log: CommitLog
+    """The commit log."""
     queues: QueueTable
+    """All consume queues."""
     index: Index
+    """The index."""
     idle_queues: IdleQueues
+    """Ends of queues whose records are all deleted."""
     deleted_topics: DeletedTopics
+    """Offsets below which records of topics are deleted."""
     quarantine: Quarantine
+    """Damaged ranges of the commit log."""
     unreadable: UnreadablePlaces
+    """Places of derived files that the disk could not read."""
     guard: FlushGuard
+    """Lets only one thread flush, and none after a failure."""
     repairs: RepairRequests = field(default_factory=RepairRequests)
+    """Queues with wrong entries."""
     trusted_from: int = 0
+    """This process has written or checked all records from this commit-log offset on."""
     store_timestamp_ms: int = 0
+    """Store timestamp of the newest record; the next one is not below."""
     confirm_limit: int | None = None
+    """Commit-log offset from which on replicas lack records, so that none is handed out; None
+    without replicas."""
     full_reason: str = ""
+    """Why writes are refused for lack of space; empty if they are not."""
     is_open: bool = True
+    """Whether the store may be used."""
 
     def check_open(self) -> None:
         """Raise if the store is not open.

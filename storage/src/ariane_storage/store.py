@@ -52,12 +52,6 @@ class Store:
 
     Separating the two lets a process put its parts together before recovery, which may take long
     and runs in a thread of its own. A store that is used before it is open raises StoreClosed.
-
-    Attributes:
-        recovery: The report of its opening.
-        repairs: Rebuilds wrong entries of queues.
-        keeping: Upkeep beside appends and reads: due flushes, retention, deletion.
-        copying: The log as one of several copies: raw bytes, epochs, cutting its end.
     """
 
     _parts: StoreParts
@@ -66,9 +60,13 @@ class Store:
     _appender: Appender
     _reader: QueueReader
     recovery: RecoveryReport
+    """The report of its opening."""
     repairs: QueueRepairs
+    """Rebuilds wrong entries of queues."""
     keeping: Keeper
+    """Upkeep beside appends and reads: due flushes, retention, deletion."""
     copying: LogCopy
+    """The log as one of several copies: raw bytes, epochs, cutting its end."""
 
     def __init__(
         self,

@@ -32,13 +32,10 @@ from ariane_storage.errors import StoreFormatError, StoreLocked
 
 @dataclass(frozen=True, slots=True)
 class StoreFiles:
-    """Paths of a store.
-
-    Attributes:
-        root: Its folder.
-    """
+    """Paths of a store."""
 
     root: Path
+    """Its folder."""
 
     @property
     def commit_log(self) -> Path:

@@ -75,22 +75,19 @@ _OWNED_FIELDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CheckedBlock:
-    """A valid block, with the places of its records.
-
-    Attributes:
-        starts: Byte position of each record in the block.
-        ends: The end of each record.
-        stride: The common size of all records except the first, which has the sequence of its
-            batch and may be longer; 0 if sizes differ.
-        has_checksums: Whether every record ends with room for its checksum.
-        headers: ``layout.HEADER`` of each record: a copy, for its owner to change.
-    """
+    """A valid block, with the places of its records."""
 
     starts: Int64s
+    """Byte position of each record in the block."""
     ends: Int64s
+    """The end of each record."""
     stride: int
+    """The common size of all records except the first, which has the sequence of its batch and may
+    be longer; 0 if sizes differ."""
     has_checksums: bool
+    """Whether every record ends with room for its checksum."""
     headers: NDArray[np.void]
+    """``layout.HEADER`` of each record: a copy, for its owner to change."""
 
 
 def check_block(

@@ -14,102 +14,91 @@ OptionPairs: TypeAlias = Iterable[tuple[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:
-    """What servers and channels have in common.
-
-    Attributes:
-        receive_octets_max: Longest message that is taken, decompressed; -1 for no limit. 4 MiB, as
-            every gRPC has it.
-        send_octets_max: Longest message that is sent; -1, the default, for no limit.
-        metadata_octets_max: Most metadata of a call or an answer, counted as RFC 9113 counts header
-            lists. 16 KiB: far above what calls carry, and little to decode.
-        frame_octets_max: Longest payload of a frame that we take: the peer sends large messages in
-            as few. 1 MiB.
-        stream_window_octets: What a stream may have sent us that nobody has read. 512 KiB carry
-            500 MB/s at a round trip of 1 ms, and are what a small answer may have before it on the
-            way: links over long distances set more. A stream begins with at most 256 KiB.
-        connection_window_octets: What may be under way on a connection, and what its streams may
-            have beyond their first windows of 256 KiB. 16 MiB: 64 streams have wide windows.
-        memory_octets_max: What all connections of the server or channel hold for messages that are
-            not whole or not read. 512 MiB; a call beyond it is refused, with RESOURCE_EXHAUSTED.
-        keepalive_time_s: A connection that was silent for so long is asked whether it lives; None,
-            the default, for never.
-        keepalive_timeout_s: It is given up when it has not answered for so long. 20 s, as grpcio.
-        keepalive_without_calls: Whether a connection without calls is asked, too.
-        trace_frames: Whether every frame is logged, by the logger ``ariane_wire.frames`` at level
-            DEBUG. Off: it costs more than the frames.
-    """
+    """What servers and channels have in common."""
 
     receive_octets_max: int = 4 * MIB
+    """Longest message that is taken, decompressed; -1 for no limit. 4 MiB, as every gRPC has it."""
     send_octets_max: int = -1
+    """Longest message that is sent; -1, the default, for no limit."""
     metadata_octets_max: int = 16 << 10
+    """Most metadata of a call or an answer, counted as RFC 9113 counts header lists. 16 KiB: far
+    above what calls carry, and little to decode."""
     frame_octets_max: int = MIB
+    """Longest payload of a frame that we take: the peer sends large messages in as few. 1 MiB."""
     stream_window_octets: int = MIB // 2
+    """What a stream may have sent us that nobody has read. 512 KiB carry 500 MB/s at a round trip
+    of 1 ms, and are what a small answer may have before it on the way: links over long distances
+    set more. A stream begins with at most 256 KiB."""
     connection_window_octets: int = 16 * MIB
+    """What may be under way on a connection, and what its streams may have beyond their first
+    windows of 256 KiB. 16 MiB: 64 streams have wide windows."""
     memory_octets_max: int = 512 * MIB
+    """What all connections of the server or channel hold for messages that are not whole or not
+    read. 512 MiB; a call beyond it is refused, with RESOURCE_EXHAUSTED."""
     keepalive_time_s: float | None = None
+    """A connection that was silent for so long is asked whether it lives; None, the default, for
+    never."""
     keepalive_timeout_s: float = 20.0
+    """It is given up when it has not answered for so long. 20 s, as grpcio."""
     keepalive_without_calls: bool = False
+    """Whether a connection without calls is asked, too."""
     trace_frames: bool = False
+    """Whether every frame is logged, by the logger ``ariane_wire.frames`` at level DEBUG. Off: it
+    costs more than the frames."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions(ConnectionOptions):
-    """Settings of a server.
-
-    Attributes:
-        streams_max: Calls of one connection at a time; further ones wait in the client. 1,000: what
-            one client can have in work; a server for others says how many calls it takes in all by
-            ``maximum_concurrent_rpcs``.
-        connections_max: Connections at a time; one beyond them is closed at once. 10,000.
-        age_max_s: A connection as old as this is drained; None, the default, for never.
-        age_grace_s: How long its calls may take then; None for as long as they like.
-        idle_max_s: A connection is drained after so long without a call; None, the default: never.
-        ping_interval_min_s: A client that pings more often without sending calls has two pings free
-            and is then cut off. 300 s, as every gRPC has it.
-        handshake_s: How long a client has for TLS, and then until its connection stands. 10 s.
-        certificate_grace_s: How long calls may take when the certificate of their client has ended.
-            30 s: held pulls and receives have come back by then.
-        drain_ping_s: How long a draining connection waits for the answer to its ping before it
-            takes no more calls. 5 s.
-    """
+    """Settings of a server."""
 
     streams_max: int = 1000
+    """Calls of one connection at a time; further ones wait in the client. 1,000: what one client
+    can have in work; a server for others says how many calls it takes in all by
+    ``maximum_concurrent_rpcs``."""
     connections_max: int = 10_000
+    """Connections at a time; one beyond them is closed at once. 10,000."""
     age_max_s: float | None = None
+    """A connection as old as this is drained; None, the default, for never."""
     age_grace_s: float | None = None
+    """How long its calls may take then; None for as long as they like."""
     idle_max_s: float | None = None
+    """A connection is drained after so long without a call; None, the default: never."""
     ping_interval_min_s: float = 300.0
+    """A client that pings more often without sending calls has two pings free and is then cut off.
+    300 s, as every gRPC has it."""
     ping_strikes_max: int = 2
     handshake_s: float = 10.0
+    """How long a client has for TLS, and then until its connection stands. 10 s."""
     certificate_grace_s: float = 30.0
+    """How long calls may take when the certificate of their client has ended. 30 s: held pulls and
+    receives have come back by then."""
     drain_ping_s: float = 5.0
+    """How long a draining connection waits for the answer to its ping before it takes no more
+    calls. 5 s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelOptions(ConnectionOptions):
-    """Settings of a channel.
-
-    Attributes:
-        backoff_first_s: After a first attempt to connect failed, the next one begins so long after
-            that one began. 1 s, as every gRPC has it; each further wait is 1.6 times as long, and
-            all are moved by a fifth at random.
-        backoff_max_s: The longest such wait. 120 s.
-        connect_timeout_s: How long one attempt may take, handshakes with it. 20 s.
-        attempt_delay_s: When several addresses are raced, the next one starts so long after the one
-            before. 0.25 s, as RFC 8305 recommends.
-        authority: What ``:authority`` says; empty, the default, for the target's host and port.
-        tls_name: The name that the certificate of the server must have; empty, the default, for the
-            target's host.
-        user_agent: Said before our own name; empty by default.
-    """
+    """Settings of a channel."""
 
     backoff_first_s: float = 1.0
+    """After a first attempt to connect failed, the next one begins so long after that one began. 1
+    s, as every gRPC has it; each further wait is 1.6 times as long, and all are moved by a fifth at
+    random."""
     backoff_max_s: float = 120.0
+    """The longest such wait. 120 s."""
     connect_timeout_s: float = 20.0
+    """How long one attempt may take, handshakes with it. 20 s."""
     attempt_delay_s: float = 0.25
+    """When several addresses are raced, the next one starts so long after the one before. 0.25 s,
+    as RFC 8305 recommends."""
     authority: str = ""
+    """What ``:authority`` says; empty, the default, for the target's host and port."""
     tls_name: str = ""
+    """The name that the certificate of the server must have; empty, the default, for the target's
+    host."""
     user_agent: str = ""
+    """Said before our own name; empty by default."""
 
 
 def _size(value: Any) -> int:

@@ -66,60 +66,54 @@ class Payload:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What the handler does, in this order but for reads, which come before and between writes.
-
-    Attributes:
-        reads: How many requests it asks for before each write and before its end; a request that
-            does not come because the stream has ended is noted as such.
-        initial: Initial metadata; None where the handler does not send them itself.
-        writes: The responses. A handler with one response returns the first.
-        trailing: Trailing metadata; None where none are set.
-        code: What `set_code` is called with, or `abort`.
-        details: The same.
-        compression: What `set_compression` is called with.
-        by_iterator: Whether it yields and iterates rather than reads and writes.
-        end: How it ends.
-    """
+    """What the handler does, in this order but for reads, which come before and between writes."""
 
     reads: tuple[int, ...] = ()
+    """How many requests it asks for before each write and before its end; a request that does not
+    come because the stream has ended is noted as such."""
     drains: bool = True
     initial: Metadata | None = None
+    """Initial metadata; None where the handler does not send them itself."""
     writes: tuple[Payload, ...] = ()
+    """The responses. A handler with one response returns the first."""
     trailing: Metadata | None = None
+    """Trailing metadata; None where none are set."""
     code: grpc.StatusCode | None = None
+    """What `set_code` is called with, or `abort`."""
     details: str = ""
+    """The same."""
     compression: grpc.Compression | None = None
+    """What `set_compression` is called with."""
     by_iterator: bool = False
+    """Whether it yields and iterates rather than reads and writes."""
     end: End = End.RETURN
+    """How it ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One call.
-
-    Attributes:
-        kind: Which of the four.
-        metadata: What the client sends.
-        requests: The messages that it sends; one where the kind has one.
-        script: What the handler does.
-        quits: Whether and how the client gives up; the handler hangs then.
-        compression: Of the requests.
-        by_iterator: Whether the client hands over an iterator and iterates.
-        wait_for_ready: As the option.
-        far_deadline: Whether there is a deadline that does not pass.
-        limit: Which end refuses messages beyond `LIMIT_BYTES`, on the way out or in.
-    """
+    """One call."""
 
     kind: Kind
+    """Which of the four."""
     metadata: Metadata = ()
+    """What the client sends."""
     requests: tuple[Payload, ...] = (Payload(0, 0, repetitive=False),)
+    """The messages that it sends; one where the kind has one."""
     script: Script = field(default_factory=Script)
+    """What the handler does."""
     quits: Quits = Quits.NEVER
+    """Whether and how the client gives up; the handler hangs then."""
     compression: grpc.Compression | None = None
+    """Of the requests."""
     by_iterator: bool = False
+    """Whether the client hands over an iterator and iterates."""
     wait_for_ready: bool = False
+    """As the option."""
     far_deadline: bool = False
+    """Whether there is a deadline that does not pass."""
     limit: Limit = Limit.NONE
+    """Which end refuses messages beyond `LIMIT_BYTES`, on the way out or in."""
 
     @property
     def streams_requests(self) -> bool:

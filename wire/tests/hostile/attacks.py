@@ -35,26 +35,23 @@ def stream_of(unit: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """One way to be hostile.
-
-    Attributes:
-        unit: The octets of one unit, by number from 0.
-        ends_within: After how many units at most the server ends the connection; None where a
-            unit only ends its own stream, or costs nothing worth a limit.
-        opening: What is said first.
-        settings: What the attacker's SETTINGS say.
-        reads: Whether it reads what is answered.
-        introduces: Whether it does the handshake.
-        per_s: Units a second in the measurement.
-    """
+    """One way to be hostile."""
 
     unit: Callable[[int], bytes]
+    """The octets of one unit, by number from 0."""
     ends_within: int | None
+    """After how many units at most the server ends the connection; None where a unit only ends its
+    own stream, or costs nothing worth a limit."""
     opening: bytes = b""
+    """What is said first."""
     settings: tuple[tuple[int, int], ...] = ()
+    """What the attacker's SETTINGS say."""
     reads: bool = True
+    """Whether it reads what is answered."""
     introduces: bool = True
+    """Whether it does the handshake."""
     per_s: int = 20_000
+    """Units a second in the measurement."""
 
 
 IDLE_FRAMES_MAX = 1_000

@@ -33,21 +33,18 @@ class Cut:
 
 @dataclass(slots=True)
 class CuttingProxy:
-    """Carries one connection, and refuses all after it has been cut.
-
-    Attributes:
-        server: Where to.
-        cut: Where it ends; None to carry on.
-        passed: What has passed, by direction.
-        was_cut: Set when it is cut.
-        settled: Set when the server has seen all that has passed, and its end.
-    """
+    """Carries one connection, and refuses all after it has been cut."""
 
     server: str
+    """Where to."""
     cut: Cut | None = None
+    """Where it ends; None to carry on."""
     passed: dict[Way, list[Frame | bytes]] = field(default_factory=lambda: {way: [] for way in Way})
+    """What has passed, by direction."""
     was_cut: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when it is cut."""
     settled: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the server has seen all that has passed, and its end."""
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Carry a client's connection."""

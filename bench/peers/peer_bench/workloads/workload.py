@@ -17,25 +17,22 @@ SCHEDULE_WARM_UP_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Messages that are sent, and then consumed; or sent on a schedule and consumed meanwhile.
-
-    Attributes:
-        key: Its name in code: peers say by it what they do instead.
-        title: Its name in results.
-        load: How we send; the topic is filled in for each leg, and the count is the largest one:
-            a leg takes no longer than it must.
-        try_count: Messages of one round of the warm-up.
-        sent: What is read from sending; nothing, if it only fills the topic.
-        consuming: Our ways of consuming that are measured, with their names in results.
-        received: What is read from each of them.
-        sustained: Whether legs are long: the faster side takes ``Extent.sustained_s`` at least.
-    """
+    """Messages that are sent, and then consumed; or sent on a schedule and consumed meanwhile."""
 
     key: str
+    """Its name in code: peers say by it what they do instead."""
     title: str
+    """Its name in results."""
     load: Load
+    """How we send; the topic is filled in for each leg, and the count is the largest one: a leg
+    takes no longer than it must."""
     try_count: int = 0
+    """Messages of one round of the warm-up."""
     sent: tuple[Reading, ...] = (RATE,)
+    """What is read from sending; nothing, if it only fills the topic."""
     consuming: Mapping[Shape, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Our ways of consuming that are measured, with their names in results."""
     received: tuple[Reading, ...] = (RATE,)
+    """What is read from each of them."""
     sustained: bool = False
+    """Whether legs are long: the faster side takes ``Extent.sustained_s`` at least."""

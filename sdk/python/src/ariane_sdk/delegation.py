@@ -15,19 +15,16 @@ _PREFIX: Final = b"ariane-delegation-v1\0"
 
 @dataclass(frozen=True, slots=True)
 class DelegatedKey:
-    """A private key, and what lets it log in: may travel to helpers, over channels that are safe.
-
-    Attributes:
-        credential_id: The credential that has signed.
-        key: The private key: Ed25519, 32 bytes. Secret.
-        terms: What it may do, and until when.
-        signature: Of the terms.
-    """
+    """A private key and what lets it log in; it may travel to helpers over safe channels."""
 
     credential_id: str
+    """The credential that has signed."""
     key: bytes = field(repr=False)
+    """The private key: Ed25519, 32 bytes. Secret."""
     terms: bytes = field(repr=False)
+    """What it may do, and until when."""
     signature: bytes = field(repr=False)
+    """Of the terms."""
 
     def private_key(self) -> PrivateKey:
         """The key, to log in by."""

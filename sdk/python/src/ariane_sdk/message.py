@@ -50,34 +50,31 @@ _NO_PROPERTIES: Final = _NoProperties()
 
 @dataclass(slots=True)
 class Message:
-    """A message to be sent.
-
-    Attributes:
-        topic: The topic.
-        body: The payload, at most 4 MiB.
-        tag: One coarse label for filtering; optional. Must not contain ``||``.
-        keys: Words by which it can be found, without spaces; at most 254.
-        message_group: The ordering key: messages of one group stay in order; empty means no order.
-        properties: The application's own pairs of non-empty text.
-        flag: Free for the application, 32 bits, signed.
-        deliver_at: When consumers get it, with a time zone; a time in the past means now. Only one
-            of this and the next two may be set, and none with a message group.
-        delay: How long after the broker takes it consumers get it, by the broker's clock.
-        delay_level: The same by the broker's table: 1 (1 s) to 18 (2 h); 0 means at once.
-        priority: Consumers that receive by priority get higher ones first; 32 bits, signed.
-    """
+    """A message to be sent."""
 
     topic: str
+    """The topic."""
     body: bytes | bytearray | memoryview
+    """The payload, at most 4 MiB."""
     tag: str = ""
+    """One coarse label for filtering; optional. Must not contain ``||``."""
     keys: Sequence[str] = ()
+    """Words by which it can be found, without spaces; at most 254."""
     message_group: str = ""
+    """The ordering key: messages of one group stay in order; empty means no order."""
     properties: Mapping[str, str] = _NO_PROPERTIES
+    """The application's own pairs of non-empty text."""
     flag: int = 0
+    """Free for the application, 32 bits, signed."""
     deliver_at: datetime | None = None
+    """When consumers get it, with a time zone; a time in the past means now. Only one of this and
+    the next two may be set, and none with a message group."""
     delay: timedelta | None = None
+    """How long after the broker takes it consumers get it, by the broker's clock."""
     delay_level: int = 0
+    """The same by the broker's table: 1 (1 s) to 18 (2 h); 0 means at once."""
     priority: int = 0
+    """Consumers that receive by priority get higher ones first; 32 bits, signed."""
 
     @property
     def stored_properties(self) -> Mapping[str, str]:
@@ -96,17 +93,14 @@ class SystemMessage(Message):
 
 @dataclass(slots=True)
 class RelayedMessage(SystemMessage):
-    """A message that a gateway has from another client, and that stays who it is.
-
-    Attributes:
-        unique_id: The id that its producer gave it; never empty.
-        born_timestamp_ms: When its producer made it, by the producer's clock.
-        producer_group: The group that is asked about its transaction, if it has one.
-    """
+    """A message that a gateway has from another client, and that stays who it is."""
 
     unique_id: str = ""
+    """The id that its producer gave it; never empty."""
     born_timestamp_ms: int = 0
+    """When its producer made it, by the producer's clock."""
     producer_group: str = ""
+    """The group that is asked about its transaction, if it has one."""
 
 
 class AcknowledgedLevel(IntEnum):
@@ -119,31 +113,27 @@ class AcknowledgedLevel(IntEnum):
 
 
 class SendResult(NamedTuple):
-    """Where a message was stored, and how safe it is.
-
-    Attributes:
-        message_queue: Its queue.
-        queue_offset: Its index there.
-        commit_log_offset: Byte position of its record in the broker's commit log.
-        unique_id: The id that this client gave it.
-        acknowledged_level: In memory, flushed, replicated.
-        store_timestamp_ms: When it was stored, by the broker's clock.
-        broker_address: The broker, "host:port".
-        duplicate: Whether an earlier try, whose answer was lost, had stored it.
-        recall_handle: Withdraws the message before its delivery (``Producer.recall``), if it has
-            ``deliver_at`` or ``delay``. The offsets of a delayed message are those of the place
-            where it waits.
-    """
+    """Where a message was stored, and how safe it is."""
 
     message_queue: MessageQueue
+    """Its queue."""
     queue_offset: int
+    """Its index there."""
     commit_log_offset: int
+    """Byte position of its record in the broker's commit log."""
     unique_id: str
+    """The id that this client gave it."""
     acknowledged_level: AcknowledgedLevel
+    """In memory, flushed, replicated."""
     store_timestamp_ms: int
+    """When it was stored, by the broker's clock."""
     broker_address: str
+    """The broker, "host:port"."""
     duplicate: bool = False
+    """Whether an earlier try, whose answer was lost, had stored it."""
     recall_handle: str = ""
+    """Withdraws the message before its delivery (``Producer.recall``), if it has ``deliver_at`` or
+    ``delay``. The offsets of a delayed message are those of the place where it waits."""
 
     @property
     def message_id(self) -> str:
@@ -188,26 +178,21 @@ def send_results(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Receipt:
-    """Settles messages of one queue that were received together.
-
-    Attributes:
-        message_queue: Their queue.
-        address: The process of the broker that delivered them, "host:port". Another one may be its
-            primary by now.
-        token: Identifies them to the broker.
-        attempts: How often each was delivered before, from 0.
-        invisible_until_ms: Until when no other member gets them, by the broker's clock, unless that
-            is changed.
-        held_until_s: The same by this client's monotonic clock; infinite if the broker keeps them
-            invisible.
-    """
+    """Settles messages of one queue that were received together."""
 
     message_queue: MessageQueue
+    """Their queue."""
     address: str
+    """The process of the broker that delivered them, "host:port". Another one may be its primary by
+    now."""
     token: bytes
+    """Identifies them to the broker."""
     attempts: int
+    """How often each was delivered before, from 0."""
     invisible_until_ms: int
+    """Until when no other member gets them, by the broker's clock, unless that is changed."""
     held_until_s: float = math.inf
+    """The same by this client's monotonic clock; infinite if the broker keeps them invisible."""
 
 
 class ReceivedMessage(MessageView):

@@ -6,17 +6,14 @@ from typing import NamedTuple
 
 
 class MessageQueue(NamedTuple):
-    """One ordered shard of a topic on one broker; sorts by topic, broker, queue.
-
-    Attributes:
-        topic: The topic.
-        broker_name: The broker that holds it.
-        queue_id: Its number within topic and broker, from 0.
-    """
+    """One ordered shard of a topic on one broker; sorts by topic, broker, queue."""
 
     topic: str
+    """The topic."""
     broker_name: str
+    """The broker that holds it."""
     queue_id: int
+    """Its number within topic and broker, from 0."""
 
     def __str__(self) -> str:
         return f"{self.topic}@{self.broker_name}#{self.queue_id}"

@@ -43,18 +43,15 @@ _UNITS_OF_MS: Final = {"ms": 1, "us": 1000, "ns": 1_000_000}
 
 
 class TablePart(NamedTuple):
-    """Checked rows of a table that are contiguous in memory.
-
-    Attributes:
-        first_row: Number of the first of them in the table.
-        messages: The rows as messages.
-        delivery_times_ms: The delivery time of each, milliseconds since the epoch, int64; 0 for
-            delivery at once. None if all are delivered at once.
-    """
+    """Checked rows of a table that are contiguous in memory."""
 
     first_row: int
+    """Number of the first of them in the table."""
     messages: MessageColumns
+    """The rows as messages."""
     delivery_times_ms: NDArray[np.int64] | None = None
+    """The delivery time of each, milliseconds since the epoch, int64; 0 for delivery at once. None
+    if all are delivered at once."""
 
 
 def table_parts(

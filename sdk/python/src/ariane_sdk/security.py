@@ -22,37 +22,31 @@ BROKER_KINDS: Final = frozenset({"broker", "replica"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
-    """Files for TLS, PEM. They are read again when they change: nothing is restarted.
-
-    Attributes:
-        ca: The authority of the processes of the cluster, ``members.pem`` of ``ariane tls``; or the
-            text of this file.
-        certificate: The own certificate, which says who this is; None where credentials do.
-        key: Its private key.
-        oldest: Oldest version of TLS that is spoken.
-        acting_for: Of a member of the cluster: returns the user for whom a call is made, or an
-            empty text; asked for each call. None: no call is made for a user.
-    """
+    """Files for TLS, PEM. They are read again when they change: nothing is restarted."""
 
     ca: str | Path
+    """The authority of the processes of the cluster, ``members.pem`` of ``ariane tls``; or the text
+    of this file."""
     certificate: str | Path | None = None
+    """The own certificate, which says who this is; None where credentials do."""
     key: str | Path | None = None
+    """Its private key."""
     oldest: Literal["1.3", "1.2"] = "1.3"
+    """Oldest version of TLS that is spoken."""
     acting_for: Callable[[], str] | None = None
+    """Of a member of the cluster: returns the user for whom a call is made, or an empty text; asked
+    for each call. None: no call is made for a user."""
 
 
 class PrivateKey(NamedTuple):
-    """A key that proves who a user is.
-
-    Attributes:
-        credential_id: The id of the credential.
-        sign: Signs a text.
-        delegation: Terms and their signature, for a key that another one has let log in for it.
-    """
+    """A key that proves who a user is."""
 
     credential_id: str
+    """The id of the credential."""
     sign: Callable[[bytes], bytes]
+    """Signs a text."""
     delegation: tuple[bytes, bytes] | None = None
+    """Terms and their signature, for a key that another one has let log in for it."""
 
     def __repr__(self) -> str:
         """Name it without what it signs with."""
@@ -132,17 +126,14 @@ ARIANE_TLS_CA, ARIANE_TLS_CERTIFICATE and ARIANE_TLS_KEY say, without them plain
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How the connections of a client are made.
-
-    Attributes:
-        tls: Gives the context of each connection; None for plain text.
-        credentials: Gives what is proved by; None for nothing.
-        acting_for: As in ``Tls``.
-    """
+    """How the connections of a client are made."""
 
     tls: ClientTlsFiles | None = None
+    """Gives the context of each connection; None for plain text."""
     credentials: CredentialSource | None = None
+    """Gives what is proved by; None for nothing."""
     acting_for: Callable[[], str] | None = None
+    """As in ``Tls``."""
 
 
 PLAIN: Final = Access()
@@ -217,17 +208,14 @@ def told_tls() -> Tls | None:
 
 
 class ServerName(NamedTuple):
-    """Which process a certificate names.
-
-    Attributes:
-        cluster: Its cluster.
-        kind: ``broker``, ``namesrv``, ``admin`` and so on.
-        name: Its name.
-    """
+    """Which process a certificate names."""
 
     cluster: str
+    """Its cluster."""
     kind: str
+    """``broker``, ``namesrv``, ``admin`` and so on."""
     name: str
+    """Its name."""
 
 
 def server_name(certificate: Certificate) -> ServerName:
@@ -243,15 +231,12 @@ def server_name(certificate: Certificate) -> ServerName:
 
 
 class Expected(NamedTuple):
-    """Which process must be at an address.
-
-    Attributes:
-        kinds: Empty for any.
-        name: Empty for any.
-    """
+    """Which process must be at an address."""
 
     kinds: Collection[str] = ()
+    """Empty for any."""
     name: str = ""
+    """Empty for any."""
 
     def check(self, shown: ServerName) -> None:
         """Check the process that is there.

@@ -19,22 +19,19 @@ from ariane_servicekit.database.errors import SchemaNewer
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The tables of a service, and their revisions.
-
-    Attributes:
-        application: Application name of the connections in PostgreSQL, such as "ariane-admin".
-        tables: The present tables.
-        versions: The folder with Alembic's revisions.
-        version_table: Table with the revision, under a name of the service's own, because the
-            database may be shared with other applications' migrations.
-        lock_number: PostgreSQL's advisory lock that migrations of this schema take.
-    """
+    """The tables of a service, and their revisions."""
 
     application: str
+    """Application name of the connections in PostgreSQL, such as "ariane-admin"."""
     tables: MetaData
+    """The present tables."""
     versions: Path
+    """The folder with Alembic's revisions."""
     version_table: str
+    """Table with the revision, under a name of the service's own, because the database may be
+    shared with other applications' migrations."""
     lock_number: int
+    """PostgreSQL's advisory lock that migrations of this schema take."""
 
 
 def migrate(connection: Connection, schema: Schema) -> None:

@@ -52,21 +52,18 @@ ResultT = TypeVar("ResultT")
 
 
 class Instrument(NamedTuple):
-    """One value that a service tells, or one for each topic, group or the like.
-
-    Attributes:
-        name: By OpenTelemetry.
-        unit: By UCUM.
-        description: One sentence.
-        grows: Whether it only grows.
-        read: Reads the values.
-    """
+    """One value that a service tells, or one for each topic, group or the like."""
 
     name: str
+    """By OpenTelemetry."""
     unit: str
+    """By UCUM."""
     description: str
+    """One sentence."""
     grows: bool
+    """Whether it only grows."""
     read: Read
+    """Reads the values."""
 
     @property
     def prometheus(self) -> str:

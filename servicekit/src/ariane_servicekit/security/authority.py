@@ -21,15 +21,12 @@ CLOCK_SKEW: Final = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A certificate and its private key.
-
-    Attributes:
-        certificate: The certificate.
-        key: Its key.
-    """
+    """A certificate and its private key."""
 
     certificate: x509.Certificate
+    """The certificate."""
     key: ec.EllipticCurvePrivateKey
+    """Its key."""
 
     @property
     def certificate_pem(self) -> bytes:

@@ -45,29 +45,26 @@ BROKERS: Final = frozenset({MemberKind.BROKER, MemberKind.REPLICA})
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls.
-
-    Attributes:
-        kind: What it has proved.
-        peer: Its transport address in gRPC's form, such as ``ipv4:127.0.0.1:40211``.
-        name: The user, or the member within its kind, such as ``broker-a``. Empty if anonymous.
-        groups: Groups of the user as its OpenID provider states them; each is a role here.
-        member_kind: Which process it is. Only of members.
-        cluster: Its cluster. Only of members.
-        acting: The member that acts for this user. None if the user calls itself.
-        credential_id: The credential by whose key a user has logged in; empty otherwise.
-        scope: What a delegation leaves of the user's rights. None without one.
-    """
+    """Who calls."""
 
     kind: CallerKind
+    """What it has proved."""
     peer: str
+    """Its transport address in gRPC's form, such as ``ipv4:127.0.0.1:40211``."""
     name: str = ""
+    """The user, or the member within its kind, such as ``broker-a``. Empty if anonymous."""
     groups: tuple[str, ...] = ()
+    """Groups of the user as its OpenID provider states them; each is a role here."""
     member_kind: MemberKind | None = None
+    """Which process it is. Only of members."""
     cluster: str = ""
+    """Its cluster. Only of members."""
     acting: Caller | None = None
+    """The member that acts for this user. None if the user calls itself."""
     credential_id: str = ""
+    """The credential by whose key a user has logged in; empty otherwise."""
     scope: Judge | None = None
+    """What a delegation leaves of the user's rights. None without one."""
 
     @property
     def address(self) -> str:

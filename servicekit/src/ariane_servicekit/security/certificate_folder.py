@@ -41,23 +41,20 @@ class CertificateFolderRefused(ServicekitError):
 
 @dataclass(frozen=True, slots=True)
 class CertificateRow:
-    """One certificate of the folder.
-
-    Attributes:
-        file: Its name in the folder.
-        uri: Its name; of an authority, what it signs.
-        hosts: Host names and addresses.
-        ends: When it ends.
-        fingerprint: SHA-256 of its octets, in hexadecimal.
-        is_authority: Whether it signs others.
-    """
+    """One certificate of the folder."""
 
     file: str
+    """Its name in the folder."""
     uri: str
+    """Its name; of an authority, what it signs."""
     hosts: tuple[str, ...]
+    """Host names and addresses."""
     ends: datetime
+    """When it ends."""
     fingerprint: str
+    """SHA-256 of its octets, in hexadecimal."""
     is_authority: bool
+    """Whether it signs others."""
 
     def left(self, now: datetime) -> timedelta:
         """How long it still holds; negative if it has ended."""

@@ -27,17 +27,14 @@ PREFIX: Final = b"ariane-delegation-v1\0"
 
 
 class Delegated(NamedTuple):
-    """A delegation that holds.
-
-    Attributes:
-        key: The holder's public key.
-        ends_ms: Until when, in ms since 1970.
-        scope: What is left of the user's rights.
-    """
+    """A delegation that holds."""
 
     key: bytes
+    """The holder's public key."""
     ends_ms: int
+    """Until when, in ms since 1970."""
     scope: Rights
+    """What is left of the user's rights."""
 
 
 def delegated(

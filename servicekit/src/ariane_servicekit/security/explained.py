@@ -12,15 +12,12 @@ from ariane_servicekit.security.followed_names import is_for_all, is_of_system, 
 
 
 class Decision(NamedTuple):
-    """What was decided, and by what.
-
-    Attributes:
-        allowed: The decision.
-        entry: The entry that decides; None if none fits, or if everybody may do this.
-    """
+    """What was decided, and by what."""
 
     allowed: bool
+    """The decision."""
     entry: rules.AccessEntry | None
+    """The entry that decides; None if none fits, or if everybody may do this."""
 
 
 def decide(entries: Iterable[rules.AccessEntry], action: int, resource: int, name: str) -> Decision:

@@ -57,30 +57,24 @@ _log = get_logger(__name__)
 
 
 class PublicKey(NamedTuple):
-    """A key that a user may prove its name by.
-
-    Attributes:
-        user: Whose it is.
-        key: Ed25519, 32 bytes.
-        ends_ms: When it stops to hold; 0 for never.
-    """
+    """A key that a user may prove its name by."""
 
     user: str
+    """Whose it is."""
     key: bytes
+    """Ed25519, 32 bytes."""
     ends_ms: int = 0
+    """When it stops to hold; 0 for never."""
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """A user of one connection.
-
-    Attributes:
-        caller: Who it is.
-        ends_ms: Until when.
-    """
+    """A user of one connection."""
 
     caller: Caller
+    """Who it is."""
     ends_ms: int
+    """Until when."""
 
 
 class TokenVerifier(Protocol):

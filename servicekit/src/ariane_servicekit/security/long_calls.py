@@ -22,19 +22,16 @@ JUDGED_AT_ONCE: Final = 100
 
 @dataclass(slots=True, eq=False)
 class LongCall:
-    """A call that lasts.
-
-    Attributes:
-        call: The call.
-        rule: What it needs.
-        task: The task that works for it.
-        uses: What its requests use.
-    """
+    """A call that lasts."""
 
     call: Call
+    """The call."""
     rule: MethodRule
+    """What it needs."""
     task: asyncio.Task[Any]
+    """The task that works for it."""
     uses: set[Use] = field(default_factory=set)
+    """What its requests use."""
 
     def end(self, cause: str) -> None:
         """End the call with ACCESS_DENIED."""

@@ -20,17 +20,14 @@ _KINDS: Final = {kind.value: kind for kind in MemberKind}
 
 @dataclass(frozen=True, slots=True)
 class MemberName:
-    """A process of a cluster, as its certificate names it.
-
-    Attributes:
-        cluster: Its cluster.
-        kind: Which process it is.
-        name: Its name within that kind: of a broker, the broker name that routes tell.
-    """
+    """A process of a cluster, as its certificate names it."""
 
     cluster: str
+    """Its cluster."""
     kind: MemberKind
+    """Which process it is."""
     name: str
+    """Its name within that kind: of a broker, the broker name that routes tell."""
 
     @classmethod
     def parse(cls, uri: str) -> MemberName | None:

@@ -49,68 +49,59 @@ class AccessRuleMissing(ServicekitError):
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A right that a request needs on its names.
-
-    Attributes:
-        action: The action.
-        resource: The kind of thing.
-        names: Finds the names in a request. None if the thing has no name.
-        optional: Whether an empty name needs nothing.
-    """
+    """A right that a request needs on its names."""
 
     action: int
+    """The action."""
     resource: int
+    """The kind of thing."""
     names: Names | None
+    """Finds the names in a request. None if the thing has no name."""
     optional: bool = False
+    """Whether an empty name needs nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A list in answers, of which a caller sees what it has a right on.
-
-    Attributes:
-        action: The action.
-        resource: The kind of thing.
-        field: The list.
-        names: Finds the names of an entry.
-    """
+    """A list in answers, of which a caller sees what it has a right on."""
 
     action: int
+    """The action."""
     resource: int
+    """The kind of thing."""
     field: str
+    """The list."""
     names: Names
+    """Finds the names of an entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class MethodRule:
-    """What a method needs.
-
-    Attributes:
-        method: Its name in calls: ``/package.Service/Method``.
-        is_open: Whether it needs nothing, not even to know the caller.
-        is_for_members: Whether only members may call it.
-        needs: What the request needs; all of it.
-        shown: The list that is cut to what the caller may see; None for none.
-        members: Members that may call it in their own name.
-        own_names: Find names that must be a member's own.
-        own_process: Whether a member must have the name of the process that serves.
-        own_client: Finds a client id that must be of the caller's user; None for none.
-        is_change: Whether it creates, changes or deletes something; not whether it sends.
-        is_long: Whether its calls may last: streams, and calls that are held. They end when their
-            caller loses a right that they need.
-    """
+    """What a method needs."""
 
     method: str
+    """Its name in calls: ``/package.Service/Method``."""
     is_open: bool
+    """Whether it needs nothing, not even to know the caller."""
     is_for_members: bool
+    """Whether only members may call it."""
     needs: tuple[Need, ...]
+    """What the request needs; all of it."""
     shown: Shown | None
+    """The list that is cut to what the caller may see; None for none."""
     members: frozenset[MemberKind]
+    """Members that may call it in their own name."""
     own_names: tuple[Names, ...]
+    """Find names that must be a member's own."""
     own_process: bool
+    """Whether a member must have the name of the process that serves."""
     own_client: Names | None
+    """Finds a client id that must be of the caller's user; None for none."""
     is_change: bool
+    """Whether it creates, changes or deletes something; not whether it sends."""
     is_long: bool
+    """Whether its calls may last: streams, and calls that are held. They end when their caller
+    loses a right that they need."""
 
 
 def access_rule(method: MethodDescriptor) -> access.AccessRule:

@@ -26,15 +26,12 @@ _PULLS: Final = frozenset(
 
 
 class OwnReplies(NamedTuple):
-    """A pull of replies to one client.
-
-    Attributes:
-        client_id: The client.
-        topics: The topics with replies.
-    """
+    """A pull of replies to one client."""
 
     client_id: str
+    """The client."""
     topics: frozenset[str]
+    """The topics with replies."""
 
 
 def own_replies(request: Any) -> OwnReplies | None:

@@ -23,15 +23,12 @@ _log = get_logger(__name__)
 
 
 class KeptRules(NamedTuple):
-    """What a file has.
-
-    Attributes:
-        rules: The rules.
-        noted_ms: When admin had its last word on them.
-    """
+    """What a file has."""
 
     rules: AccessRules
+    """The rules."""
     noted_ms: int
+    """When admin had its last word on them."""
 
 
 class RulesKeeper:

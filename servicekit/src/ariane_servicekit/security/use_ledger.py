@@ -35,29 +35,26 @@ class UseCount:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One call that was refused, or would have been.
-
-    Attributes:
-        request_id: Names the call.
-        time_ms: When, in milliseconds since 1970.
-        method: The method.
-        caller: Who called, for people.
-        source_address: From where.
-        use: What it lacked; None if it was refused for who it is.
-        cause: Why, for people.
-        entry: The entry that denies; None if none allows.
-        let_through: Whether the call was let through.
-    """
+    """One call that was refused, or would have been."""
 
     request_id: str
+    """Names the call."""
     time_ms: int
+    """When, in milliseconds since 1970."""
     method: str
+    """The method."""
     caller: str
+    """Who called, for people."""
     source_address: str
+    """From where."""
     use: Use | None
+    """What it lacked; None if it was refused for who it is."""
     cause: str
+    """Why, for people."""
     entry: rules.AccessEntry | None
+    """The entry that denies; None if none allows."""
     let_through: bool
+    """Whether the call was let through."""
 
 
 class UseLedger:

@@ -18,27 +18,24 @@ WAIT_S = 120.0
 
 @dataclass(frozen=True)
 class ReceivedSpan:
-    """One span as a collector received it.
-
-    Attributes:
-        service: Who sent it.
-        name: Its name.
-        trace_id: Of its trace, 32 hex digits.
-        span_id: Its own, 16 hex digits.
-        parent_id: Its parent's; empty without one.
-        links: Ids of the spans that it is linked to.
-        attributes: What is said of it.
-        seconds: How long it took.
-    """
+    """One span as a collector received it."""
 
     service: str
+    """Who sent it."""
     name: str
+    """Its name."""
     trace_id: str
+    """Of its trace, 32 hex digits."""
     span_id: str
+    """Its own, 16 hex digits."""
     parent_id: str
+    """Its parent's; empty without one."""
     links: tuple[str, ...] = ()
+    """Ids of the spans that it is linked to."""
     attributes: dict[str, Any] = field(default_factory=dict)
+    """What is said of it."""
     seconds: float = 0.0
+    """How long it took."""
 
 
 class OtlpReceiver(collector_grpc.TraceServiceServicer):

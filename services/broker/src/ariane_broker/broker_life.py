@@ -66,56 +66,53 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class BrokerLife:
-    """A broker, as servicekit runs it.
-
-    Attributes:
-        broker_name: Its name.
-        rpc_services: Its gRPC services.
-        store: Its store.
-        state: Its topics, groups and offsets on the disk.
-        required_topics: Topics that must exist before it serves.
-        announcement: Its announcement to name servers.
-        registration: Its registration with them.
-        held: Held requests.
-        clients: Attached clients.
-        client_admission: Admits clients.
-        append_records: Accepts messages.
-        group_flush: Sends that wait for a flush.
-        saved_offsets: Saves consumer offsets.
-        keeping: The loops beside the store.
-        log_states: Keeps the state that is rebuilt from the log.
-        loops: Other loops, in the order of their stopping.
-        threads: Threads that wait for the disk.
-        grace_seconds: How long it serves after the notice to clients.
-        measures: Its metrics.
-        primary: Its side of replication; None without replicas.
-        signs_of_life: The loop that renews its lease; likewise.
-        close_row: Closes the shared row; likewise.
-    """
+    """A broker, as servicekit runs it."""
 
     broker_name: str
+    """Its name."""
     rpc_services: Sequence[RpcService]
+    """Its gRPC services."""
     store: Store
+    """Its store."""
     state: BrokerState
+    """Its topics, groups and offsets on the disk."""
     required_topics: Sequence[TopicConfig]
+    """Topics that must exist before it serves."""
     announcement: BrokerAnnouncement
+    """Its announcement to name servers."""
     registration: Registration
+    """Its registration with them."""
     held: HeldRequests
+    """Held requests."""
     clients: ClientTable
+    """Attached clients."""
     client_admission: ClientAdmission
+    """Admits clients."""
     append_records: AppendRecords
+    """Accepts messages."""
     group_flush: GroupFlush
+    """Sends that wait for a flush."""
     saved_offsets: SavedState
+    """Saves consumer offsets."""
     keeping: StoreKeeping
+    """The loops beside the store."""
     log_states: LogStates
+    """Keeps the state that is rebuilt from the log."""
     timer_queue: TimerQueue
     loops: Sequence[Loop]
+    """Other loops, in the order of their stopping."""
     threads: Threads
+    """Threads that wait for the disk."""
     grace_seconds: float
+    """How long it serves after the notice to clients."""
     measures: BrokerMeasures
+    """Its metrics."""
     primary: Primary | None = None
+    """Its side of replication; None without replicas."""
     signs_of_life: Loop | None = None
+    """The loop that renews its lease; likewise."""
     close_row: Callable[[], None] | None = None
+    """Closes the shared row; likewise."""
 
     @property
     def error_rules(self) -> ErrorRules:

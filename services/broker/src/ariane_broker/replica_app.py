@@ -50,29 +50,23 @@ DATABASE_WAIT_S: Final = 30.0
 
 
 class WonElection(NamedTuple):
-    """An election that was won, and the function that closes the row.
-
-    Attributes:
-        elected: The election.
-        close_row: To be called when the primary stops. Blocks.
-    """
+    """An election that was won, and the function that closes the row."""
 
     elected: Elected
+    """The election."""
     close_row: Callable[[], None]
+    """To be called when the primary stops. Blocks."""
 
 
 class _Reading(NamedTuple):
-    """The parts for reading from a replica.
-
-    Attributes:
-        topics: Its topics.
-        pulls: Answers pulls.
-        read_state: Reads the files of topics.
-    """
+    """The parts for reading from a replica."""
 
     topics: TopicTable
+    """Its topics."""
     pulls: ReplicaPulls
+    """Answers pulls."""
     read_state: Callable[[], Awaitable[None]]
+    """Reads the files of topics."""
 
 
 def _reading(

@@ -15,17 +15,14 @@ _log = get_logger(__name__)
 
 
 class AccessKey(NamedTuple):
-    """A key that a client signs with.
-
-    Attributes:
-        user: The user that it proves a client to be.
-        secret: What is signed with.
-        ends_ms: When it stops to hold, in ms since 1970; 0 for never.
-    """
+    """A key that a client signs with."""
 
     user: str
+    """The user that it proves a client to be."""
     secret: str
+    """What is signed with."""
     ends_ms: int = 0
+    """When it stops to hold, in ms since 1970; 0 for never."""
 
     def __repr__(self) -> str:
         """Name it without the secret."""

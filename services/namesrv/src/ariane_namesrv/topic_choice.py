@@ -20,15 +20,12 @@ _SHOWN_MAX: Final = 255
 
 @dataclass(slots=True)
 class TopicRefusals:
-    """The refused topics of one announcement.
-
-    Attributes:
-        count: How many.
-        named: The first of them by name.
-    """
+    """The refused topics of one announcement."""
 
     count: int = 0
+    """How many."""
     named: list[RefusedTopic] = field(default_factory=list)
+    """The first of them by name."""
 
     def add(self, topic: str, cause: str) -> None:
         """Refuse a topic; illegal names are escaped."""

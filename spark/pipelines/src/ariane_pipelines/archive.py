@@ -42,28 +42,25 @@ _NOTHING_THERE: Final = frozenset({"PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivePlan:
-    """The plan of an archive: topics, folder, limits.
-
-    Attributes:
-        endpoints: Name servers, ``host:port``, separated by commas.
-        folder: The folder of a new or existing archive: any path or URL that Spark writes to.
-        topics: The topics; or else ``pattern``.
-        pattern: Topics by regular expression.
-        files_max: The most files of one date and topic in one micro-batch. One keeps them few; more
-            let as many tasks write one topic at the same time.
-        batch_records_max: The most messages of one micro-batch.
-        checkpoint: The folder of its progress; by default in the archive itself.
-        options: Further options of the source, such as ``commitGroup`` or ``startingTimestamp``.
-    """
+    """The plan of an archive: topics, folder, limits."""
 
     endpoints: str
+    """Name servers, ``host:port``, separated by commas."""
     folder: str
+    """The folder of a new or existing archive: any path or URL that Spark writes to."""
     topics: tuple[str, ...] = ()
+    """The topics; or else ``pattern``."""
     pattern: str | None = None
+    """Topics by regular expression."""
     files_max: int = 1
+    """The most files of one date and topic in one micro-batch. One keeps them few; more let as many
+    tasks write one topic at the same time."""
     batch_records_max: int = MICRO_BATCH_RECORDS
+    """The most messages of one micro-batch."""
     checkpoint: str | None = None
+    """The folder of its progress; by default in the archive itself."""
     options: Mapping[str, str] | None = None
+    """Further options of the source, such as ``commitGroup`` or ``startingTimestamp``."""
 
 
 def start_archive(

@@ -59,19 +59,16 @@ _OF_THE_SYSTEM: Final = sorted(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterFilter:
-    """A selection of dead letters; a field with its default matches all.
-
-    Attributes:
-        topic: First consumed from this topic.
-        reason: Dead for this reason.
-        since: Dead at this time or later; with a time zone.
-        until: Dead before this time; with a time zone.
-    """
+    """A selection of dead letters; a field with its default matches all."""
 
     topic: str | None = None
+    """First consumed from this topic."""
     reason: str | None = None
+    """Dead for this reason."""
     since: datetime | None = None
+    """Dead at this time or later; with a time zone."""
     until: datetime | None = None
+    """Dead before this time; with a time zone."""
 
 
 ALL_LETTERS: Final = LetterFilter()

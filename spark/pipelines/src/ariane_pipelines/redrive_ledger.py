@@ -41,19 +41,16 @@ _SENT: Final = "sent"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of a redrive.
-
-    Attributes:
-        number: Its number, from 1 on.
-        planned: Whether its messages are decided.
-        sent: Whether all of its messages are sent.
-        exactly_once: Whether they are sent exactly once.
-    """
+    """One run of a redrive."""
 
     number: int
+    """Its number, from 1 on."""
     planned: bool = False
+    """Whether its messages are decided."""
     sent: bool = False
+    """Whether all of its messages are sent."""
     exactly_once: bool = True
+    """Whether they are sent exactly once."""
 
     @property
     def name(self) -> str:

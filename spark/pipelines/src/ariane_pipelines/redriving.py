@@ -49,98 +49,85 @@ REASONS_SHOWN: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedrivePlan:
-    """The plan of a redrive.
-
-    Attributes:
-        endpoints: Name servers, ``host:port``, separated by commas.
-        group: The consumer group that gave the messages up.
-        state: Folder of the ledger, any path or URL that Spark writes to. Keep it as long as the
-            dead letters are kept: only the ledger knows which were sent. One redrive at a time.
-        repair: A function that returns a ``Letter`` as it is to be sent, or ``None`` to drop it.
-        repair_table: The same for many: a function from an Arrow table of dead letters, with the
-            columns of ``dead_letters``, to a table with the rows to send.
-        target: The topic for all messages; ``None``: the topic each came from.
-        wanted: The selection of dead letters.
-        exactly_once: Whether each message is sent exactly once. Without it, finishing an
-            interrupted run may send messages twice; topics of type FIFO on several brokers
-            cannot have it.
-        dry_run: Whether only to report what would be done.
-        options: Further options of the sink.
-    """
+    """The plan of a redrive."""
 
     endpoints: str
+    """Name servers, ``host:port``, separated by commas."""
     group: str
+    """The consumer group that gave the messages up."""
     state: str
+    """Folder of the ledger, any path or URL that Spark writes to. Keep it as long as the dead
+    letters are kept: only the ledger knows which were sent. One redrive at a time."""
     repair: RepairLetter | None = None
+    """A function that returns a ``Letter`` as it is to be sent, or ``None`` to drop it."""
     repair_table: RepairTable | None = None
+    """The same for many: a function from an Arrow table of dead letters, with the columns of
+    ``dead_letters``, to a table with the rows to send."""
     target: str | None = None
+    """The topic for all messages; ``None``: the topic each came from."""
     wanted: LetterFilter = ALL_LETTERS
+    """The selection of dead letters."""
     exactly_once: bool = True
+    """Whether each message is sent exactly once. Without it, finishing an interrupted run may send
+    messages twice; topics of type FIFO on several brokers cannot have it."""
     dry_run: bool = False
+    """Whether only to report what would be done."""
     options: Mapping[str, str] | None = None
+    """Further options of the sink."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReasonCount:
-    """The outcomes of the dead letters of one topic and one reason.
-
-    Attributes:
-        topic: The topic that they came from.
-        reason: The reason for which they were given up.
-        last_error: The error of their last attempt.
-        letter_count: The number of dead letters.
-        sent_count: The number sent back.
-        dropped_count: The number dropped by the function.
-        failed_count: The number on which the function failed, or that no topic accepts.
-    """
+    """The outcomes of the dead letters of one topic and one reason."""
 
     topic: str
+    """The topic that they came from."""
     reason: str
+    """The reason for which they were given up."""
     last_error: str
+    """The error of their last attempt."""
     letter_count: int
+    """The number of dead letters."""
     sent_count: int
+    """The number sent back."""
     dropped_count: int
+    """The number dropped by the function."""
     failed_count: int
+    """The number on which the function failed, or that no topic accepts."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptLetter:
-    """A dead letter that was not sent back.
-
-    Attributes:
-        place: Its place: ``broker/queue/offset``.
-        outcome: ``dropped`` or ``failed``.
-        cause: The error, if it failed.
-    """
+    """A dead letter that was not sent back."""
 
     place: str
+    """Its place: ``broker/queue/offset``."""
     outcome: str
+    """``dropped`` or ``failed``."""
     cause: str
+    """The error, if it failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedriveReport:
-    """The result of a redrive, or of a dry run.
-
-    Attributes:
-        dry_run: Whether nothing was sent.
-        finished_count: Messages of an interrupted run that are now sent.
-        sent_before_count: Dead letters sent by earlier runs.
-        sent_count: Dead letters sent back by this run.
-        dropped_count: Dead letters dropped by the function.
-        failed_count: Dead letters that could not be repaired or sent.
-        reasons: The same by topic and reason, the most frequent first; at most 1,000.
-        kept: The first 100 dead letters that were not sent.
-    """
+    """The result of a redrive, or of a dry run."""
 
     dry_run: bool
+    """Whether nothing was sent."""
     finished_count: int = 0
+    """Messages of an interrupted run that are now sent."""
     sent_before_count: int = 0
+    """Dead letters sent by earlier runs."""
     sent_count: int = 0
+    """Dead letters sent back by this run."""
     dropped_count: int = 0
+    """Dead letters dropped by the function."""
     failed_count: int = 0
+    """Dead letters that could not be repaired or sent."""
     reasons: Sequence[ReasonCount] = ()
+    """The same by topic and reason, the most frequent first; at most 1,000."""
     kept: Sequence[KeptLetter] = ()
+    """The first 100 dead letters that were not sent."""
 
     @property
     def letter_count(self) -> int:

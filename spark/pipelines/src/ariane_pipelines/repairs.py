@@ -31,32 +31,30 @@ class Letter:
     """A dead letter, as the argument and result of a repair function.
 
     The fields from ``topic`` on become the message; change them by ``dataclasses.replace``.
-
-    Attributes:
-        place: Its place: ``broker/queue/offset``.
-        died: When it was given up, in UTC.
-        reason: ``ATTEMPTS_EXHAUSTED``, ``REJECTED``, ``CONSUMER_DIED`` or ``UNKNOWN``.
-        last_error: The error of the last attempt; may be empty.
-        attempts: The number of attempts.
-        topic: The topic to send to; at first the topic it came from, or the target of all.
-        body: The payload; text is encoded as UTF-8.
-        tag: The tag; empty without one.
-        keys: The keys.
-        message_group: The message group; empty without one.
-        properties: The application's own properties.
     """
 
     place: str
+    """Its place: ``broker/queue/offset``."""
     died: datetime
+    """When it was given up, in UTC."""
     reason: str
+    """``ATTEMPTS_EXHAUSTED``, ``REJECTED``, ``CONSUMER_DIED`` or ``UNKNOWN``."""
     last_error: str
+    """The error of the last attempt; may be empty."""
     attempts: int
+    """The number of attempts."""
     topic: str
+    """The topic to send to; at first the topic it came from, or the target of all."""
     body: bytes | str
+    """The payload; text is encoded as UTF-8."""
     tag: str = ""
+    """The tag; empty without one."""
     keys: Sequence[str] = ()
+    """The keys."""
     message_group: str = ""
+    """The message group; empty without one."""
     properties: Mapping[str, str]
+    """The application's own properties."""
 
 
 RepairLetter = Callable[[Letter], Letter | None]
@@ -70,19 +68,16 @@ def unchanged(letter: Letter) -> Letter:
 
 @dataclass(frozen=True)
 class Repairing:
-    """Decides over dead letters, batch by batch; called in Spark's tasks.
-
-    Attributes:
-        function: The user's function.
-        on_tables: Whether it takes tables instead of letters.
-        target: The topic for all messages; ``None``: the topic each came from.
-        topics: The existing topics.
-    """
+    """Decides over dead letters, batch by batch; called in Spark's tasks."""
 
     function: RepairLetter | RepairTable
+    """The user's function."""
     on_tables: bool
+    """Whether it takes tables instead of letters."""
     target: str | None
+    """The topic for all messages; ``None``: the topic each came from."""
     topics: frozenset[str]
+    """The existing topics."""
 
     def __call__(self, rows: pa.StructArray) -> pa.StructArray:
         """Return a row of ``DECISION_SCHEMA`` for each dead letter.

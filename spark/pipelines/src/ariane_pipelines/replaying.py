@@ -28,29 +28,26 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayPlan:
-    """The plan of a replay.
-
-    Attributes:
-        endpoints: Name servers, ``host:port``, separated by commas.
-        source: The topic to read.
-        target: The topic that gets its messages.
-        since: Only messages stored at this time or later; with a time zone.
-        until: Only messages stored before this time.
-        tag: Only messages with this tag, or one of several joined by ``||``.
-        archive: Folder of an archive to read instead of the queue.
-        target_endpoints: Name servers of the target, if it is in another cluster.
-        options: Further options of the sink.
-    """
+    """The plan of a replay."""
 
     endpoints: str
+    """Name servers, ``host:port``, separated by commas."""
     source: str
+    """The topic to read."""
     target: str
+    """The topic that gets its messages."""
     since: datetime
+    """Only messages stored at this time or later; with a time zone."""
     until: datetime
+    """Only messages stored before this time."""
     tag: str | None = None
+    """Only messages with this tag, or one of several joined by ``||``."""
     archive: str | None = None
+    """Folder of an archive to read instead of the queue."""
     target_endpoints: str | None = None
+    """Name servers of the target, if it is in another cluster."""
     options: Mapping[str, str] | None = None
+    """Further options of the sink."""
 
 
 def replay(spark: SparkSession, plan: ReplayPlan) -> int:

@@ -28,22 +28,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """One topic in the span of a report.
-
-    Attributes:
-        topic: The topic.
-        message_count: Messages stored in the span.
-        journey_ms: How long messages took from the producer to the store, in milliseconds: the
-            median and the 99th percentile, by the clocks of both.
-        again_count: Messages that had been consumed before without success.
-        rates: Messages stored in each step of the span.
-    """
+    """One topic in the span of a report."""
 
     topic: str
+    """The topic."""
     message_count: int
+    """Messages stored in the span."""
     journey_ms: tuple[float, float]
+    """How long messages took from the producer to the store, in milliseconds: the median and the
+    99th percentile, by the clocks of both."""
     again_count: int
+    """Messages that had been consumed before without success."""
     rates: Sequence[int]
+    """Messages stored in each step of the span."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,42 +54,36 @@ class TagFacts:
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """The present backlog of a consumer group in one topic.
-
-    Attributes:
-        group: The consumer group.
-        topic: The topic.
-        lag: The number of messages that it has not consumed.
-        oldest: The store time of the oldest of them; ``None`` without a backlog.
-    """
+    """The present backlog of a consumer group in one topic."""
 
     group: str
+    """The consumer group."""
     topic: str
+    """The topic."""
     lag: int
+    """The number of messages that it has not consumed."""
     oldest: datetime | None
+    """The store time of the oldest of them; ``None`` without a backlog."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportFacts:
-    """All facts of a report.
-
-    Attributes:
-        since: Begin of its span.
-        until: End of its span, exclusive.
-        step: Length of the steps of rates.
-        topics: The topics by name.
-        tags: The tags by topic, the most frequent first.
-        groups: The groups, the largest lag first.
-        traces: The paths of traces.
-    """
+    """All facts of a report."""
 
     since: datetime
+    """Begin of its span."""
     until: datetime
+    """End of its span, exclusive."""
     step: timedelta
+    """Length of the steps of rates."""
     topics: Sequence[TopicFacts]
+    """The topics by name."""
     tags: Sequence[TagFacts]
+    """The tags by topic, the most frequent first."""
     groups: Sequence[GroupFacts]
+    """The groups, the largest lag first."""
     traces: TraceSummary
+    """The paths of traces."""
 
 
 def collect_facts(

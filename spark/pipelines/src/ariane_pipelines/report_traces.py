@@ -39,59 +39,50 @@ Positions = Mapping[MessageQueue, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class TraceStep:
-    """One message of a trace.
-
-    Attributes:
-        topic: Its topic, which may be the retry topic or the dead letters of a group.
-        place: ``broker/queue/offset`` in the topic.
-        message_id: Its id.
-        tag: Its tag; ``None`` without one.
-        born: When its producer made it.
-        stored: When it was stored.
-        consumed_by: Groups whose offset is past it now.
-        waited_for_by: Groups whose offset is not past it.
-    """
+    """One message of a trace."""
 
     topic: str
+    """Its topic, which may be the retry topic or the dead letters of a group."""
     place: str
+    """``broker/queue/offset`` in the topic."""
     message_id: str
+    """Its id."""
     tag: str | None
+    """Its tag; ``None`` without one."""
     born: datetime
+    """When its producer made it."""
     stored: datetime
+    """When it was stored."""
     consumed_by: Sequence[str]
+    """Groups whose offset is past it now."""
     waited_for_by: Sequence[str]
+    """Groups whose offset is not past it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TraceFacts:
-    """One trace in the span of a report.
-
-    Attributes:
-        trace_id: The id of the trace: 32 hex digits.
-        message_count: The number of its messages.
-        seconds: From the birth of the first message to the store time of the last.
-        steps: The first twenty of its messages, in the order in which they were stored.
-    """
+    """One trace in the span of a report."""
 
     trace_id: str
+    """The id of the trace: 32 hex digits."""
     message_count: int
+    """The number of its messages."""
     seconds: float
+    """From the birth of the first message to the store time of the last."""
     steps: Sequence[TraceStep]
+    """The first twenty of its messages, in the order in which they were stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class TraceSummary:
-    """The traces in the span of a report.
-
-    Attributes:
-        traced_count: The number of messages with a trace, including retries and dead letters.
-        trace_count: The number of traces.
-        longest: The traces that took longest.
-    """
+    """The traces in the span of a report."""
 
     traced_count: int = 0
+    """The number of messages with a trace, including retries and dead letters."""
     trace_count: int = 0
+    """The number of traces."""
     longest: Sequence[TraceFacts] = ()
+    """The traces that took longest."""
 
 
 def collect_traces(

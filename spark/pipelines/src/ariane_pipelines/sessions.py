@@ -46,37 +46,35 @@ class SessionsPlan:
 
     Expressions are SQL of Spark over the columns of a message and ``text``, its body as text, such
     as ``get_json_object(text, '$.user')``.
-
-    Attributes:
-        endpoints: Name servers, ``host:port``, separated by commas.
-        topic: The topic of the events; several are separated by commas.
-        target: The topic that gets the sessions.
-        checkpoint: The folder of progress and open sessions: any path or URL that Spark writes to.
-        gap: The time without an event that ends a session, such as ``30 minutes``.
-        watermark: The time by which an event may be late, compared to the latest event; later
-            events are not counted.
-        key: The key of an event; events without one are left out.
-        time: The time of an event; events without one are left out.
-        where: A condition; only events that fulfil it count.
-        totals: Further fields of a session by name: expressions that aggregate its events.
-        batch_records_max: The most messages of one micro-batch.
-        options: Further options of the source, such as ``commitGroup`` or ``startingTimestamp``.
-        sink_options: Further options of the sink.
     """
 
     endpoints: str
+    """Name servers, ``host:port``, separated by commas."""
     topic: str
+    """The topic of the events; several are separated by commas."""
     target: str
+    """The topic that gets the sessions."""
     checkpoint: str
+    """The folder of progress and open sessions: any path or URL that Spark writes to."""
     gap: str
+    """The time without an event that ends a session, such as ``30 minutes``."""
     watermark: str
+    """The time by which an event may be late, compared to the latest event; later events are not
+    counted."""
     key: str = "messageGroup"
+    """The key of an event; events without one are left out."""
     time: str = "bornTimestamp"
+    """The time of an event; events without one are left out."""
     where: str | None = None
+    """A condition; only events that fulfil it count."""
     totals: Mapping[str, str] = field(default_factory=dict)
+    """Further fields of a session by name: expressions that aggregate its events."""
     batch_records_max: int = MICRO_BATCH_RECORDS
+    """The most messages of one micro-batch."""
     options: Mapping[str, str] | None = None
+    """Further options of the source, such as ``commitGroup`` or ``startingTimestamp``."""
     sink_options: Mapping[str, str] | None = None
+    """Further options of the sink."""
 
 
 def start_sessions(
@@ -202,21 +200,18 @@ def _understood(option: str) -> Iterator[None]:
 
 @dataclass(slots=True)
 class SessionCounts:
-    """The figures of a query, over the micro-batches that Spark still knows.
-
-    Attributes:
-        message_count: The number of messages read.
-        session_count: The number of sessions written.
-        event_count: The number of their events.
-        late_count: The number of events that were too late to be counted.
-        open_count: The number of sessions that are open now.
-    """
+    """The figures of a query, over the micro-batches that Spark still knows."""
 
     message_count: int = 0
+    """The number of messages read."""
     session_count: int = 0
+    """The number of sessions written."""
     event_count: int = 0
+    """The number of their events."""
     late_count: int = 0
+    """The number of events that were too late to be counted."""
     open_count: int = 0
+    """The number of sessions that are open now."""
 
 
 def session_counts(query: StreamingQuery) -> SessionCounts:

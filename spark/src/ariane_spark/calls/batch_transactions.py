@@ -38,19 +38,16 @@ COMMIT_S_MAX: Final = 60.0
 
 
 class Attempt(NamedTuple):
-    """The staged part of one attempt of a task.
-
-    Attributes:
-        partition_id: Spark's partition.
-        token: A random name of the attempt.
-        record_count: The number of its messages.
-        checksum: The checksum of its blocks.
-    """
+    """The staged part of one attempt of a task."""
 
     partition_id: int
+    """Spark's partition."""
     token: str
+    """A random name of the attempt."""
     record_count: int
+    """The number of its messages."""
     checksum: int
+    """The checksum of its blocks."""
 
 
 class BatchTransactions:

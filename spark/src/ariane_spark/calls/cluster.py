@@ -23,19 +23,16 @@ WITHOUT_BODIES: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """The form in which ranges are fetched.
-
-    Attributes:
-        detail: The parts of each message.
-        chunk_bytes: About how many bytes of records one chunk covers.
-        tags: Only messages with one of these; empty: all.
-        condition: Only messages that fulfil this condition in SQL92; empty: all.
-    """
+    """The form in which ranges are fetched."""
 
     detail: Detail
+    """The parts of each message."""
     chunk_bytes: int
+    """About how many bytes of records one chunk covers."""
     tags: frozenset[str] = frozenset()
+    """Only messages with one of these; empty: all."""
     condition: str = ""
+    """Only messages that fulfil this condition in SQL92; empty: all."""
 
     @classmethod
     def of(cls, detail: Detail, options: ReadOptions) -> Fetch:
@@ -54,20 +51,16 @@ class Fetch:
 
 
 class RangeChunk(NamedTuple):
-    """Some messages of a range.
-
-    Attributes:
-        records: The records in order; ``None`` if a filter left none.
-        next_queue_offset: The queue offset after the last examined message.
-        lost: First queue offset and count of consecutive messages before it that the broker has
-            lost.
-        byte_count: Bytes that the broker has sent for it.
-    """
+    """Some messages of a range."""
 
     records: RecordColumns | None
+    """The records in order; ``None`` if a filter left none."""
     next_queue_offset: QueueOffset
+    """The queue offset after the last examined message."""
     lost: Sequence[tuple[int, int]] = ()
+    """First queue offset and count of consecutive messages before it that the broker has lost."""
     byte_count: int = 0
+    """Bytes that the broker has sent for it."""
 
 
 class RangeSource(Protocol):

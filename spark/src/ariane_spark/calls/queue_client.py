@@ -50,15 +50,12 @@ _PROJECTIONS: Final = {
 
 
 class _AskedBroker(NamedTuple):
-    """A request for a range at a broker, or its error.
-
-    Attributes:
-        stream: The broker's answers.
-        failure: The error if no broker could be asked.
-    """
+    """A request for a range at a broker, or its error."""
 
     stream: WatchedStream | None = None
+    """The broker's answers."""
     failure: ArianeError | None = None
+    """The error if no broker could be asked."""
 
 
 class QueueClient:

@@ -25,19 +25,16 @@ _NOTHING: Final = memoryview(b"")
 
 
 class WireChunk(NamedTuple):
-    """A chunk of a range; large fields are views of the answer.
-
-    Attributes:
-        head: The small fields: next queue offset, sizes and ends.
-        headers: The header of each record.
-        properties: The property strings.
-        records: Whole records.
-    """
+    """A chunk of a range; large fields are views of the answer."""
 
     head: PullRangeResponse
+    """The small fields: next queue offset, sizes and ends."""
     headers: memoryview
+    """The header of each record."""
     properties: memoryview
+    """The property strings."""
     records: memoryview
+    """Whole records."""
 
 
 def wire_chunk(answer: bytes) -> WireChunk:

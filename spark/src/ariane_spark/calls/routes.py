@@ -66,15 +66,12 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LiveBrokers:
-    """The primaries that name servers know.
-
-    Attributes:
-        addresses: The address of each, by broker name.
-        complete: Whether these are all; False while name servers have just started.
-    """
+    """The primaries that name servers know."""
 
     addresses: Mapping[str, str]
+    """The address of each, by broker name."""
     complete: bool
+    """Whether these are all; False while name servers have just started."""
 
 
 class _EveryTopic(Container[str]):

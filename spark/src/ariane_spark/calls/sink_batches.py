@@ -19,28 +19,22 @@ _SINGLE: Final = f"{WRITE}/"
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """A place that a query, or a job, writes to.
-
-    Attributes:
-        name: Its permanent name, in all brokers.
-        topic: The topic of all its messages; ``None``: a column has it.
-    """
+    """A place that a query, or a job, writes to."""
 
     name: str
+    """Its permanent name, in all brokers."""
     topic: str | None
+    """The topic of all its messages; ``None``: a column has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkBatch:
-    """The rows that a sink writes at once: all or none are visible, once even if repeated.
-
-    Attributes:
-        sink: The sink.
-        batch_id: Spark's number of the micro-batch; 0 for a write that is not a stream.
-    """
+    """The rows that a sink writes at once: all or none are visible, once even if repeated."""
 
     sink: Sink
+    """The sink."""
     batch_id: int
+    """Spark's number of the micro-batch; 0 for a write that is not a stream."""
 
     @property
     def is_single(self) -> bool:

@@ -49,37 +49,31 @@ _PEM: Final = "-----BEGIN"
 
 
 class Right(NamedTuple):
-    """What a task has to do.
-
-    Attributes:
-        resource: ``TOPIC`` or ``SINK``.
-        actions: Such as ``PUBLISH``.
-        name: Of the thing; empty for any that the user has a right on.
-    """
+    """What a task has to do."""
 
     resource: str
+    """``TOPIC`` or ``SINK``."""
     actions: tuple[str, ...]
+    """Such as ``PUBLISH``."""
     name: str = ""
+    """Of the thing; empty for any that the user has a right on."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobAccess:
-    """TLS and credentials of one query. Pickled, it has lost the driver's own key.
-
-    Attributes:
-        tls_ca: The authority of the cluster: on the driver a file or its text, in tasks the text;
-            empty: what the environment says.
-        own_key: The driver's key, a file or its text; empty: what the environment says.
-        lifetime_ms: How long the keys of tasks hold.
-        rights: What the key of tasks is for.
-        key: The key of tasks; ``None`` on the driver, and without any.
-    """
+    """TLS and credentials of one query. Pickled, it has lost the driver's own key."""
 
     tls_ca: str = ""
+    """The authority of the cluster: on the driver a file or its text, in tasks the text; empty:
+    what the environment says."""
     own_key: str = field(default="", repr=False)
+    """The driver's key, a file or its text; empty: what the environment says."""
     lifetime_ms: int = LIFETIME_MS
+    """How long the keys of tasks hold."""
     rights: tuple[Right, ...] = ()
+    """What the key of tasks is for."""
     key: DelegatedKey | None = None
+    """The key of tasks; ``None`` on the driver, and without any."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Leave the driver's own key out."""

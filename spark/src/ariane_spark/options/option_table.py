@@ -25,21 +25,18 @@ EVERYWHERE: Final = tuple(Use)
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option.
-
-    Attributes:
-        name: Its name; the case does not matter.
-        uses: The uses in which it may be given.
-        meaning: One sentence for the documentation, with unit and range.
-        default: The default, as documented.
-        later: Whether it is planned for a later version, and refused until then.
-    """
+    """One option."""
 
     name: str
+    """Its name; the case does not matter."""
     uses: tuple[Use, ...]
+    """The uses in which it may be given."""
     meaning: str
+    """One sentence for the documentation, with unit and range."""
     default: str = ""
+    """The default, as documented."""
     later: bool = False
+    """Whether it is planned for a later version, and refused until then."""
 
 
 def _later(name: str, uses: tuple[Use, ...], meaning: str) -> Option:

@@ -41,77 +41,68 @@ _TAG_SEPARATOR: Final = "||"
 
 @dataclass(frozen=True, slots=True)
 class RequestPolicy:
-    """The policy of requests to brokers and name servers.
-
-    Attributes:
-        timeout_ms: The timeout of one request.
-        retries_max: How often a failed request is repeated.
-        backoff_ms: The wait before the first repeat; it doubles each time.
-    """
+    """The policy of requests to brokers and name servers."""
 
     timeout_ms: int = 10_000
+    """The timeout of one request."""
     retries_max: int = 8
+    """How often a failed request is repeated."""
     backoff_ms: int = 100
+    """The wait before the first repeat; it doubles each time."""
 
 
 @dataclass(frozen=True, slots=True)
 class TriggerLimits:
-    """The limits of one micro-batch.
-
-    Attributes:
-        records_max: The most messages; ``None``: any number.
-        bytes_max: About the most bytes; ``None``: any number.
-        records_min: The number of messages to wait for; ``None``: one.
-        delay_ms_max: The longest wait for them.
-    """
+    """The limits of one micro-batch."""
 
     records_max: int | None = None
+    """The most messages; ``None``: any number."""
     bytes_max: int | None = None
+    """About the most bytes; ``None``: any number."""
     records_min: int | None = None
+    """The number of messages to wait for; ``None``: one."""
     delay_ms_max: int = 15 * 60_000
+    """The longest wait for them."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """The options of a read.
-
-    Attributes:
-        endpoints: Name servers, ``host:port``, separated by commas.
-        selection: The queues to read.
-        starting: The start of a new query.
-        ending: The end of a batch.
-        tags: Only messages with one of these tags; empty: all.
-        condition: Only messages that fulfil this condition in SQL92; empty: all.
-        fail_on_data_loss: Whether a loss ends the query.
-        null_if_damaged: Whether a body that cannot be decompressed is null; else it ends the query.
-        trigger: The limits of one micro-batch.
-        limits: The division of ranges into partitions.
-        bytes_per_s: The most bytes that all tasks together read in a second; ``None``: any number.
-        fetch_bytes: About how many bytes of messages make one Arrow batch.
-        offset_cache_ms: How long the ends of the queues are cached.
-        commit_group: The consumer group that shows the progress; ``None``: none.
-        requests: The policy of requests.
-        otlp_endpoint: The collector that gets spans; empty: none.
-        access: TLS and credentials.
-    """
+    """The options of a read."""
 
     endpoints: str
+    """Name servers, ``host:port``, separated by commas."""
     selection: QueueSelection
+    """The queues to read."""
     starting: PositionRule
+    """The start of a new query."""
     ending: PositionRule = Edge.LATEST
+    """The end of a batch."""
     tags: frozenset[str] = frozenset()
+    """Only messages with one of these tags; empty: all."""
     condition: str = ""
+    """Only messages that fulfil this condition in SQL92; empty: all."""
     fail_on_data_loss: bool = True
+    """Whether a loss ends the query."""
     null_if_damaged: bool = False
+    """Whether a body that cannot be decompressed is null; else it ends the query."""
     trigger: TriggerLimits = field(default_factory=TriggerLimits)
+    """The limits of one micro-batch."""
     limits: PartitionLimits = field(default_factory=PartitionLimits)
+    """The division of ranges into partitions."""
     bytes_per_s: int | None = None
+    """The most bytes that all tasks together read in a second; ``None``: any number."""
     fetch_bytes: int = FETCH_BYTES_DEFAULT
+    """About how many bytes of messages make one Arrow batch."""
     offset_cache_ms: int = 500
+    """How long the ends of the queues are cached."""
     commit_group: str | None = None
+    """The consumer group that shows the progress; ``None``: none."""
     requests: RequestPolicy = field(default_factory=RequestPolicy)
+    """The policy of requests."""
     otlp_endpoint: str = ""
+    """The collector that gets spans; empty: none."""
     access: JobAccess = NO_ACCESS
+    """TLS and credentials."""
 
 
 def read_options(given: Mapping[str, str], use: Use) -> ReadOptions:

@@ -31,69 +31,58 @@ DEAD_LETTER: Final = "deadLetter"
 
 @dataclass(frozen=True, slots=True)
 class BodyCompression:
-    """The compression of bodies; the defaults are the same as for producers.
-
-    Attributes:
-        kind: The format.
-        bytes_min: Bodies of fewer bytes are never compressed.
-        level: From 1, fast, to 9, small.
-    """
+    """The compression of bodies; the defaults are the same as for producers."""
 
     kind: Compression = Compression.NONE
+    """The format."""
     bytes_min: int = 4096
+    """Bodies of fewer bytes are never compressed."""
     level: int = 5
+    """From 1, fast, to 9, small."""
 
 
 NO_COMPRESSION: Final = BodyCompression()
 
 
 class MicroBatch(NamedTuple):
-    """A micro-batch.
-
-    Attributes:
-        query: The permanent name of the query.
-        batch_id: Spark's number of the micro-batch.
-    """
+    """A micro-batch."""
 
     query: str
+    """The permanent name of the query."""
     batch_id: int
+    """Spark's number of the micro-batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """The options of a write.
-
-    Attributes:
-        endpoints: Name servers, ``host:port``, separated by commas.
-        topic: The topic of all rows; ``None``: a column has it.
-        exactly_once: Whether batch transactions are used.
-        sink_id: Distinguishes sinks of one query; ``None``: their topics do.
-        write_id: The name of a write that belongs to no stream.
-        micro_batch: The micro-batch of ``foreachBatch`` that is written.
-        skips_changed_batch: Whether a repeated batch with other rows is skipped; else it is
-            refused.
-        batch_bytes: Bytes of one request.
-        calls_max: The most concurrent requests to one broker, if not exactly once.
-        compression: The compression of bodies.
-        dead_letter_topic: The topic for rows that cannot become messages; ``None``: they are
-            refused.
-        otlp_endpoint: The collector that gets spans; empty: none.
-        access: TLS and credentials.
-    """
+    """The options of a write."""
 
     endpoints: str
+    """Name servers, ``host:port``, separated by commas."""
     topic: str | None = None
+    """The topic of all rows; ``None``: a column has it."""
     exactly_once: bool = False
+    """Whether batch transactions are used."""
     sink_id: str | None = None
+    """Distinguishes sinks of one query; ``None``: their topics do."""
     write_id: str | None = None
+    """The name of a write that belongs to no stream."""
     micro_batch: MicroBatch | None = None
+    """The micro-batch of ``foreachBatch`` that is written."""
     skips_changed_batch: bool = False
+    """Whether a repeated batch with other rows is skipped; else it is refused."""
     batch_bytes: int = BATCH_BYTES_DEFAULT
+    """Bytes of one request."""
     calls_max: int = 1
+    """The most concurrent requests to one broker, if not exactly once."""
     compression: BodyCompression = NO_COMPRESSION
+    """The compression of bodies."""
     dead_letter_topic: str | None = None
+    """The topic for rows that cannot become messages; ``None``: they are refused."""
     otlp_endpoint: str = ""
+    """The collector that gets spans; empty: none."""
     access: JobAccess = NO_ACCESS
+    """TLS and credentials."""
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:

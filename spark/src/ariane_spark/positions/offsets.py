@@ -38,19 +38,16 @@ EARLIEST: Final = QueueOffset(-2)
 
 
 class Bounds(NamedTuple):
-    """The kept range of one queue.
-
-    Attributes:
-        earliest: Oldest queue offset that is kept.
-        latest: Readable end, exclusive.
-        size_bytes: Estimated bytes of the kept messages.
-        log_epoch: The present epoch of the broker's log; 0 if unknown.
-    """
+    """The kept range of one queue."""
 
     earliest: QueueOffset
+    """Oldest queue offset that is kept."""
     latest: QueueOffset
+    """Readable end, exclusive."""
     size_bytes: int = 0
+    """Estimated bytes of the kept messages."""
     log_epoch: int = 0
+    """The present epoch of the broker's log; 0 if unknown."""
 
     @property
     def message_bytes(self) -> float:

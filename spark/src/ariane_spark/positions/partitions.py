@@ -35,17 +35,14 @@ class RangePartition(InputPartition):
 
 @dataclass(frozen=True, slots=True)
 class PartitionLimits:
-    """How ranges become partitions.
-
-    Attributes:
-        partitions_min: The least number of partitions, if there are as many messages.
-        partitions_max: The most partitions.
-        records_max: The most messages of one queue in one range.
-    """
+    """How ranges become partitions."""
 
     partitions_min: int | None = None
+    """The least number of partitions, if there are as many messages."""
     partitions_max: int | None = None
+    """The most partitions."""
     records_max: int | None = None
+    """The most messages of one queue in one range."""
 
 
 def plan_partitions(

@@ -20,28 +20,22 @@ class Edge(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """The first message stored at or after a time.
-
-    Attributes:
-        timestamp_ms: Milliseconds since the epoch.
-        strict: Whether a queue without such a message is an error; else its end is used.
-    """
+    """The first message stored at or after a time."""
 
     timestamp_ms: int
+    """Milliseconds since the epoch."""
     strict: bool = False
+    """Whether a queue without such a message is an error; else its end is used."""
 
 
 @dataclass(frozen=True, slots=True)
 class AtTimes:
-    """The same with a time for each queue.
-
-    Attributes:
-        timestamps_ms: Milliseconds since the epoch.
-        strict: As above.
-    """
+    """The same with a time for each queue."""
 
     timestamps_ms: Mapping[MessageQueue, int]
+    """Milliseconds since the epoch."""
     strict: bool = False
+    """As above."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +47,12 @@ class AtOffsets:
 
 @dataclass(frozen=True, slots=True)
 class AtGroup:
-    """The offsets of a consumer group.
-
-    Attributes:
-        group: The group.
-        otherwise: The rule for queues without an offset of the group.
-    """
+    """The offsets of a consumer group."""
 
     group: str
+    """The group."""
     otherwise: PositionRule
+    """The rule for queues without an offset of the group."""
 
 
 PositionRule: TypeAlias = "Edge | AtTime | AtTimes | AtOffsets | AtGroup"

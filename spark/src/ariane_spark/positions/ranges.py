@@ -12,19 +12,16 @@ from ariane_sdk import MessageQueue
 
 @dataclass(frozen=True, slots=True, order=True)
 class QueueRange:
-    """Messages of one queue, ``[begin, end)``.
-
-    Attributes:
-        queue: The queue.
-        begin: The first queue offset.
-        end: The queue offset after the last.
-        log_epoch: The epoch of the broker's log when the end was read; 0: nothing is checked.
-    """
+    """Messages of one queue, ``[begin, end)``."""
 
     queue: MessageQueue
+    """The queue."""
     begin: QueueOffset
+    """The first queue offset."""
     end: QueueOffset
+    """The queue offset after the last."""
     log_epoch: int = 0
+    """The epoch of the broker's log when the end was read; 0: nothing is checked."""
 
     @property
     def count(self) -> int:

@@ -30,22 +30,19 @@ class SparkSourceProgress(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class QueryProgress:
-    """The progress of one query after one micro-batch.
-
-    Attributes:
-        query: Its name, or else its id.
-        batch_id: Number of the micro-batch.
-        row_count: Rows that were read, after filters in the broker.
-        advance: The number of messages by which each queue advanced, including filtered ones.
-        lags: The messages of each queue that existed when the micro-batch was planned, and were
-            not read.
-    """
+    """The progress of one query after one micro-batch."""
 
     query: str
+    """Its name, or else its id."""
     batch_id: int
+    """Number of the micro-batch."""
     row_count: int
+    """Rows that were read, after filters in the broker."""
     advance: Mapping[MessageQueue, int]
+    """The number of messages by which each queue advanced, including filtered ones."""
     lags: Mapping[MessageQueue, int]
+    """The messages of each queue that existed when the micro-batch was planned, and were not
+    read."""
 
     @property
     def lag(self) -> int:

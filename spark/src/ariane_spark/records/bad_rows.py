@@ -46,13 +46,10 @@ _REASON_LENGTH_MAX: Final = 2000
 
 @dataclass(frozen=True)
 class RowRefused(WriterCommitMessage):
-    """A task's report of a bad row, in place of a receipt.
-
-    Attributes:
-        text: The row and its error.
-    """
+    """A task's report of a bad row, in place of a receipt."""
 
     text: str
+    """The row and its error."""
 
 
 def refused(error: RowIllegal, rest: Iterable[object]) -> RowRefused:
@@ -81,15 +78,12 @@ def raise_refusals(messages: Iterable[WriterCommitMessage | None]) -> None:
 
 @dataclass(frozen=True)
 class RowSieve:
-    """The rows of a table as messages, and bad ones as messages of a topic of their own.
-
-    Attributes:
-        plan: The column for each field of a message.
-        dead_letter_topic: The topic for bad rows; ``None``: they are refused.
-    """
+    """The rows of a table as messages, and bad ones as messages of a topic of their own."""
 
     plan: RowPlan
+    """The column for each field of a message."""
     dead_letter_topic: str | None = None
+    """The topic for bad rows; ``None``: they are refused."""
 
     def tables(
         self, batch: pa.RecordBatch, seed: IdentitySeed, first_row: int

@@ -52,17 +52,14 @@ class Detail(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a topic.
-
-    Attributes:
-        field: Name, type and nullability.
-        detail: The level of detail to fetch for it.
-        by_default: Whether a query without a list of columns gets it.
-    """
+    """One column of a topic."""
 
     field: StructField
+    """Name, type and nullability."""
     detail: Detail
+    """The level of detail to fetch for it."""
     by_default: bool = True
+    """Whether a query without a list of columns gets it."""
 
 
 def _column(
@@ -125,17 +122,14 @@ def header_schema() -> StructType:
 
 @dataclass(frozen=True)
 class Projection:
-    """The columns that a query reads, and their form.
-
-    Attributes:
-        schema: The user's schema; names in any case, columns in any order, nullable or not.
-        names: The columns by their usual names.
-        detail: The level of detail to fetch for them.
-    """
+    """The columns that a query reads, and their form."""
 
     schema: StructType
+    """The user's schema; names in any case, columns in any order, nullable or not."""
     names: tuple[str, ...]
+    """The columns by their usual names."""
     detail: Detail
+    """The level of detail to fetch for them."""
 
     @classmethod
     def of(cls, schema: StructType) -> Projection:

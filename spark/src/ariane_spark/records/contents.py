@@ -39,15 +39,12 @@ _SHIFTS: Final = (np.uint64(30), np.uint64(27), np.uint64(31))
 
 
 class Contents(NamedTuple):
-    """The fingerprint by which repeated writes of rows are compared.
-
-    Attributes:
-        row_count: The number of rows.
-        total: The sum, unsigned, 64 bits.
-    """
+    """The fingerprint by which repeated writes of rows are compared."""
 
     row_count: int = 0
+    """The number of rows."""
     total: int = 0
+    """The sum, unsigned, 64 bits."""
 
     def plus(self, other: Contents) -> Contents:
         """The fingerprint of the rows of both."""

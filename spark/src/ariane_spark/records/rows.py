@@ -101,30 +101,24 @@ class IdentitySeed:
 
 
 class TopicRows(NamedTuple):
-    """Rows for one topic, in the form of ``Producer.send_columns``.
-
-    Attributes:
-        topic: The topic.
-        table: The rows.
-        rows: Number of each within its task: int64.
-    """
+    """Rows for one topic, in the form of ``Producer.send_columns``."""
 
     topic: str
+    """The topic."""
     table: pa.Table
+    """The rows."""
     rows: np.ndarray[tuple[int], np.dtype[np.int64]]
+    """Number of each within its task: int64."""
 
 
 @dataclass(frozen=True)
 class RowPlan:
-    """The column of a table for each field of a message.
-
-    Attributes:
-        columns: The positions of columns by their usual names.
-        topic: The topic of all messages; ``None``: a column has it.
-    """
+    """The column of a table for each field of a message."""
 
     columns: Mapping[str, int]
+    """The positions of columns by their usual names."""
     topic: str | None
+    """The topic of all messages; ``None``: a column has it."""
 
     @classmethod
     def of(cls, schema: StructType, topic: str | None) -> RowPlan:

@@ -47,15 +47,12 @@ ConnectSender: TypeAlias = Callable[[WriteOptions], ColumnSender]
 
 @dataclass(frozen=True)
 class WriteReceipt(WriterCommitMessage):
-    """The receipt of one task.
-
-    Attributes:
-        partition_id: The partition.
-        message_count: The number of acknowledged messages.
-    """
+    """The receipt of one task."""
 
     partition_id: int
+    """The partition."""
     message_count: int
+    """The number of acknowledged messages."""
 
 
 class ArianeBatchWriter(DataSourceArrowWriter):

@@ -56,36 +56,30 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class StageReceipt(WriterCommitMessage):
-    """The receipt of one task for a batch.
-
-    Attributes:
-        batch: The batch.
-        home: The broker with the staged rows.
-        attempt: The staged part; ``None``: the batch was committed before.
-        contents: The fingerprint of the task's rows.
-    """
+    """The receipt of one task for a batch."""
 
     batch: SinkBatch
+    """The batch."""
     home: str
+    """The broker with the staged rows."""
     attempt: Attempt | None
+    """The staged part; ``None``: the batch was committed before."""
     contents: Contents
+    """The fingerprint of the task's rows."""
 
 
 @dataclass(frozen=True)
 class ExactlyOnceWrite:
-    """The shared part of writers of tables and streams; sent to tasks and driver.
-
-    Attributes:
-        options: The options of the write.
-        plan: The column for each field of a message.
-        batch: The batch; ``None`` for streams, whose tasks are told theirs by Spark.
-        connect: Returns the transactions of the present process.
-    """
+    """The shared part of writers of tables and streams; sent to tasks and driver."""
 
     options: WriteOptions
+    """The options of the write."""
     plan: RowPlan
+    """The column for each field of a message."""
     batch: SinkBatch | None
+    """The batch; ``None`` for streams, whose tasks are told theirs by Spark."""
     connect: Connect = connect_transactions_once
+    """Returns the transactions of the present process."""
 
     def stage(self, batches: Iterator[pa.RecordBatch]) -> StageReceipt | RowRefused:
         """Stage the rows of one partition, or report the bad ones; in a task.

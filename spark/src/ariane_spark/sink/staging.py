@@ -33,15 +33,12 @@ ID_BYTES: Final = 32
 
 
 class CallUnderWay(NamedTuple):
-    """A call that stages records.
-
-    Attributes:
-        end: Waits for its end.
-        rows: Numbers of its rows within the task.
-    """
+    """A call that stages records."""
 
     end: Callable[[], None]
+    """Waits for its end."""
     rows: NDArray[np.int64]
+    """Numbers of its rows within the task."""
 
 
 class StagedAttempt:

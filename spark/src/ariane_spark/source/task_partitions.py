@@ -12,15 +12,12 @@ from ariane_spark.positions.partitions import RangePartition
 
 @dataclass(frozen=True)
 class TaskPartition(RangePartition):
-    """The work of one task, and what goes with it.
-
-    Attributes:
-        access: By what it logs in.
-        bytes_per_s: How fast it may read; ``None``: as fast as it goes.
-    """
+    """The work of one task, and what goes with it."""
 
     access: JobAccess = NO_ACCESS
+    """By what it logs in."""
     bytes_per_s: float | None = None
+    """How fast it may read; ``None``: as fast as it goes."""
 
 
 def task_partitions(

@@ -18,15 +18,12 @@ ORDERS_REMEMBERED_MAX: Final = 1024
 
 
 class BrokerQueue(NamedTuple):
-    """A queue of a topic; sorts by broker, then by number.
-
-    Attributes:
-        broker_name: The broker.
-        queue_id: Its number on the broker, from 0.
-    """
+    """A queue of a topic; sorts by broker, then by number."""
 
     broker_name: str
+    """The broker."""
     queue_id: int
+    """Its number on the broker, from 0."""
 
 
 @lru_cache(ORDERS_REMEMBERED_MAX)

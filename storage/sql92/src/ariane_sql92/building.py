@@ -45,21 +45,18 @@ _LONG_MAX: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A part of the tree, and its place in the text.
-
-    Attributes:
-        operand: The part.
-        start: Its first character.
-        depth: The depth of nested parts.
-        comparisons: The number of its parts that compare values.
-        literal: Whether it is one word or number in the text; a number with a sign is not.
-    """
+    """A part of the tree, and its place in the text."""
 
     operand: Operand
+    """The part."""
     start: int
+    """Its first character."""
     depth: int = 1
+    """The depth of nested parts."""
     comparisons: int = 0
+    """The number of its parts that compare values."""
     literal: bool = False
+    """Whether it is one word or number in the text; a number with a sign is not."""
 
 
 def condition_of(term: Term) -> Condition:

@@ -30,27 +30,21 @@ JUNCTION_BYTES_MAX: Final = 1 << 16
 
 
 class LogRange(NamedTuple):
-    """A range of the log.
-
-    Attributes:
-        begin: Commit-log offset of its first byte.
-        end: Commit-log offset behind its last byte.
-    """
+    """A range of the log."""
 
     begin: int
+    """Commit-log offset of its first byte."""
     end: int
+    """Commit-log offset behind its last byte."""
 
 
 class Junction(NamedTuple):
-    """The last bytes that two copies have in common, as one of them has them.
-
-    Attributes:
-        size_bytes: Their number; 0 where the copy keeps none.
-        crc: Their CRC-32.
-    """
+    """The last bytes that two copies have in common, as one of them has them."""
 
     size_bytes: int
+    """Their number; 0 where the copy keeps none."""
     crc: int
+    """Their CRC-32."""
 
 
 class LogCopy:

@@ -20,15 +20,12 @@ _NO_LIMIT = 1 << 62
 
 
 class RawAppended(NamedTuple):
-    """The result of an append of raw bytes.
-
-    Attributes:
-        stretches: The records that were appended, in the order of the log.
-        max_offset: The new end of the log.
-    """
+    """The result of an append of raw bytes."""
 
     stretches: tuple[Stretch, ...]
+    """The records that were appended, in the order of the log."""
     max_offset: int
+    """The new end of the log."""
 
 
 class RawAppender:

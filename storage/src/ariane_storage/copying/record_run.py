@@ -33,17 +33,14 @@ from ariane_storage.log.segment import Segment
 
 
 class RecordRun(NamedTuple):
-    """The whole records at the beginning of some bytes.
-
-    Attributes:
-        records: The records; None if not even one is whole.
-        size_bytes: Their size together.
-        has_filler: Whether filler follows, so that the segment is full.
-    """
+    """The whole records at the beginning of some bytes."""
 
     records: Stretch | None
+    """The records; None if not even one is whole."""
     size_bytes: int
+    """Their size together."""
     has_filler: bool
+    """Whether filler follows, so that the segment is full."""
 
 
 def record_run(segment: Segment, position: int, content: memoryview) -> RecordRun:

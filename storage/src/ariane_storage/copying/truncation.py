@@ -27,15 +27,12 @@ from ariane_storage.parts import StoreParts
 
 
 class Truncation(NamedTuple):
-    """The range that was cut.
-
-    Attributes:
-        begin: The new end of the log.
-        end: The end of the log before.
-    """
+    """The range that was cut."""
 
     begin: int
+    """The new end of the log."""
     end: int
+    """The end of the log before."""
 
 
 def truncate(

@@ -48,15 +48,12 @@ def is_unreadable(error: OSError) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DiskUsage:
-    """How full a file system is.
-
-    Attributes:
-        total_bytes: Its size.
-        used_bytes: Bytes in use.
-    """
+    """How full a file system is."""
 
     total_bytes: int
+    """Its size."""
     used_bytes: int
+    """Bytes in use."""
 
     @property
     def ratio(self) -> float:

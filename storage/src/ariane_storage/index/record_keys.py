@@ -53,17 +53,14 @@ _find_tag = property_finder(PropertyName.TAGS)
 
 
 class RecordKeys(NamedTuple):
-    """Keys of records; the keys of one record are neighbours.
-
-    Attributes:
-        owners: The record of each, ascending.
-        words: Java's hash of each, as an unsigned number.
-        lengths: UTF-16 units of each.
-    """
+    """Keys of records; the keys of one record are neighbours."""
 
     owners: Int64s
+    """The record of each, ascending."""
     words: NDArray[np.uint32]
+    """Java's hash of each, as an unsigned number."""
     lengths: Int64s
+    """UTF-16 units of each."""
 
     def of(self, records: Int64s) -> RecordKeys:
         """Return the same keys with other record numbers.

@@ -24,17 +24,14 @@ _FEW_MAX: Final = 4096
 # Not changed once made; not frozen, because that takes more than twice as long to make.
 @dataclass(slots=True, eq=False)
 class Keys:
-    """Keys in the order of the log.
-
-    Attributes:
-        hashes: The hash of each, not negative.
-        commit_log_offsets: Commit-log offset of each key's record, ascending.
-        timestamps: Store timestamp of each, in milliseconds.
-    """
+    """Keys in the order of the log."""
 
     hashes: NDArray[np.int32]
+    """The hash of each, not negative."""
     commit_log_offsets: Int64s
+    """Commit-log offset of each key's record, ascending."""
     timestamps: Int64s
+    """Store timestamp of each, in milliseconds."""
 
     def __len__(self) -> int:
         return len(self.hashes)

@@ -50,66 +50,56 @@ class RetentionReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeletedRange:
-    """Deleted messages of one queue.
-
-    Attributes:
-        topic: The topic.
-        queue_id: The queue.
-        begin: The first queue offset.
-        end: Queue offset behind the last one: the new begin of the queue.
-    """
+    """Deleted messages of one queue."""
 
     topic: str
+    """The topic."""
     queue_id: int
+    """The queue."""
     begin: int
+    """The first queue offset."""
     end: int
+    """Queue offset behind the last one: the new begin of the queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionReport:
-    """The result of one pass.
-
-    Attributes:
-        deleted: Commit-log offsets at which deleted segments started.
-        reason: Why the last of them was deleted, or None if none was: those deleted early come
-            last.
-        disk_ratio: Share of the disk in use afterwards.
-        min_offset: First commit-log offset that is now kept.
-        ranges: The deleted messages.
-        stored_from_ms: When the oldest of them was stored; None if unknown.
-        stored_until_ms: When the newest of them was stored at the latest; None if unknown.
-    """
+    """The result of one pass."""
 
     deleted: tuple[int, ...]
+    """Commit-log offsets at which deleted segments started."""
     reason: RetentionReason | None
+    """Why the last of them was deleted, or None if none was: those deleted early come last."""
     disk_ratio: float
+    """Share of the disk in use afterwards."""
     min_offset: int
+    """First commit-log offset that is now kept."""
     ranges: tuple[DeletedRange, ...] = ()
+    """The deleted messages."""
     stored_from_ms: int | None = None
+    """When the oldest of them was stored; None if unknown."""
     stored_until_ms: int | None = None
+    """When the newest of them was stored at the latest; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionPlan:
-    """The plan of one pass.
-
-    Attributes:
-        segments: The segments to delete, oldest first.
-        reason: Why the last of them is deleted, or None if none is.
-        min_offset: The new begin of the log.
-        queue_begins: The new begin of each queue, where it changes.
-        ranges: The messages to delete.
-        stored_from_ms: When the oldest of them was stored; None if unknown.
-        stored_until_ms: When the newest of them was stored at the latest; None if unknown.
-    """
+    """The plan of one pass."""
 
     segments: tuple[Segment, ...]
+    """The segments to delete, oldest first."""
     reason: RetentionReason | None
+    """Why the last of them is deleted, or None if none is."""
     min_offset: int
+    """The new begin of the log."""
     queue_begins: tuple[tuple[ConsumeQueue, int], ...] = ()
+    """The new begin of each queue, where it changes."""
     ranges: tuple[DeletedRange, ...] = ()
+    """The messages to delete."""
     stored_from_ms: int | None = None
+    """When the oldest of them was stored; None if unknown."""
     stored_until_ms: int | None = None
+    """When the newest of them was stored at the latest; None if unknown."""
 
 
 def first_store_timestamp(segment: Segment) -> int | None:

@@ -18,16 +18,13 @@ from ariane_storage.queues.consume_queue import ConsumeQueue
 
 @dataclass(frozen=True, slots=True)
 class TopicDeletion:
-    """Topics that are being deleted.
-
-    Attributes:
-        ends: Commit-log offset below which the records of each topic are deleted; also of topics
-            without queues, for which messages may wait in system topics.
-        queues: Their queues, which are hidden.
-    """
+    """Topics that are being deleted."""
 
     ends: Mapping[str, int]
+    """Commit-log offset below which the records of each topic are deleted; also of topics without
+    queues, for which messages may wait in system topics."""
     queues: tuple[ConsumeQueue, ...]
+    """Their queues, which are hidden."""
 
     def __str__(self) -> str:
         topics = sorted(self.ends)

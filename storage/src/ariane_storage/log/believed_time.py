@@ -32,15 +32,12 @@ JUMP_MS: Final = 60_000
 
 
 class ClockDoubt(NamedTuple):
-    """A clock that is doubted.
-
-    Attributes:
-        ahead_ms: How far it is ahead of the believed time.
-        since_ms: When it jumped, by itself.
-    """
+    """A clock that is doubted."""
 
     ahead_ms: int
+    """How far it is ahead of the believed time."""
     since_ms: int
+    """When it jumped, by itself."""
 
 
 class BelievedTime:

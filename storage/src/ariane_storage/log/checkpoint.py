@@ -49,27 +49,24 @@ _MARK_START: Final = 1536
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The durable state at the time of writing.
-
-    Attributes:
-        log_begin: First commit-log offset that was kept.
-        dispatched_offset: Consume queues and index have every record below, durably.
-        flushed_offset: Every record below is durable; as loaded, the mark is included.
-        confirmed_offset: The largest offset that was handed out.
-        store_timestamp_ms: Store timestamp of the newest record below ``flushed_offset``.
-        queue_count: Consume queues with entries in files.
-        entry_sum: Sum of the ends of their files; see ``QueueSums``.
-        index_item_count: Items in all index files.
-    """
+    """The durable state at the time of writing."""
 
     log_begin: int
+    """First commit-log offset that was kept."""
     dispatched_offset: int
+    """Consume queues and index have every record below, durably."""
     flushed_offset: int
+    """Every record below is durable; as loaded, the mark is included."""
     confirmed_offset: int
+    """The largest offset that was handed out."""
     store_timestamp_ms: int
+    """Store timestamp of the newest record below ``flushed_offset``."""
     queue_count: int
+    """Consume queues with entries in files."""
     entry_sum: int
+    """Sum of the ends of their files; see ``QueueSums``."""
     index_item_count: int
+    """Items in all index files."""
 
 
 class CheckpointFile:

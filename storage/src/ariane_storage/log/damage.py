@@ -25,14 +25,11 @@ class DamageReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A range of the commit log that holds no valid record.
-
-    Attributes:
-        begin: Commit-log offset of its first byte.
-        end: The start of the next valid record, or of the next segment.
-        reason: The fault at its first byte.
-    """
+    """A range of the commit log that holds no valid record."""
 
     begin: int
+    """Commit-log offset of its first byte."""
     end: int
+    """The start of the next valid record, or of the next segment."""
     reason: DamageReason
+    """The fault at its first byte."""

@@ -34,15 +34,12 @@ _ADVICE: Final = "restore it from a copy, or empty the store and let it copy the
 
 
 class EpochStart(NamedTuple):
-    """An epoch and its begin.
-
-    Attributes:
-        epoch: Its number, from 1.
-        begin: Commit-log offset of its first record.
-    """
+    """An epoch and its begin."""
 
     epoch: int
+    """Its number, from 1."""
     begin: int
+    """Commit-log offset of its first record."""
 
 
 class EpochHistory:

@@ -32,17 +32,14 @@ PAGE_BYTES: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class FileWindow:
-    """A range of a file.
-
-    Attributes:
-        position: Byte of the file at which it begins.
-        content: Its bytes; zeros for unreadable ones.
-        unreadable: Ranges of the file that could not be read, in order, none touching another.
-    """
+    """A range of a file."""
 
     position: int
+    """Byte of the file at which it begins."""
     content: memoryview
+    """Its bytes; zeros for unreadable ones."""
     unreadable: tuple[tuple[int, int], ...] = ()
+    """Ranges of the file that could not be read, in order, none touching another."""
 
     @property
     def end(self) -> int:

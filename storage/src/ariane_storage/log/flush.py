@@ -67,19 +67,16 @@ class FlushGuard:
 
 @dataclass(slots=True)
 class FlushSchedule:
-    """Decides which flushes are due: the commit log by its intervals, derived files by theirs.
-
-    Attributes:
-        config: Intervals and least sizes.
-        log_flushed_ms: When the commit log was last flushed.
-        derived_flushed_ms: When derived files were last written.
-        derived_took_ms: How long that took.
-    """
+    """Decides which flushes are due: the commit log by its intervals, derived files by theirs."""
 
     config: StoreConfig
+    """Intervals and least sizes."""
     log_flushed_ms: int = 0
+    """When the commit log was last flushed."""
     derived_flushed_ms: int = 0
+    """When derived files were last written."""
     derived_took_ms: int = 0
+    """How long that took."""
 
     def log_due(self, now_ms: int, waiting_bytes: int) -> bool:
         """Whether the commit log is due for a flush.

@@ -55,18 +55,15 @@ _ANY_MAGIC: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The end of a run of records.
-
-    Attributes:
-        position: Position in the segment.
-        reason: The fault there.
-        unreadable_end: Behind the last unreadable byte between that position and the next valid
-            record; 0 if all bytes are readable.
-    """
+    """The end of a run of records."""
 
     position: int
+    """Position in the segment."""
     reason: DamageReason
+    """The fault there."""
     unreadable_end: int = 0
+    """Behind the last unreadable byte between that position and the next valid record; 0 if all
+    bytes are readable."""
 
 
 def even_run(content: memoryview, place: int, size: int, end: int) -> int:

@@ -50,16 +50,14 @@ class Stretch:
     """Valid records of one segment, back to back.
 
     ``begin`` and ``end`` are those of at least one record.
-
-    Attributes:
-        segment: The segment of the records.
-        origin: Commit-log offset of the first byte of the buffer that holds them.
-        places: Positions of their parts in that buffer.
     """
 
     segment: Segment
+    """The segment of the records."""
     origin: int
+    """Commit-log offset of the first byte of the buffer that holds them."""
     places: RecordPlaces
+    """Positions of their parts in that buffer."""
 
     @property
     def begin(self) -> int:
@@ -88,16 +86,13 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The end of the log.
-
-    Attributes:
-        commit_log_offset: Commit-log offset of the next record.
-        reason: Why the log ends here: None for zeros or the end of the last segment; otherwise a
-            torn record is here.
-    """
+    """The end of the log."""
 
     commit_log_offset: int
+    """Commit-log offset of the next record."""
     reason: DamageReason | None
+    """Why the log ends here: None for zeros or the end of the last segment; otherwise a torn record
+    is here."""
 
 
 ScanEvent = Stretch | Damage | Ending
@@ -105,21 +100,18 @@ ScanEvent = Stretch | Damage | Ending
 
 @dataclass(frozen=True, slots=True)
 class _Walk:
-    """How far the sizes of records lead from one record to the next.
-
-    Attributes:
-        starts: Positions of records in the segment.
-        end: The end of the last record.
-        stop: The fault there, or None.
-        filler: Whether filler is there.
-        wanted_bytes: Bytes to read from there to continue; 0 if they are in the window.
-    """
+    """How far the sizes of records lead from one record to the next."""
 
     starts: list[int]
+    """Positions of records in the segment."""
     end: int
+    """The end of the last record."""
     stop: Stop | None = None
+    """The fault there, or None."""
     filler: bool = False
+    """Whether filler is there."""
     wanted_bytes: int = 0
+    """Bytes to read from there to continue; 0 if they are in the window."""
 
 
 def scan(segments: Iterable[Segment], begin: int) -> Iterator[ScanEvent]:

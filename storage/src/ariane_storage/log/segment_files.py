@@ -46,15 +46,12 @@ _FOREIGN: Final = ".foreign"
 
 @dataclass(frozen=True, slots=True)
 class SegmentFiles:
-    """Files in ``commitlog`` with a segment's name.
-
-    Attributes:
-        starts: First bytes of the segments of the log, ascending.
-        foreign: First bytes by the names of foreign files, ascending.
-    """
+    """Files in ``commitlog`` with a segment's name."""
 
     starts: tuple[int, ...]
+    """First bytes of the segments of the log, ascending."""
     foreign: tuple[int, ...]
+    """First bytes by the names of foreign files, ascending."""
 
 
 def find_segments(

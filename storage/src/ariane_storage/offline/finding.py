@@ -37,31 +37,28 @@ class FindingState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A fault of a store.
-
-    Attributes:
-        where: "commit log", "foreign file", "tail", "consume queue", "queue offsets", "index",
-            "checkpoint", "quarantine", "layout", "deleted topics", "idle queues" or "state file";
-            and of a repair, "file" for one that it has written.
-        reason: The fault.
-        begin: Commit-log offset, or queue offset, at which it begins.
-        end: Its end.
-        topic: Topic of the queue; empty for others.
-        queue_id: Number of the queue, or -1.
-        path: The file, relative to the folder of the store; empty for others.
-        position: Byte of that file at which it begins, or -1.
-        state: The state of the finding.
-    """
+    """A fault of a store."""
 
     where: str
+    """One of "commit log", "foreign file", "tail", "consume queue", "queue offsets", "index",
+    "checkpoint", "quarantine", "layout", "deleted topics", "idle queues" or "state file"; and of a
+    repair, "file" for one that it has written."""
     reason: str
+    """The fault."""
     begin: int = 0
+    """Commit-log offset, or queue offset, at which it begins."""
     end: int = 0
+    """Its end."""
     topic: str = ""
+    """Topic of the queue; empty for others."""
     queue_id: int = -1
+    """Number of the queue, or -1."""
     path: str = ""
+    """The file, relative to the folder of the store; empty for others."""
     position: int = -1
+    """Byte of that file at which it begins, or -1."""
     state: FindingState = FindingState.OPEN
+    """The state of the finding."""
 
     def in_state(self, state: FindingState) -> Finding:
         """The same finding in another state."""

@@ -23,21 +23,18 @@ from ariane_storage.recovery.recovery import Progress, ProgressCallback
 
 @dataclass(slots=True)
 class Inspection:
-    """The contents and faults of a store.
-
-    Attributes:
-        record_starts: Where all valid records begin.
-        queue_spans: First queue offset and end of each queue that the log has records of.
-        end_offset: The end of the log.
-        crashed: Whether the last run ended without a stop.
-        findings: The faults, damage of the commit log first.
-    """
+    """The contents and faults of a store."""
 
     record_starts: RecordStarts
+    """Where all valid records begin."""
     queue_spans: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    """First queue offset and end of each queue that the log has records of."""
     end_offset: int = 0
+    """The end of the log."""
     crashed: bool = False
+    """Whether the last run ended without a stop."""
     findings: list[Finding] = field(default_factory=list)
+    """The faults, damage of the commit log first."""
 
     @property
     def records(self) -> int:

@@ -124,30 +124,27 @@ def _without_records(
 
 @dataclass(slots=True)
 class _Comparison:
-    """The comparison of one queue with the log.
-
-    Attributes:
-        queue_offsets: Queue offsets of the next records that have an entry, stretch by stretch.
-        entries: The entry of each, as it follows from the log.
-        tag_hashes: Of the timer topic, the hash of each record's tag.
-        first: The first queue offset of all records so far.
-        end: Behind their last one; 0 without any.
-        jumps: Queue offsets that the log lacks, or has twice.
-        is_ambiguous: Whether it has any twice: no entry's record is known then.
-        wrong: Ranges of queue offsets whose entries differ, by reason.
-    """
+    """The comparison of one queue with the log."""
 
     store: ClosedStore
     topic: str
     queue_id: int
     queue_offsets: list[Int64s] = field(default_factory=list)
+    """Queue offsets of the next records that have an entry, stretch by stretch."""
     entries: list[Entries] = field(default_factory=list)
+    """The entry of each, as it follows from the log."""
     tag_hashes: list[Int64s] = field(default_factory=list)
+    """Of the timer topic, the hash of each record's tag."""
     first: int = 0
+    """The first queue offset of all records so far."""
     end: int = 0
+    """Behind their last one; 0 without any."""
     jumps: list[Finding] = field(default_factory=list)
+    """Queue offsets that the log lacks, or has twice."""
     is_ambiguous: bool = False
+    """Whether it has any twice: no entry's record is known then."""
     wrong: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    """Ranges of queue offsets whose entries differ, by reason."""
 
     def compare_held(self) -> None:
         """Compare the records that were taken since the last time, and forget them."""

@@ -27,19 +27,16 @@ _BEYOND = ("entries beyond the log", "leads to no record")
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """The result of a repair.
-
-    Attributes:
-        findings: The findings before the repair, each with its new state, and new ones.
-        after: The inspection after the repair.
-        was_needed: Whether anything was changed.
-        refusal: Why the repair could not be finished, or None.
-    """
+    """The result of a repair."""
 
     findings: list[Finding]
+    """The findings before the repair, each with its new state, and new ones."""
     after: Inspection
+    """The inspection after the repair."""
     was_needed: bool
+    """Whether anything was changed."""
     refusal: Exception | None = None
+    """Why the repair could not be finished, or None."""
 
 
 def repair(root: Path, disk: Disk, progress: ProgressCallback | None = None) -> Repair:

@@ -25,30 +25,27 @@ from ariane_storage.queues.record_rows import Rows
 
 @dataclass(slots=True)
 class Dispatcher:
-    """Adds records of the log to consume queues and index.
-
-    Attributes:
-        queues: All consume queues.
-        index: The index.
-        delay_levels_ms: Delay of each level, level 1 first.
-        queues_from: Records below this commit-log offset are in the consume queues already.
-        index_from: Records below it are in the index already.
-        deleted_topics: The end of deleted records by topic; these records get no entry.
-        pending_keys_max: How many keys may wait to be filed.
-        records: Number of records seen.
-        misfits: Whole records without a possible place in a queue, which other programs can have
-            written: they stay in the log and in the index, and get no entry.
-    """
+    """Adds records of the log to consume queues and index."""
 
     queues: QueueTable
+    """All consume queues."""
     index: Index
+    """The index."""
     delay_levels_ms: tuple[int, ...]
+    """Delay of each level, level 1 first."""
     queues_from: int
+    """Records below this commit-log offset are in the consume queues already."""
     index_from: int
+    """Records below it are in the index already."""
     deleted_topics: DeletedTopics
+    """The end of deleted records by topic; these records get no entry."""
     pending_keys_max: int = PENDING_KEYS_MAX
+    """How many keys may wait to be filed."""
     records: int = field(default=0, init=False)
+    """Number of records seen."""
     misfits: list[Damage] = field(default_factory=list, init=False)
+    """Whole records without a possible place in a queue, which other programs can have written:
+    they stay in the log and in the index, and get no entry."""
 
     def dispatch(self, stretch: Stretch) -> None:
         """Add all records of a stretch.

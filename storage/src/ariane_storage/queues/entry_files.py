@@ -32,19 +32,16 @@ _NO_ENTRY: Final = (0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class QueueFiles:
-    """The shared part of all consume queues of a store.
-
-    Attributes:
-        disk: The disk of the queues.
-        open_files: Their descriptors.
-        file_entries: Entries of one file.
-        lock: Held while a tail is exchanged.
-    """
+    """The shared part of all consume queues of a store."""
 
     disk: Disk
+    """The disk of the queues."""
     open_files: OpenFiles
+    """Their descriptors."""
     file_entries: int
+    """Entries of one file."""
     lock: threading.Lock
+    """Held while a tail is exchanged."""
 
     @property
     def file_bytes(self) -> int:
@@ -54,15 +51,12 @@ class QueueFiles:
 
 @dataclass(frozen=True, slots=True)
 class Unsynced:
-    """Written files and folders that are not durable yet.
-
-    Attributes:
-        files: Files whose content must be synced.
-        folders: Folders in which names were created.
-    """
+    """Written files and folders that are not durable yet."""
 
     files: set[Path] = field(default_factory=set)
+    """Files whose content must be synced."""
     folders: set[Path] = field(default_factory=set)
+    """Folders in which names were created."""
 
     def still_there(self, disk: Disk) -> Unsynced:
         """The same without files deleted meanwhile, which need no sync."""

@@ -30,16 +30,13 @@ def can_name_queue(topic: str, queue_id: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class QueueSums:
-    """Sums over all queues in the checkpoint, by which missing and older files are noticed.
-
-    Attributes:
-        queue_count: Queues that have entries in files.
-        entry_sum: Sum of the queue offsets that the files reach, and of the commit-log offsets
-            behind their last records: files of an earlier topic may have as many entries.
-    """
+    """Sums over all queues in the checkpoint, by which missing and older files are noticed."""
 
     queue_count: int
+    """Queues that have entries in files."""
     entry_sum: int
+    """Sum of the queue offsets that the files reach, and of the commit-log offsets behind their
+    last records: files of an earlier topic may have as many entries."""
 
 
 class QueueTable:

@@ -44,26 +44,24 @@ class Rows:
     """The columns of the records of one stretch that dispatch needs.
 
     Properties are searched in all records at once: one search per queue would cost as much each.
-
-    Attributes:
-        places: Positions of the parts of each.
-        queue_ids: Queue of each.
-        queue_offsets: Queue offset of each.
-        commit_log_offsets: The start of each.
-        sizes: Bytes of each.
-        store_timestamps: When each was stored, in milliseconds.
-        has_entry: Whether it has an entry in its consume queue.
-        is_indexed: Whether its keys are in the index.
     """
 
     places: RecordPlaces
+    """Positions of the parts of each."""
     queue_ids: Int64s
+    """Queue of each."""
     queue_offsets: Int64s
+    """Queue offset of each."""
     commit_log_offsets: Int64s
+    """The start of each."""
     sizes: Int64s
+    """Bytes of each."""
     store_timestamps: Int64s
+    """When each was stored, in milliseconds."""
     has_entry: NDArray[np.bool_]
+    """Whether it has an entry in its consume queue."""
     is_indexed: NDArray[np.bool_]
+    """Whether its keys are in the index."""
 
     @classmethod
     def of(cls, stretch: Stretch) -> Rows:

@@ -74,28 +74,25 @@ class QueueReadStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class QueueRead:
-    """Messages of a queue.
-
-    Attributes:
-        status: The result.
-        chunks: Runs of whole records, read for this answer.
-        sizes: Bytes of each record, in order, int32[count].
-        next_queue_offset: Where to continue.
-        min_queue_offset: The oldest queue offset that is kept.
-        max_queue_offset: End of the readable part (exclusive).
-        looked_at_bytes: Size of all entries and records that were examined.
-        lost_offsets: Queue offsets below ``next_queue_offset`` whose messages are damaged, and were
-            skipped; ascending. A filter may have left others out unseen.
-    """
+    """Messages of a queue."""
 
     status: QueueReadStatus
+    """The result."""
     next_queue_offset: QueueOffset
+    """Where to continue."""
     min_queue_offset: QueueOffset
+    """The oldest queue offset that is kept."""
     max_queue_offset: QueueOffset
+    """End of the readable part (exclusive)."""
     chunks: list[memoryview] = field(default_factory=list)
+    """Runs of whole records, read for this answer."""
     sizes: NDArray[np.int32] = field(default_factory=_NO_SIZES.copy)
+    """Bytes of each record, in order, int32[count]."""
     looked_at_bytes: int = 0
+    """Size of all entries and records that were examined."""
     lost_offsets: Int64s = field(default_factory=_NO_OFFSETS.copy)
+    """Queue offsets below ``next_queue_offset`` whose messages are damaged, and were skipped;
+    ascending. A filter may have left others out unseen."""
 
     @property
     def count(self) -> int:
@@ -110,20 +107,17 @@ class QueueRead:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """Records that a read has found.
-
-    Attributes:
-        chunks: Runs of whole records: the log itself.
-        queue_offsets: Of each record.
-        sizes: Bytes of each.
-        stopped_at: Queue offset of the entry that ended the read, or None. The entry is wrong
-            unless a read that begins there finds otherwise.
-    """
+    """Records that a read has found."""
 
     chunks: list[memoryview]
+    """Runs of whole records: the log itself."""
     queue_offsets: Int64s
+    """Of each record."""
     sizes: Int64s
+    """Bytes of each."""
     stopped_at: int | None
+    """Queue offset of the entry that ended the read, or None. The entry is wrong unless a read that
+    begins there finds otherwise."""
 
     @classmethod
     def of(
@@ -284,19 +278,16 @@ def whole_record(
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """Records in a buffer.
-
-    Attributes:
-        buffer: The buffer.
-        starts: Position of each record, ascending.
-        sizes: Bytes of each.
-        sound: Whether records belong to their entries.
-    """
+    """Records in a buffer."""
 
     buffer: memoryview
+    """The buffer."""
     starts: Int64s
+    """Position of each record, ascending."""
     sizes: Int64s
+    """Bytes of each."""
     sound: NDArray[np.bool_]
+    """Whether records belong to their entries."""
 
     def chunks(self) -> list[memoryview]:
         """The sound records; adjacent ones share a view."""

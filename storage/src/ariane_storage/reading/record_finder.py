@@ -44,25 +44,22 @@ of it."""
 
 
 class KeyQuery(NamedTuple):
-    """A query for the messages of a key.
-
-    Attributes:
-        topic: The messages' topic.
-        key: One of their keys, or their unique id.
-        begin_ms: Earliest store timestamp, inclusive.
-        end_ms: Latest store timestamp, inclusive.
-        before: Only messages before this commit-log offset.
-        max_count: Messages at most.
-        max_bytes: The message that reaches so many bytes of bodies is the last.
-    """
+    """A query for the messages of a key."""
 
     topic: str
+    """The messages' topic."""
     key: str
+    """One of their keys, or their unique id."""
     begin_ms: int = 0
+    """Earliest store timestamp, inclusive."""
     end_ms: int = NO_LIMIT
+    """Latest store timestamp, inclusive."""
     before: int = NO_LIMIT
+    """Only messages before this commit-log offset."""
     max_count: int = 32
+    """Messages at most."""
     max_bytes: int = NO_LIMIT
+    """The message that reaches so many bytes of bodies is the last."""
 
     def wants(self, message: RecordFields) -> bool:
         """Whether a message with the right hash matches the query."""

@@ -14,19 +14,16 @@ from ariane_storage.reading.filter import Filter
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The entries that a read takes.
-
-    Attributes:
-        queue_offsets: Queue offset of each.
-        commit_log_offsets: Commit-log offset of each record.
-        sizes: Size of each record.
-        next_queue_offset: Queue offset behind the last examined entry.
-    """
+    """The entries that a read takes."""
 
     queue_offsets: Int64s
+    """Queue offset of each."""
     commit_log_offsets: Int64s
+    """Commit-log offset of each record."""
     sizes: Int64s
+    """Size of each record."""
     next_queue_offset: int
+    """Queue offset behind the last examined entry."""
 
     def taken(self, which: NDArray[np.bool_] | Int64s) -> Selection:
         """Keep some of the entries, by mask or index."""

@@ -37,44 +37,38 @@ _WINDOW_ENTRIES: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class QueueRepair:
-    """The repair of wrong entries of one queue.
-
-    Attributes:
-        topic: Topic of the queue.
-        queue_id: Its number within the topic.
-        begin: Queue offset of the first one.
-        end: Queue offset behind the last one.
-        restored: Entries that point to their records again.
-        lost: Entries that are holes now, or point to damaged records.
-    """
+    """The repair of wrong entries of one queue."""
 
     topic: str
+    """Topic of the queue."""
     queue_id: int
+    """Its number within the topic."""
     begin: int
+    """Queue offset of the first one."""
     end: int
+    """Queue offset behind the last one."""
     restored: int
+    """Entries that point to their records again."""
     lost: int
+    """Entries that are holes now, or point to damaged records."""
 
 
 @dataclass(slots=True, eq=False)
 class _Job:
-    """Wrong entries of one queue, and the right ones found so far.
-
-    Attributes:
-        queue: The queue.
-        begin: Queue offset of the first entry.
-        astray: Which of the entries from there on are wrong.
-        log_begin: Their records are at or above this commit-log offset.
-        log_end: And below this one.
-        found: The right entries from the log; zeros for entries not found yet.
-    """
+    """Wrong entries of one queue, and the right ones found so far."""
 
     queue: ConsumeQueue
+    """The queue."""
     begin: int
+    """Queue offset of the first entry."""
     astray: NDArray[np.bool_]
+    """Which of the entries from there on are wrong."""
     log_begin: int
+    """Their records are at or above this commit-log offset."""
     log_end: int
+    """And below this one."""
     found: Entries = field(init=False)
+    """The right entries from the log; zeros for entries not found yet."""
 
     def __post_init__(self) -> None:
         self.found = np.zeros(len(self.astray), ENTRY)

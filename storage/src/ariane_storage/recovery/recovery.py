@@ -57,17 +57,14 @@ _UNWRITTEN_BYTES_MIN: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The progress of a long step.
-
-    Attributes:
-        step: The step, a short phrase.
-        done_bytes: Bytes of the commit log that are done.
-        total_bytes: Bytes of the commit log in all.
-    """
+    """The progress of a long step."""
 
     step: str
+    """The step, a short phrase."""
     done_bytes: int
+    """Bytes of the commit log that are done."""
     total_bytes: int
+    """Bytes of the commit log in all."""
 
 
 ProgressCallback = Callable[[Progress], None]
@@ -75,71 +72,64 @@ ProgressCallback = Callable[[Progress], None]
 
 @dataclass(frozen=True, slots=True)
 class RecoveryReport:
-    """The findings and actions of opening a store.
-
-    Attributes:
-        crashed: Whether the previous run ended without a stop.
-        scanned_from: Commit-log offset from which the log was scanned.
-        end_offset: The end of the log.
-        records: Valid records that the scan saw.
-        cut_reason: Why the tail was cut, or None if it was clean.
-        cut_records: Valid records that were cut with the tail.
-        damage: Damaged ranges that are quarantined, earlier finds included.
-        rebuilt: The data rebuilt from the whole log: "consume queues", "index".
-        lost_begin: Segments missing at the begin of the log that retention has not deleted; or
-            None.
-        set_aside: New names of files in ``commitlog`` with a segment's name that were none.
-        foreign_features: What features of RocketMQ mean that cannot all be read here.
-        confirmed_offset: No record at or behind it is known to have been handed out.
-    """
+    """The findings and actions of opening a store."""
 
     crashed: bool
+    """Whether the previous run ended without a stop."""
     scanned_from: int
+    """Commit-log offset from which the log was scanned."""
     end_offset: int
+    """The end of the log."""
     records: int
+    """Valid records that the scan saw."""
     cut_reason: DamageReason | None
+    """Why the tail was cut, or None if it was clean."""
     damage: tuple[Damage, ...]
+    """Damaged ranges that are quarantined, earlier finds included."""
     rebuilt: tuple[str, ...]
+    """The data rebuilt from the whole log: "consume queues", "index"."""
     lost_begin: Damage | None = None
+    """Segments missing at the begin of the log that retention has not deleted; or None."""
     set_aside: tuple[str, ...] = ()
+    """New names of files in ``commitlog`` with a segment's name that were none."""
     cut_records: int = 0
+    """Valid records that were cut with the tail."""
     confirmed_offset: int = 0
+    """No record at or behind it is known to have been handed out."""
     foreign_features: tuple[str, ...] = ()
+    """What features of RocketMQ mean that cannot all be read here."""
 
 
 @dataclass(slots=True)
 class Recovery:
-    """One recovery of one store.
-
-    Attributes:
-        config: Settings of the store.
-        log: Its commit log, just opened.
-        queues: Its consume queues, not yet loaded.
-        index: Its index, not yet loaded.
-        idle_queues: Ends of queues whose records are all deleted.
-        deleted_topics: Offsets below which records of topics are deleted.
-        quarantine: Damage known before.
-        checkpoint: The newest valid checkpoint, or None.
-        changed_from: The first segment that was written to after the checkpoint; None if none was.
-        crashed: Whether the previous run ended without a stop.
-        progress: Called now and then with the progress, or None.
-        rebuild: Whether to rebuild consume queues and index in any case.
-        store_timestamp_ms: Store timestamp of the newest record found, 0 if none was seen.
-    """
+    """One recovery of one store."""
 
     config: StoreConfig
+    """Settings of the store."""
     log: CommitLog
+    """Its commit log, just opened."""
     queues: QueueTable
+    """Its consume queues, not yet loaded."""
     index: Index
+    """Its index, not yet loaded."""
     idle_queues: IdleQueues
+    """Ends of queues whose records are all deleted."""
     deleted_topics: DeletedTopics
+    """Offsets below which records of topics are deleted."""
     quarantine: Quarantine
+    """Damage known before."""
     checkpoint: Checkpoint | None
+    """The newest valid checkpoint, or None."""
     changed_from: int | None
+    """The first segment that was written to after the checkpoint; None if none was."""
     crashed: bool
+    """Whether the previous run ended without a stop."""
     progress: ProgressCallback | None = None
+    """Called now and then with the progress, or None."""
     rebuild: bool = False
+    """Whether to rebuild consume queues and index in any case."""
     store_timestamp_ms: int = 0
+    """Store timestamp of the newest record found, 0 if none was seen."""
 
     def run(self) -> RecoveryReport:
         """Recover.

@@ -14,15 +14,12 @@ from ariane_storage.queues.consume_queue_entry import Entries
 
 @dataclass(frozen=True, slots=True)
 class Tagged:
-    """Messages whose entry has one tag code.
-
-    Attributes:
-        code: The code.
-        looks_per_record: None.
-    """
+    """Messages whose entry has one tag code."""
 
     code: int
+    """The code."""
     looks_per_record: int = 0
+    """None."""
 
     def entries_mask(self, entries: Entries) -> NDArray[np.bool_]:
         """As ``Filter``."""
@@ -36,15 +33,12 @@ class Tagged:
 
 @dataclass(frozen=True, slots=True)
 class Saying:
-    """Messages whose records fulfil a condition.
-
-    Attributes:
-        condition: Returns whether records match.
-        looks_per_record: One.
-    """
+    """Messages whose records fulfil a condition."""
 
     condition: Callable[[RecordColumns], NDArray[np.bool_]]
+    """Returns whether records match."""
     looks_per_record: int = 1
+    """One."""
 
     def entries_mask(self, entries: Entries) -> NDArray[np.bool_]:
         """As ``Filter``: entries do not decide."""

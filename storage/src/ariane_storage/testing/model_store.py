@@ -11,29 +11,26 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class ModelMessage:
-    """One message as it was appended.
-
-    Attributes:
-        topic: Its topic.
-        queue_id: Its queue.
-        queue_offset: Its place in the queue.
-        commit_log_offset: The start of its record, from the store.
-        size: Bytes of its record.
-        body: Its body.
-        tag: Its tag; empty for none.
-        keys: Its keys, including the unique id.
-        store_timestamp_ms: The time of storing, from the store.
-    """
+    """One message as it was appended."""
 
     topic: str
+    """Its topic."""
     queue_id: int
+    """Its queue."""
     queue_offset: int
+    """Its place in the queue."""
     commit_log_offset: int
+    """The start of its record, from the store."""
     size: int
+    """Bytes of its record."""
     body: bytes
+    """Its body."""
     tag: str
+    """Its tag; empty for none."""
     keys: tuple[str, ...]
+    """Its keys, including the unique id."""
     store_timestamp_ms: int
+    """The time of storing, from the store."""
 
     @property
     def end(self) -> int:
@@ -43,15 +40,12 @@ class ModelMessage:
 
 @dataclass(slots=True)
 class ModelStore:
-    """All messages of a store, in the order of the log.
-
-    Attributes:
-        messages: The kept messages.
-        next_queue_offsets: The next queue offset of each queue that was ever appended to.
-    """
+    """All messages of a store, in the order of the log."""
 
     messages: list[ModelMessage] = field(default_factory=list)
+    """The kept messages."""
     next_queue_offsets: dict[tuple[str, int], int] = field(default_factory=dict)
+    """The next queue offset of each queue that was ever appended to."""
 
     def append(self, message: ModelMessage) -> None:
         """Append a message."""

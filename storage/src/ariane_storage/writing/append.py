@@ -27,22 +27,18 @@ _pack_queue_id = Struct(f">{_BEFORE_QUEUE_ID}xi{HOSTS_START - _BEFORE_QUEUE_ID -
 # Never changed; not frozen, because making it would take more than twice as long.
 @dataclass(slots=True, eq=False)
 class Appended:
-    """The places of an appended table: of b rows, of n records in all.
-
-    Attributes:
-        first_queue_offsets: Queue offset of the first record of each row; the others follow
-            densely.
-        counts: The number of records of each row.
-        edges: Commit-log offset of each row, and the end of the last: b + 1.
-        store_timestamp_ms: When it was stored, the same for all.
-        starts: The start of each record, ascending: n.
-    """
+    """The places of an appended table: of b rows, of n records in all."""
 
     first_queue_offsets: Sequence[int]
+    """Queue offset of the first record of each row; the others follow densely."""
     counts: Sequence[int]
+    """The number of records of each row."""
     edges: Sequence[int]
+    """Commit-log offset of each row, and the end of the last: b + 1."""
     store_timestamp_ms: int
+    """When it was stored, the same for all."""
     starts: Sequence[int] | Int64s
+    """The start of each record, ascending: n."""
 
     @classmethod
     def of_row(
@@ -86,17 +82,14 @@ class Appended:
 
 
 class OwnedFields(NamedTuple):
-    """The fields that the broker writes into each record of a table, beside its places.
-
-    Attributes:
-        born_host: The address of the producer, as the broker sees it.
-        store_host: The address of this broker.
-        store_timestamp_ms: The present time, in milliseconds.
-    """
+    """The fields that the broker writes into each record of a table, beside its places."""
 
     born_host: Host
+    """The address of the producer, as the broker sees it."""
     store_host: Host
+    """The address of this broker."""
     store_timestamp_ms: int
+    """The present time, in milliseconds."""
 
     @property
     def has_ipv6_host(self) -> bool:
@@ -115,17 +108,14 @@ class OwnedFields(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Where a table goes.
-
-    Attributes:
-        commit_log_offset: The start of its first record.
-        queue_ids: The queue of each row.
-        first_queue_offsets: Queue offset of the first record of each row.
-    """
+    """Where a table goes."""
 
     commit_log_offset: int
+    """The start of its first record."""
     queue_ids: Sequence[int]
+    """The queue of each row."""
     first_queue_offsets: Sequence[int]
+    """Queue offset of the first record of each row."""
 
 
 @lru_cache(maxsize=4096)

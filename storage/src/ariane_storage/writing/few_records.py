@@ -52,17 +52,14 @@ _VALUE_END: Final = PROPERTY_VALUE_END[0]
 # Never changed once made; not frozen, for that takes more than twice as long to make.
 @dataclass(slots=True, eq=False)
 class FewRecords:
-    """A valid table of few records.
-
-    Attributes:
-        table: The table.
-        sizes: Bytes of each record.
-        codes: The code of each tag.
-    """
+    """A valid table of few records."""
 
     table: RecordTable
+    """The table."""
     sizes: list[int]
+    """Bytes of each record."""
     codes: list[int]
+    """The code of each tag."""
 
     @classmethod
     def of(

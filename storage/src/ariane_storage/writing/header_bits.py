@@ -19,16 +19,13 @@ _ROWS: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class HeaderBits:
-    """The bits of each header field over all records.
-
-    Attributes:
-        in_all: By name of the field: bits that every record has.
-        in_any: By name of the field: bits that some record has. If this is zero, so is the field
-            of every record; if its sign bit is not set, no record has a negative value.
-    """
+    """The bits of each header field over all records."""
 
     in_all: dict[str, int]
+    """By name of the field: bits that every record has."""
     in_any: dict[str, int]
+    """By name of the field: bits that some record has. If this is zero, so is the field of every
+    record; if its sign bit is not set, no record has a negative value."""
 
     @classmethod
     def of(cls, headers: NDArray[np.void]) -> HeaderBits:

@@ -33,27 +33,24 @@ _HOSTS: Final = np.dtype((np.void, HOSTS_END - HOSTS_START))
 
 @dataclass(frozen=True, slots=True)
 class PackedRecords:
-    """Valid records, ready to be written.
-
-    Attributes:
-        table: The table that came.
-        records: The records to write, back to back.
-        starts: The start of each in them.
-        ends: The end of each.
-        stride: As ``CheckedTable``.
-        headers: The header of each, of the families of its hosts, to be filled in.
-        has_checksums: Whether every record ends with room for its checksum.
-        sums: As ``RecordTable.record_crcs``, where they are checked and those of these records.
-    """
+    """Valid records, ready to be written."""
 
     table: RecordTable
+    """The table that came."""
     records: ByteBuffer
+    """The records to write, back to back."""
     starts: Int64s
+    """The start of each in them."""
     ends: Int64s
+    """The end of each."""
     stride: int
+    """As ``CheckedTable``."""
     headers: NDArray[np.void]
+    """The header of each, of the families of its hosts, to be filled in."""
     has_checksums: bool
+    """Whether every record ends with room for its checksum."""
     sums: NDArray[np.uint32] | None
+    """As ``RecordTable.record_crcs``, where they are checked and those of these records."""
 
     @classmethod
     def of(cls, table: RecordTable, checked: CheckedTable) -> PackedRecords:

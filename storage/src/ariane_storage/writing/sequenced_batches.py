@@ -27,27 +27,24 @@ _PREFIX: Final = np.frombuffer(SEQUENCE_PREFIX, f"V{len(SEQUENCE_PREFIX)}")
 
 
 class SequencedBatch(NamedTuple):
-    """A batch in the log.
-
-    Attributes:
-        topic: The topic that it was sent to.
-        queue_id: The queue that it was sent to.
-        sequence: Its place in the stream of its producer.
-        record_count: The number of its records.
-        first_queue_offset: Queue offset of its first record, in the queue where it is stored.
-        commit_log_offset: Its start.
-        next_commit_log_offset: Its end.
-        store_timestamp_ms: When it was stored.
-    """
+    """A batch in the log."""
 
     topic: str
+    """The topic that it was sent to."""
     queue_id: int
+    """The queue that it was sent to."""
     sequence: ProducerSequence
+    """Its place in the stream of its producer."""
     record_count: int
+    """The number of its records."""
     first_queue_offset: int
+    """Queue offset of its first record, in the queue where it is stored."""
     commit_log_offset: int
+    """Its start."""
     next_commit_log_offset: int
+    """Its end."""
     store_timestamp_ms: int
+    """When it was stored."""
 
 
 def sequenced_batches(stretch: Stretch) -> list[SequencedBatch]:

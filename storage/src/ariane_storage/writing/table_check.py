@@ -69,37 +69,31 @@ _OWNED_FIELDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CheckedTable:
-    """The places of the records of a valid table.
-
-    Attributes:
-        starts: Byte position of each record in the table.
-        ends: The end of each record.
-        stride: The common size of all records except the first, which has the sequence of its
-            batch and may be longer; 0 if sizes differ.
-        has_checksums: Whether every record ends with room for its checksum.
-        headers: ``layout.HEADER`` of each record: a copy, for its owner to change.
-    """
+    """The places of the records of a valid table."""
 
     starts: Int64s
+    """Byte position of each record in the table."""
     ends: Int64s
+    """The end of each record."""
     stride: int
+    """The common size of all records except the first, which has the sequence of its batch and may
+    be longer; 0 if sizes differ."""
     has_checksums: bool
+    """Whether every record ends with room for its checksum."""
     headers: NDArray[np.void]
+    """``layout.HEADER`` of each record: a copy, for its owner to change."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableLimits:
-    """The limits of a store for tables.
-
-    Attributes:
-        record_bytes_max: Largest record.
-        table_bytes_max: Largest table, which must fit into a segment.
-        checksum: Whether records without room for their checksum are refused.
-    """
+    """The limits of a store for tables."""
 
     record_bytes_max: int
+    """Largest record."""
     table_bytes_max: int
+    """Largest table, which must fit into a segment."""
     checksum: bool
+    """Whether records without room for their checksum are refused."""
 
 
 def check_table(

@@ -52,17 +52,14 @@ def sorted_interceptors(
 
 
 class Terms(NamedTuple):
-    """How a call is to be made.
-
-    Attributes:
-        timeout_s: None for as long as it takes.
-        encoding: Of its messages.
-    """
+    """How a call is to be made."""
 
     timeout_s: float | None
+    """None for as long as it takes."""
     metadata: Metadata
     wait_for_ready: bool
     encoding: str
+    """Of its messages."""
 
 
 class _Callable:

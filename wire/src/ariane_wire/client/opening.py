@@ -22,13 +22,10 @@ CheckServer: TypeAlias = "Callable[[Certificate], None]"
 
 
 class OpenConnection(Protocol):
-    """A connection that is not yet its channel's.
-
-    Attributes:
-        certificate: The server's; None in plain text.
-    """
+    """A connection that is not yet its channel's."""
 
     certificate: Certificate | None
+    """The server's; None in plain text."""
 
     def unary_unary(
         self,

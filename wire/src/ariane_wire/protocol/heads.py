@@ -29,32 +29,29 @@ _REQUEST_NAMES: Final = frozenset({b":method", b":scheme", b":path", b":authorit
 
 @dataclass(frozen=True, slots=True)
 class RequestHead:
-    """What a client asks for.
-
-    Attributes:
-        method: "/package.Service/Method".
-        metadata: Fields that are not the protocol's.
-        timeout_s: How long the client waits, if it says so.
-        encoding: How compressed messages of the request are compressed.
-        accepted: Encodings that the client takes.
-        content_length: Octets that DATA frames will have, if the client says so.
-        http_status: Not 200 where this is no request of gRPC: what HTTP answers then.
-        fault: Why the request is refused whatever it asks for, or empty.
-        limit_octets: Where its metadata is too long, how long it may be; else None.
-        is_trailers: Whether there are no pseudo-fields: more metadata after the request's messages.
-    """
+    """What a client asks for."""
 
     method: str = ""
+    """As "/package.Service/Method"."""
     authority: str = ""
     metadata: Pairs = ()
+    """Fields that are not the protocol's."""
     timeout_s: float | None = None
+    """How long the client waits, if it says so."""
     encoding: str = "identity"
+    """How compressed messages of the request are compressed."""
     accepted: frozenset[str] = frozenset({"identity"})
+    """Encodings that the client takes."""
     content_length: int | None = None
+    """Octets that DATA frames will have, if the client says so."""
     http_status: int = 200
+    """Not 200 where this is no request of gRPC: what HTTP answers then."""
     fault: str = ""
+    """Why the request is refused whatever it asks for, or empty."""
     limit_octets: int | None = None
+    """Where its metadata is too long, how long it may be; else None."""
     is_trailers: bool = False
+    """Whether there are no pseudo-fields: more metadata after the request's messages."""
 
     @property
     def is_uncommon(self) -> bool:
@@ -64,21 +61,18 @@ class RequestHead:
 
 @dataclass(frozen=True, slots=True)
 class ResponseHead:
-    """What a server answers before or after its messages.
-
-    Attributes:
-        http_status: None in trailers.
-        status: The number of ``grpc-status``, if there is one: then the call is over.
-        message: The text of the status.
-        is_grpc: Whether the content type is gRPC's.
-    """
+    """What a server answers before or after its messages."""
 
     http_status: int | None
+    """None in trailers."""
     status: int | None
+    """The number of ``grpc-status``, if there is one: then the call is over."""
     message: str
+    """The text of the status."""
     metadata: Pairs
     encoding: str
     is_grpc: bool
+    """Whether the content type is gRPC's."""
     fault: str = ""
 
 

@@ -35,16 +35,13 @@ if TYPE_CHECKING:
 
 
 class ServerCall(Stream):
-    """One call.
-
-    Attributes:
-        handler: What answers it; None while that is not known.
-        task: What runs for it, once that has waited; None before.
-    """
+    """One call."""
 
     connection: ServerConnection
     handler: grpc.RpcMethodHandler[Any, Any] | None = None
+    """What answers it; None while that is not known."""
     task: asyncio.Task[None] | None = None
+    """What runs for it, once that has waited; None before."""
     deadline_s: float | None = None
     is_cancelled = False
     is_answered = False

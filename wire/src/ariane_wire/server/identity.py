@@ -17,27 +17,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """One peer.
-
-    Attributes:
-        peer: Its address in the form of grpcio: "ipv4:127.0.0.1:40211", "ipv6:%5B::1%5D:40211". On
-            a unix socket, where peers have no address, the connection's number stands for it.
-        auth_context: What its certificate says, in grpcio's names.
-        key: Which of these says who it is; None without a certificate.
-        certificate: The client's; None in plain text, or if it has shown none.
-        is_encrypted: Whether the connection is over TLS.
-        own_fingerprint: SHA-256 of the certificate that the server has shown here; empty in plain
-            text, or if its context is no ``TlsContext``.
-        notes: What the program knows of the client, for as long as the connection lives.
-    """
+    """One peer."""
 
     peer: str
+    """Its address in the form of grpcio: "ipv4:127.0.0.1:40211", "ipv6:%5B::1%5D:40211". On a unix
+    socket, where peers have no address, the connection's number stands for it."""
     auth_context: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
+    """What its certificate says, in grpcio's names."""
     key: str | None = None
+    """Which of these says who it is; None without a certificate."""
     certificate: Certificate | None = None
+    """The client's; None in plain text, or if it has shown none."""
     is_encrypted: bool = False
+    """Whether the connection is over TLS."""
     own_fingerprint: bytes = b""
+    """SHA-256 of the certificate that the server has shown here; empty in plain text, or if its
+    context is no ``TlsContext``."""
     notes: dict[str, Any] = field(default_factory=dict)
+    """What the program knows of the client, for as long as the connection lives."""
 
 
 def identity(transport: asyncio.BaseTransport | None, number: int) -> Identity:

@@ -21,23 +21,21 @@ class Certificate:
     """A certificate that was checked against the authorities of a context.
 
     All names are as they stand in it: foreign text.
-
-    Attributes:
-        der: Its octets.
-        common_names: Of its subject.
-        uris: The alternative names that are URIs; likewise the following, by their kinds.
-        ends_at: Seconds since 1970 when it ends.
     """
 
     der: bytes
+    """Its octets."""
     common_names: tuple[str, ...]
+    """Of its subject."""
     uris: tuple[str, ...]
+    """The alternative names that are URIs; likewise the following, by their kinds."""
     host_names: tuple[str, ...]
     mails: tuple[str, ...]
     addresses: tuple[str, ...]
     alternatives: tuple[str, ...]
     """All of them, in its order."""
     ends_at: float
+    """Seconds since 1970 when it ends."""
 
     @property
     def fingerprint(self) -> bytes:

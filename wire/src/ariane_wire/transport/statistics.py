@@ -11,29 +11,26 @@ from ariane_wire.protocol.connection import Connection
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """A snapshot.
-
-    Attributes:
-        connections: Open now.
-        streams: Calls in work now.
-        waiting_streams: Of these, those whose octets wait for a window or for the transport.
-        held_octets: Of messages that are not whole or not read.
-        connections_begun: Since the beginning; so are all that follow.
-        streams_begun: Calls.
-        data_octets_sent: In DATA frames.
-        octets_received: In all frames.
-        stalls: How often a sender found a window closed.
-    """
+    """A snapshot."""
 
     connections: int
+    """Open now."""
     streams: int
+    """Calls in work now."""
     waiting_streams: int
+    """Of these, those whose octets wait for a window or for the transport."""
     held_octets: int
+    """Of messages that are not whole or not read."""
     connections_begun: int
+    """Since the beginning; so are all that follow."""
     streams_begun: int
+    """Calls."""
     data_octets_sent: int
+    """In DATA frames."""
     octets_received: int
+    """In all frames."""
     stalls: int
+    """How often a sender found a window closed."""
 
     def __add__(self, other: Statistics) -> Statistics:
         """Of both."""

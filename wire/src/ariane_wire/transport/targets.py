@@ -11,17 +11,14 @@ _PORT_DEFAULT: Final = 443
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A parsed target.
-
-    Attributes:
-        path: Of a unix socket; begins with a zero octet in the abstract space. Empty for others.
-        host: A name or an address, without brackets.
-    """
+    """A parsed target."""
 
     authority: str
     host: str = ""
+    """A name or an address, without brackets."""
     port: int = 0
     path: str = ""
+    """Of a unix socket; begins with a zero octet in the abstract space. Empty for others."""
 
 
 def parse_target(text: str) -> Target:

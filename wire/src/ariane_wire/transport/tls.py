@@ -22,13 +22,10 @@ VERSIONS: Final = {"1.3": ssl.TLSVersion.TLSv1_3, "1.2": ssl.TLSVersion.TLSv1_2}
 
 
 class TlsContext(ssl.SSLContext):
-    """A context that knows its certificate.
-
-    Attributes:
-        fingerprint: SHA-256 of the octets of the own certificate; empty without one.
-    """
+    """A context that knows its certificate."""
 
     fingerprint: bytes = b""
+    """SHA-256 of the octets of the own certificate; empty without one."""
 
 
 def server_tls(

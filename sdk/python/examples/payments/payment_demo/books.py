@@ -75,25 +75,22 @@ def open_accounts(connection: Connection, customers: int) -> None:
 
 @dataclass(frozen=True)
 class Sums:
-    """What is in the books.
-
-    Attributes:
-        orders: How many orders the shop has.
-        ordered_cents: What they cost.
-        entries: How many payments the bank has booked.
-        paid_orders: How many different orders they are for.
-        shop_cents: What the shop has got.
-        all_cents: What all accounts hold together.
-        wrong_customers: Those who did not pay what they ordered.
-    """
+    """What is in the books."""
 
     orders: int
+    """How many orders the shop has."""
     ordered_cents: int
+    """What they cost."""
     entries: int
+    """How many payments the bank has booked."""
     paid_orders: int
+    """How many different orders they are for."""
     shop_cents: int
+    """What the shop has got."""
     all_cents: int
+    """What all accounts hold together."""
     wrong_customers: Sequence[str]
+    """Those who did not pay what they ordered."""
 
     def faults(self, orders: Iterable[Order], customers: int) -> list[str]:
         """What does not agree with the orders that were placed."""

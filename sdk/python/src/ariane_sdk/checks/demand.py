@@ -9,16 +9,13 @@ from ariane_sdk.message import AcknowledgedLevel
 
 
 class Demand(NamedTuple):
-    """The demand on an acknowledgement beyond the broker's own level.
-
-    Attributes:
-        level: The level that a message must reach.
-        in_sync_min: How many brokers must be in sync and have the message, the primary
-            included; 0 for the default of the level.
-    """
+    """The demand on an acknowledgement beyond the broker's own level."""
 
     level: AcknowledgedLevel
+    """The level that a message must reach."""
     in_sync_min: int
+    """How many brokers must be in sync and have the message, the primary included; 0 for the
+    default of the level."""
 
 
 def demand_of(level: AcknowledgedLevel | None, in_sync_min: int | None) -> Demand | None:

@@ -45,15 +45,13 @@ class Local:
     none is left out silently. If the filter reads a compressed body that is damaged, the message
     becomes a dead letter.
 
-    Attributes:
-        matches: A function that returns whether a message matches; or a condition, which is
-            evaluated for all messages of a pull at once, without a call for each.
-
     Raises:
         FilterIllegal: It is neither.
     """
 
     matches: Callable[[ReceivedMessage], bool] | Sql
+    """A function that returns whether a message matches; or a condition, which is evaluated for all
+    messages of a pull at once, without a call for each."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.matches, Sql) and not callable(self.matches):

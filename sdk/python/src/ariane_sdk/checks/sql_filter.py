@@ -25,14 +25,12 @@ class Sql:
     The language, and how it compares numbers with texts, is described in
     ``storage/sql92/README.md``.
 
-    Attributes:
-        text: The condition.
-
     Raises:
         FilterIllegal: It is not legal; ``metadata["position"]`` is the character with the error.
     """
 
     text: str
+    """The condition."""
 
     def __post_init__(self) -> None:
         # Imported here: a consumer that filters by tag alone does not load the parser.
@@ -51,15 +49,12 @@ class Sql:
 
 @dataclass(frozen=True, slots=True)
 class SqlFilter:
-    """A condition as a filter of a topic: the broker evaluates it, and tags do not count.
-
-    Attributes:
-        condition: The condition.
-        tags: None: all tags.
-    """
+    """A condition as a filter of a topic: the broker evaluates it, and tags do not count."""
 
     condition: Sql
+    """The condition."""
     tags: ClassVar[frozenset[str]] = frozenset()
+    """None: all tags."""
 
     def matches(self, tag: str) -> bool:  # noqa: ARG002 - as ``TagFilter`` has it
         """Whether a message with this tag matches; the broker has decided that already."""

@@ -20,13 +20,10 @@ from ariane_sdk.errors import FilterIllegal
 
 @dataclass(frozen=True, slots=True)
 class TagFilter:
-    """A filter expression of tags.
-
-    Attributes:
-        tags: The tags; empty for all messages, including messages without a tag.
-    """
+    """A filter expression of tags."""
 
     tags: frozenset[str]
+    """The tags; empty for all messages, including messages without a tag."""
 
     @classmethod
     def parse(cls, expression: str) -> Self:

@@ -32,15 +32,13 @@ class Uploaded:
     ``ariane filter upload`` prints the name and the version. The version is the SHA-256 of the
     code, so the filter of a group never changes. For more see ``docs/filters.md``.
 
-    Attributes:
-        filter_version: "name@version", with 12 to 64 hex digits of the version. All members of a
-            group must use the same text.
-
     Raises:
         FilterIllegal: It does not have this form.
     """
 
     filter_version: str
+    """As "name@version", with 12 to 64 hex digits of the version. All members of a group must use the
+    same text."""
 
     def __post_init__(self) -> None:
         text: object = self.filter_version
@@ -54,15 +52,12 @@ class Uploaded:
 
 @dataclass(frozen=True, slots=True)
 class UploadedFilter:
-    """An uploaded filter of a topic: FilterServers run it, and tags do not count.
-
-    Attributes:
-        uploaded: The filter.
-        tags: None: all tags.
-    """
+    """An uploaded filter of a topic: FilterServers run it, and tags do not count."""
 
     uploaded: Uploaded
+    """The filter."""
     tags: ClassVar[frozenset[str]] = frozenset()
+    """None: all tags."""
 
     def matches(self, tag: str) -> bool:  # noqa: ARG002 - as ``TagFilter`` has it
         """Whether a message with this tag matches; the FilterServer has decided that already."""

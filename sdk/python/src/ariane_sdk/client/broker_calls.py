@@ -42,33 +42,27 @@ Answer = TypeVar("Answer")
 
 
 class KnownOffset(NamedTuple):
-    """A broker's record of a group's offset in a queue.
-
-    Attributes:
-        queue_offset: The next queue offset that the group will consume; None if it has none.
-        reset_epoch: How often the offset was reset.
-        log_epoch: The present epoch of the broker's log.
-        caution: Advice for a queue in which members of the group died.
-    """
+    """A broker's record of a group's offset in a queue."""
 
     queue_offset: int | None
+    """The next queue offset that the group will consume; None if it has none."""
     reset_epoch: int
+    """How often the offset was reset."""
     log_epoch: int = 0
+    """The present epoch of the broker's log."""
     caution: Caution = NO_CAUTION
+    """Advice for a queue in which members of the group died."""
 
 
 class OffsetEpochs(NamedTuple):
-    """The epochs that fence the storing of an offset.
-
-    Attributes:
-        lock_epoch: Epoch of the queue's lock; None without a lock.
-        reset_epoch: Reset epoch of the offset at which consuming began; None if unknown.
-        log_epoch: Epoch of the broker's log when the offset was read; 0 if unknown.
-    """
+    """The epochs that fence the storing of an offset."""
 
     lock_epoch: int | None = None
+    """Epoch of the queue's lock; None without a lock."""
     reset_epoch: int | None = None
+    """Reset epoch of the offset at which consuming began; None if unknown."""
     log_epoch: int = 0
+    """Epoch of the broker's log when the offset was read; 0 if unknown."""
 
 
 NO_EPOCHS: Final = OffsetEpochs()

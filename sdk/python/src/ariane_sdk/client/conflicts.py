@@ -17,42 +17,36 @@ from ariane_sdk.net.timestamps import moment_from
 
 @dataclass(frozen=True, slots=True)
 class ConflictSide:
-    """One side of a conflict.
-
-    Attributes:
-        client_id: The id under which brokers know it.
-        address: Its address as the broker sees it; empty if it only pulls.
-        subscriptions: Filter expressions by topic.
-    """
+    """One side of a conflict."""
 
     client_id: str
+    """The id under which brokers know it."""
     address: str
+    """Its address as the broker sees it; empty if it only pulls."""
     subscriptions: Mapping[str, str]
+    """Filter expressions by topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionConflict:
-    """Two members of a group with different subscriptions.
-
-    Attributes:
-        group: The group.
-        broker_name: The broker that found it.
-        member: The earlier member.
-        newcomer: The later member.
-        difference: The difference in words.
-        refused: Whether the newcomer was refused; else both are members now.
-        count: How often the conflict occurred.
-        last_time: When it last occurred.
-    """
+    """Two members of a group with different subscriptions."""
 
     group: str
+    """The group."""
     broker_name: str
+    """The broker that found it."""
     member: ConflictSide
+    """The earlier member."""
     newcomer: ConflictSide
+    """The later member."""
     difference: str
+    """The difference in words."""
     refused: bool
+    """Whether the newcomer was refused; else both are members now."""
     count: int
+    """How often the conflict occurred."""
     last_time: datetime
+    """When it last occurred."""
 
 
 async def conflicts_at(

@@ -29,25 +29,22 @@ HoldKey: TypeAlias = tuple[str, int, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hold:
-    """Why nothing of a queue is handed out.
-
-    Attributes:
-        reason: Why.
-        since_s: When it began, by the loop's time.
-        queue_offset: The message that is tried again.
-        attempts: How often it has failed in its place.
-        cause: Why, for people.
-        until_s: When it ends by itself, by the loop's time; None: it does not.
-        everywhere: Whether it holds all queues of the consumer.
-    """
+    """Why nothing of a queue is handed out."""
 
     reason: HoldReason.ValueType
+    """Why."""
     since_s: float
+    """When it began, by the loop's time."""
     queue_offset: int = 0
+    """The message that is tried again."""
     attempts: int = 0
+    """How often it has failed in its place."""
     cause: str = ""
+    """Why, for people."""
     until_s: float | None = None
+    """When it ends by itself, by the loop's time; None: it does not."""
     everywhere: bool = False
+    """Whether it holds all queues of the consumer."""
 
     def is_over(self, now_s: float) -> bool:
         """Whether it has ended by itself."""

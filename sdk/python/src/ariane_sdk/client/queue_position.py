@@ -10,11 +10,9 @@ class QueuePosition(NamedTuple):
 
     A log that loses its end in a power failure uses queue offsets again. By the epoch its broker
     knows whether the messages before this position are still there.
-
-    Attributes:
-        queue_offset: The next queue offset to be consumed.
-        log_epoch: The epoch; 0 if unknown, and then nothing is checked.
     """
 
     queue_offset: int
+    """The next queue offset to be consumed."""
     log_epoch: int = 0
+    """The epoch; 0 if unknown, and then nothing is checked."""

@@ -38,27 +38,24 @@ TRIES: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message that a group has given up.
-
-    Attributes:
-        message: The message in the dead-letter queue.
-        topic: The topic from which it was first consumed.
-        queue_id: The queue of that topic, on the same broker.
-        queue_offset: Its queue offset in that queue.
-        origin_message_id: Its offset message id in that queue.
-        reason: ``ATTEMPTS_EXHAUSTED``, ``REJECTED`` or ``CONSUMER_DIED``.
-        last_error: The error of the last attempt.
-        redriven: Whether it was sent back.
-    """
+    """A message that a group has given up."""
 
     message: ReceivedMessage
+    """The message in the dead-letter queue."""
     topic: str
+    """The topic from which it was first consumed."""
     queue_id: int
+    """The queue of that topic, on the same broker."""
     queue_offset: int
+    """Its queue offset in that queue."""
     origin_message_id: str
+    """Its offset message id in that queue."""
     reason: str
+    """``ATTEMPTS_EXHAUSTED``, ``REJECTED`` or ``CONSUMER_DIED``."""
     last_error: str
+    """The error of the last attempt."""
     redriven: bool = False
+    """Whether it was sent back."""
 
     @property
     def message_queue(self) -> MessageQueue:
@@ -68,31 +65,28 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterFilter:
-    """A selection of dead letters; a field with its default matches all.
-
-    Attributes:
-        topic: First consumed from this topic.
-        key: With this key or unique id.
-        reason: Dead for this reason.
-        begin: Dead at or after this time.
-        end: Dead before this time.
-        broker_name: On this broker.
-        dead_queue_id: In this dead-letter queue.
-        dead_queue_offset: At this queue offset of the dead-letter queue.
-        redriven: Sent back or not; None for both.
-        behind: After this queue offset of this dead-letter queue, in reading order.
-    """
+    """A selection of dead letters; a field with its default matches all."""
 
     topic: str = ""
+    """First consumed from this topic."""
     key: str = ""
+    """With this key or unique id."""
     reason: str = ""
+    """Dead for this reason."""
     begin: datetime | None = None
+    """Dead at or after this time."""
     end: datetime | None = None
+    """Dead before this time."""
     broker_name: str = ""
+    """On this broker."""
     dead_queue_id: int | None = None
+    """In this dead-letter queue."""
     dead_queue_offset: int | None = None
+    """At this queue offset of the dead-letter queue."""
     redriven: bool | None = None
+    """Sent back or not; None for both."""
     behind: tuple[MessageQueue, int] | None = None
+    """After this queue offset of this dead-letter queue, in reading order."""
 
     def looks_into(self, queue: MessageQueue) -> bool:
         """Whether a dead-letter queue can have selected dead letters."""
@@ -129,35 +123,29 @@ ALL_DEAD_LETTERS: Final = DeadLetterFilter()
 
 
 class DeadLetterChunk(NamedTuple):
-    """Dead letters that were read together; the selection may leave none of them.
-
-    Attributes:
-        queue: Their dead-letter queue.
-        last: The queue offset of the last one read.
-        letters: The selected ones.
-    """
+    """Dead letters that were read together; the selection may leave none of them."""
 
     queue: MessageQueue
+    """Their dead-letter queue."""
     last: int
+    """The queue offset of the last one read."""
     letters: Sequence[DeadLetter]
+    """The selected ones."""
 
 
 @dataclass(slots=True)
 class Redrive:
-    """The progress of sending back.
-
-    Attributes:
-        redriven_count: The number of dead letters that this call sent back.
-        duplicate_count: The number that were sent back before.
-        failures: The errors of the others, by queue and queue offset.
-        reached: The last place up to which all results are known; pass it as
-            ``DeadLetterFilter.behind`` to continue.
-    """
+    """The progress of sending back."""
 
     redriven_count: int = 0
+    """The number of dead letters that this call sent back."""
     duplicate_count: int = 0
+    """The number that were sent back before."""
     failures: dict[tuple[MessageQueue, int], str] | None = None
+    """The errors of the others, by queue and queue offset."""
     reached: tuple[MessageQueue, int] | None = None
+    """The last place up to which all results are known; pass it as ``DeadLetterFilter.behind`` to
+    continue."""
 
 
 class DeadLetters(QueueReader):

@@ -15,82 +15,72 @@ from ariane_sdk.net.timestamps import moment_from
 
 @dataclass(frozen=True, slots=True)
 class QueueHold:
-    """A queue of which a member hands out nothing.
-
-    Attributes:
-        message_queue: The queue; None: all queues of the member.
-        reason: Why: "failed_in_order", a message failed and those behind it wait; "requested" by
-            the listener; "paused" by the application; "breaker_open", too many calls failed.
-        queue_offset: The message that is tried again.
-        attempts: How often it has failed in its place.
-        age_s: How long it has lasted, in seconds, when the member said so.
-        cause: Why, for people.
-        remaining_s: How long it lasted yet then, in seconds; None: until its cause is gone.
-    """
+    """A queue of which a member hands out nothing."""
 
     message_queue: MessageQueue | None
+    """The queue; None: all queues of the member."""
     reason: str
+    """Why: "failed_in_order", a message failed and those behind it wait; "requested" by the
+    listener; "paused" by the application; "breaker_open", too many calls failed."""
     queue_offset: int
+    """The message that is tried again."""
     attempts: int
+    """How often it has failed in its place."""
     age_s: float
+    """How long it has lasted, in seconds, when the member said so."""
     cause: str
+    """Why, for people."""
     remaining_s: float | None = None
+    """How long it lasted yet then, in seconds; None: until its cause is gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A live member of a consumer group.
-
-    Attributes:
-        client_id: Its client id.
-        address: Its address, as a broker sees it.
-        subscriptions: The filter expressions by topic, without the group's retry topic.
-        model: How it consumes: "clustering" owns queues, "broadcasting" has all of them,
-            "receiving" owns none.
-        holds: The queues of which it hands out nothing, as it said within the last 30 s.
-        away: Whether it has left for a moment, and its queues are kept for it.
-    """
+    """A live member of a consumer group."""
 
     client_id: str
+    """Its client id."""
     address: str
+    """Its address, as a broker sees it."""
     subscriptions: Mapping[str, str]
+    """The filter expressions by topic, without the group's retry topic."""
     model: str = "clustering"
+    """How it consumes: "clustering" owns queues, "broadcasting" has all of them, "receiving" owns
+    none."""
     holds: tuple[QueueHold, ...] = ()
+    """The queues of which it hands out nothing, as it said within the last 30 s."""
     away: bool = False
+    """Whether it has left for a moment, and its queues are kept for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueLag:
-    """The backlog of a group in one queue.
-
-    Attributes:
-        group: The group.
-        message_queue: The queue.
-        consumer_offset: The next queue offset that the group will consume.
-        max_queue_offset: The end of readable records, exclusive.
-        message_count: The number of messages that are not consumed yet.
-        oldest_store_time: The store time of the oldest of them; None without a backlog.
-        suspected_count: The number of messages from the consumer offset on, one of which may
-            crash members.
-        death_count: The number of members that crashed with the message at the consumer offset.
-        unread: Whether the queue is not readable: no member gets its messages.
-        in_flight_count: The number of these messages that receiving members have in hand.
-        delayed_count: The number of these messages that failed and wait in the queue.
-        receiving: Whether members receive from the queue without owning it.
-    """
+    """The backlog of a group in one queue."""
 
     group: str
+    """The group."""
     message_queue: MessageQueue
+    """The queue."""
     consumer_offset: int
+    """The next queue offset that the group will consume."""
     max_queue_offset: int
+    """The end of readable records, exclusive."""
     message_count: int
+    """The number of messages that are not consumed yet."""
     oldest_store_time: datetime | None
+    """The store time of the oldest of them; None without a backlog."""
     suspected_count: int = 0
+    """The number of messages from the consumer offset on, one of which may crash members."""
     death_count: int = 0
+    """The number of members that crashed with the message at the consumer offset."""
     unread: bool = False
+    """Whether the queue is not readable: no member gets its messages."""
     in_flight_count: int = 0
+    """The number of these messages that receiving members have in hand."""
     delayed_count: int = 0
+    """The number of these messages that failed and wait in the queue."""
     receiving: bool = False
+    """Whether members receive from the queue without owning it."""
 
     @property
     def ready_count(self) -> int | None:

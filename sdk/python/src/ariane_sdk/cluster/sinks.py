@@ -36,73 +36,63 @@ from ariane_sdk.routing.route import Route
 
 @dataclass(frozen=True, slots=True)
 class SinkReport:
-    """The state of the sink of an exactly-once write.
-
-    Attributes:
-        name: Its name.
-        topic: The topic that it writes to; empty if the rows name topics.
-        home: The broker that gets all of its messages; empty without a note.
-        home_is_live: Whether that broker is live and answers; without it the sink cannot be
-            written to.
-        batch_id: The last batch known to be committed; None without one.
-        row_count: The rows of that batch; None if unknown.
-        commit_time: When that batch was committed; None if unknown.
-        staged_row_count: Rows that are staged and not committed, on all brokers.
-        staged_bytes: The bytes of these rows.
-        stage_time: When the last of these rows were staged.
-        publishing: Whether a committed batch is not completely visible yet.
-        failure: The error that stops its publication; empty without one.
-        broker_names: The brokers that know the sink.
-    """
+    """The state of the sink of an exactly-once write."""
 
     name: str
+    """Its name."""
     topic: str
+    """The topic that it writes to; empty if the rows name topics."""
     home: str
+    """The broker that gets all of its messages; empty without a note."""
     home_is_live: bool
+    """Whether that broker is live and answers; without it the sink cannot be written to."""
     batch_id: int | None
+    """The last batch known to be committed; None without one."""
     row_count: int | None
+    """The rows of that batch; None if unknown."""
     commit_time: datetime | None
+    """When that batch was committed; None if unknown."""
     staged_row_count: int
+    """Rows that are staged and not committed, on all brokers."""
     staged_bytes: int
+    """The bytes of these rows."""
     stage_time: datetime | None
+    """When the last of these rows were staged."""
     publishing: bool
+    """Whether a committed batch is not completely visible yet."""
     failure: str
+    """The error that stops its publication; empty without one."""
     broker_names: tuple[str, ...]
+    """The brokers that know the sink."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkMoved:
-    """The result of moving a sink.
-
-    Attributes:
-        home: The broker that the sink wrote to before.
-        target: The broker that it writes to now.
-        home_answered: Whether the old broker returned its committed batches, so that a repeated
-            batch is recognised.
-        batch_id: The last batch that counts as committed; None without one.
-        not_told: Brokers that do not have the new note yet; the next write sends it to them.
-    """
+    """The result of moving a sink."""
 
     home: str
+    """The broker that the sink wrote to before."""
     target: str
+    """The broker that it writes to now."""
     home_answered: bool
+    """Whether the old broker returned its committed batches, so that a repeated batch is
+    recognised."""
     batch_id: int | None
+    """The last batch that counts as committed; None without one."""
     not_told: tuple[str, ...]
+    """Brokers that do not have the new note yet; the next write sends it to them."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkDeleted:
-    """The result of deleting a sink.
-
-    Attributes:
-        broker_names: The brokers that knew the sink.
-        dropped_row_count: The staged rows that were dropped.
-        lost_row_count: The committed rows that were given up because they cannot be read.
-    """
+    """The result of deleting a sink."""
 
     broker_names: tuple[str, ...]
+    """The brokers that knew the sink."""
     dropped_row_count: int
+    """The staged rows that were dropped."""
     lost_row_count: int
+    """The committed rows that were given up because they cannot be read."""
 
 
 class SinkCalls:

@@ -50,17 +50,14 @@ _DETAILS_KEY: Final = "grpc-status-details-bin"
 
 
 class ReasonRow(NamedTuple):
-    """The meaning of a reason for the caller.
-
-    Attributes:
-        error: The class of the error.
-        retriable: Whether the same call may succeed later, or at another broker.
-        outcome_unknown: Whether the call may have taken effect.
-    """
+    """The meaning of a reason for the caller."""
 
     error: type[CallError]
+    """The class of the error."""
     retriable: bool = False
+    """Whether the same call may succeed later, or at another broker."""
     outcome_unknown: bool = False
+    """Whether the call may have taken effect."""
 
 
 REASON_ROWS: Final[Mapping[str, ReasonRow]] = {

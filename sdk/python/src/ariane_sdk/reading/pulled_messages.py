@@ -18,19 +18,17 @@ class PulledMessages:
     """Messages of a queue from an offset on, and where the queue begins and ends.
 
     RocketMQ: ``PullResult``.
-
-    Attributes:
-        messages: In the order of the queue; none at the end, or where the offset is out of bounds.
-        next_offset: Where to read on: the nearest offset that can be read, if the one that was
-            asked for cannot.
-        min_offset: The oldest queue offset that is kept.
-        max_offset: The readable end, exclusive, when it was asked for.
     """
 
     messages: Sequence[ReceivedMessage]
+    """In the order of the queue; none at the end, or where the offset is out of bounds."""
     next_offset: int
+    """Where to read on: the nearest offset that can be read, if the one that was asked for
+    cannot."""
     min_offset: int
+    """The oldest queue offset that is kept."""
     max_offset: int
+    """The readable end, exclusive, when it was asked for."""
 
 
 class _Reader(Protocol):

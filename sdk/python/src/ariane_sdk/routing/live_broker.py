@@ -12,27 +12,24 @@ from ariane_sdk.routing.route import BrokerRoute
 
 @dataclass(frozen=True, slots=True)
 class LiveBroker:
-    """A broker that has sent a heartbeat to a name server lately.
-
-    Attributes:
-        cluster_name: Its cluster.
-        broker_name: Its name, which a primary shares with its replicas.
-        broker_id: Its id; 0 is the primary.
-        address: Its address for clients, "host:port".
-        zone: Its machine room; empty without one.
-        last_heard_time: The time of its last heartbeat at the name server.
-        topic_count: The number of its topics.
-        filter_servers: "host:port" of the FilterServers beside it.
-    """
+    """A broker that has sent a heartbeat to a name server lately."""
 
     cluster_name: str
+    """Its cluster."""
     broker_name: str
+    """Its name, which a primary shares with its replicas."""
     broker_id: int
+    """Its id; 0 is the primary."""
     address: str
+    """Its address for clients, "host:port"."""
     zone: str
+    """Its machine room; empty without one."""
     last_heard_time: datetime
+    """The time of its last heartbeat at the name server."""
     topic_count: int
+    """The number of its topics."""
     filter_servers: tuple[str, ...] = ()
+    """The "host:port" of the FilterServers beside it."""
 
 
 def live_broker_of(liveness: BrokerLiveness) -> LiveBroker:

@@ -18,31 +18,28 @@ NEW_TOPIC_QUEUES_MAX: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class BrokerRoute:
-    """The queues of a topic on one broker.
-
-    Attributes:
-        cluster_name: The cluster of the broker.
-        broker_name: The broker.
-        addresses: "host:port" by broker id; 0 is the primary.
-        read_queue_count: Queues to read: 0 up to this, exclusive.
-        write_queue_count: Queues to write: 0 up to this, exclusive.
-        readable: Whether the topic may be read there now.
-        writable: Whether it may be written there now.
-        zone: The machine room of the primary, or nothing.
-        ordered: Whether the topic is of type FIFO there.
-        filter_servers: "host:port" of the FilterServers beside it.
-    """
+    """The queues of a topic on one broker."""
 
     cluster_name: str
+    """The cluster of the broker."""
     broker_name: str
+    """The broker."""
     addresses: Mapping[int, str]
+    """The "host:port" by broker id; 0 is the primary."""
     read_queue_count: int
+    """Queues to read: 0 up to this, exclusive."""
     write_queue_count: int
+    """Queues to write: 0 up to this, exclusive."""
     readable: bool = True
+    """Whether the topic may be read there now."""
     writable: bool = True
+    """Whether it may be written there now."""
     zone: str = ""
+    """The machine room of the primary, or nothing."""
     ordered: bool = False
+    """Whether the topic is of type FIFO there."""
     filter_servers: tuple[str, ...] = ()
+    """The "host:port" of the FilterServers beside it."""
 
     @property
     def primary_address(self) -> str:
@@ -63,37 +60,33 @@ class BrokerRoute:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where the message queues of one topic are.
-
-    Attributes:
-        topic: The topic.
-        brokers: The brokers that have it, by cluster and name.
-        complete: Whether those are all brokers. False while the name servers that were asked had
-            just started: then some may be missing.
-        queue_order: For a topic whose messages stay in order: how many queues each broker has for
-            it, also those that are away now; "broker:queues" joined by ";". Empty for others.
-        provisional: Whether this is a guess of the route that a send will create the topic with,
-            made while it is unknown whether the topic exists.
-        read_queues: The queues to read, sorted; every allocation divides these.
-        write_queues: The queues to write, sorted.
-        primary_addresses: Address for sends of each broker with a living primary.
-        group_queues: The queues among which message groups are divided: those of ``queue_order``,
-            so that no group moves while a broker is away; without one, ``write_queues``. None
-            while ``groups_wait``.
-        groups_wait: Whether message groups have no queues on this route: the topic is of type FIFO,
-            or may be, and its ``queue_order`` is not known.
-    """
+    """Where the message queues of one topic are."""
 
     topic: str
+    """The topic."""
     brokers: tuple[BrokerRoute, ...]
+    """The brokers that have it, by cluster and name."""
     complete: bool = field(default=True, compare=False)
+    """Whether those are all brokers. False while the name servers that were asked had just started:
+    then some may be missing."""
     queue_order: str = ""
+    """For a topic whose messages stay in order: how many queues each broker has for it, also those
+    that are away now; "broker:queues" joined by ";". Empty for others."""
     read_queues: tuple[MessageQueue, ...] = field(init=False)
+    """The queues to read, sorted; every allocation divides these."""
     write_queues: tuple[MessageQueue, ...] = field(init=False)
+    """The queues to write, sorted."""
     primary_addresses: Mapping[str, str] = field(init=False, compare=False, repr=False)
+    """Address for sends of each broker with a living primary."""
     provisional: bool = False
+    """Whether this is a guess of the route that a send will create the topic with, made while it is
+    unknown whether the topic exists."""
     group_queues: tuple[MessageQueue, ...] = field(init=False)
+    """The queues among which message groups are divided: those of ``queue_order``, so that no group
+    moves while a broker is away; without one, ``write_queues``. None while ``groups_wait``."""
     groups_wait: bool = field(init=False)
+    """Whether message groups have no queues on this route: the topic is of type FIFO, or may be,
+    and its ``queue_order`` is not known."""
 
     def __post_init__(self) -> None:
         readable = (

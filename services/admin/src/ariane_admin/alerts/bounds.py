@@ -13,30 +13,24 @@ from typing import NamedTuple
 
 
 class Watched(NamedTuple):
-    """A figure of one thing.
-
-    Attributes:
-        figure: ``AlertFigure`` of the contract.
-        subject: The group or broker.
-    """
+    """A figure of one thing."""
 
     figure: int
+    """``AlertFigure`` of the contract."""
     subject: str
+    """The group or broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """The changes of one look.
-
-    Attributes:
-        raised: New alerts with their values.
-        ended: Alerts that have ended.
-        standing: Alerts that continue, with their present values.
-    """
+    """The changes of one look."""
 
     raised: Mapping[Watched, float]
+    """New alerts with their values."""
     ended: Collection[Watched]
+    """Alerts that have ended."""
     standing: Mapping[Watched, float]
+    """Alerts that continue, with their present values."""
 
 
 class Bounds:

@@ -19,25 +19,22 @@ _Table: Final = ALERT.c
 
 @dataclass(frozen=True, slots=True)
 class KeptAlert:
-    """An alert in the database.
-
-    Attributes:
-        alert_id: Its row.
-        watched: The figure.
-        threshold: The bound when it was raised.
-        first_value: The figure when it was raised.
-        last_value: The figure at the last look.
-        raised_ms: When it was raised, milliseconds since 1970.
-        ended_ms: When it ended; None for a present alert.
-    """
+    """An alert in the database."""
 
     alert_id: int
+    """Its row."""
     watched: Watched
+    """The figure."""
     threshold: float
+    """The bound when it was raised."""
     first_value: float
+    """The figure when it was raised."""
     last_value: float
+    """The figure at the last look."""
     raised_ms: int
+    """When it was raised, milliseconds since 1970."""
     ended_ms: int | None
+    """When it ended; None for a present alert."""
 
 
 class AlertStore:

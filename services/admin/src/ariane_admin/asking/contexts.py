@@ -57,28 +57,22 @@ NO_FILES: Final[Mapping[str, str | None]] = MappingProxyType({})
 
 
 class ContextInUse(NamedTuple):
-    """The context of a command line.
-
-    Attributes:
-        name: Its name.
-        places: Its addresses, by key.
-    """
+    """The context of a command line."""
 
     name: str
+    """Its name."""
     places: Mapping[str, str]
+    """Its addresses, by key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """All contexts of a user.
-
-    Attributes:
-        current: The context in use; empty for none.
-        by_name: The addresses of each context, by key.
-    """
+    """All contexts of a user."""
 
     current: str = ""
+    """The context in use; empty for none."""
     by_name: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """The addresses of each context, by key."""
 
     def of(self, name: str) -> Mapping[str, str]:
         """The addresses of one context.

@@ -32,15 +32,12 @@ _Answer = TypeVar("_Answer")
 
 
 class FilterServer(NamedTuple):
-    """One FilterServer.
-
-    Attributes:
-        broker_name: The broker that it runs beside.
-        address: Its address.
-    """
+    """One FilterServer."""
 
     broker_name: str
+    """The broker that it runs beside."""
     address: str
+    """Its address."""
 
     def __str__(self) -> str:
         """The name in errors."""
@@ -49,15 +46,12 @@ class FilterServer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answers(Generic[_Answer]):
-    """The answers of FilterServers.
-
-    Attributes:
-        given: Answers by FilterServer.
-        failures: The errors of the others.
-    """
+    """The answers of FilterServers."""
 
     given: dict[FilterServer, _Answer]
+    """Answers by FilterServer."""
     failures: dict[FilterServer, CallError]
+    """The errors of the others."""
 
     def required(self) -> dict[FilterServer, _Answer]:
         """Return the answers, at least one, and warn of failures.

@@ -17,19 +17,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SetStanding:
-    """One replica set.
-
-    Attributes:
-        name: The broker's name.
-        primary_id: Broker id of the primary.
-        machines: By broker id, the machine of each that could be primary now, and of the primary.
-        preferences: How much each is preferred.
-    """
+    """One replica set."""
 
     name: str
+    """The broker's name."""
     primary_id: int
+    """Broker id of the primary."""
     machines: Mapping[int, str]
+    """By broker id, the machine of each that could be primary now, and of the primary."""
     preferences: Mapping[int, int]
+    """How much each is preferred."""
 
     @property
     def best(self) -> list[int]:
@@ -40,21 +37,18 @@ class SetStanding:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A switchover that would do good.
-
-    Attributes:
-        name: The broker's name.
-        from_id: Broker id of the present primary.
-        to_id: Broker id of the next one.
-        from_machine: The machine of the present primary.
-        to_machine: The machine of the next one.
-    """
+    """A switchover that would do good."""
 
     name: str
+    """The broker's name."""
     from_id: int
+    """Broker id of the present primary."""
     to_id: int
+    """Broker id of the next one."""
     from_machine: str
+    """The machine of the present primary."""
     to_machine: str
+    """The machine of the next one."""
 
 
 def moves_of(sets: Sequence[SetStanding]) -> list[Move]:

@@ -26,17 +26,14 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A broker of a set.
-
-    Attributes:
-        address: Its address.
-        state: Its state of the set; None without an answer.
-        error: Why there is no answer; None with an answer.
-    """
+    """A broker of a set."""
 
     address: str
+    """Its address."""
     state: set_pb.GetReplicaSetResponse | None
+    """Its state of the set; None without an answer."""
     error: CallError | None = None
+    """Why there is no answer; None with an answer."""
 
 
 async def members_of(doors: ClusterDoors, name: str) -> list[Member]:

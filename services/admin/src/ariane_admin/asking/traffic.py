@@ -26,34 +26,28 @@ TOPICS_MAX: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Where topics and groups are at a moment.
-
-    Attributes:
-        at_s: The moment, by the monotonic clock.
-        ends: Behind the newest message, by queue.
-        offsets: Next to consume, by group and queue.
-        backlogs: Messages not consumed yet, by group and topic.
-    """
+    """Where topics and groups are at a moment."""
 
     at_s: float
+    """The moment, by the monotonic clock."""
     ends: Mapping[MessageQueue, int] = field(default_factory=dict)
+    """Behind the newest message, by queue."""
     offsets: Mapping[tuple[str, MessageQueue], int] = field(default_factory=dict)
+    """Next to consume, by group and queue."""
     backlogs: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """Messages not consumed yet, by group and topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What happened between two looks.
-
-    Attributes:
-        seconds: How long that was.
-        sent: Messages stored per second, by topic; 0 included.
-        consumed: Messages consumed per second, by group and topic; 0 included.
-    """
+    """What happened between two looks."""
 
     seconds: float
+    """How long that was."""
     sent: Mapping[str, float]
+    """Messages stored per second, by topic; 0 included."""
     consumed: Mapping[tuple[str, str], float]
+    """Messages consumed per second, by group and topic; 0 included."""
 
 
 def traffic_between(before: Look, after: Look) -> Traffic:

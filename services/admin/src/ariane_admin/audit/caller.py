@@ -19,17 +19,14 @@ PROOF_KEY: Final = "x-ariane-console-proof"
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The caller of a method.
-
-    Attributes:
-        user: Who it has proved to be, and who acts for it; empty if it has proved nothing.
-        claimed_user: The user as the caller claims.
-        source_address: The address of the caller.
-    """
+    """The caller of a method."""
 
     user: str
+    """Who it has proved to be, and who acts for it; empty if it has proved nothing."""
     claimed_user: str
+    """The user as the caller claims."""
     source_address: str
+    """The address of the caller."""
 
 
 def caller_of(call: Call | None, console_pass: str) -> Caller:

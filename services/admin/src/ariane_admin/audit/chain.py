@@ -23,54 +23,48 @@ FIRST_PREVIOUS: Final = bytes(32)
 
 @dataclass(frozen=True, slots=True)
 class AuditRecord:
-    """The begin or the end of a change, with the fields that are hashed.
-
-    Attributes:
-        sequence: Place in the chain, from 1.
-        entry_id: The id of the change.
-        ended: Whether this is the end of the change; else its begin.
-        time_ms: The time, milliseconds since 1970.
-        user: The authenticated user.
-        claimed_user: The user as the caller claims.
-        source_address: The address of the caller.
-        method: The method that was called.
-        resource_name: The resource to change.
-        request_json: The request; of begins.
-        before_json: The resource before; of begins.
-        after_json: The resource afterwards; of ends.
-        outcome: ``AuditOutcome`` of the contract.
-        failure_reason: The reason of a failure; of ends.
-        failure_message: The same in words.
-    """
+    """The begin or the end of a change, with the fields that are hashed."""
 
     sequence: int
+    """Place in the chain, from 1."""
     entry_id: str
+    """The id of the change."""
     ended: bool
+    """Whether this is the end of the change; else its begin."""
     time_ms: int
+    """The time, milliseconds since 1970."""
     user: str
+    """The authenticated user."""
     claimed_user: str
+    """The user as the caller claims."""
     source_address: str
+    """The address of the caller."""
     method: str
+    """The method that was called."""
     resource_name: str
+    """The resource to change."""
     request_json: str
+    """The request; of begins."""
     before_json: str
+    """The resource before; of begins."""
     after_json: str
+    """The resource afterwards; of ends."""
     outcome: int
+    """``AuditOutcome`` of the contract."""
     failure_reason: str
+    """The reason of a failure; of ends."""
     failure_message: str
+    """The same in words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """A break of a chain.
-
-    Attributes:
-        sequence: The first record that does not fit.
-        finding: The fault, in words.
-    """
+    """A break of a chain."""
 
     sequence: int
+    """The first record that does not fit."""
     finding: str
+    """The fault, in words."""
 
 
 def record_sha256(previous: bytes, record: AuditRecord) -> bytes:

@@ -29,44 +29,38 @@ _Table = AUDIT_RECORD.c
 
 @dataclass(frozen=True, slots=True)
 class AuditedRequest:
-    """A request for a change, and its caller.
-
-    Attributes:
-        entry_id: A random id.
-        user: The authenticated user; empty without authentication.
-        claimed_user: The user as the caller claims.
-        source_address: The address of the caller.
-        method: The method's full name.
-        resource_name: The resource to change.
-        request_json: The request.
-        before_json: The resource before; empty if unknown.
-    """
+    """A request for a change, and its caller."""
 
     entry_id: str
+    """A random id."""
     user: str
+    """The authenticated user; empty without authentication."""
     claimed_user: str
+    """The user as the caller claims."""
     source_address: str
+    """The address of the caller."""
     method: str
+    """The method's full name."""
     resource_name: str
+    """The resource to change."""
     request_json: str
+    """The request."""
     before_json: str
+    """The resource before; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The end of a change.
-
-    Attributes:
-        outcome: ``AuditOutcome`` of the contract.
-        after_json: The resource afterwards.
-        failure_reason: The reason of a failure.
-        failure_message: The same in words.
-    """
+    """The end of a change."""
 
     outcome: AuditOutcome.ValueType
+    """``AuditOutcome`` of the contract."""
     after_json: str = ""
+    """The resource afterwards."""
     failure_reason: str = ""
+    """The reason of a failure."""
     failure_message: str = ""
+    """The same in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,21 +92,18 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of checking a stretch.
-
-    Attributes:
-        record_count: The number of checked records.
-        next_sequence: Where to continue; 0 at the end and after a break.
-        found: The break, or None.
-        last_sequence: The last record that fits.
-        last_sha256: Its hash.
-    """
+    """The result of checking a stretch."""
 
     record_count: int
+    """The number of checked records."""
     next_sequence: int
+    """Where to continue; 0 at the end and after a break."""
     found: Break | None
+    """The break, or None."""
     last_sequence: int
+    """The last record that fits."""
     last_sha256: bytes
+    """Its hash."""
 
 
 class AuditTrail:

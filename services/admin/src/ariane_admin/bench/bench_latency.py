@@ -30,19 +30,16 @@ _LEAD_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class LatencyFigures:
-    """The result of a schedule.
-
-    Attributes:
-        failed: The number of sends without an acknowledgement.
-        late_ms: The largest lateness of the sender.
-        percentiles_ms: From when a message was due to the listener's call.
-        acknowledged_ms: From when it was due to its acknowledgement.
-    """
+    """The result of a schedule."""
 
     failed: int
+    """The number of sends without an acknowledgement."""
     late_ms: float
+    """The largest lateness of the sender."""
     percentiles_ms: dict[str, float]
+    """From when a message was due to the listener's call."""
     acknowledged_ms: dict[str, float]
+    """From when it was due to its acknowledgement."""
 
 
 class _Ticker(threading.Thread):

@@ -23,17 +23,14 @@ _YOUNG_OBJECTS_MAX: Final = 20_000
 
 @dataclass(slots=True)
 class BenchTopic:
-    """One topic of one measurement.
-
-    Attributes:
-        name: Its name, which is unique.
-        name_servers: The name servers.
-        groups: The groups that consumed it, to be deleted with it.
-    """
+    """One topic of one measurement."""
 
     name: str
+    """Its name, which is unique."""
     name_servers: str
+    """The name servers."""
     groups: list[str] = field(default_factory=list)
+    """The groups that consumed it, to be deleted with it."""
 
     def new_group(self) -> str:
         """The name of another group that consumes it."""

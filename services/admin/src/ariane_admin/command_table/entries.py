@@ -7,26 +7,20 @@ from typing import NamedTuple
 
 
 class LazyCommand(NamedTuple):
-    """A command that is loaded when it is run.
-
-    Attributes:
-        place: Its ``module:attribute``.
-        help: The first sentence of its help.
-    """
+    """A command that is loaded when it is run."""
 
     place: str
+    """Its ``module:attribute``."""
     help: str
+    """The first sentence of its help."""
 
 
 class CommandGroup(NamedTuple):
-    """A group of commands, such as ``ariane topic``.
-
-    Attributes:
-        help: What its help says of it.
-        commands: Its commands by name.
-        examples: Command lines that its help shows.
-    """
+    """A group of commands, such as ``ariane topic``."""
 
     help: str
+    """What its help says of it."""
     commands: Mapping[str, LazyCommand | CommandGroup]
+    """Its commands by name."""
     examples: Sequence[str]
+    """Command lines that its help shows."""

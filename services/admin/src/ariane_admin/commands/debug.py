@@ -38,15 +38,12 @@ _QUESTIONS: Final = (
 
 
 class Kept(NamedTuple):
-    """One file of a bundle.
-
-    Attributes:
-        name: Its path in the archive.
-        content: Its bytes.
-    """
+    """One file of a bundle."""
 
     name: str
+    """Its path in the archive."""
     content: bytes
+    """Its bytes."""
 
 
 @click.command()

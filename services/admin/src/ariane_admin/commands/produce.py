@@ -150,17 +150,14 @@ def produce(
 
 @dataclass(slots=True)
 class _Safety:
-    """How safe messages must be, and are.
-
-    Attributes:
-        level: What is asked for; None: what the broker promises.
-        in_sync_min: How many brokers must have them.
-        reached: The lowest level that any reached; None before the first was acknowledged.
-    """
+    """How safe messages must be, and are."""
 
     level: AcknowledgedLevel | None
+    """What is asked for; None: what the broker promises."""
     in_sync_min: int | None
+    """How many brokers must have them."""
     reached: AcknowledgedLevel | None = None
+    """The lowest level that any reached; None before the first was acknowledged."""
 
     @property
     def is_asked(self) -> bool:

@@ -59,23 +59,20 @@ _PERMISSIONS: Final = MappingProxyType({"2": "write", "4": "read", "6": "read-wr
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """One command of mqadmin.
-
-    Attributes:
-        name: Its name in mqadmin.
-        does: Its purpose in a few words.
-        options: The names of its options by their letters.
-        switches: The letters of options without a value.
-        ours: The commands of ``ariane``, with gaps; none without an equivalent.
-        note: Further information: a sentence or two, or empty.
-    """
+    """One command of mqadmin."""
 
     name: str
+    """Its name in mqadmin."""
     does: str
+    """Its purpose in a few words."""
     options: Mapping[str, str]
+    """The names of its options by their letters."""
     switches: frozenset[str]
+    """The letters of options without a value."""
     ours: tuple[str, ...]
+    """The commands of ``ariane``, with gaps; none without an equivalent."""
     note: str
+    """Further information: a sentence or two, or empty."""
 
     def said_here(self, arguments: Sequence[str]) -> list[str]:
         """The commands of ``ariane`` with the values of mqadmin's command line.

@@ -42,30 +42,24 @@ _DENY: Final = "DENY"
 
 @dataclass(slots=True)
 class ImportedUser:
-    """A user of a file.
-
-    Attributes:
-        name: The user; in ACL 1.0, its access key.
-        is_super: Whether it may do everything.
-        entries: What it may do.
-    """
+    """A user of a file."""
 
     name: str
+    """The user; in ACL 1.0, its access key."""
     is_super: bool = False
+    """Whether it may do everything."""
     entries: list[rules_pb.AccessEntry] = field(default_factory=list)
+    """What it may do."""
 
 
 @dataclass(slots=True)
 class Imported:
-    """What a file says.
-
-    Attributes:
-        users: The users, in the order of the file.
-        left_out: What has no counterpart, in words.
-    """
+    """What a file says."""
 
     users: list[ImportedUser] = field(default_factory=list)
+    """The users, in the order of the file."""
     left_out: list[str] = field(default_factory=list)
+    """What has no counterpart, in words."""
 
     def user(self, name: str) -> ImportedUser:
         """The user of a name; made if it is new."""

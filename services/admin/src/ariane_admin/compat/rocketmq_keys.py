@@ -14,15 +14,12 @@ from ariane_admin.errors import CommandFailed
 
 
 class RocketmqKey(NamedTuple):
-    """What a client of RocketMQ signs with.
-
-    Attributes:
-        access_key: Names the key.
-        secret_key: Signs. Secret.
-    """
+    """What a client of RocketMQ signs with."""
 
     access_key: str
+    """Names the key."""
     secret_key: str
+    """Signs. Secret."""
 
     def __repr__(self) -> str:
         """Name it without the secret."""

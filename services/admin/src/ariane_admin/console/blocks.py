@@ -16,38 +16,32 @@ CellKind: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One value.
-
-    Attributes:
-        text: Its text.
-        href: The target of its link.
-        kind: Its style.
-    """
+    """One value."""
 
     text: str
+    """Its text."""
     href: str = ""
+    """The target of its link."""
     kind: CellKind = ""
+    """Its style."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of cells.
-
-    Attributes:
-        title: The title above it.
-        columns: Names of the columns.
-        rows: The rows, with one cell for each column.
-        empty: The text if there are no rows.
-        more: Path of the next page.
-        more_text: Text of the link to it.
-    """
+    """Rows of cells."""
 
     title: str
+    """The title above it."""
     columns: Sequence[str]
+    """Names of the columns."""
     rows: Sequence[Sequence[Cell]]
+    """The rows, with one cell for each column."""
     empty: str = "Nothing here."
+    """The text if there are no rows."""
     more: str = ""
+    """Path of the next page."""
     more_text: str = "Next page"
+    """Text of the link to it."""
     template: str = "table"
 
 
@@ -106,50 +100,44 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One field of a form.
-
-    Attributes:
-        name: Name in the request.
-        label: Label on the page.
-        value: Initial value.
-        kind: A type of HTML's input, or "select", "area", "hidden".
-        options: Value and text of each option of a select.
-        required: Whether it must be filled.
-    """
+    """One field of a form."""
 
     name: str
+    """Name in the request."""
     label: str = ""
+    """Label on the page."""
     value: str = ""
+    """Initial value."""
     kind: str = "text"
+    """A type of HTML's input, or "select", "area", "hidden"."""
     options: Sequence[tuple[str, str]] = ()
+    """Value and text of each option of a select."""
     required: bool = False
+    """Whether it must be filled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Fields that are sent together.
-
-    Attributes:
-        title: The title above it; a form that changes something is folded under it.
-        action: Path of the request.
-        inputs: Its fields.
-        button: Text of the button.
-        method: "get" for queries, "post" for changes.
-        danger: Whether the change loses data.
-        back: Path to cancel to, for a form without a title.
-        by_itself: Whether a browser with scripts sends it at once.
-        is_open: Whether it is not folded.
-    """
+    """Fields that are sent together."""
 
     title: str
+    """The title above it; a form that changes something is folded under it."""
     action: str
+    """Path of the request."""
     inputs: Sequence[Input]
+    """Its fields."""
     button: str
+    """Text of the button."""
     method: Literal["get", "post"] = "post"
+    """Either "get" for queries, "post" for changes."""
     danger: bool = False
+    """Whether the change loses data."""
     back: Cell = field(default=Cell("No", "/"))
+    """Path to cancel to, for a form without a title."""
     by_itself: bool = False
+    """Whether a browser with scripts sends it at once."""
     is_open: bool = False
+    """Whether it is not folded."""
     template: str = "form"
 
 
@@ -158,21 +146,18 @@ Block: TypeAlias = Table | Fields | Tiles | Charts | Notice | Listing | Form
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page.
-
-    Attributes:
-        title: Its heading.
-        blocks: Its blocks, from the top.
-        section: Its entry of the menu.
-        refresh_s: Seconds after which it is reloaded; 0: never.
-        status: HTTP status.
-    """
+    """One page."""
 
     title: str
+    """Its heading."""
     blocks: Sequence[Block]
+    """Its blocks, from the top."""
     section: str = ""
+    """Its entry of the menu."""
     refresh_s: int = 0
+    """Seconds after which it is reloaded; 0: never."""
     status: int = 200
+    """HTTP status."""
     trail: Sequence[Cell] = field(default=())
 
 

@@ -23,36 +23,30 @@ class NotDone(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A change of many parts, of which some are done.
-
-    Attributes:
-        progress: The message so far.
-        rest: Values for the form of the next part.
-    """
+    """A change of many parts, of which some are done."""
 
     progress: str
+    """The message so far."""
     rest: Given
+    """Values for the form of the next part."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One kind of change.
-
-    Attributes:
-        question: The question before it, with the form's fields in braces.
-        perform: Makes it; returns a message, or its progress if the browser has to continue.
-        back: Path of the page after it.
-        danger: Whether it loses data.
-        within_s: Seconds that one of its calls may take.
-        preview: What it would do, shown below the question.
-    """
+    """One kind of change."""
 
     question: str
+    """The question before it, with the form's fields in braces."""
     perform: Callable[[Asker, Given], Awaitable[str | Unfinished]]
+    """Makes it; returns a message, or its progress if the browser has to continue."""
     back: Callable[[Given], str]
+    """Path of the page after it."""
     danger: bool = False
+    """Whether it loses data."""
     within_s: float = CALL_S_MAX
+    """Seconds that one of its calls may take."""
     preview: Callable[[Asker, Given], Awaitable[Sequence[Block]]] | None = None
+    """What it would do, shown below the question."""
 
 
 def number_in(given: Given, name: str) -> int:

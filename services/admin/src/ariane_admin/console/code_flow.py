@@ -35,17 +35,14 @@ _WORD_LENGTH_MAX: Final = 4096
 
 
 class _Pending(NamedTuple):
-    """What a browser keeps while its user is at the provider. Each is one word.
-
-    Attributes:
-        state: Comes back with the code.
-        nonce: Stands in the token.
-        verifier: Proves that the code was asked for from here.
-    """
+    """What a browser keeps while its user is at the provider. Each is one word."""
 
     state: str
+    """Comes back with the code."""
     nonce: str
+    """Stands in the token."""
     verifier: str
+    """Proves that the code was asked for from here."""
 
     @classmethod
     def drawn(cls) -> _Pending:

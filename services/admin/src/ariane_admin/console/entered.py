@@ -13,15 +13,12 @@ _ENTERED: Final = "ariane_entered"
 
 
 class Entered(NamedTuple):
-    """Who makes a request.
-
-    Attributes:
-        token: Of the session; empty without one.
-        caller: None for a stranger.
-    """
+    """Who makes a request."""
 
     token: str
+    """Of the session; empty without one."""
     caller: Caller | None
+    """None for a stranger."""
 
 
 STRANGER: Final = Entered("", None)

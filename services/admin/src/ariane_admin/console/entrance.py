@@ -31,17 +31,14 @@ _OPEN: Final = (SIGN_IN, "/static")
 
 @dataclass(frozen=True, slots=True)
 class Reception:
-    """How a console knows people.
-
-    Attributes:
-        gate: Knows users and whether the process is closed.
-        sessions: Those who are in.
-        caller_of: Who a connection is, by its certificate.
-    """
+    """How a console knows people."""
 
     gate: Gate
+    """Knows users and whether the process is closed."""
     sessions: Sessions
+    """Those who are in."""
     caller_of: Callable[[Identity], Caller]
+    """Who a connection is, by its certificate."""
 
     @property
     def closed(self) -> bool:

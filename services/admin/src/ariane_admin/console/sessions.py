@@ -24,15 +24,12 @@ TOKEN_BYTES: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A user who has signed in.
-
-    Attributes:
-        caller: Who it is.
-        by_certificate: Whether each connection must show a certificate of this user, too.
-    """
+    """A user who has signed in."""
 
     caller: Caller
+    """Who it is."""
     by_certificate: bool = False
+    """Whether each connection must show a certificate of this user, too."""
 
 
 _Kept = TypeVar("_Kept")

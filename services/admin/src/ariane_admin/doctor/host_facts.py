@@ -28,33 +28,30 @@ _TIME_ERROR: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFacts:
-    """One machine, for a store in one folder; what cannot be found out is None or missing.
-
-    Attributes:
-        path: The folder.
-        mount_point: Where its file system is mounted.
-        file_system: Its type, such as "ext4".
-        mount_options: The options of mount and file system.
-        scheduler: The I/O scheduler of its disk.
-        memory_bytes: The machine's memory.
-        vm: Values of ``/proc/sys/vm``.
-        open_files: How many files a process may have open that is started like this one.
-        clock_disciplined: Whether something keeps the clock right.
-        flush_ms: How long each of some small writes took until it was on the disk, ascending.
-        flush_error: Why that was not measured; empty if it was.
-    """
+    """One machine, for a store in one folder; what cannot be found out is None or missing."""
 
     path: Path
+    """The folder."""
     mount_point: str = ""
+    """Where its file system is mounted."""
     file_system: str = ""
+    """Its type, such as "ext4"."""
     mount_options: frozenset[str] = frozenset()
+    """The options of mount and file system."""
     scheduler: str = ""
+    """The I/O scheduler of its disk."""
     memory_bytes: int = 0
+    """The machine's memory."""
     vm: Mapping[str, int]
+    """Values of ``/proc/sys/vm``."""
     open_files: int
+    """How many files a process may have open that is started like this one."""
     clock_disciplined: bool | None = None
+    """Whether something keeps the clock right."""
     flush_ms: Sequence[float] = ()
+    """How long each of some small writes took until it was on the disk, ascending."""
     flush_error: str = ""
+    """Why that was not measured; empty if it was."""
 
 
 def gather_host_facts(path: Path) -> HostFacts:

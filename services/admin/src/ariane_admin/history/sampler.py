@@ -33,17 +33,14 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SamplingRules:
-    """The rules of sampling.
-
-    Attributes:
-        interval_s: Seconds between two samples.
-        keep_s: Seconds that samples are kept.
-        groups_max: The most consumer groups of one sample.
-    """
+    """The rules of sampling."""
 
     interval_s: float
+    """Seconds between two samples."""
     keep_s: float
+    """Seconds that samples are kept."""
     groups_max: int
+    """The most consumer groups of one sample."""
 
 
 class Sampler:

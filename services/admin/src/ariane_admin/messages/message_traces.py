@@ -33,17 +33,14 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class LifeStep:
-    """One step of a message's life.
-
-    Attributes:
-        told: The client's record; for consuming, the record of the begin.
-        cost_ms: The duration; None while it is unknown.
-        successful: Whether the step succeeded; False while it is unknown.
-    """
+    """One step of a message's life."""
 
     told: TraceStep
+    """The client's record; for consuming, the record of the begin."""
     cost_ms: int | None
+    """The duration; None while it is unknown."""
     successful: bool
+    """Whether the step succeeded; False while it is unknown."""
 
     @property
     def trace_id(self) -> str:

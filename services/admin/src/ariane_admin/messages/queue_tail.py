@@ -33,17 +33,14 @@ _AWAY = (NameServersUnreachable, ServiceUnavailable, DeadlinePassed, RouteNotFou
 
 
 class Begin(NamedTuple):
-    """Where reading begins, and ends.
-
-    Attributes:
-        start: The start position in queues without an offset.
-        queues: The queues to read, with their offsets or None; all queues if empty.
-        until: Where reading of what is stored ends: before messages of this time; None: at the end.
-    """
+    """Where reading begins, and ends."""
 
     start: StartPosition
+    """The start position in queues without an offset."""
     queues: QueuePlaces = MappingProxyType({})
+    """The queues to read, with their offsets or None; all queues if empty."""
     until: datetime | None = None
+    """Where reading of what is stored ends: before messages of this time; None: at the end."""
 
 
 async def follow(

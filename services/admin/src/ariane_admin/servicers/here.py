@@ -31,35 +31,32 @@ _Metadata = Sequence[tuple[str, str]]
 
 
 class Servicers(NamedTuple):
-    """Servicers with the interface of stubs: each method takes a request and options of a call.
-
-    Attributes:
-        clients: Service for live clients.
-        cluster: Service for brokers.
-        dead_letters: Service for dead letters.
-        delayed: Service for delayed messages.
-        filters: Service for uploaded filters.
-        groups: Service for groups.
-        messages: Service for single messages.
-        replica_sets: Service for brokers with replicas.
-        settings: Service for settings of processes.
-        sinks: Service for sinks of exactly-once writes.
-        topics: Service for topics.
-        transactions: Service for transactions.
-    """
+    """Servicers with the interface of stubs: each method takes a request and options of a call."""
 
     clients: Any
+    """Service for live clients."""
     cluster: Any
+    """Service for brokers."""
     dead_letters: Any
+    """Service for dead letters."""
     delayed: Any
+    """Service for delayed messages."""
     filters: Any
+    """Service for uploaded filters."""
     groups: Any
+    """Service for groups."""
     messages: Any
+    """Service for single messages."""
     replica_sets: Any
+    """Service for brokers with replicas."""
     settings: Any
+    """Service for settings of processes."""
     sinks: Any
+    """Service for sinks of exactly-once writes."""
     topics: Any
+    """Service for topics."""
     transactions: Any
+    """Service for transactions."""
 
 
 @asynccontextmanager

@@ -9,19 +9,16 @@ from ariane.broker.v1.broker_service_pb2 import GetBrokerStateResponse
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """The rates of a broker per second, since the observation before.
-
-    Attributes:
-        stored_messages: Records stored.
-        stored_bytes: Bytes stored.
-        pulled_messages: Messages handed out.
-        pulled_bytes: Bytes handed out.
-    """
+    """The rates of a broker per second, since the observation before."""
 
     stored_messages: float
+    """Records stored."""
     stored_bytes: float
+    """Bytes stored."""
     pulled_messages: float
+    """Messages handed out."""
     pulled_bytes: float
+    """Bytes handed out."""
 
 
 @dataclass(frozen=True, slots=True)

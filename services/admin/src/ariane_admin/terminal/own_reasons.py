@@ -7,19 +7,16 @@ from typing import Final, NamedTuple
 
 
 class OwnReason(NamedTuple):
-    """One word.
-
-    Attributes:
-        reason: The word.
-        means: What has happened.
-        do: What helps.
-        repeat: Whether the same may succeed later: "no", "yes", or "unknown outcome".
-    """
+    """One word."""
 
     reason: str
+    """The word."""
     means: str
+    """What has happened."""
     do: str
+    """What helps."""
     repeat: str = "no"
+    """Whether the same may succeed later: "no", "yes", or "unknown outcome"."""
 
     def row(self) -> Mapping[str, str]:
         """As the contract's are shown; no code of gRPC belongs to it."""

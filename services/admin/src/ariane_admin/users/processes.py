@@ -19,29 +19,23 @@ _PAGE: Final = 1000
 
 
 class Uses(NamedTuple):
-    """What a user did.
-
-    Attributes:
-        uses: Each kind of it, at one process.
-        silent: Addresses of processes that did not answer.
-    """
+    """What a user did."""
 
     uses: Sequence[access_pb.AccessUse]
+    """Each kind of it, at one process."""
     silent: Sequence[str]
+    """Addresses of processes that did not answer."""
 
 
 class Found(NamedTuple):
-    """A refusal.
-
-    Attributes:
-        refusal: None if no process that answers remembers it.
-        address: The process that refused.
-        silent: Addresses of processes that did not answer.
-    """
+    """A refusal."""
 
     refusal: access_pb.AccessRefusal | None
+    """None if no process that answers remembers it."""
     address: str
+    """The process that refused."""
     silent: Sequence[str]
+    """Addresses of processes that did not answer."""
 
 
 class AskedProcesses:

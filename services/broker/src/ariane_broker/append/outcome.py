@@ -18,21 +18,18 @@ _T = TypeVar("_T")
 
 
 class Outcome(NamedTuple):
-    """What became of neighbouring rows that were stored together, or of one row.
-
-    Attributes:
-        appended: Where they are stored; None if they are not.
-        error: Why they failed. With ``appended`` set: they are stored, and the level is unknown.
-        level: The level that they reached.
-        duplicate: Whether they had been stored before.
-        resized: Whether their records are stored in other sizes than they came in.
-    """
+    """What became of neighbouring rows that were stored together, or of one row."""
 
     appended: Appended | None = None
+    """Where they are stored; None if they are not."""
     error: ServiceError | None = None
+    """Why they failed. With ``appended`` set: they are stored, and the level is unknown."""
     level: AcknowledgedLevel | None = None
+    """The level that they reached."""
     duplicate: bool = False
+    """Whether they had been stored before."""
     resized: bool = False
+    """Whether their records are stored in other sizes than they came in."""
 
     @property
     def row_count(self) -> int:
@@ -49,17 +46,14 @@ Taken: TypeAlias = Sequence[Outcome] | Awaitable[Sequence[Outcome]]
 
 @dataclass(frozen=True, slots=True)
 class PromisedOutcomes(Awaitable[Sequence[Outcome]]):
-    """The outcomes of stored rows, available once the promise holds.
-
-    Attributes:
-        acknowledged: Makes the outcomes.
-        promise: The promise to wait for, once for all rows of a request.
-        end: Commit-log offset behind the last row.
-    """
+    """The outcomes of stored rows, available once the promise holds."""
 
     acknowledged: Acknowledged
+    """Makes the outcomes."""
     promise: Promise
+    """The promise to wait for, once for all rows of a request."""
     end: int
+    """Commit-log offset behind the last row."""
 
     def then(self, say: Callable[[Sequence[Outcome]], _T]) -> asyncio.Future[_T]:
         """Return a future of a function of the outcomes."""

@@ -17,19 +17,16 @@ from ariane_servicekit.errors import ServiceError
 
 
 class MoreOfRow(NamedTuple):
-    """What few rows say.
-
-    Attributes:
-        delay: When the row is to be delivered; None for at once.
-        demand: The level to reach, where that is more than the broker's own; or None.
-        half_of: The producer group of a half message; None for other rows.
-        refusal: Why the row cannot be appended.
-    """
+    """What few rows say."""
 
     delay: Delay | None = None
+    """When the row is to be delivered; None for at once."""
     demand: Demand | None = None
+    """The level to reach, where that is more than the broker's own; or None."""
     half_of: str | None = None
+    """The producer group of a half message; None for other rows."""
     refusal: ServiceError | None = None
+    """Why the row cannot be appended."""
 
 
 NOTHING_MORE: Final = MoreOfRow()
@@ -39,25 +36,22 @@ _as_queue: Final[Callable[[tuple[str, int]], QueueKey]] = partial(tuple.__new__,
 # Never changed; not frozen, because that takes longer than the rest of a lone row.
 @dataclass(slots=True, eq=False)
 class Rows:
-    """Rows of records, each for one queue.
-
-    Attributes:
-        topics: The topic of each.
-        queue_ids: The queue of each.
-        table: The records; None if the columns of the request were wrong.
-        sequences: Each row's place in its producer's stream; None: every arrival is stored.
-        more: What rows say besides; None if they say nothing more.
-        error: Why there is no table.
-        is_plain: Whether the broker has encoded the records, and filled in missing fields.
-    """
+    """Rows of records, each for one queue."""
 
     topics: Sequence[str]
+    """The topic of each."""
     queue_ids: Sequence[int]
+    """The queue of each."""
     table: RecordTable | None
+    """The records; None if the columns of the request were wrong."""
     sequences: Sequence[ProducerSequence | None]
+    """Each row's place in its producer's stream; None: every arrival is stored."""
     more: Sequence[MoreOfRow] | None = None
+    """What rows say besides; None if they say nothing more."""
     error: ServiceError | None = None
+    """Why there is no table."""
     is_plain: bool = False
+    """Whether the broker has encoded the records, and filled in missing fields."""
 
     @classmethod
     def one(

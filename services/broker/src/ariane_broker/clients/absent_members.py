@@ -10,19 +10,16 @@ from ariane_broker.clients.membership import Membership
 
 @dataclass(frozen=True, slots=True)
 class AbsentMember:
-    """A member that is expected back under its client id.
-
-    Attributes:
-        client_id: The member.
-        address: The address that it had.
-        membership: Its membership.
-        until: When it counts as gone, in seconds of the monotonic clock.
-    """
+    """A member that is expected back under its client id."""
 
     client_id: str
+    """The member."""
     address: str
+    """The address that it had."""
     membership: Membership
+    """Its membership."""
     until: float
+    """When it counts as gone, in seconds of the monotonic clock."""
 
 
 class AbsentMembers:

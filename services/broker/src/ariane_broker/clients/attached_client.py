@@ -14,66 +14,60 @@ from ariane_servicekit.security.caller import Caller
 
 @dataclass(slots=True, eq=False)
 class AttachedClient:
-    """A live client.
-
-    Attributes:
-        client_id: Unique among living clients.
-        language: Language of its SDK.
-        sdk_version: Version of its SDK.
-        producer_groups: Groups it produces in.
-        memberships: Groups it consumes in, by name.
-        address: Its address, as the broker sees it.
-        attach_time_ms: When it attached.
-        last_heard_ms: When its last heartbeat arrived.
-        last_heard: The same by the monotonic clock, in seconds.
-        outbox: Notices for it.
-        is_relayed: Whether it is here by way of a gateway. What it says of its subscriptions may be
-            old, and only what it asks for counts.
-        wanted: Filter of each topic in each of its groups, to compare pulls with.
-        work: The messages that it has in work.
-        said_goodbye: Whether it has detached by itself.
-        incarnation: Made anew at each start of the client; perhaps empty.
-        holds: What it hands out nothing of, by its last heartbeat.
-        caller: Who attached it; None inside the process.
-    """
+    """A live client."""
 
     client_id: str
+    """Unique among living clients."""
     language: str
+    """Language of its SDK."""
     sdk_version: str
+    """Version of its SDK."""
     producer_groups: tuple[str, ...]
+    """Groups it produces in."""
     memberships: Mapping[str, Membership]
+    """Groups it consumes in, by name."""
     address: str
+    """Its address, as the broker sees it."""
     attach_time_ms: int
+    """When it attached."""
     last_heard_ms: int
+    """When its last heartbeat arrived."""
     last_heard: float
+    """The same by the monotonic clock, in seconds."""
     outbox: Outbox = field(default_factory=Outbox)
+    """Notices for it."""
     is_relayed: bool = False
+    """Whether it is here by way of a gateway. What it says of its subscriptions may be old, and
+    only what it asks for counts."""
     wanted: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    """Filter of each topic in each of its groups, to compare pulls with."""
     work: ClientWork = field(default_factory=ClientWork)
+    """The messages that it has in work."""
     said_goodbye: bool = False
+    """Whether it has detached by itself."""
     incarnation: str = ""
+    """Made anew at each start of the client; perhaps empty."""
     holds: tuple[QueueHold, ...] = ()
+    """What it hands out nothing of, by its last heartbeat."""
     caller: Caller | None = None
+    """Who attached it; None inside the process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """The first request of a client.
-
-    Attributes:
-        client_id: Unique among living clients.
-        language: Language of its SDK.
-        sdk_version: Version of its SDK.
-        producer_groups: Groups it produces in.
-        memberships: Groups it consumes in.
-        reads_records: Whether questions about half messages have their records.
-        incarnation: Made anew at each start of the client; perhaps empty.
-    """
+    """The first request of a client."""
 
     client_id: str
+    """Unique among living clients."""
     language: str = ""
+    """Language of its SDK."""
     sdk_version: str = ""
+    """Version of its SDK."""
     producer_groups: tuple[str, ...] = ()
+    """Groups it produces in."""
     memberships: tuple[Membership, ...] = ()
+    """Groups it consumes in."""
     reads_records: bool = False
+    """Whether questions about half messages have their records."""
     incarnation: str = ""
+    """Made anew at each start of the client; perhaps empty."""

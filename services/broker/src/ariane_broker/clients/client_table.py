@@ -26,32 +26,26 @@ from ariane_servicekit.rpc.calls import current_caller
 
 @dataclass(frozen=True, slots=True)
 class ConflictSide:
-    """One side of a conflict.
-
-    Attributes:
-        client_id: The client.
-        address: Its address, as the broker sees it; empty when it is not attached.
-        membership: Its membership.
-    """
+    """One side of a conflict."""
 
     client_id: str
+    """The client."""
     address: str
+    """Its address, as the broker sees it; empty when it is not attached."""
     membership: Membership
+    """Its membership."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Two members of a group with different subscriptions.
-
-    Attributes:
-        member: The earlier member.
-        newcomer: The later member.
-        difference: The difference in words.
-    """
+    """Two members of a group with different subscriptions."""
 
     member: ConflictSide
+    """The earlier member."""
     newcomer: ConflictSide
+    """The later member."""
     difference: str
+    """The difference in words."""
 
 
 class ClientTable:

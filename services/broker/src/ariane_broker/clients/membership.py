@@ -19,27 +19,24 @@ class ConsumeModel(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Membership:
-    """A client's membership of one consumer group.
-
-    Attributes:
-        consumer_group: The group.
-        model: How the group shares messages.
-        subscriptions: The topics and filters of the group.
-        ordered: Whether the member consumes queues in order under the broker's lock.
-        strategy: How the members share queues; empty for the client's default.
-        zone: The member's machine room; may be empty.
-        keep_seconds: How long its place is kept when it goes.
-        owned: Queues that it owns now, as topic, broker name and queue ids; other members get them.
-    """
+    """A client's membership of one consumer group."""
 
     consumer_group: str
+    """The group."""
     model: ConsumeModel = ConsumeModel.CLUSTERING
+    """How the group shares messages."""
     subscriptions: tuple[Subscription, ...] = ()
+    """The topics and filters of the group."""
     ordered: bool = False
+    """Whether the member consumes queues in order under the broker's lock."""
     strategy: str = ""
+    """How the members share queues; empty for the client's default."""
     zone: str = ""
+    """The member's machine room; may be empty."""
     owned: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
+    """Queues that it owns now, as topic, broker name and queue ids; other members get them."""
     keep_seconds: float = 0.0
+    """How long its place is kept when it goes."""
 
     def difference(self, other: Membership) -> str:
         """The first difference in settings on which members must agree; empty if there is none."""

@@ -29,17 +29,14 @@ _TEXT_MAX: Final = 256
 
 
 class Agent(NamedTuple):
-    """What a client says of itself.
-
-    Attributes:
-        name: Its program or library, and the version; empty if it says nothing.
-        client_id: Its client id; empty if it says none.
-        producer_group: Its producer group; empty if it says none.
-    """
+    """What a client says of itself."""
 
     name: str
+    """Its program or library, and the version; empty if it says nothing."""
     client_id: str
+    """Its client id; empty if it says none."""
     producer_group: str
+    """Its producer group; empty if it says none."""
 
 
 def agent_of(user_agent: str) -> Agent:
@@ -52,21 +49,18 @@ def agent_of(user_agent: str) -> Agent:
 
 @dataclass(slots=True, eq=False)
 class _Client:
-    """A client that sends, at the address of its last connection.
-
-    Attributes:
-        agent: What it says of itself.
-        address: Its IP address, and the port of its last connection.
-        user: The user that its calls are made for; empty if not known.
-        minute: The minute of the clock of its last call.
-        topics: What it has sent, by topic.
-    """
+    """A client that sends, at the address of its last connection."""
 
     agent: Agent
+    """What it says of itself."""
     address: Host
+    """Its IP address, and the port of its last connection."""
     user: str
+    """The user that its calls are made for; empty if not known."""
     minute: int
+    """The minute of the clock of its last call."""
     topics: dict[str, TopicProducer] = field(default_factory=dict)
+    """What it has sent, by topic."""
 
     def turn(self, minute: int) -> None:
         """Begin to count the messages of another minute."""
@@ -80,25 +74,22 @@ class _Client:
 
 @dataclass(slots=True, eq=False)
 class TopicProducer:
-    """Who sends to a topic.
-
-    Attributes:
-        topic: The topic.
-        client: Who it is.
-        first_ms: When the first message arrived.
-        last_ms: When the last one did.
-        message_count: How many arrived.
-        in_last_minute: How many arrived in the minute before that of the client's last call.
-        before: How many had arrived before the minute of that call.
-    """
+    """Who sends to a topic."""
 
     topic: str
+    """The topic."""
     client: _Client
+    """Who it is."""
     first_ms: int
+    """When the first message arrived."""
     last_ms: int = 0
+    """When the last one did."""
     message_count: int = 0
+    """How many arrived."""
     in_last_minute: int = 0
+    """How many arrived in the minute before that of the client's last call."""
     before: int = 0
+    """How many had arrived before the minute of that call."""
 
     @property
     def key(self) -> tuple[str, str, str, str, str]:

@@ -23,28 +23,25 @@ class HoldReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueHold:
-    """A queue, or all queues, of which a client hands out nothing.
-
-    Attributes:
-        consumer_group: The group.
-        topic: The topic; empty: all queues of the client.
-        broker_name: The queue's broker.
-        queue_id: The queue.
-        reason: Why.
-        queue_offset: The message that is tried again.
-        attempts: How often it has failed in its place.
-        age_ms: How long it has lasted, when the client said so.
-        cause: Why, for people.
-        remaining_ms: How long it lasted yet then; None: until its cause is gone.
-    """
+    """A queue, or all queues, of which a client hands out nothing."""
 
     consumer_group: str
+    """The group."""
     topic: str
+    """The topic; empty: all queues of the client."""
     broker_name: str
+    """The queue's broker."""
     queue_id: int
+    """The queue."""
     reason: HoldReason
+    """Why."""
     queue_offset: int
+    """The message that is tried again."""
     attempts: int
+    """How often it has failed in its place."""
     age_ms: int
+    """How long it has lasted, when the client said so."""
     cause: str
+    """Why, for people."""
     remaining_ms: int | None
+    """How long it lasted yet then; None: until its cause is gone."""

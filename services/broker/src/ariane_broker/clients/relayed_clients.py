@@ -33,19 +33,16 @@ _log = get_logger(__name__)
 
 
 class Relayed(NamedTuple):
-    """A client, as a gateway tells of it.
-
-    Attributes:
-        hello: What it would say itself.
-        address: Its address, as the gateway sees it.
-        reachable: Whether the gateway can tell it something.
-        user: Its user, as the gateway says; empty if that is not known.
-    """
+    """A client, as a gateway tells of it."""
 
     hello: Hello
+    """What it would say itself."""
     address: str
+    """Its address, as the gateway sees it."""
     reachable: bool
+    """Whether the gateway can tell it something."""
     user: str = ""
+    """Its user, as the gateway says; empty if that is not known."""
 
 
 class RelayedOutbox(Outbox):

@@ -9,12 +9,9 @@ from ariane_broker.filters.expression import ALL_MESSAGES, FilterExpression
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """The subscription of a consumer group to one topic.
-
-    Attributes:
-        topic: The topic.
-        filter: The filter of its messages.
-    """
+    """The subscription of a consumer group to one topic."""
 
     topic: str
+    """The topic."""
     filter: FilterExpression = ALL_MESSAGES
+    """The filter of its messages."""

@@ -21,19 +21,16 @@ REMEMBERED_SECONDS: Final = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class SeenConflict:
-    """A conflict, and when and how often it occurred.
-
-    Attributes:
-        conflict: The two members.
-        refused: Whether the newcomer was refused; else both are members now.
-        count: How often it occurred.
-        last_ms: When it last occurred.
-    """
+    """A conflict, and when and how often it occurred."""
 
     conflict: Conflict
+    """The two members."""
     refused: bool
+    """Whether the newcomer was refused; else both are members now."""
     count: int
+    """How often it occurred."""
     last_ms: int
+    """When it last occurred."""
 
 
 class SubscriptionConflicts:

@@ -16,17 +16,14 @@ from ariane_record.names import retry_topic
 
 
 class Received(NamedTuple):
-    """The filter in force.
-
-    Attributes:
-        client_id: Who received first with it; may be empty.
-        expression: The filter.
-        until: When it ends, by the monotonic clock.
-    """
+    """The filter in force."""
 
     client_id: str
+    """Who received first with it; may be empty."""
     expression: FilterExpression
+    """The filter."""
     until: float
+    """When it ends, by the monotonic clock."""
 
 
 class UnattachedReceivers:

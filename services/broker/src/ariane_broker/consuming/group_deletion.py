@@ -19,15 +19,12 @@ from ariane_storage.store import Store
 
 @dataclass(frozen=True, slots=True)
 class DeletedGroup:
-    """The messages of a deleted group.
-
-    Attributes:
-        retry_message_count: Messages in its retry topic, consumed ones included.
-        dead_letter_count: Its dead letters.
-    """
+    """The messages of a deleted group."""
 
     retry_message_count: int
+    """Messages in its retry topic, consumed ones included."""
     dead_letter_count: int
+    """Its dead letters."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,9 +32,6 @@ class GroupDeletion:
     """Deletes groups.
 
     The group itself is deleted last: after an interruption the call can be repeated.
-
-    Attributes:
-        save_states: Saves the states of returns, of redriven letters and of messages in hand.
     """
 
     groups: GroupChanges
@@ -49,6 +43,7 @@ class GroupDeletion:
     redriven: RedrivenTable
     receiving: ReceiveTable
     save_states: Callable[[], Awaitable[None]]
+    """Saves the states of returns, of redriven letters and of messages in hand."""
 
     async def delete(self, consumer_group: str, *, keep_dead_letters: bool = False) -> DeletedGroup:
         """Delete a group with its offsets, its retry topic, and its dead letters unless kept.

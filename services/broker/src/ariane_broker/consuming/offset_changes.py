@@ -46,55 +46,46 @@ class StoreRule(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OffsetToStore:
-    """A consumer's offset in one queue, to be stored.
-
-    Attributes:
-        queue: The queue.
-        consumer_offset: The next queue offset it will consume.
-        lock_epoch: Epoch of its lock of the queue; None without a lock.
-        reset_epoch: Reset epoch of the offset that it began at; None if unknown.
-        log_epoch: Epoch of the log when the offset was read; 0 if unknown.
-        rule: What becomes of the offset that the group has.
-    """
+    """A consumer's offset in one queue, to be stored."""
 
     queue: QueueKey
+    """The queue."""
     consumer_offset: int
+    """The next queue offset it will consume."""
     lock_epoch: int | None = None
+    """Epoch of its lock of the queue; None without a lock."""
     reset_epoch: int | None = None
+    """Reset epoch of the offset that it began at; None if unknown."""
     log_epoch: int = 0
+    """Epoch of the log when the offset was read; 0 if unknown."""
     rule: StoreRule = StoreRule.RAISE
+    """What becomes of the offset that the group has."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownOffset:
-    """The stored offset of a group in a queue.
-
-    Attributes:
-        queue: The queue.
-        consumer_offset: The next queue offset it will consume; None if there is none.
-        reset_epoch: How often the offset was reset.
-    """
+    """The stored offset of a group in a queue."""
 
     queue: QueueKey
+    """The queue."""
     consumer_offset: ConsumerOffset | None
+    """The next queue offset it will consume; None if there is none."""
     reset_epoch: int
+    """How often the offset was reset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """The backlog of a group in one queue.
-
-    Attributes:
-        place: Group, queue and consumer offset.
-        max_queue_offset: Readable end, exclusive.
-        message_count: Stored messages that are not consumed.
-        oldest_store_timestamp_ms: When the oldest message not consumed was stored, or None.
-    """
+    """The backlog of a group in one queue."""
 
     place: GroupOffset
+    """Group, queue and consumer offset."""
     max_queue_offset: int
+    """Readable end, exclusive."""
     message_count: int
+    """Stored messages that are not consumed."""
     oldest_store_timestamp_ms: int | None
+    """When the oldest message not consumed was stored, or None."""
 
 
 class TimeLookup(Protocol):

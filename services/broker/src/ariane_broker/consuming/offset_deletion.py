@@ -16,14 +16,7 @@ from ariane_servicekit import in_turns
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OffsetDeletion:
-    """Deletes offsets that nobody consumes by: the group begins anew by its settings.
-
-    Attributes:
-        mark_changed: Notes a change of offsets.
-        save_states: Saves what is in hand.
-        save: Returns once noted changes are on the disk.
-        share: Returns once replicas have what was saved.
-    """
+    """Deletes offsets that nobody consumes by: the group begins anew by its settings."""
 
     groups: ConsumerGroups
     offsets: ConsumerOffsets
@@ -31,9 +24,13 @@ class OffsetDeletion:
     receiving: ReceiveTable
     _: KW_ONLY
     mark_changed: Callable[[], None]
+    """Notes a change of offsets."""
     save_states: Callable[[], Awaitable[None]]
+    """Saves what is in hand."""
     save: Callable[[], Awaitable[None]]
+    """Returns once noted changes are on the disk."""
     share: Callable[[], Awaitable[None]]
+    """Returns once replicas have what was saved."""
 
     async def delete(
         self, consumer_group: str, topic: str, *, validate_only: bool

@@ -26,16 +26,13 @@ _MAY_CONSUME: Final = "it may be at the message still"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OperatorQuestions:
-    """Sends questions of operators to clients, and waits for the answers.
-
-    Attributes:
-        message_of: Returns the message with an id; raises the errors of ``MessageQuery.by_id``.
-    """
+    """Sends questions of operators to clients, and waits for the answers."""
 
     clients: ClientTable
     questions: ClientQuestions
     _: KW_ONLY
     message_of: Callable[[str], Awaitable[RecordFields]]
+    """Returns the message with an id; raises the errors of ``MessageQuery.by_id``."""
 
     async def state(self, client_id: str, wait_seconds: float, *, with_stacks: bool) -> Any:
         """Ask a client for its state.

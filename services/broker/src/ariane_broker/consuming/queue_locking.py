@@ -24,11 +24,7 @@ _UNREADABLE: Final = frozenset({"QUEUE_NOT_FOUND", "TOPIC_NOT_FOUND", "TOPIC_NOT
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueueLocking:
-    """Changes queue locks; the disk and replicas have a new owner before it gets its lock.
-
-    Attributes:
-        copied: Waits until replicas have the saved state.
-    """
+    """Changes queue locks; the disk and replicas have a new owner before it gets its lock."""
 
     locks: QueueLocks
     clients: ClientTable
@@ -36,6 +32,7 @@ class QueueLocking:
     saved: SavedState
     _: KW_ONLY
     copied: Callable[[], Awaitable[None]]
+    """Waits until replicas have the saved state."""
 
     @property
     def relied_seconds(self) -> float:

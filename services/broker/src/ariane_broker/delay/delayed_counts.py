@@ -12,19 +12,16 @@ from ariane_broker.delay.timer.timer_queue import TimerQueue
 
 
 class PendingLevel(NamedTuple):
-    """The waiting messages of one delay level.
-
-    Attributes:
-        level: The level.
-        wait_ms: The delay of the level; 0 if the table no longer has the level.
-        pending_count: Number of waiting messages.
-        next_due_ms: When the first of them is due, milliseconds since the epoch.
-    """
+    """The waiting messages of one delay level."""
 
     level: int
+    """The level."""
     wait_ms: int
+    """The delay of the level; 0 if the table no longer has the level."""
     pending_count: int
+    """Number of waiting messages."""
     next_due_ms: int
+    """When the first of them is due, milliseconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -44,15 +44,12 @@ FILE_NAME: Final = "config/delayOffset.json"
 
 
 class Bound(NamedTuple):
-    """The latest time at which the records of a level seen at some moment are due.
-
-    Attributes:
-        end: Queue offset behind the last record seen.
-        due_ms: That time.
-    """
+    """The latest time at which the records of a level seen at some moment are due."""
 
     end: int
+    """Queue offset behind the last record seen."""
     due_ms: int
+    """That time."""
 
 
 class LevelQueues:

@@ -40,31 +40,25 @@ _RESERVED: Final = DELAY_PROPERTIES - {PropertyName.PRODUCER_SEQUENCE}
 
 
 class Parked(NamedTuple):
-    """Records in their parked form.
-
-    Attributes:
-        block: The records.
-        queue: The queue in which they wait.
-    """
+    """Records in their parked form."""
 
     block: RecordTable
+    """The records."""
     queue: QueueKey
+    """The queue in which they wait."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Parking:
-    """Turns ordinary records into parked ones.
-
-    Attributes:
-        levels_ms: How long each delay level waits, level 1 first.
-        delay_ms_max: How far in the future a delivery time may be.
-        check_table: Raises if the table could not be appended; writes nothing.
-    """
+    """Turns ordinary records into parked ones."""
 
     levels_ms: tuple[int, ...]
+    """How long each delay level waits, level 1 first."""
     delay_ms_max: int
+    """How far in the future a delivery time may be."""
     now_ms: Callable[[], int]
     check_table: Callable[[RecordTable], object]
+    """Raises if the table could not be appended; writes nothing."""
 
     def park(
         self,

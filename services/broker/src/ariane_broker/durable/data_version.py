@@ -11,17 +11,14 @@ _NUMBER_MAX: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class DataVersion:
-    """The number of changes of a state file, and the time of the last one.
-
-    Attributes:
-        counter: Grows with every change.
-        timestamp_ms: The time of the last change.
-        state_version: Epoch of a controller in RocketMQ; kept unchanged.
-    """
+    """The number of changes of a state file, and the time of the last one."""
 
     counter: int = 0
+    """Grows with every change."""
     timestamp_ms: int = 0
+    """The time of the last change."""
     state_version: int = 0
+    """Epoch of a controller in RocketMQ; kept unchanged."""
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> DataVersion:

@@ -19,17 +19,14 @@ class FilterLanguage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FilterExpression:
-    """A condition on messages.
-
-    Attributes:
-        language: The language of the text.
-        text: The expression.
-        version: Grows with each change by the same client.
-    """
+    """A condition on messages."""
 
     language: FilterLanguage = FilterLanguage.TAG
+    """The language of the text."""
     text: str = ALL_TAGS
+    """The expression."""
     version: int = 0
+    """Grows with each change by the same client."""
 
     @property
     def is_uploaded(self) -> bool:

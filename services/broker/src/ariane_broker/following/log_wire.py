@@ -23,15 +23,12 @@ _LOG_BYTES: Final = length_tag(LogChunk.LOG_BYTES_FIELD_NUMBER)
 
 
 class LogResponse(NamedTuple):
-    """A response of a primary.
-
-    Attributes:
-        message: The response without the bytes of the log.
-        log_bytes: Bytes of the log; empty if the response is not a chunk.
-    """
+    """A response of a primary."""
 
     message: FollowLogResponse
+    """The response without the bytes of the log."""
     log_bytes: memoryview
+    """Bytes of the log; empty if the response is not a chunk."""
 
 
 def log_response(raw: bytes) -> LogResponse:

@@ -32,14 +32,11 @@ class NoteFile(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LostEnd:
-    """The note of one store. Blocks; one thread.
-
-    Attributes:
-        boot_id: Returns the id of the machine's present run; empty if unknown.
-    """
+    """The note of one store. Blocks; one thread."""
 
     file: NoteFile
     boot_id: Callable[[], str]
+    """Returns the id of the machine's present run; empty if unknown."""
     _: KW_ONLY
     flush_mode: str
 

@@ -69,19 +69,16 @@ class ReplicaIdentity(NamedTuple):
 
 
 class StatePull(NamedTuple):
-    """State files of a primary, to be stored here.
-
-    Attributes:
-        end: Snapshots are stored once the log reaches this commit-log offset.
-        deleted_topics: Commit-log offset up to which each topic's records are deleted.
-        parts: The files.
-        version: Their version of topics and groups.
-    """
+    """State files of a primary, to be stored here."""
 
     end: int
+    """Snapshots are stored once the log reaches this commit-log offset."""
     deleted_topics: dict[str, int]
+    """Commit-log offset up to which each topic's records are deleted."""
     parts: list[StatePart]
+    """The files."""
     version: int
+    """Their version of topics and groups."""
 
 
 class ReplicaClient:

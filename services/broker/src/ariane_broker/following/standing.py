@@ -38,25 +38,22 @@ _log = get_logger(__name__)
 
 
 class OwnLog(NamedTuple):
-    """What a broker's own log is at some moment.
-
-    Attributes:
-        set_id: The set that it belongs to; empty for a new one.
-        epoch: Its newest epoch; 0 if it has none.
-        begin: Its begin.
-        end: Its end.
-        confirmed: The confirmed offset known from primaries.
-        is_damaged: Whether it has ranges that are known to be damaged or missing.
-        pressure: Why it cannot grow; empty if it can.
-    """
+    """What a broker's own log is at some moment."""
 
     set_id: str
+    """The set that it belongs to; empty for a new one."""
     epoch: int
+    """Its newest epoch; 0 if it has none."""
     begin: int
+    """Its begin."""
     end: int
+    """Its end."""
     confirmed: int
+    """The confirmed offset known from primaries."""
     is_damaged: bool = False
+    """Whether it has ranges that are known to be damaged or missing."""
     pressure: str = ""
+    """Why it cannot grow; empty if it can."""
 
 
 class Standing:

@@ -56,13 +56,10 @@ class ConflictPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TableRetry:
-    """Delays from a table; the last one repeats.
-
-    Attributes:
-        delays_ms: Delay before each retry; empty for those of the delay levels from the third on.
-    """
+    """Delays from a table; the last one repeats."""
 
     delays_ms: tuple[int, ...] = ()
+    """Delay before each retry; empty for those of the delay levels from the third on."""
 
     def __post_init__(self) -> None:
         """Check the table.
@@ -78,17 +75,14 @@ class TableRetry:
 
 @dataclass(frozen=True, slots=True)
 class ExponentialRetry:
-    """Delays that grow by a factor.
-
-    Attributes:
-        initial_ms: Delay before the first retry.
-        max_ms: Upper bound.
-        multiplier: Factor from one delay to the next.
-    """
+    """Delays that grow by a factor."""
 
     initial_ms: int = 5_000
+    """Delay before the first retry."""
     max_ms: int = 7_200_000
+    """Upper bound."""
     multiplier: float = 2.0
+    """Factor from one delay to the next."""
 
     def __post_init__(self) -> None:
         """Check the numbers.
@@ -104,31 +98,28 @@ class ExponentialRetry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
-    """One consumer group on this broker.
-
-    Attributes:
-        consumer_group: The name.
-        consume_enabled: Whether the group may consume at all.
-        broadcast_enabled: Whether broadcasting is allowed.
-        attempts_max: Retries of a failed message before it becomes a dead letter.
-        ordered_attempts_max: The same of a message that is consumed or received in order.
-        retry_policy: How the delay between tries grows.
-        conflict_policy: What happens to a member whose subscription differs.
-        receive_in_order: Whether receiving members get the messages of a group one after the other.
-        version: Grows with each change.
-        entry: The group's entry in the file, including fields that only RocketMQ uses.
-    """
+    """One consumer group on this broker."""
 
     consumer_group: str
+    """The name."""
     consume_enabled: bool = True
+    """Whether the group may consume at all."""
     broadcast_enabled: bool = True
+    """Whether broadcasting is allowed."""
     attempts_max: int = 16
+    """Retries of a failed message before it becomes a dead letter."""
     ordered_attempts_max: int = ATTEMPTS_MAX
+    """The same of a message that is consumed or received in order."""
     retry_policy: TableRetry | ExponentialRetry = field(default_factory=TableRetry)
+    """How the delay between tries grows."""
     conflict_policy: ConflictPolicy = ConflictPolicy.REFUSE
+    """What happens to a member whose subscription differs."""
     receive_in_order: bool = False
+    """Whether receiving members get the messages of a group one after the other."""
     version: int = 0
+    """Grows with each change."""
     entry: Mapping[str, Any] = field(default_factory=lambda: dict(_FRESH_ENTRY))
+    """The group's entry in the file, including fields that only RocketMQ uses."""
 
     def __post_init__(self) -> None:
         """Check the numbers.
@@ -148,15 +139,12 @@ class GroupConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupChange:
-    """A change of a group; None for fields that stay unchanged.
-
-    Attributes:
-        consumer_group: The group.
-        consume_enabled: As in ``GroupConfig``, and so the others.
-    """
+    """A change of a group; None for fields that stay unchanged."""
 
     consumer_group: str
+    """The group."""
     consume_enabled: bool | None = None
+    """As in ``GroupConfig``, and so the others."""
     broadcast_enabled: bool | None = None
     attempts_max: int | None = None
     ordered_attempts_max: int | None = None

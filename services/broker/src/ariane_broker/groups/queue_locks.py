@@ -45,34 +45,28 @@ AGE_SAVE_S: Final = 5.0
 
 @dataclass(slots=True)
 class QueueLock:
-    """A lock of one queue for one group.
-
-    Attributes:
-        client_id: The owner.
-        epoch: Larger than every epoch of any queue before.
-        renewed: When the lock was last taken or renewed, in seconds of the monotonic clock.
-        of_life_before: Whether that was before the broker's restart; ``renewed`` is then the time
-            of the restart, or earlier.
-    """
+    """A lock of one queue for one group."""
 
     client_id: str
+    """The owner."""
     epoch: int
+    """Larger than every epoch of any queue before."""
     renewed: float
+    """When the lock was last taken or renewed, in seconds of the monotonic clock."""
     of_life_before: bool = False
+    """Whether that was before the broker's restart; ``renewed`` is then the time of the restart, or
+    earlier."""
 
 
 class OwnedLock(NamedTuple):
-    """A lock that the caller owns.
-
-    Attributes:
-        queue: The queue.
-        epoch: The lock's epoch.
-        changed: Whether the file must be saved before the caller gets the answer.
-    """
+    """A lock that the caller owns."""
 
     queue: QueueKey
+    """The queue."""
     epoch: int
+    """The lock's epoch."""
     changed: bool
+    """Whether the file must be saved before the caller gets the answer."""
 
 
 class QueueLocks:

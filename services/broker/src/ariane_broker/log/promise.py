@@ -37,28 +37,22 @@ class AcknowledgedLevel(StrEnum):
 
 
 class Demand(NamedTuple):
-    """A producer's demand, beyond the broker's own promise.
-
-    Attributes:
-        level: The level that a message must reach.
-        in_sync_min: How many brokers must be in sync and have it, the primary included.
-    """
+    """A producer's demand, beyond the broker's own promise."""
 
     level: AcknowledgedLevel
+    """The level that a message must reach."""
     in_sync_min: int = 1
+    """How many brokers must be in sync and have it, the primary included."""
 
 
 class Condition(NamedTuple):
-    """Something that must become true for the commit log up to an offset.
-
-    Attributes:
-        level: The level that a message reaches when the condition holds.
-        when: Registers a callback for an offset. It is called later, on the event loop, never
-            during the call that registers it.
-    """
+    """Something that must become true for the commit log up to an offset."""
 
     level: AcknowledgedLevel
+    """The level that a message reaches when the condition holds."""
     when: Callable[[int, OnDone], None]
+    """Registers a callback for an offset. It is called later, on the event loop, never during the
+    call that registers it."""
 
 
 class Promise:
@@ -139,13 +133,10 @@ class Promise:
 
 
 class Promises(Protocol):
-    """The promises that a broker can make.
-
-    Attributes:
-        own: The promise without a demand.
-    """
+    """The promises that a broker can make."""
 
     own: Promise
+    """The promise without a demand."""
 
     def demanded(self, demand: Demand) -> Promise:
         """The promise that meets a demand."""

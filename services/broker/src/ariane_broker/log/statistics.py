@@ -7,36 +7,32 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class BrokerStatistics:
-    """Counters of one broker process; they only grow.
-
-    Attributes:
-        stored_message_count: Stored records, of messages and of the system.
-        stored_bytes: Bytes of these records.
-        stored_batch_count: Stored batches.
-        pulled_message_count: Messages handed out.
-        pulled_bytes: Bytes of the records handed out.
-        append_seconds: Time spent appending.
-        vanished_member_count: Members of groups whose stream broke without a goodbye.
-        counted_death_count: Deaths of members that were counted against a message.
-        set_back_offset_count: Consumer offsets and positions that lay beyond the kept end of the
-            log, and were set back.
-        lost_message_count: Damaged messages that readers were told of and passed over; each time.
-        cold_fetch_count: Fetches of bytes that reads did not find in memory.
-        cold_bytes: The bytes that these reads wanted.
-    """
+    """Counters of one broker process; they only grow."""
 
     stored_message_count: int = 0
+    """Stored records, of messages and of the system."""
     stored_bytes: int = 0
+    """Bytes of these records."""
     stored_batch_count: int = 0
+    """Stored batches."""
     pulled_message_count: int = 0
+    """Messages handed out."""
     pulled_bytes: int = 0
+    """Bytes of the records handed out."""
     append_seconds: float = 0.0
+    """Time spent appending."""
     vanished_member_count: int = 0
+    """Members of groups whose stream broke without a goodbye."""
     counted_death_count: int = 0
+    """Deaths of members that were counted against a message."""
     set_back_offset_count: int = 0
+    """Consumer offsets and positions that lay beyond the kept end of the log, and were set back."""
     lost_message_count: int = 0
+    """Damaged messages that readers were told of and passed over; each time."""
     cold_fetch_count: int = 0
+    """Fetches of bytes that reads did not find in memory."""
     cold_bytes: int = 0
+    """The bytes that these reads wanted."""
 
     def count_append(
         self, message_count: int, size_bytes: int, seconds: float, *, batch_count: int = 1

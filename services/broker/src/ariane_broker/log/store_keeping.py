@@ -53,17 +53,14 @@ _log = get_logger(__name__)
 
 
 class Copying(NamedTuple):
-    """What other copies of the log have to do with retention.
-
-    Attributes:
-        delete_to: Returns where the primary's log begins, for a replica: it deletes what the
-            primary has deleted, and nothing else. None for a primary.
-        may_begin: Awaited before the log begins at a later offset: a primary has to announce it
-            first, or nothing is deleted now.
-    """
+    """What other copies of the log have to do with retention."""
 
     delete_to: Callable[[], int | None]
+    """Returns where the primary's log begins, for a replica: it deletes what the primary has
+    deleted, and nothing else. None for a primary."""
     may_begin: Callable[[int], Awaitable[bool]]
+    """Awaited before the log begins at a later offset: a primary has to announce it first, or
+    nothing is deleted now."""
 
 
 class StoreKeeping:

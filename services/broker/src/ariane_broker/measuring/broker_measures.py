@@ -25,39 +25,36 @@ from ariane_storage.store import Store
 
 @dataclass(frozen=True, slots=True)
 class BrokerMeasures:
-    """The sources of metrics.
-
-    Attributes:
-        store: The store.
-        keeping: The upkeep of the store.
-        clock_watch: Watches the clock.
-        statistics: The broker's counters.
-        delayed: Counts of delayed messages.
-        halves: Half messages without an outcome.
-        held: Held requests.
-        clients: Attached clients.
-        drain: Whether the broker accepts messages.
-        unread: Messages in queues that consumers do not read.
-        topics: All topics.
-        groups: All groups.
-        queues: Counts by topic and group.
-        replication: What is known of the set; None without replicas.
-    """
+    """The sources of metrics."""
 
     store: Store
+    """The store."""
     keeping: StoreKeeping
+    """The upkeep of the store."""
     clock_watch: ClockWatch
+    """Watches the clock."""
     statistics: BrokerStatistics
+    """The broker's counters."""
     delayed: DelayedCounts
+    """Counts of delayed messages."""
     halves: HalfList
+    """Half messages without an outcome."""
     held: HeldRequests
+    """Held requests."""
     clients: ClientTable
+    """Attached clients."""
     drain: BrokerDrain
+    """Whether the broker accepts messages."""
     unread: UnreadQueues
+    """Messages in queues that consumers do not read."""
     topics: TopicTable
+    """All topics."""
     groups: ConsumerGroups
+    """All groups."""
     queues: QueueMeasures
+    """Counts by topic and group."""
     replication: ReplicationMeasures | None = None
+    """What is known of the set; None without replicas."""
 
     def make(self, measures: Measures) -> None:
         """Make all instruments of the broker."""

@@ -11,15 +11,12 @@ from ariane_broker.naming.announcement import BrokerAnnouncement
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BrokerDrain:
-    """Starts and ends draining.
-
-    Attributes:
-        announce: Updates the name servers at once.
-    """
+    """Starts and ends draining."""
 
     append_records: AppendRecords
     announcement: BrokerAnnouncement
     announce: Callable[[], Awaitable[None]]
+    """Updates the name servers at once."""
 
     @property
     def writable(self) -> bool:

@@ -62,17 +62,14 @@ class Announcement(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NameServer:
-    """One name server.
-
-    Attributes:
-        address: Its address, for logs.
-        stub: The stub for calls.
-        close: Ends the connection.
-    """
+    """One name server."""
 
     address: str
+    """Its address, for logs."""
     stub: RegistrationServiceAsyncStub
+    """The stub for calls."""
     close: Callable[[], Awaitable[None]]
+    """Ends the connection."""
 
 
 class NameServerLink:

@@ -26,38 +26,32 @@ MESSAGES_DEFAULT: Final = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyedMessages:
-    """A query for messages by key.
-
-    Attributes:
-        topic: Their topic.
-        key: One of their keys, or their unique id.
-        begin_ms: Earliest store time, in milliseconds since the epoch.
-        end_ms: Latest store time, inclusive.
-        before: Only messages before this commit-log offset; 0: all.
-        count_max: At most this many; 0 means the default.
-    """
+    """A query for messages by key."""
 
     topic: str
+    """Their topic."""
     key: str
+    """One of their keys, or their unique id."""
     begin_ms: int = 0
+    """Earliest store time, in milliseconds since the epoch."""
     end_ms: int = NO_LIMIT
+    """Latest store time, inclusive."""
     before: int = 0
+    """Only messages before this commit-log offset; 0: all."""
     count_max: int = 0
+    """At most this many; 0 means the default."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MessageQuery:
-    """Answers queries of people and tools for single messages.
-
-    Attributes:
-        own_host: Returns the broker's present address, from which clients make message ids.
-    """
+    """Answers queries of people and tools for single messages."""
 
     store: Store
     topics: TopicTable
     cold_reads: ColdReads
     _: KW_ONLY
     own_host: Callable[[], Host | None]
+    """Returns the broker's present address, from which clients make message ids."""
 
     async def by_id(self, message_id: str, topic: str = "") -> RecordFields:
         """Return the message with an id.

@@ -33,87 +33,77 @@ _NO_OFFSETS: Final = np.empty(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where to read one queue.
-
-    Attributes:
-        queue: The queue.
-        queue_offset: The first queue offset wanted.
-        record_count_max: At most this many records of this queue; 0: no own limit.
-        size_bytes_max: At most about this many bytes of this queue; 0: no own limit.
-        lock_epoch: Epoch of the consumer's lock of the queue; None without a lock.
-        log_epoch: Epoch of the log in which the offset was learnt; 0 if unknown.
-    """
+    """Where to read one queue."""
 
     queue: QueueKey
+    """The queue."""
     queue_offset: int
+    """The first queue offset wanted."""
     record_count_max: int = 0
+    """At most this many records of this queue; 0: no own limit."""
     size_bytes_max: int = 0
+    """At most about this many bytes of this queue; 0: no own limit."""
     lock_epoch: int | None = None
+    """Epoch of the consumer's lock of the queue; None without a lock."""
     log_epoch: int = 0
+    """Epoch of the log in which the offset was learnt; 0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullOrder:
-    """The order of a consumer: where to read, and how much.
-
-    Attributes:
-        consumer_group: The consumer's group.
-        positions: Where to read, one entry for each queue.
-        filters: Which messages, by topic; a missing topic means all messages.
-        record_count_max: At most this many records in all; 0 means the default.
-        size_bytes_max: At most about this many bytes in all; 0 means the default.
-        hold_seconds: How long to hold the pull when there are no messages.
-        hold_seconds_max: The rest of the call's deadline; None: no bound.
-        client_id: The consumer's id.
-        bodies_suffice: Whether bodies without the rest of the record are enough, where that is
-            cheap.
-        exact: Whether the broker compares tags; otherwise it compares their hashes, and the
-            consumer the tags.
-        uploaded_filters_follow: Whether the caller applies uploaded filters itself.
-    """
+    """The order of a consumer: where to read, and how much."""
 
     consumer_group: str
+    """The consumer's group."""
     positions: tuple[Position, ...]
+    """Where to read, one entry for each queue."""
     filters: Mapping[str, FilterExpression] = field(default_factory=dict)
+    """Which messages, by topic; a missing topic means all messages."""
     record_count_max: int = 0
+    """At most this many records in all; 0 means the default."""
     size_bytes_max: int = 0
+    """At most about this many bytes in all; 0 means the default."""
     hold_seconds: float = 0.0
+    """How long to hold the pull when there are no messages."""
     hold_seconds_max: float | None = None
+    """The rest of the call's deadline; None: no bound."""
     client_id: str = ""
+    """The consumer's id."""
     bodies_suffice: bool = False
+    """Whether bodies without the rest of the record are enough, where that is cheap."""
     exact: bool = False
+    """Whether the broker compares tags; otherwise it compares their hashes, and the consumer the
+    tags."""
     uploaded_filters_follow: bool = False
+    """Whether the caller applies uploaded filters itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class PulledQueue:
-    """The result for one queue.
-
-    Attributes:
-        queue: The queue.
-        next_queue_offset: Where the next read begins.
-        min_queue_offset: The oldest kept queue offset.
-        max_queue_offset: Readable end, exclusive.
-        chunks: The records; adjacent ones share a chunk.
-        sizes: Bytes of each record.
-        error: Why there are no records.
-        bodies_suffice: As in the order.
-        log_epoch: The epoch of the log in which the queue was read.
-        replica: The replica from which to read on; None for this broker.
-        lost_offsets: Queue offsets before ``next_queue_offset`` whose messages are damaged.
-    """
+    """The result for one queue."""
 
     queue: QueueKey
+    """The queue."""
     next_queue_offset: int
+    """Where the next read begins."""
     min_queue_offset: int = 0
+    """The oldest kept queue offset."""
     max_queue_offset: int = 0
+    """Readable end, exclusive."""
     chunks: Sequence[memoryview] = ()
+    """The records; adjacent ones share a chunk."""
     sizes: NDArray[np.int32] = field(default_factory=lambda: _NO_SIZES)
+    """Bytes of each record."""
     error: ServiceError | None = None
+    """Why there are no records."""
     bodies_suffice: bool = False
+    """As in the order."""
     log_epoch: int = 0
+    """The epoch of the log in which the queue was read."""
     replica: ReplicaHint | None = None
+    """The replica from which to read on; None for this broker."""
     lost_offsets: Int64s = field(default_factory=lambda: _NO_OFFSETS)
+    """Queue offsets before ``next_queue_offset`` whose messages are damaged."""
 
     @property
     def size_bytes(self) -> int:

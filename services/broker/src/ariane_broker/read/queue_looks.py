@@ -50,62 +50,56 @@ COMING_MAX: Final = 16
 
 @dataclass(slots=True)
 class Look:
-    """The result of one look.
-
-    Attributes:
-        count_left: Records for which there is room.
-        bytes_left: Bytes of them.
-        left: The places of queues that may have more.
-        found: The results of queues, by their places in the order.
-        filtered_left: Bytes that may still be read for filters.
-        unfinished: Whether a filter passed nothing of what was read, and more is behind it.
-        coming: What is being fetched for queues that would have had to wait for the disk.
-    """
+    """The result of one look."""
 
     count_left: int
+    """Records for which there is room."""
     bytes_left: int
+    """Bytes of them."""
     left: set[int]
+    """The places of queues that may have more."""
     found: dict[int, PulledQueue] = field(default_factory=dict)
+    """The results of queues, by their places in the order."""
     filtered_left: int = FILTERED_BYTES_MAX
+    """Bytes that may still be read for filters."""
     unfinished: bool = False
+    """Whether a filter passed nothing of what was read, and more is behind it."""
     coming: list[asyncio.Task[None]] = field(default_factory=list)
+    """What is being fetched for queues that would have had to wait for the disk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueLooks:
-    """Looks at queues for pulls.
-
-    Attributes:
-        store: The store.
-        topics: The topics of this broker.
-        statistics: Counts messages that are handed out.
-        check_group: Refuses a group that may not consume.
-        clients: The attached clients, whose subscriptions a pull must match.
-        members: The messages that members have in work.
-        locks: Owners of queues that are consumed in order.
-        epochs: The log epochs, which show positions of a lost end of the log.
-        receiving: The messages that receiving members have settled or in hand.
-        service_error: Turns errors of the store into errors of the contract.
-        draw: A random number from 0 up to its argument, exclusive.
-        now_ms: Milliseconds since the epoch.
-        cold_reads: Fetches what is not in memory.
-        replica_hints: The replicas for reads of deep backlogs; None without replicas.
-    """
+    """Looks at queues for pulls."""
 
     store: Store
+    """The store."""
     topics: TopicTable
+    """The topics of this broker."""
     statistics: BrokerStatistics
+    """Counts messages that are handed out."""
     check_group: Callable[[str], None]
+    """Refuses a group that may not consume."""
     clients: ClientTable
+    """The attached clients, whose subscriptions a pull must match."""
     members: VanishedMembers
+    """The messages that members have in work."""
     locks: QueueLocks
+    """Owners of queues that are consumed in order."""
     epochs: LogEpochs
+    """The log epochs, which show positions of a lost end of the log."""
     receiving: ReceiveTable
+    """The messages that receiving members have settled or in hand."""
     service_error: Callable[[Exception], ServiceError]
+    """Turns errors of the store into errors of the contract."""
     draw: Callable[[int], int]
+    """A random number from 0 up to its argument, exclusive."""
     now_ms: Callable[[], int]
+    """Milliseconds since the epoch."""
     cold_reads: ColdReads
+    """Fetches what is not in memory."""
     replica_hints: ReplicaHints | None = None
+    """The replicas for reads of deep backlogs; None without replicas."""
 
     def check(self, order: PullOrder, topics: Collection[str]) -> None:
         """Check that the group may read these topics with the filters of the order.

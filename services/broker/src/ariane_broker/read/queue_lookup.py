@@ -19,38 +19,32 @@ from ariane_storage.store import Store
 
 @dataclass(frozen=True, slots=True)
 class KeptQueue:
-    """The kept range of one queue.
-
-    Attributes:
-        queue_id: The queue.
-        min_queue_offset: The oldest kept queue offset.
-        max_queue_offset: Readable end, exclusive.
-        last_store_timestamp_ms: When the newest message was stored; None for an empty queue, and
-            while the end of the queue is under repair.
-        size_bytes: Estimated bytes of the kept records, by the newest ones.
-    """
+    """The kept range of one queue."""
 
     queue_id: int
+    """The queue."""
     min_queue_offset: int
+    """The oldest kept queue offset."""
     max_queue_offset: int
+    """Readable end, exclusive."""
     last_store_timestamp_ms: int | None
+    """When the newest message was stored; None for an empty queue, and while the end of the queue
+    is under repair."""
     size_bytes: int
+    """Estimated bytes of the kept records, by the newest ones."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueueLookup:
-    """Answers questions about queues.
-
-    Attributes:
-        open_log: Called when bounds are asked for; returns a check that is called before each
-            queue. Both raise if the log cannot be read.
-    """
+    """Answers questions about queues."""
 
     store: Store
     topics: TopicTable
     cold_reads: ColdReads
     _: KW_ONLY
     open_log: Callable[[], Callable[[], None]] = lambda: lambda: None
+    """Called when bounds are asked for; returns a check that is called before each queue. Both
+    raise if the log cannot be read."""
 
     async def kept_queues(self, topic: str) -> list[KeptQueue]:
         """The kept range of each readable queue, by queue id.

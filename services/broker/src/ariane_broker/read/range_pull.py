@@ -50,63 +50,50 @@ class Projection(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeOrder:
-    """A range to read.
-
-    Attributes:
-        topic: The topic.
-        queue_id: The queue.
-        begin: The first queue offset.
-        end: End of the range, exclusive; bounded by the readable end.
-        filter: Which messages.
-        projection: How much of each message.
-        log_epoch: Epoch of the log in which the range was learnt; 0 if unknown.
-        chunk_bytes: Target bytes of records in a chunk; 0 means the default.
-    """
+    """A range to read."""
 
     topic: str
+    """The topic."""
     queue_id: int
+    """The queue."""
     begin: int
+    """The first queue offset."""
     end: int
+    """End of the range, exclusive; bounded by the readable end."""
     filter: FilterExpression = ALL_MESSAGES
+    """Which messages."""
     projection: Projection = Projection.RECORDS
+    """How much of each message."""
     chunk_bytes: int = 0
+    """Target bytes of records in a chunk; 0 means the default."""
     log_epoch: int = 0
+    """Epoch of the log in which the range was learnt; 0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeChunk:
-    """A part of a range.
-
-    Attributes:
-        next_queue_offset: Queue offset behind the last record that was read.
-        sizes: Bytes of each stored record.
-        records: Whole records, in pieces that were read for this chunk.
-        headers: 88 bytes of each record, back to back: its header, an IPv6 address as zero.
-        properties: The property strings, back to back.
-        property_ends: End of each string in ``properties``.
-        lost_offsets: Queue offsets before ``next_queue_offset`` whose messages are damaged, and
-            that no chunk before has told.
-    """
+    """A part of a range."""
 
     next_queue_offset: int
+    """Queue offset behind the last record that was read."""
     sizes: NDArray[np.int32]
+    """Bytes of each stored record."""
     records: Sequence[bytes | memoryview] = ()
+    """Whole records, in pieces that were read for this chunk."""
     headers: bytes = b""
+    """88 bytes of each record, back to back: its header, an IPv6 address as zero."""
     properties: bytes = b""
+    """The property strings, back to back."""
     property_ends: NDArray[np.int32] | None = None
+    """End of each string in ``properties``."""
     lost_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    """Queue offsets before ``next_queue_offset`` whose messages are damaged, and that no chunk
+    before has told."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PullRange:
-    """Serves range reads.
-
-    Attributes:
-        hides_end: Whether the log has an end that this broker does not hand out yet, although
-            another primary may have.
-        open_log: Called when a range begins; returns a check that is called before each chunk. Both
-            raise if the log cannot be read.
-    """
+    """Serves range reads."""
 
     store: Store
     topics: TopicTable
@@ -116,7 +103,11 @@ class PullRange:
     cold_reads: ColdReads
     _: KW_ONLY
     hides_end: Callable[[], bool] = lambda: False
+    """Whether the log has an end that this broker does not hand out yet, although another primary
+    may have."""
     open_log: Callable[[], Callable[[], None]] = lambda: lambda: None
+    """Called when a range begins; returns a check that is called before each chunk. Both raise if
+    the log cannot be read."""
 
     async def read(self, order: RangeOrder, lease: AnswerLease) -> AsyncGenerator[RangeChunk]:
         """Read a range up to its end, or to the readable end at the start of the read.

@@ -32,29 +32,23 @@ MEMORY_LIMITS: Final = (
 
 
 class ReplicaHint(NamedTuple):
-    """The replica from which to read on.
-
-    Attributes:
-        address: The replica's address.
-        end_queue_offset: How far to read there, exclusive; the replica has all before it.
-    """
+    """The replica from which to read on."""
 
     address: str
+    """The replica's address."""
     end_queue_offset: int
+    """How far to read there, exclusive; the replica has all before it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReplicaHints:
-    """Chooses the replicas for reads of deep backlogs.
-
-    Attributes:
-        memory_bytes: Bytes at the end of the log that are assumed to be in memory.
-        replicas: Returns the replicas that have the log up to a commit-log offset and allow reads.
-    """
+    """Chooses the replicas for reads of deep backlogs."""
 
     store: Store
     memory_bytes: int
+    """Bytes at the end of the log that are assumed to be in memory."""
     replicas: Callable[[int], Sequence[ReadableReplica]]
+    """Returns the replicas that have the log up to a commit-log offset and allow reads."""
 
     def of(self, queue: QueueKey, next_queue_offset: int, zone: str = "") -> ReplicaHint | None:
         """The replica from which to read on at a queue offset; None: this broker.

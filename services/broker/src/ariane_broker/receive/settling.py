@@ -44,17 +44,14 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The messages failed.
-
-    Attributes:
-        delay_ms: Delay before the next attempt; None: the delay of the group's retry policy.
-        dead_letter: Whether they become dead letters at once.
-        cause: The reason in words.
-    """
+    """The messages failed."""
 
     delay_ms: int | None = None
+    """Delay before the next attempt; None: the delay of the group's retry policy."""
     dead_letter: bool = False
+    """Whether they become dead letters at once."""
     cause: str = ""
+    """The reason in words."""
 
 
 Outcome: TypeAlias = Done | Hidden | Kept | Failed
@@ -63,35 +60,29 @@ DONE: Final = Done()
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """An outcome for messages of one receipt.
-
-    Attributes:
-        queue: The messages' queue.
-        serial: The receipt's serial.
-        ranges: The messages; None: all that the receipt still settles.
-        outcome: The new state of the messages.
-    """
+    """An outcome for messages of one receipt."""
 
     queue: QueueKey
+    """The messages' queue."""
     serial: int
+    """The receipt's serial."""
     ranges: Ranges | None = None
+    """The messages; None: all that the receipt still settles."""
     outcome: Outcome = DONE
+    """The new state of the messages."""
 
 
 class Settled(NamedTuple):
-    """The result of a settlement.
-
-    Attributes:
-        settled: Offsets of the messages that were settled, ascending.
-        expired: Whether it names messages that the receipt no longer settles.
-        dead: Offsets of the messages that became dead letters, ascending.
-        until_ms: End of the new invisible time; 0 if it is not the same for all.
-    """
+    """The result of a settlement."""
 
     settled: Int64s
+    """Offsets of the messages that were settled, ascending."""
     expired: bool
+    """Whether it names messages that the receipt no longer settles."""
     dead: Int64s
+    """Offsets of the messages that became dead letters, ascending."""
     until_ms: int = 0
+    """End of the new invisible time; 0 if it is not the same for all."""
 
 
 _NONE: Final = np.empty(0, np.int64)
@@ -99,12 +90,7 @@ _NONE: Final = np.empty(0, np.int64)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Settling:
-    """Settles messages.
-
-    Attributes:
-        ready: Called with a group that may have more messages to receive.
-        freed: Called with a group and a queue in which messages became free.
-    """
+    """Settles messages."""
 
     log: ReceiveLog
     dead_letters: DeadLetters
@@ -113,7 +99,9 @@ class Settling:
     delay_levels_ms: Sequence[int]
     now_ms: Callable[[], int]
     ready: Callable[[str], None]
+    """Called with a group that may have more messages to receive."""
     freed: Callable[[str, QueueKey], None]
+    """Called with a group and a queue in which messages became free."""
 
     async def settle(self, group: str, settlements: Sequence[Settlement]) -> list[Settled]:
         """Settle messages of a group, and wait until the broker may confirm it.

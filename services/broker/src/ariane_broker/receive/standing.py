@@ -17,21 +17,18 @@ from ariane_storage.store import Store
 
 @dataclass(frozen=True, slots=True)
 class QueueStanding:
-    """The counts of a group in one queue.
-
-    Attributes:
-        queue: The queue.
-        consumer_offset: Everything before it is settled.
-        unsettled_count: Messages that are not settled.
-        in_flight_count: Messages that members hold.
-        delayed_count: Failed messages that wait for their next attempt.
-    """
+    """The counts of a group in one queue."""
 
     queue: QueueKey
+    """The queue."""
     consumer_offset: int
+    """Everything before it is settled."""
     unsettled_count: int
+    """Messages that are not settled."""
     in_flight_count: int
+    """Messages that members hold."""
     delayed_count: int
+    """Failed messages that wait for their next attempt."""
 
     @property
     def ready_count(self) -> int:

@@ -30,21 +30,18 @@ WINDOW_S: Final = 60.0
 
 
 class Progress(NamedTuple):
-    """The progress that a replica reports.
-
-    Attributes:
-        received: Commit-log offset before which it has received every byte.
-        written: Commit-log offset before which it has written every record.
-        flushed: Commit-log offset before which it has flushed every record.
-        state_version: Version of topics and groups that it has.
-        missing: Ranges before ``written`` that it misses or knows to be damaged.
-    """
+    """The progress that a replica reports."""
 
     received: int
+    """Commit-log offset before which it has received every byte."""
     written: int
+    """Commit-log offset before which it has written every record."""
     flushed: int
+    """Commit-log offset before which it has flushed every record."""
     state_version: int
+    """Version of topics and groups that it has."""
     missing: Sequence[LogRange] = ()
+    """Ranges before ``written`` that it misses or knows to be damaged."""
 
 
 @dataclass(slots=True)
@@ -74,31 +71,28 @@ class LongestWait:
 
 @dataclass(slots=True)
 class Copy:
-    """The primary's record of one replica.
-
-    Attributes:
-        broker_id: Its id.
-        address: The address from which it follows.
-        written: Commit-log offset before which it has written all.
-        flushed: Commit-log offset before which it has flushed all.
-        attached: Whether it follows now.
-        caught_up_s: When it last had the whole log, topics and groups, by the monotonic clock.
-        heard_s: When it last reported.
-        state_version: Version of topics and groups that it has.
-        missing: Ranges before ``written`` that it misses or knows to be damaged.
-        waits: How long sends have waited for it.
-    """
+    """The primary's record of one replica."""
 
     broker_id: int
+    """Its id."""
     address: str = ""
+    """The address from which it follows."""
     written: int = 0
+    """Commit-log offset before which it has written all."""
     flushed: int = 0
+    """Commit-log offset before which it has flushed all."""
     attached: bool = False
+    """Whether it follows now."""
     caught_up_s: float = 0.0
+    """When it last had the whole log, topics and groups, by the monotonic clock."""
     heard_s: float = 0.0
+    """When it last reported."""
     state_version: int = 0
+    """Version of topics and groups that it has."""
     missing: Sequence[LogRange] = ()
+    """Ranges before ``written`` that it misses or knows to be damaged."""
     waits: LongestWait = field(default_factory=LongestWait)
+    """How long sends have waited for it."""
     _end_before: int = 0
     _end_before_s: float = 0.0
     _version_awaited: int = 0

@@ -36,19 +36,16 @@ _ENDS_KEPT: Final = 4096
 
 
 class LogRun(NamedTuple):
-    """Bytes of the log, all of one epoch and one segment.
-
-    Attributes:
-        begin: Commit-log offset of the first byte.
-        epoch: The epoch that they belong to.
-        epoch_begin: Commit-log offset at which the epoch begins.
-        content: The bytes.
-    """
+    """Bytes of the log, all of one epoch and one segment."""
 
     begin: int
+    """Commit-log offset of the first byte."""
     epoch: int
+    """The epoch that they belong to."""
     epoch_begin: int
+    """Commit-log offset at which the epoch begins."""
     content: bytes | memoryview
+    """The bytes."""
 
 
 class LogFeed:

@@ -27,25 +27,22 @@ class CannotFollow(Exception):
 
 
 class Welcome(NamedTuple):
-    """A primary's first answer to a replica.
-
-    Attributes:
-        epoch: The primary's epoch.
-        epochs: The epochs of its log, oldest first.
-        begin: Commit-log offset of the first byte that it will send.
-        end: The end of its log.
-        silence_s: The longest time without a message from it.
-        set_id: The set that its log belongs to.
-        junction: Its bytes right before ``begin``.
-    """
+    """A primary's first answer to a replica."""
 
     epoch: int
+    """The primary's epoch."""
     epochs: Sequence[EpochStart]
+    """The epochs of its log, oldest first."""
     begin: int
+    """Commit-log offset of the first byte that it will send."""
     end: int
+    """The end of its log."""
     silence_s: float
+    """The longest time without a message from it."""
     set_id: str
+    """The set that its log belongs to."""
     junction: Junction
+    """Its bytes right before ``begin``."""
 
 
 class LogTaker:

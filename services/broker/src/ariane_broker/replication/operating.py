@@ -24,27 +24,24 @@ ROW_AWAY: Final = "the database of the replica set is away"
 
 @dataclass(frozen=True, slots=True)
 class SetStatus:
-    """The status of a set, as one broker sees it.
-
-    Attributes:
-        broker_id: The broker.
-        replica_set: The row as it was read last.
-        copies: A primary's record of its replicas; empty on a replica.
-        has_lease: Whether the broker is primary now.
-        now_s: The time of this status, by the monotonic clock.
-        trouble: Why a replica does not follow, or a primary has no lease; empty if all is well.
-        is_row_away: Whether the database was away at the last attempt.
-        in_sync_min: The least brokers in sync without which a primary takes no messages.
-    """
+    """The status of a set, as one broker sees it."""
 
     broker_id: int
+    """The broker."""
     replica_set: ReplicaSet
+    """The row as it was read last."""
     copies: Sequence[Copy]
+    """A primary's record of its replicas; empty on a replica."""
     has_lease: bool
+    """Whether the broker is primary now."""
     now_s: float
+    """The time of this status, by the monotonic clock."""
     trouble: str = ""
+    """Why a replica does not follow, or a primary has no lease; empty if all is well."""
     is_row_away: bool = False
+    """Whether the database was away at the last attempt."""
     in_sync_min: int = 1
+    """The least brokers in sync without which a primary takes no messages."""
 
 
 class SetOperations(Protocol):
@@ -91,21 +88,18 @@ async def order_election(row: SharedRow, broker_id: int, *, unclean: bool) -> Re
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrimaryOperations:
-    """The calls of operators, as a primary answers them.
-
-    Attributes:
-        names: Cluster and broker name.
-        save_state: Saves the state that replicas need before the reign is handed over.
-        on_resigned: Called when the reign was handed over.
-    """
+    """The calls of operators, as a primary answers them."""
 
     names: tuple[str, str]
+    """Cluster and broker name."""
     primary: Primary
     row: SharedRow
     _: KW_ONLY
     monotonic: Callable[[], float]
     save_state: Callable[[], Awaitable[None]]
+    """Saves the state that replicas need before the reign is handed over."""
     on_resigned: Callable[[], None]
+    """Called when the reign was handed over."""
 
     def status(self) -> SetStatus:
         """The status of the set."""
@@ -185,13 +179,10 @@ class PrimaryOperations:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReplicaOperations:
-    """The calls of operators, as a replica answers them.
-
-    Attributes:
-        names: Cluster and broker name.
-    """
+    """The calls of operators, as a replica answers them."""
 
     names: tuple[str, str]
+    """Cluster and broker name."""
     row: SharedRow
     status: Callable[[], SetStatus]
 

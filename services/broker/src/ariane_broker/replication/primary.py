@@ -43,29 +43,26 @@ _log = get_logger(__name__)
 
 
 class Hello(NamedTuple):
-    """The first message of a replica.
-
-    Attributes:
-        broker_id: Its id.
-        epochs: The epochs of its log, oldest first.
-        begin: The begin of its log.
-        end: The end of its log; equal to the begin for an empty one.
-        segment_bytes: The size of its segments.
-        known_epoch: The newest epoch that it knows.
-        address: The address that it calls from.
-        set_id: The set that its log belongs to; empty for a new one.
-        missing: Ranges before its end that it misses or knows to be damaged.
-    """
+    """The first message of a replica."""
 
     broker_id: int
+    """Its id."""
     epochs: Sequence[EpochStart]
+    """The epochs of its log, oldest first."""
     begin: int
+    """The begin of its log."""
     end: int
+    """The end of its log; equal to the begin for an empty one."""
     segment_bytes: int
+    """The size of its segments."""
     known_epoch: int
+    """The newest epoch that it knows."""
     address: str
+    """The address that it calls from."""
     set_id: str
+    """The set that its log belongs to; empty for a new one."""
     missing: Sequence[LogRange] = ()
+    """Ranges before its end that it misses or knows to be damaged."""
 
 
 class Primary:

@@ -26,27 +26,21 @@ from typing import Any, Final, NamedTuple, Self
 
 
 class Wish(NamedTuple):
-    """What an operator has set of one broker, for elections.
-
-    Attributes:
-        preference: Of those that can be primary, the broker with the highest is to be it.
-        zone: Its machine room or zone; empty if it is not known.
-    """
+    """What an operator has set of one broker, for elections."""
 
     preference: int = 0
+    """Of those that can be primary, the broker with the highest is to be it."""
     zone: str = ""
+    """Its machine room or zone; empty if it is not known."""
 
 
 class ReadableReplica(NamedTuple):
-    """A replica that can be read.
-
-    Attributes:
-        address: Its address.
-        zone: Its machine room; empty if it is not known.
-    """
+    """A replica that can be read."""
 
     address: str
+    """Its address."""
     zone: str = ""
+    """Its machine room; empty if it is not known."""
 
 
 NO_WISH: Final = Wish()
@@ -57,45 +51,42 @@ IN_SYNC: Final = "in-sync"
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSet:
-    """The shared row.
-
-    Attributes:
-        version: Grows with every change; the compare in compare-and-set.
-        epoch: The epoch of the primary; of the last one while there is none.
-        primary_id: Broker id of the primary; None while there is none.
-        in_sync: The ids of the brokers with all confirmed records; never empty.
-        renewals: The number of renewals by primaries.
-        addresses: The replication addresses of all brokers that ever joined, by broker id.
-        wanted_id: The broker with priority in the next election, named by the previous primary or
-            an operator; None: any.
-        unclean: Whether only ``wanted_id`` can be elected, although it is not in sync.
-        lease_s: The lease of the primary in seconds; 0 before the first primary.
-        set_id: The id of the set, which its logs carry, too: epochs alone do not tell sets apart.
-        begin: Commit-log offset at which the log begins; retention may have deleted all before.
-        confirmed: Commit-log offset up to which all in sync had the log at the last renewal. A
-            broker whose log ends before has lost records.
-        marks: The mark of each broker's store (``StoreMark``). One that comes with a lower mark was
-            put back to an earlier state.
-        rivals: Addresses of processes that take no part because another one has their id: the last
-            one of each id. They may have ended.
-        wishes: What operators have set of each broker.
-    """
+    """The shared row."""
 
     version: int = 0
+    """Grows with every change; the compare in compare-and-set."""
     epoch: int = 0
+    """The epoch of the primary; of the last one while there is none."""
     primary_id: int | None = None
+    """Broker id of the primary; None while there is none."""
     in_sync: frozenset[int] = frozenset()
+    """The ids of the brokers with all confirmed records; never empty."""
     renewals: int = 0
+    """The number of renewals by primaries."""
     addresses: Mapping[int, str] = field(default_factory=dict)
+    """The replication addresses of all brokers that ever joined, by broker id."""
     wanted_id: int | None = None
+    """The broker with priority in the next election, named by the previous primary or an operator;
+    None: any."""
     unclean: bool = False
+    """Whether only ``wanted_id`` can be elected, although it is not in sync."""
     lease_s: float = 0.0
+    """The lease of the primary in seconds; 0 before the first primary."""
     set_id: str = ""
+    """The id of the set, which its logs carry, too: epochs alone do not tell sets apart."""
     begin: int = 0
+    """Commit-log offset at which the log begins; retention may have deleted all before."""
     confirmed: int = 0
+    """Commit-log offset up to which all in sync had the log at the last renewal. A broker whose log
+    ends before has lost records."""
     marks: Mapping[int, int] = field(default_factory=dict)
+    """The mark of each broker's store (``StoreMark``). One that comes with a lower mark was put
+    back to an earlier state."""
     rivals: Mapping[int, str] = field(default_factory=dict)
+    """Addresses of processes that take no part because another one has their id: the last one of
+    each id. They may have ended."""
     wishes: Mapping[int, Wish] = field(default_factory=dict)
+    """What operators have set of each broker."""
 
     @property
     def primary_address(self) -> str:

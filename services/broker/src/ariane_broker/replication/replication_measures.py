@@ -13,17 +13,14 @@ from ariane_storage.store import Store
 
 @dataclass(frozen=True, slots=True)
 class ReplicationMeasures:
-    """The sources of these metrics.
-
-    Attributes:
-        names: Cluster and broker name; all values have them, to tell sets apart.
-        status: Returns the status of the set, as this broker sees it.
-        store: The store.
-    """
+    """The sources of these metrics."""
 
     names: tuple[str, str]
+    """Cluster and broker name; all values have them, to tell sets apart."""
     status: Callable[[], SetStatus]
+    """Returns the status of the set, as this broker sees it."""
     store: Store
+    """The store."""
 
     def make(self, measures: Measures) -> None:
         """Make the instruments."""

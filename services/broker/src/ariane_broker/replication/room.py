@@ -36,19 +36,16 @@ from ariane_storage.store_files import StoreFiles
 
 @dataclass(frozen=True, slots=True)
 class Elected:
-    """An election that was won.
-
-    Attributes:
-        row: The shared row.
-        replica_set: The row after the election.
-        asked_at_s: When the election was requested, by the monotonic clock.
-        confirmed: Everything before this commit-log offset is known to be confirmed.
-    """
+    """An election that was won."""
 
     row: SharedRow
+    """The shared row."""
     replica_set: ReplicaSet
+    """The row after the election."""
     asked_at_s: float
+    """When the election was requested, by the monotonic clock."""
     confirmed: int = 0
+    """Everything before this commit-log offset is known to be confirmed."""
 
 
 def primary_of(

@@ -38,15 +38,12 @@ DECIDED: Final = frozenset(
 
 
 class StatePart(NamedTuple):
-    """A state file.
-
-    Attributes:
-        name: Its name.
-        content: Its bytes.
-    """
+    """A state file."""
 
     name: str
+    """Its name."""
     content: bytes
+    """Its bytes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -25,17 +25,14 @@ from ariane_storage.writing.append import Appended
 
 
 class AppendTerms(NamedTuple):
-    """The values that all failed messages of one append share.
-
-    Attributes:
-        attempts: Number of tries before the failed one.
-        reason: Why they become dead letters; empty if they are retried.
-        born_key: Equal for messages of one born host.
-    """
+    """The values that all failed messages of one append share."""
 
     attempts: int
+    """Number of tries before the failed one."""
     reason: DeadLetterReason | Literal[""]
+    """Why they become dead letters; empty if they are retried."""
     born_key: tuple[int, int, int]
+    """Equal for messages of one born host."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

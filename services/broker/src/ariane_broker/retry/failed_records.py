@@ -63,21 +63,18 @@ class DeadLetterReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReturnedRecord:
-    """The return that made a record, by the record's properties.
-
-    Attributes:
-        consumer_group: The group that returned the message.
-        failed_offset: Commit-log offset of the record that had failed.
-        return_id: The client's id of the return; perhaps empty.
-        attempts: Number of tries by then.
-        dead_letter: Whether the record is a dead letter.
-    """
+    """The return that made a record, by the record's properties."""
 
     consumer_group: str
+    """The group that returned the message."""
     failed_offset: int
+    """Commit-log offset of the record that had failed."""
     return_id: str
+    """The client's id of the return; perhaps empty."""
     attempts: int
+    """Number of tries by then."""
     dead_letter: bool
+    """Whether the record is a dead letter."""
 
 
 def redriven_record(letter: RecordFields, *, to_group: bool) -> RecordFields:

@@ -11,65 +11,53 @@ from ariane_broker.retry.return_table import Returned
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A group's failure on messages of a queue.
-
-    Attributes:
-        consumer_group: The group.
-        topic: The topic that they were read from.
-        queue_id: The queue that they were read from.
-        wait_ms: Wait before the next try; None for the group's policy.
-        reason: Why they become dead letters at once; None if they need not.
-        cause: Why they failed, for people.
-        attempts_max: The client's own limit of retries; 0 for the group's.
-        local_attempts: Earlier tries without a return.
-        return_id: The client's id of this return; perhaps empty.
-        died: Whether the consumer died of them, so that no client returned them.
-    """
+    """A group's failure on messages of a queue."""
 
     consumer_group: str
+    """The group."""
     topic: str
+    """The topic that they were read from."""
     queue_id: int
+    """The queue that they were read from."""
     wait_ms: int | None = None
+    """Wait before the next try; None for the group's policy."""
     reason: DeadLetterReason | None = None
+    """Why they become dead letters at once; None if they need not."""
     cause: str = ""
+    """Why they failed, for people."""
     attempts_max: int = 0
+    """The client's own limit of retries; 0 for the group's."""
     local_attempts: int = 0
+    """Earlier tries without a return."""
     return_id: str = ""
+    """The client's id of this return; perhaps empty."""
     died: bool = False
+    """Whether the consumer died of them, so that no client returned them."""
 
 
 class FailedPlace(NamedTuple):
-    """The place of a failed message.
-
-    Attributes:
-        queue_offset: Its offset in its queue.
-        commit_log_offset: Commit-log offset of its record.
-    """
+    """The place of a failed message."""
 
     queue_offset: int
+    """Its offset in its queue."""
     commit_log_offset: int
+    """Commit-log offset of its record."""
 
 
 class ReturnOutcome(NamedTuple):
-    """The outcome for one failed message.
-
-    Attributes:
-        returned: The return that now holds.
-        duplicate: Whether an earlier call had made that return.
-    """
+    """The outcome for one failed message."""
 
     returned: Returned
+    """The return that now holds."""
     duplicate: bool
+    """Whether an earlier call had made that return."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReturnLimits:
-    """The limits of a return.
-
-    Attributes:
-        delay_ms_max: The longest wait for another try.
-        deaths_max: How many consumers may die of a message; 0: no limit of its own.
-    """
+    """The limits of a return."""
 
     delay_ms_max: int
+    """The longest wait for another try."""
     deaths_max: int = 0
+    """How many consumers may die of a message; 0: no limit of its own."""

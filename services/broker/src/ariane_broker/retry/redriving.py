@@ -43,17 +43,14 @@ LETTERS_MAX: Final = 10_000
 
 @dataclass(slots=True)
 class Redriven:
-    """The outcome of redriving dead letters.
-
-    Attributes:
-        redriven_count: Number of letters sent back by this call.
-        duplicate_count: Number of letters sent back before.
-        failures: Why others were not sent back, by queue offset.
-    """
+    """The outcome of redriving dead letters."""
 
     redriven_count: int = 0
+    """Number of letters sent back by this call."""
     duplicate_count: int = 0
+    """Number of letters sent back before."""
     failures: dict[int, str] = field(default_factory=dict)
+    """Why others were not sent back, by queue offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +68,7 @@ class _Addressed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeadLetterRedrive:
-    """Sends dead letters back.
-
-    Attributes:
-        make_topic: Creates a topic of a group if it is missing.
-    """
+    """Sends dead letters back."""
 
     log: BrokerLog
     table: RedrivenTable
@@ -83,6 +76,7 @@ class DeadLetterRedrive:
     topics: TopicTable
     groups: ConsumerGroups
     make_topic: Callable[[str], Awaitable[TopicConfig]]
+    """Creates a topic of a group if it is missing."""
     is_draining: Callable[[], bool]
 
     async def redrive(

@@ -30,21 +30,18 @@ _PARKED: Final = f"{PropertyName.REAL_TOPIC}\x01{RETRY_PREFIX}".encode()
 
 
 class Returned(NamedTuple):
-    """The result of a return; a tuple, because a snapshot encodes tens of thousands.
-
-    Attributes:
-        return_id: The client's id of the return; perhaps empty.
-        attempts: Number of tries by then.
-        dead_letter: Whether it became a dead letter.
-        due_ms: When the copy is due.
-        commit_log_offset: Commit-log offset of the stored record.
-    """
+    """The result of a return; a tuple, because a snapshot encodes tens of thousands."""
 
     return_id: str
+    """The client's id of the return; perhaps empty."""
     attempts: int
+    """Number of tries by then."""
     dead_letter: bool
+    """Whether it became a dead letter."""
     due_ms: int
+    """When the copy is due."""
     commit_log_offset: int
+    """Commit-log offset of the stored record."""
 
 
 class ReturnTable(SnapshotState):

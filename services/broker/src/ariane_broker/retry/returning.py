@@ -38,17 +38,14 @@ SLICE_SPAN: Final = 512
 
 @dataclass(frozen=True, slots=True)
 class _Return:
-    """A return in progress.
-
-    Attributes:
-        failure: The failure of the messages.
-        group: The group that failed.
-        outcomes: The outcome of each so far, or why it is not taken back.
-    """
+    """A return in progress."""
 
     failure: Failure
+    """The failure of the messages."""
     group: GroupConfig
+    """The group that failed."""
     outcomes: dict[FailedPlace, ReturnOutcome | ServiceError] = field(default_factory=dict)
+    """The outcome of each so far, or why it is not taken back."""
 
     def topic_for(self, terms: AppendTerms) -> str:
         """The destination topic."""
@@ -58,17 +55,14 @@ class _Return:
 
 @dataclass(frozen=True, slots=True)
 class _Slice:
-    """Some of its messages.
-
-    Attributes:
-        failed: Their records.
-        row_of: The record of each message.
-        terms: How each record is appended.
-    """
+    """Some of its messages."""
 
     failed: FailedColumns
+    """Their records."""
     row_of: Mapping[FailedPlace, int]
+    """The record of each message."""
     terms: Sequence[AppendTerms]
+    """How each record is appended."""
 
     def terms_of(self, place: FailedPlace) -> AppendTerms:
         """How a message is appended."""
@@ -77,11 +71,7 @@ class _Slice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MessageReturns:
-    """Takes failed messages back.
-
-    Attributes:
-        make_topic: Creates a topic of a group if it is missing.
-    """
+    """Takes failed messages back."""
 
     log: BrokerLog
     copies: CopyAppend
@@ -91,6 +81,7 @@ class MessageReturns:
     groups: ConsumerGroups
     limits: ReturnLimits
     make_topic: Callable[[str], Awaitable[TopicConfig]]
+    """Creates a topic of a group if it is missing."""
     is_draining: Callable[[], bool]
 
     async def take_back_at(self, failure: Failure, commit_log_offset: int) -> ReturnOutcome:

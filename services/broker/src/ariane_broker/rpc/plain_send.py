@@ -35,21 +35,18 @@ MESSAGES_MAX: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class PlainSent:
-    """The outcome of plain messages that were stored.
-
-    Attributes:
-        unique_ids: Unique id of each message, as given or as filled in here.
-        queue_id: The queue of all of them.
-        appended: Their offsets.
-        level: The acknowledged level.
-        duplicate: Whether they were stored by an earlier request.
-    """
+    """The outcome of plain messages that were stored."""
 
     unique_ids: list[str]
+    """Unique id of each message, as given or as filled in here."""
     queue_id: int
+    """The queue of all of them."""
     appended: Appended
+    """Their offsets."""
     level: AcknowledgedLevel
+    """The acknowledged level."""
     duplicate: bool
+    """Whether they were stored by an earlier request."""
 
 
 class SendMessages:

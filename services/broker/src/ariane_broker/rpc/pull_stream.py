@@ -29,27 +29,21 @@ Request = TypeVar("Request")
 
 
 class StreamOrder(NamedTuple):
-    """A request of a stream.
-
-    Attributes:
-        order: The pull.
-        follow: Whether the pull goes on after an answer.
-    """
+    """A request of a stream."""
 
     order: PullOrder
+    """The pull."""
     follow: bool
+    """Whether the pull goes on after an answer."""
 
 
 class StreamAnswer(NamedTuple):
-    """One answer.
-
-    Attributes:
-        pulled: The messages found.
-        more_follow: Whether the same pull goes on.
-    """
+    """One answer."""
 
     pulled: list[PulledQueue]
+    """The messages found."""
     more_follow: bool
+    """Whether the same pull goes on."""
 
 
 class PullStream(Generic[Request]):

@@ -33,20 +33,17 @@ TO_THE_END: Final = 1 << 61
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReplicaLogGate:
-    """Decides when the log of a replica can be read. Lives on one loop.
-
-    Attributes:
-        primary_address: Returns the primary's address; empty while there is none.
-        is_told: Whether a primary has reported the confirmed offset.
-        is_agreeing: Whether the log is being cut to agree with a primary's.
-        agreement_count: How often that has begun.
-    """
+    """Decides when the log of a replica can be read. Lives on one loop."""
 
     primary_address: Callable[[], str]
+    """Returns the primary's address; empty while there is none."""
     _: KW_ONLY
     is_told: Callable[[], bool]
+    """Whether a primary has reported the confirmed offset."""
     is_agreeing: Callable[[], bool]
+    """Whether the log is being cut to agree with a primary's."""
     agreement_count: Callable[[], int]
+    """How often that has begun."""
 
     def open(self) -> Callable[[], None]:
         """Begin to read.

@@ -27,27 +27,24 @@ ENTRIES_MAX: Final = 256
 
 
 class UpdateParts(NamedTuple):
-    """The parts that work on requests.
-
-    Attributes:
-        log: Where everything goes.
-        halves: Stores half messages.
-        ends: Ends transactions.
-        broker_name: The name of the broker in answers.
-        now_ms: Milliseconds since the epoch.
-        body_bytes_max: Largest body of a message.
-        cluster_name: The cluster of this broker.
-        service_error: Makes errors of the store public.
-    """
+    """The parts that work on requests."""
 
     log: BrokerLog
+    """Where everything goes."""
     halves: Halves
+    """Stores half messages."""
     ends: TransactionEnds
+    """Ends transactions."""
     broker_name: str
+    """The name of the broker in answers."""
     now_ms: Callable[[], int]
+    """Milliseconds since the epoch."""
     body_bytes_max: int
+    """Largest body of a message."""
     cluster_name: str
+    """The cluster of this broker."""
     service_error: Callable[[Exception], ServiceError]
+    """Makes errors of the store public."""
 
 
 class _ReadRequest(NamedTuple):

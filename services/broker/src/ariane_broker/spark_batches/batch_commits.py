@@ -61,25 +61,17 @@ properties; segments have room for 64 KiB."""
 
 @dataclass(frozen=True, slots=True)
 class BatchCommitted:
-    """The outcome of a commit.
-
-    Attributes:
-        duplicate: Whether the batch had been committed before.
-        record_count: Its messages.
-    """
+    """The outcome of a commit."""
 
     duplicate: bool
+    """Whether the batch had been committed before."""
     record_count: int
+    """Its messages."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchCommits:
-    """Stages, commits and aborts batches.
-
-    Attributes:
-        broker_name: Sinks with another home are refused.
-        body_bytes_max: Largest body of a message; the records of one call have a little more.
-    """
+    """Stages, commits and aborts batches."""
 
     log: BrokerLog
     table: BatchTable
@@ -88,8 +80,10 @@ class BatchCommits:
     parking: Parking
     _: KW_ONLY
     broker_name: str
+    """Sinks with another home are refused."""
     now_ms: Callable[[], int]
     body_bytes_max: int
+    """Largest body of a message; the records of one call have a little more."""
     is_draining: Callable[[], bool]
 
     async def stage(self, request: StageRequest, born_host: Host) -> int:

@@ -47,37 +47,31 @@ class AttemptKey(NamedTuple):
 
 
 class Stage(NamedTuple):
-    """The records that one call has staged.
-
-    Attributes:
-        commit_log_offset: Offset of the stage's record.
-        record_count: Number of its records.
-        records_crc32: CRC-32 of them.
-        store_timestamp_ms: When it was stored.
-        byte_count: Bytes of the records.
-    """
+    """The records that one call has staged."""
 
     commit_log_offset: int
+    """Offset of the stage's record."""
     record_count: int
+    """Number of its records."""
     records_crc32: int
+    """CRC-32 of them."""
     store_timestamp_ms: int
+    """When it was stored."""
     byte_count: int
+    """Bytes of the records."""
 
 
 class StageRequest(NamedTuple):
-    """A request to stage records.
-
-    Attributes:
-        batch: The batch.
-        attempt: The attempt.
-        staged: The records.
-        count_before: Number that the attempt had staged before; None: every request is staged.
-    """
+    """A request to stage records."""
 
     batch: BatchKey
+    """The batch."""
     attempt: AttemptKey
+    """The attempt."""
     staged: StagedBlock
+    """The records."""
     count_before: int | None = None
+    """Number that the attempt had staged before; None: every request is staged."""
 
 
 class NamedAttempt(NamedTuple):
@@ -90,15 +84,12 @@ class NamedAttempt(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """A fingerprint that shows whether a repeated batch is the same.
-
-    Attributes:
-        record_count: Number of its records.
-        content_sum: A sum over them, independent of order and partitions; unsigned, 64 bits.
-    """
+    """A fingerprint that shows whether a repeated batch is the same."""
 
     record_count: int
+    """Number of its records."""
     content_sum: int
+    """A sum over them, independent of order and partitions; unsigned, 64 bits."""
 
 
 class BatchEvent(StrEnum):

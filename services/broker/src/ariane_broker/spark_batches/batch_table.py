@@ -42,19 +42,16 @@ _HALF_OFFSET_BEFORE_BODY: Final = HEADER_BYTES - FIELD_STARTS["half_offset"]
 
 @dataclass(slots=True)
 class Progress:
-    """The progress of a query.
-
-    Attributes:
-        batch_id: The last committed batch.
-        commit_log_offset: Offset of its commit record.
-        timestamp_ms: When it was committed.
-        contents: Contents of the latest committed batches by id, ascending, up to this one.
-    """
+    """The progress of a query."""
 
     batch_id: int
+    """The last committed batch."""
     commit_log_offset: int
+    """Offset of its commit record."""
     timestamp_ms: int
+    """When it was committed."""
     contents: dict[int, Contents]
+    """Contents of the latest committed batches by id, ascending, up to this one."""
 
     def joined(self, earlier: Progress | None) -> Progress:
         """The same with the contents of earlier batches, as many as are kept."""
@@ -66,19 +63,16 @@ class Progress:
 
 @dataclass(slots=True)
 class Publication:
-    """A batch that is committed and not yet visible as a whole.
-
-    Attributes:
-        batch: The batch.
-        stages: Commit-log offsets of its stages, in the order of publication.
-        committed_ms: When it was committed; records with later delivery times wait.
-        counts: Messages so far, by stage and queue.
-    """
+    """A batch that is committed and not yet visible as a whole."""
 
     batch: BatchKey
+    """The batch."""
     stages: tuple[int, ...]
+    """Commit-log offsets of its stages, in the order of publication."""
     committed_ms: int
+    """When it was committed; records with later delivery times wait."""
     counts: dict[tuple[int, int], int] = field(default_factory=dict)
+    """Messages so far, by stage and queue."""
 
 
 class BatchTable(SnapshotState):

@@ -28,12 +28,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchUpkeep:
-    """Drops abandoned batches, and writes notes again before they are too old.
-
-    Attributes:
-        expiry_ms: How long staged records wait for their commit.
-        retention_ms: How long the log is kept.
-    """
+    """Drops abandoned batches, and writes notes again before they are too old."""
 
     log: BrokerLog
     table: BatchTable
@@ -41,7 +36,9 @@ class BatchUpkeep:
     _: KW_ONLY
     now_ms: Callable[[], int]
     expiry_ms: int
+    """How long staged records wait for their commit."""
     retention_ms: float
+    """How long the log is kept."""
 
     async def turn(self) -> None:
         """Drop abandoned batches, and write records again that become old."""

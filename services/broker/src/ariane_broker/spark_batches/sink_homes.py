@@ -22,19 +22,16 @@ from ariane_broker.spark_batches.batch_records import Contents, contents_from, c
 
 @dataclass(frozen=True, slots=True)
 class SinkHome:
-    """The home of a query.
-
-    Attributes:
-        broker_name: The broker for all of its messages.
-        move_count: How often it was moved before.
-        committed_id: The last batch that earlier homes committed; None: none, or unknown.
-        contents: Contents of the latest of these batches, by id, ascending.
-    """
+    """The home of a query."""
 
     broker_name: str
+    """The broker for all of its messages."""
     move_count: int
+    """How often it was moved before."""
     committed_id: int | None = None
+    """The last batch that earlier homes committed; None: none, or unknown."""
     contents: Mapping[int, Contents] = field(default_factory=dict)
+    """Contents of the latest of these batches, by id, ascending."""
 
     @property
     def rank(self) -> tuple[int, str, int]:
@@ -45,21 +42,18 @@ class SinkHome:
 
 @dataclass(frozen=True, slots=True)
 class HomeNote:
-    """A noted home.
-
-    Attributes:
-        home: The home.
-        topic: The topic that the query writes to; empty if its rows name topics.
-        timestamp_ms: When it was noted, or last read, within a day.
-        commit_log_offset: Offset of its record.
-        owner: The user who noted it first; empty if nobody was known.
-    """
+    """A noted home."""
 
     home: SinkHome
+    """The home."""
     topic: str
+    """The topic that the query writes to; empty if its rows name topics."""
     timestamp_ms: int
+    """When it was noted, or last read, within a day."""
     commit_log_offset: int
+    """Offset of its record."""
     owner: str = ""
+    """The user who noted it first; empty if nobody was known."""
 
 
 def note_json(note: HomeNote) -> dict[str, Any]:

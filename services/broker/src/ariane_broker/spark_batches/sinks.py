@@ -30,44 +30,38 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SinkReport:
-    """This broker's record of a sink.
-
-    Attributes:
-        query_id: Its name.
-        note: Its noted home; None without a note.
-        batch_id: The last committed batch; None: none.
-        record_count: Number of its records; None if unknown.
-        commit_ms: When it was committed; 0: never.
-        staged_record_count: Records that are staged and not committed.
-        staged_bytes: Their bytes.
-        stage_ms: When the last of them arrived; 0 without any.
-        publishing: Whether a committed batch is not fully visible yet.
-        failure: Why its publication has stopped; empty if it has not.
-    """
+    """This broker's record of a sink."""
 
     query_id: str
+    """Its name."""
     note: HomeNote | None
+    """Its noted home; None without a note."""
     batch_id: int | None
+    """The last committed batch; None: none."""
     record_count: int | None
+    """Number of its records; None if unknown."""
     commit_ms: int
+    """When it was committed; 0: never."""
     staged_record_count: int
+    """Records that are staged and not committed."""
     staged_bytes: int
+    """Their bytes."""
     stage_ms: int
+    """When the last of them arrived; 0 without any."""
     publishing: bool
+    """Whether a committed batch is not fully visible yet."""
     failure: str
+    """Why its publication has stopped; empty if it has not."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkDeleted:
-    """The outcome of a deletion.
-
-    Attributes:
-        dropped_count: Records that were staged, and are dropped.
-        lost_count: Records that were committed, and are given up.
-    """
+    """The outcome of a deletion."""
 
     dropped_count: int
+    """Records that were staged, and are dropped."""
     lost_count: int
+    """Records that were committed, and are given up."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -50,17 +50,14 @@ _INT64: Final = np.dtype("<i8")
 
 @dataclass(frozen=True, slots=True)
 class StagedBlock:
-    """The records of one stage.
-
-    Attributes:
-        block: The records, with their columns.
-        queue_ids: The queue of each: int32[count].
-        times_ms: When each is to be delivered; 0 for at once.
-    """
+    """The records of one stage."""
 
     block: RecordTable
+    """The records, with their columns."""
     queue_ids: NDArray[np.int32]
+    """The queue of each: int32[count]."""
     times_ms: Int64s
+    """When each is to be delivered; 0 for at once."""
 
 
 def encode_stage(staged: StagedBlock) -> bytes:

@@ -39,23 +39,20 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StateFiles:
-    """The state files of a broker.
-
-    Attributes:
-        topics: ``config/topics.json``.
-        offsets: ``config/consumerOffset.json``.
-        groups: ``config/subscriptionGroup.json``.
-        locks: ``config/queueLocks.json``.
-        deaths: ``config/consumerDeaths.json``.
-        epochs: ``config/logEpochs.json``.
-    """
+    """The state files of a broker."""
 
     topics: StateFile
+    """``config/topics.json``."""
     offsets: StateFile
+    """``config/consumerOffset.json``."""
     groups: StateFile
+    """``config/subscriptionGroup.json``."""
     locks: StateFile
+    """``config/queueLocks.json``."""
     deaths: StateFile
+    """``config/consumerDeaths.json``."""
     epochs: StateFile
+    """``config/logEpochs.json``."""
 
 
 class BrokerState:

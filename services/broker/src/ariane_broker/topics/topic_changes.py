@@ -44,17 +44,14 @@ _FORGOTTEN_MAX: Final = 1000
 
 
 class _Creation(NamedTuple):
-    """A topic to be created.
-
-    Attributes:
-        topic: Its legal name.
-        change: Its settings.
-        may_stand: Whether an existing topic is enough, independent of its settings.
-    """
+    """A topic to be created."""
 
     topic: str
+    """Its legal name."""
     change: TopicChange
+    """Its settings."""
     may_stand: bool
+    """Whether an existing topic is enough, independent of its settings."""
 
 
 class TopicChanges:

@@ -19,17 +19,14 @@ _GROUP_PREFIXES = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
 
 @dataclass(frozen=True, slots=True)
 class TopicLimits:
-    """The limits of one broker.
-
-    Attributes:
-        topics_max: Topics of clients.
-        queues_max: Queues of the topics of clients, in all.
-        group_topics_max: Retry topics and dead letters of groups.
-    """
+    """The limits of one broker."""
 
     topics_max: int
+    """Topics of clients."""
     queues_max: int
+    """Queues of the topics of clients, in all."""
     group_topics_max: int
+    """Retry topics and dead letters of groups."""
 
     def room_beside(self, standing: Iterable[TopicConfig]) -> Iterator[TopicRoom | None]:
         """How many topics and queues may still be created; yields once for each topic before."""
@@ -51,19 +48,16 @@ class TopicLimits:
 
 @dataclass(slots=True)
 class TopicRoom:
-    """Topics and queues that may still be created; below 0 if more exist than the limits allow.
-
-    Attributes:
-        limits: The limits, for errors.
-        topics: Topics of clients.
-        queues: Queues of these.
-        group_topics: Retry topics and dead letters of groups.
-    """
+    """Topics and queues that may still be created; below 0 if more exist than the limits allow."""
 
     limits: TopicLimits
+    """The limits, for errors."""
     topics: int
+    """Topics of clients."""
     queues: int
+    """Queues of these."""
     group_topics: int
+    """Retry topics and dead letters of groups."""
 
     def take(self, config: TopicConfig) -> None:
         """Reserve room for a new topic.

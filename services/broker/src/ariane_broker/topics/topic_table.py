@@ -65,34 +65,30 @@ _RECORD_TYPES: Final = frozenset({TopicMessageType.NORMAL, TopicMessageType.FIFO
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
-    """One topic on this broker.
-
-    Attributes:
-        topic: The name.
-        read_queue_count: Queues that consumers read: 0 up to this, exclusive.
-        write_queue_count: Queues that producers write: 0 up to this, exclusive.
-        permission: The permissions.
-        attributes: Further settings, the message type among them.
-        order: RocketMQ's mark of a topic whose queues have one order over all brokers.
-        system_flag: RocketMQ's bits; kept unchanged.
-        filter_type: RocketMQ's kind of tags; kept unchanged.
-        version: Grows with each change.
-        plain_queue_count: Queues that records without a delay may go to: 0 up to this, exclusive.
-        record_type: The type that each of these records must have, NORMAL or FIFO; None if any will
-            do.
-    """
+    """One topic on this broker."""
 
     topic: str
+    """The name."""
     read_queue_count: int
+    """Queues that consumers read: 0 up to this, exclusive."""
     write_queue_count: int
+    """Queues that producers write: 0 up to this, exclusive."""
     permission: Permission = Permission.READ_WRITE
+    """The permissions."""
     attributes: Mapping[str, str] = field(default_factory=dict)
+    """Further settings, the message type among them."""
     order: bool = False
+    """RocketMQ's mark of a topic whose queues have one order over all brokers."""
     system_flag: int = 0
+    """RocketMQ's bits; kept unchanged."""
     filter_type: str = "SINGLE_TAG"
+    """RocketMQ's kind of tags; kept unchanged."""
     version: int = 0
+    """Grows with each change."""
     plain_queue_count: int = field(init=False, repr=False, compare=False)
+    """Queues that records without a delay may go to: 0 up to this, exclusive."""
     record_type: TopicMessageType | None = field(init=False, repr=False, compare=False)
+    """The type that each of these records must have, NORMAL or FIFO; None if any will do."""
 
     def __post_init__(self) -> None:
         """Compute once what every append needs."""
@@ -127,24 +123,20 @@ class TopicConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicChange:
-    """A change of a topic; None leaves a setting as it is.
-
-    Attributes:
-        read_queue_count: New count of read queues.
-        write_queue_count: New count of write queues.
-        permission: New permission.
-        message_type: New message type.
-        attributes: Attributes to set; an empty value removes one.
-        allow_unread_queues: Whether queues that consumers do not read may have messages, or get
-            them.
-    """
+    """A change of a topic; None leaves a setting as it is."""
 
     read_queue_count: int | None = None
+    """New count of read queues."""
     write_queue_count: int | None = None
+    """New count of write queues."""
     permission: Permission | None = None
+    """New permission."""
     message_type: TopicMessageType | None = None
+    """New message type."""
     attributes: Mapping[str, str] = field(default_factory=dict)
+    """Attributes to set; an empty value removes one."""
     allow_unread_queues: bool = False
+    """Whether queues that consumers do not read may have messages, or get them."""
 
 
 class TopicTable:

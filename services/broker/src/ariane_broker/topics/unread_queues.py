@@ -26,17 +26,14 @@ from ariane_storage.store import Store
 
 
 class UnreadQueue(NamedTuple):
-    """A queue that consumers do not read, and that has messages.
-
-    Attributes:
-        queue: The queue.
-        begin: The oldest kept queue offset.
-        end: Queue offset behind the newest message.
-    """
+    """A queue that consumers do not read, and that has messages."""
 
     queue: QueueKey
+    """The queue."""
     begin: int
+    """The oldest kept queue offset."""
     end: int
+    """Queue offset behind the newest message."""
 
     @property
     def message_count(self) -> int:

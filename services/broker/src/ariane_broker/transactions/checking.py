@@ -40,17 +40,14 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The result of a check.
-
-    Attributes:
-        answer: The producer's answer.
-        client_id: The producer's id.
-        cause: The producer's explanation when it does not know.
-    """
+    """The result of a check."""
 
     answer: Answer
+    """The producer's answer."""
     client_id: str
+    """The producer's id."""
     cause: str = ""
+    """The producer's explanation when it does not know."""
 
 
 class TransactionChecks:

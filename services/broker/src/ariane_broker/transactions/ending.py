@@ -55,38 +55,32 @@ CHECK_COUNT_MAX: Final = 1_000_000
 
 
 class EndRequest(NamedTuple):
-    """A request to end a transaction.
-
-    Attributes:
-        topic: The topic of the message.
-        transaction_id: The transaction.
-        unique_id: The unique id of the half message, which is the id of the transaction.
-        outcome: The wanted outcome; None for an illegal one.
-        producer_group: The caller's group, which must be that of the half message.
-        demand: The level to reach, where that is more than the broker's own; or None.
-    """
+    """A request to end a transaction."""
 
     topic: str
+    """The topic of the message."""
     transaction_id: str
+    """The transaction."""
     unique_id: str
+    """The unique id of the half message, which is the id of the transaction."""
     outcome: Outcome | None
+    """The wanted outcome; None for an illegal one."""
     producer_group: str
+    """The caller's group, which must be that of the half message."""
     demand: Demand | None = None
+    """The level to reach, where that is more than the broker's own; or None."""
 
 
 class Ended(NamedTuple):
-    """The outcome of ending a transaction.
-
-    Attributes:
-        outcome: The outcome that stands.
-        place: Where a commit stored the message; None after a rollback, and if the log has deleted
-            it since.
-        duplicate: Whether an earlier call had this outcome.
-    """
+    """The outcome of ending a transaction."""
 
     outcome: Outcome
+    """The outcome that stands."""
     place: StoredPlace | None
+    """Where a commit stored the message; None after a rollback, and if the log has deleted it
+    since."""
     duplicate: bool
+    """Whether an earlier call had this outcome."""
 
 
 EndOutcome: TypeAlias = Ended | Exception
@@ -106,32 +100,25 @@ class _Commit(NamedTuple):
 
 @dataclass(slots=True)
 class _Ending:
-    """The ends that one turn of the loop works on.
-
-    Attributes:
-        ended: The outcome of each; None if unknown so far.
-        left_bytes: Bytes of messages that this turn may still append.
-        recalled: What the log says of transactions that memory does not know.
-        ids: The transactions that end in this turn.
-        commits: Half messages to commit, by destination.
-        rollbacks: Half messages to roll back, by place in the request.
-    """
+    """The ends that one turn of the loop works on."""
 
     ended: list[EndOutcome | None]
+    """The outcome of each; None if unknown so far."""
     left_bytes: int
+    """Bytes of messages that this turn may still append."""
     recalled: Mapping[str, Decision | None]
+    """What the log says of transactions that memory does not know."""
     ids: set[str] = field(default_factory=set)
+    """The transactions that end in this turn."""
     commits: dict[_Home, list[_Commit]] = field(default_factory=dict)
+    """Half messages to commit, by destination."""
     rollbacks: dict[int, HalfMessage] = field(default_factory=dict)
+    """Half messages to roll back, by place in the request."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TransactionEnds:
-    """Ends transactions, and parks half messages that no producer ends.
-
-    Attributes:
-        bytes_max: Bytes of messages that one turn of the loop may append.
-    """
+    """Ends transactions, and parks half messages that no producer ends."""
 
     log: BrokerLog
     table: TransactionTable
@@ -139,6 +126,7 @@ class TransactionEnds:
     _: KW_ONLY
     now_ms: Callable[[], int]
     bytes_max: int
+    """Bytes of messages that one turn of the loop may append."""
 
     def end(
         self,

@@ -16,19 +16,16 @@ from ariane_storage.store import Store
 
 @dataclass(frozen=True, slots=True)
 class HalfPage:
-    """Some half messages, and how far the list goes.
-
-    Attributes:
-        page: The half messages, by queue offset.
-        half_queue_offset_end: Readable end of the half topic.
-        op_queue_offset_end: Readable end of the op topic.
-        now_ms: The time of the list.
-    """
+    """Some half messages, and how far the list goes."""
 
     page: Page[HalfMessage]
+    """The half messages, by queue offset."""
     half_queue_offset_end: int
+    """Readable end of the half topic."""
     op_queue_offset_end: int
+    """Readable end of the op topic."""
     now_ms: int
+    """The time of the list."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

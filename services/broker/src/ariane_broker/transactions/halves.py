@@ -62,33 +62,27 @@ _RESERVED: Final = (
 
 
 class HalfRequest(NamedTuple):
-    """A half message to be stored.
-
-    Attributes:
-        topic: The topic it is for.
-        queue_id: The queue it is for; None lets the broker choose.
-        producer_group: The group whose members can be asked.
-        message: The message; it gets a unique id if it has none.
-        demand: The level to reach, where that is more than the broker's own; or None.
-    """
+    """A half message to be stored."""
 
     topic: str
+    """The topic it is for."""
     queue_id: int | None
+    """The queue it is for; None lets the broker choose."""
     producer_group: str
+    """The group whose members can be asked."""
     message: PlainMessage
+    """The message; it gets a unique id if it has none."""
     demand: Demand | None = None
+    """The level to reach, where that is more than the broker's own; or None."""
 
 
 class HalfStored(NamedTuple):
-    """A stored half message.
-
-    Attributes:
-        half: The half message, where it is stored.
-        duplicate: Whether it had been stored before.
-    """
+    """A stored half message."""
 
     half: HalfMessage
+    """The half message, where it is stored."""
     duplicate: bool
+    """Whether it had been stored before."""
 
     @property
     def transaction_id(self) -> str:
@@ -102,15 +96,12 @@ HalfOutcome: TypeAlias = HalfStored | Exception
 
 @dataclass(frozen=True, slots=True)
 class HalfLimits:
-    """Limits for half messages.
-
-    Attributes:
-        call_bytes_max: Bytes of the records of one block.
-        pending_count_max: Half messages that may wait for an outcome at the same time.
-    """
+    """Limits for half messages."""
 
     call_bytes_max: int
+    """Bytes of the records of one block."""
     pending_count_max: int
+    """Half messages that may wait for an outcome at the same time."""
 
 
 class Halves:

@@ -62,49 +62,42 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HalfMessage:
-    """A half message without an outcome.
-
-    Attributes:
-        transaction_id: The transaction's id: the unique id of the message.
-        topic: The topic it is for.
-        queue_id: The queue it is for.
-        producer_group: The group whose members can be asked.
-        queue_offset: The queue offset of its record in the half topic.
-        commit_log_offset: The commit-log offset of its record.
-        store_timestamp_ms: When it was first stored.
-        immunity_ms: How long it may rest before the first check; None: the checker decides.
-        keys: The message's keys.
-        parked: Whether it is parked after too many checks.
-    """
+    """A half message without an outcome."""
 
     transaction_id: str
+    """The transaction's id: the unique id of the message."""
     topic: str
+    """The topic it is for."""
     queue_id: int
+    """The queue it is for."""
     producer_group: str
+    """The group whose members can be asked."""
     queue_offset: int
+    """The queue offset of its record in the half topic."""
     commit_log_offset: int
+    """The commit-log offset of its record."""
     store_timestamp_ms: int
+    """When it was first stored."""
     immunity_ms: int | None = None
+    """How long it may rest before the first check; None: the checker decides."""
     keys: tuple[str, ...] = ()
+    """The message's keys."""
     parked: bool = False
+    """Whether it is parked after too many checks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The outcome of a transaction, and where the log has it.
-
-    Attributes:
-        transaction_id: Names the transaction.
-        topic: The topic of the message.
-        outcome: How it ended.
-        commit_log_offset: Commit-log offset of the deciding record: the message, or after a
-            rollback the op record.
-    """
+    """The outcome of a transaction, and where the log has it."""
 
     transaction_id: str
+    """Names the transaction."""
     topic: str
+    """The topic of the message."""
     outcome: Outcome
+    """How it ended."""
     commit_log_offset: int
+    """Commit-log offset of the deciding record: the message, or after a rollback the op record."""
 
 
 def half_properties(

@@ -29,21 +29,18 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TransactionUpkeep:
-    """Runs the upkeep now and then.
-
-    Attributes:
-        believed_ms: Like ``now_ms``, for ages; it doubts jumps of the clock.
-        retention_ms: How long the log is kept. A half message is stored anew after half of it.
-        is_pressed: Whether young segments must go, too, for lack of space.
-    """
+    """Runs the upkeep now and then."""
 
     log: BrokerLog
     table: TransactionTable
     _: KW_ONLY
     now_ms: Callable[[], int]
     believed_ms: Callable[[], int]
+    """Like ``now_ms``, for ages; it doubts jumps of the clock."""
     retention_ms: float
+    """How long the log is kept. A half message is stored anew after half of it."""
     is_pressed: Callable[[], bool]
+    """Whether young segments must go, too, for lack of space."""
     segment_bytes: int
 
     async def turn(self) -> None:

@@ -36,21 +36,18 @@ SHA256_DIGITS: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class KeptFilter:
-    """One version in the catalogue.
-
-    Attributes:
-        version: Its name.
-        language: Its language.
-        size_bytes: Size of the module.
-        create_time_ms: When it was uploaded, since 1970 UTC.
-        quarantine_cause: Why it does not run; empty while it does.
-    """
+    """One version in the catalogue."""
 
     version: FilterVersion
+    """Its name."""
     language: FilterLanguage
+    """Its language."""
     size_bytes: int
+    """Size of the module."""
     create_time_ms: int
+    """When it was uploaded, since 1970 UTC."""
     quarantine_cause: str
+    """Why it does not run; empty while it does."""
 
 
 class Catalogue:

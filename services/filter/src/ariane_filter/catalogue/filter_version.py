@@ -20,15 +20,12 @@ _WASM_MAGIC: Final = b"\0asm"
 
 @dataclass(frozen=True, slots=True, order=True)
 class FilterVersion:
-    """One version of a filter.
-
-    Attributes:
-        name: The filter's name.
-        sha256: SHA-256 of its module, 64 hex digits.
-    """
+    """One version of a filter."""
 
     name: str
+    """The filter's name."""
     sha256: str
+    """SHA-256 of its module, 64 hex digits."""
 
     @classmethod
     def of(cls, name: str, code: bytes) -> FilterVersion:

@@ -22,15 +22,12 @@ _TEMPORARY_S_MAX: Final = 3600.0
 
 
 class FileStatus(NamedTuple):
-    """The size and time of a file.
-
-    Attributes:
-        size_bytes: Its size.
-        time_ms: When it was written, since 1970 UTC.
-    """
+    """The size and time of a file."""
 
     size_bytes: int
+    """Its size."""
     time_ms: int
+    """When it was written, since 1970 UTC."""
 
 
 class Folder:

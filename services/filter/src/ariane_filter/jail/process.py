@@ -37,13 +37,10 @@ class WorkerProcess(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class JailLauncher:
-    """Starts workers. They die with the thread that calls this.
-
-    Attributes:
-        wrapper: A command, with its path, that starts the command given to it.
-    """
+    """Starts workers. They die with the thread that calls this."""
 
     wrapper: tuple[str, ...] = ()
+    """A command, with its path, that starts the command given to it."""
 
     async def __call__(self, language: FilterLanguage, memory_bytes: int) -> JailedProcess:
         """Start one."""

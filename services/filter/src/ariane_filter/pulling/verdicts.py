@@ -20,15 +20,12 @@ from ariane_servicekit import ServiceError
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """The verdicts of a filter.
-
-    Attributes:
-        mask: Whether to deliver each record, from the first on: bool[judged].
-        stop: Why the next record has no verdict; None if all have one.
-    """
+    """The verdicts of a filter."""
 
     mask: NDArray[np.bool_]
+    """Whether to deliver each record, from the first on: bool[judged]."""
     stop: ServiceError | None = None
+    """Why the next record has no verdict; None if all have one."""
 
 
 NONE_YET: Final = np.zeros(0, np.bool_)

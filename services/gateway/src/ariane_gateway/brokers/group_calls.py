@@ -26,17 +26,14 @@ _DELAYS_S: Final = (
 
 
 class GroupRules(NamedTuple):
-    """How messages of a group are handed out.
-
-    Attributes:
-        in_order: Whether those of one message group come one after the other.
-        attempts_max: How often each is handed out, before it becomes a dead letter.
-        delays_s: How long one that failed waits before each further attempt, in seconds.
-    """
+    """How messages of a group are handed out."""
 
     in_order: bool = False
+    """Whether those of one message group come one after the other."""
     attempts_max: int = 17
+    """How often each is handed out, before it becomes a dead letter."""
     delays_s: tuple[float, ...] = _DELAYS_S
+    """How long one that failed waits before each further attempt, in seconds."""
 
 
 class GroupCalls:

@@ -14,55 +14,46 @@ from ariane_sdk.message_queue import MessageQueue
 
 
 class HowEnded(NamedTuple):
-    """How did this transaction end?
-
-    Attributes:
-        broker_name: Who asks.
-        client_id: Who is asked.
-        transaction_id: The transaction: the unique id of its half message.
-        topic: The topic that the message is for.
-        message: The half message.
-    """
+    """How did this transaction end?"""
 
     broker_name: str
+    """Who asks."""
     client_id: str
+    """Who is asked."""
     transaction_id: str
+    """The transaction: the unique id of its half message."""
     topic: str
+    """The topic that the message is for."""
     message: ReceivedMessage
+    """The half message."""
 
 
 class WhatState(NamedTuple):
-    """What do you do now?
-
-    Attributes:
-        broker_name: Who asks.
-        client_id: Who is asked.
-        question_id: Names the question.
-        with_stacks: Whether to say what threads are at.
-    """
+    """What do you do now?"""
 
     broker_name: str
+    """Who asks."""
     client_id: str
+    """Who is asked."""
     question_id: str
+    """Names the question."""
     with_stacks: bool
+    """Whether to say what threads are at."""
 
 
 class Consume(NamedTuple):
-    """Consume this message now, and say what became of it.
-
-    Attributes:
-        broker_name: Who asks.
-        client_id: Who is asked.
-        question_id: Names the question.
-        topic: The topic that the message was sent to.
-        message: The message.
-    """
+    """Consume this message now, and say what became of it."""
 
     broker_name: str
+    """Who asks."""
     client_id: str
+    """Who is asked."""
     question_id: str
+    """Names the question."""
     topic: str
+    """The topic that the message was sent to."""
     message: ReceivedMessage
+    """The message."""
 
 
 Question: TypeAlias = HowEnded | WhatState | Consume

@@ -41,61 +41,52 @@ _RANGE: Final = struct.Struct("<qq")
 
 
 class Wish(NamedTuple):
-    """What a consumer wants of one broker.
-
-    Attributes:
-        group: Its group.
-        wanted: The topic, and which of its messages.
-        client_id: The consumer.
-        count_max: Most messages.
-        invisible_s: How long nobody else gets them, in seconds.
-        by_priority: Whether messages of a higher priority come first.
-        several_of_a_group: Whether those of one message group in order may come together.
-        attempt_id: Names this attempt; repeated, it gets what the answer had that was lost.
-    """
+    """What a consumer wants of one broker."""
 
     group: str
+    """Its group."""
     wanted: Wanted
+    """The topic, and which of its messages."""
     client_id: str
+    """The consumer."""
     count_max: int
+    """Most messages."""
     invisible_s: float
+    """How long nobody else gets them, in seconds."""
     by_priority: bool = False
+    """Whether messages of a higher priority come first."""
     several_of_a_group: bool = False
+    """Whether those of one message group in order may come together."""
     attempt_id: str = ""
+    """Names this attempt; repeated, it gets what the answer had that was lost."""
 
 
 class Delivery(NamedTuple):
-    """A message that was handed out.
-
-    Attributes:
-        message: The message.
-        topic: The topic of its queue: its own, or the retry topic of the group.
-        receipt: Settles it, together with its queue offset.
-        attempt: How often it was handed out, from 1.
-        invisible_until_ms: Until when nobody else gets it.
-    """
+    """A message that was handed out."""
 
     message: ReceivedMessage
+    """The message."""
     topic: str
+    """The topic of its queue: its own, or the retry topic of the group."""
     receipt: bytes
+    """Settles it, together with its queue offset."""
     attempt: int
+    """How often it was handed out, from 1."""
     invisible_until_ms: int
+    """Until when nobody else gets it."""
 
 
 class Settlement(NamedTuple):
-    """What becomes of a message.
-
-    Attributes:
-        receipt: Its receipt.
-        queue_offset: Its place in its queue.
-        invisible_s: It stays invisible for so long from now on. None: it is done, or failed.
-        dead_letter: Whether it becomes a dead letter at once.
-    """
+    """What becomes of a message."""
 
     receipt: bytes
+    """Its receipt."""
     queue_offset: int
+    """Its place in its queue."""
     invisible_s: float | None = None
+    """It stays invisible for so long from now on. None: it is done, or failed."""
     dead_letter: bool = False
+    """Whether it becomes a dead letter at once."""
 
 
 class _Lane(NamedTuple):

@@ -24,28 +24,22 @@ ResultT = TypeVar("ResultT")
 
 
 class _Waiting(NamedTuple, Generic[EntryT, ResultT]):
-    """What one caller settles.
-
-    Attributes:
-        entries: At least one.
-        results: Holds a result for each.
-    """
+    """What one caller settles."""
 
     entries: Sequence[EntryT]
+    """At least one."""
     results: asyncio.Future[Sequence[ResultT]]
+    """Holds a result for each."""
 
 
 @dataclass(slots=True, eq=False)
 class _Lane(Generic[EntryT, ResultT]):
-    """What goes to one broker for one group.
-
-    Attributes:
-        waiting: What no call carries yet.
-        call_count: Calls under way.
-    """
+    """What goes to one broker for one group."""
 
     waiting: deque[_Waiting[EntryT, ResultT]] = field(default_factory=deque)
+    """What no call carries yet."""
     call_count: int = 0
+    """Calls under way."""
 
     def take(self) -> list[_Waiting[EntryT, ResultT]]:
         """Take what the next call carries."""

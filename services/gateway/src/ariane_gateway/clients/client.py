@@ -15,28 +15,26 @@ class GatewayClient:
 
     Nothing that a client asks for needs any of this: it is for what the gateway must tell a client,
     for brokers, which keep its messages while it lives, and for people.
-
-    Attributes:
-        client_id: Its id, unique among living clients.
-        language: What it is written in, as it says.
-        version: The version of its library.
-        address: Where it calls from.
-        user: The user that it signs as; empty where nobody asks.
-        consumes: What it wants, by consumer group, as it last said over its stream.
-        produces: Topics that it produces to, likewise.
-        last_heard_s: When it was last heard of, by the gateway's monotonic clock.
-        streams: Sends it something over each of its open streams; the latest last.
     """
 
     client_id: str
+    """Its id, unique among living clients."""
     language: str = ""
+    """What it is written in, as it says."""
     version: str = ""
+    """The version of its library."""
     address: str = ""
+    """Where it calls from."""
     user: str = ""
+    """The user that it signs as; empty where nobody asks."""
     consumes: dict[str, tuple[Wanted, ...]] = field(default_factory=dict)
+    """What it wants, by consumer group, as it last said over its stream."""
     produces: tuple[str, ...] = ()
+    """Topics that it produces to, likewise."""
     last_heard_s: float = 0.0
+    """When it was last heard of, by the gateway's monotonic clock."""
     streams: list[Callable[[Any], None]] = field(default_factory=list)
+    """Sends it something over each of its open streams; the latest last."""
 
     @property
     def portrait(self) -> Portrait:

@@ -24,17 +24,14 @@ HANDLE_CHARACTERS_MAX: Final = 2048
 
 
 class Handle(NamedTuple):
-    """The contents of a handle.
-
-    Attributes:
-        broker_name: The broker that handed the message out.
-        queue_offset: The message's place in its queue.
-        receipt: The broker's receipt.
-    """
+    """The contents of a handle."""
 
     broker_name: str
+    """The broker that handed the message out."""
     queue_offset: int
+    """The message's place in its queue."""
     receipt: bytes
+    """The broker's receipt."""
 
     def encode(self) -> str:
         """The handle as text."""

@@ -46,17 +46,14 @@ _Key: TypeAlias = tuple[object, ...]
 
 @dataclass(slots=True, eq=False)
 class _Line:
-    """The calls that want the same.
-
-    Attributes:
-        leaders: When each call began that is at the broker.
-        followers: Futures of those that wait here, the oldest first; done when it is their turn.
-        call_count: How many calls there are, leading, waiting, or between the two.
-    """
+    """The calls that want the same."""
 
     leaders: list[float] = field(default_factory=list)
+    """When each call began that is at the broker."""
     followers: deque[asyncio.Future[None]] = field(default_factory=deque)
+    """Futures of those that wait here, the oldest first; done when it is their turn."""
     call_count: int = 0
+    """How many calls there are, leading, waiting, or between the two."""
 
     def is_crowded(self, now_s: float, held_s: float) -> bool:
         """Whether a call that comes has to wait here, as another one is held for so long."""

@@ -9,25 +9,22 @@ from ariane_gateway.rpc.statuses import Illegal
 
 
 class Caller(NamedTuple):
-    """The client of a call.
-
-    Attributes:
-        client_id: Its id.
-        language: What it is written in, as it says.
-        version: The version of its library.
-        address: Where it calls from.
-        time_s: How long it waits for the answer, in seconds.
-        user: The user that it has signed as; empty where nobody asks.
-        access_key: The key that it has signed with, likewise.
-    """
+    """The client of a call."""
 
     client_id: str
+    """Its id."""
     language: str
+    """What it is written in, as it says."""
     version: str
+    """The version of its library."""
     address: str
+    """Where it calls from."""
     time_s: float
+    """How long it waits for the answer, in seconds."""
     user: str = ""
+    """The user that it has signed as; empty where nobody asks."""
     access_key: str = ""
+    """The key that it has signed with, likewise."""
 
     @property
     def identity(self) -> tuple[str, str, str, str, str]:

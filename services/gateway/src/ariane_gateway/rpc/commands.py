@@ -34,13 +34,10 @@ class _Asked(NamedTuple):
 
 
 class Commands:
-    """Asks clients over their streams.
-
-    Attributes:
-        attachments: Takes the answers; set when the parts are put together.
-    """
+    """Asks clients over their streams."""
 
     attachments: Attachments
+    """Takes the answers; set when the parts are put together."""
 
     def __init__(self, clients: ClientTable, new_id: Callable[[], str]) -> None:
         self._clients = clients

@@ -35,15 +35,12 @@ _COMPACT: Final = "%Y%m%dT%H%M%SZ"
 
 
 class Signer(NamedTuple):
-    """Who has signed.
-
-    Attributes:
-        access_key: With which key.
-        user: Who that is.
-    """
+    """Who has signed."""
 
     access_key: str
+    """With which key."""
     user: str
+    """Who that is."""
 
 
 class SignatureRefused(Exception):

@@ -16,17 +16,14 @@ from ariane_sdk.message import RelayedMessage
 
 
 class Sent(NamedTuple):
-    """Where a message was stored.
-
-    Attributes:
-        broker_name: The broker.
-        queue_offset: Its place in its queue; of a delayed message, of the place where it waits.
-        recall_handle: Takes a delayed message back; empty for others.
-    """
+    """Where a message was stored."""
 
     broker_name: str
+    """The broker."""
     queue_offset: int
+    """Its place in its queue; of a delayed message, of the place where it waits."""
     recall_handle: str
+    """Takes a delayed message back; empty for others."""
 
 
 class Sending:

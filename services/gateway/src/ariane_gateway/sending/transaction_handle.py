@@ -16,14 +16,12 @@ class TransactionHandle(NamedTuple):
 
     The broker is named and looked up in the routes: whoever ends a transaction names no broker
     besides, and may call any gateway.
-
-    Attributes:
-        broker_name: The broker that has it.
-        unique_id: The message's id.
     """
 
     broker_name: str
+    """The broker that has it."""
     unique_id: str
+    """The message's id."""
 
     def encode(self) -> str:
         """The handle as text."""

@@ -42,31 +42,25 @@ _BODY_LENGTH_START: Final = HEADER_BYTES - HEADER["body_length"].itemsize
 
 
 class BodyRun(NamedTuple):
-    """Consecutive messages of one queue whose records are alike.
-
-    Attributes:
-        first_queue_offset: The queue offset of the first message; the others follow densely.
-        message_count: The number of messages.
-        record_bytes: Bytes of each record.
-        body_bytes: Bytes of each body.
-    """
+    """Consecutive messages of one queue whose records are alike."""
 
     first_queue_offset: int
+    """The queue offset of the first message; the others follow densely."""
     message_count: int
+    """The number of messages."""
     record_bytes: int
+    """Bytes of each record."""
     body_bytes: int
+    """Bytes of each body."""
 
 
 class GatheredBodies(NamedTuple):
-    """Bodies without their records.
-
-    Attributes:
-        runs: The records, in order.
-        octets: The bodies, back to back: uint8[bytes].
-    """
+    """Bodies without their records."""
 
     runs: list[BodyRun]
+    """The records, in order."""
     octets: NDArray[np.uint8]
+    """The bodies, back to back: uint8[bytes]."""
 
 
 class _Stretch(NamedTuple):

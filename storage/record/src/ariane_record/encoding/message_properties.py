@@ -49,32 +49,29 @@ _INT32: Final = Struct(">i")
 
 
 class EncodedProperties(NamedTuple):
-    """The bytes of a record around its id, and what its columns say of them.
-
-    Attributes:
-        before_id: The bytes between body and id, without a sequence.
-        before_sequence: With a sequence: the bytes between body and sequence.
-        behind_sequence: With a sequence: the bytes between sequence and id.
-        behind_id: The bytes after the id.
-        overhead_bytes: Bytes of a record besides its body, without a sequence.
-        tag_code: Hash of the tag.
-        key_hashes: Index hashes of the keys, without the id.
-        flag: The flag of the application.
-        system_flag: Bits of ``SystemFlag``, except those of the hosts.
-        unique_id: The id that the message has from elsewhere, which is then a part of the bytes
-            before the id; empty if it gets its id when it is sent.
-    """
+    """The bytes of a record around its id, and what its columns say of them."""
 
     before_id: bytes
+    """The bytes between body and id, without a sequence."""
     before_sequence: bytes
+    """With a sequence: the bytes between body and sequence."""
     behind_sequence: bytes
+    """With a sequence: the bytes between sequence and id."""
     behind_id: bytes
+    """The bytes after the id."""
     overhead_bytes: int
+    """Bytes of a record besides its body, without a sequence."""
     tag_code: int
+    """Hash of the tag."""
     key_hashes: tuple[int, ...] = ()
+    """Index hashes of the keys, without the id."""
     flag: int = 0
+    """The flag of the application."""
     system_flag: int = 0
+    """Bits of ``SystemFlag``, except those of the hosts."""
     unique_id: str = ""
+    """The id that the message has from elsewhere, which is then a part of the bytes before the id;
+    empty if it gets its id when it is sent."""
 
 
 class TopicProperties:

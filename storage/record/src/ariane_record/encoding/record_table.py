@@ -49,36 +49,33 @@ from ariane_record.single.producer_sequence import (
 # columns of a lone message.
 @dataclass(slots=True, eq=False)
 class RecordTable:
-    """Records in the form of the commit log, with their columns; b rows of n records in all.
-
-    Attributes:
-        topics: The topic of each row.
-        counts: How many records each row has, 1 or more.
-        pieces: The records, row after row: joined, they are back to back.
-        sizes: Bytes of each record, int32[n].
-        tag_codes: Hash of each tag, 0 for none, int32[n].
-        key_counts: Number of index keys of each record, uint8[n].
-        key_hashes: Index hashes of all keys, record after record, int32[sum(key_counts)].
-        crc32: CRC-32 of all records.
-        record_crcs: CRC-32 of each record without its last 20 bytes, the checksum: uint32[n]. Only
-            with zeros in the fields that the broker owns; None leaves the sums to the broker.
-        forwarded: Whether attempts and half offsets may differ from zero: in tables that a broker
-            makes of stored messages, never in those of a client.
-        delivery_times_ms: When each record is due, milliseconds since the epoch, int64[n]; only for
-            the timer topic, which keeps it in the place of the tag.
-    """
+    """Records in the form of the commit log, with their columns; b rows of n records in all."""
 
     topics: Sequence[str]
+    """The topic of each row."""
     counts: Sequence[int]
+    """How many records each row has, 1 or more."""
     pieces: Sequence[ByteBuffer]
+    """The records, row after row: joined, they are back to back."""
     sizes: NDArray[np.int32]
+    """Bytes of each record, int32[n]."""
     tag_codes: NDArray[np.int32]
+    """Hash of each tag, 0 for none, int32[n]."""
     key_counts: NDArray[np.uint8]
+    """Number of index keys of each record, uint8[n]."""
     key_hashes: NDArray[np.int32]
+    """Index hashes of all keys, record after record, int32[sum(key_counts)]."""
     crc32: int
+    """CRC-32 of all records."""
     record_crcs: NDArray[np.uint32] | None = None
+    """CRC-32 of each record without its last 20 bytes, the checksum: uint32[n]. Only with zeros in
+    the fields that the broker owns; None leaves the sums to the broker."""
     forwarded: bool = False
+    """Whether attempts and half offsets may differ from zero: in tables that a broker makes of
+    stored messages, never in those of a client."""
     delivery_times_ms: NDArray[np.int64] | None = None
+    """When each record is due, milliseconds since the epoch, int64[n]; only for the timer topic,
+    which keeps it in the place of the tag."""
 
     @classmethod
     def of(

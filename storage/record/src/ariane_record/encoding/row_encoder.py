@@ -49,49 +49,43 @@ _system_flag_of = attrgetter("system_flag")
 
 
 class MessageRows(NamedTuple):
-    """Messages to encode, row after row.
-
-    Attributes:
-        topics: The topic of each row.
-        counts: The number of messages of each, 1 or more.
-        sequences: Each row's place in the stream of its producer; None for a row in no stream.
-        sizes_bytes: Bytes of the records of each row, with its sequence.
-        bodies: The body of each message.
-        properties: Its properties.
-        born_timestamps_ms: When each was made, milliseconds since the epoch.
-    """
+    """Messages to encode, row after row."""
 
     topics: Sequence[TopicProperties]
+    """The topic of each row."""
     counts: Sequence[int]
+    """The number of messages of each, 1 or more."""
     sequences: Sequence[ProducerSequence | None]
+    """Each row's place in the stream of its producer; None for a row in no stream."""
     sizes_bytes: Sequence[int]
+    """Bytes of the records of each row, with its sequence."""
     bodies: Sequence[bytes]
+    """The body of each message."""
     properties: Sequence[EncodedProperties]
+    """Its properties."""
     born_timestamps_ms: Sequence[int]
+    """When each was made, milliseconds since the epoch."""
 
 
 class EncodedRows(NamedTuple):
-    """Encoded rows, one after the other. Columns on the wire are little-endian.
-
-    Attributes:
-        topics: The topic of each row.
-        counts: The number of records of each.
-        records: All records.
-        sizes: Bytes of each record.
-        tag_codes: Hash of the tag of each: n x int32.
-        key_counts: The number of index keys of each: n x uint8.
-        key_hashes: Their hashes, the id first: int32 each.
-        crc32: CRC-32 of all records.
-    """
+    """Encoded rows, one after the other. Columns on the wire are little-endian."""
 
     topics: Sequence[TopicProperties]
+    """The topic of each row."""
     counts: Sequence[int]
+    """The number of records of each."""
     records: bytes
+    """All records."""
     sizes: Sequence[int]
+    """Bytes of each record."""
     tag_codes: bytes
+    """Hash of the tag of each: n x int32."""
     key_counts: bytes
+    """The number of index keys of each: n x uint8."""
     key_hashes: bytes
+    """Their hashes, the id first: int32 each."""
     crc32: int
+    """CRC-32 of all records."""
 
     def table(self) -> RecordTable:
         """The same as a table of records, for what is sent with others or once more."""

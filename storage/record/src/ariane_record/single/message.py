@@ -165,19 +165,16 @@ def encode_record_as(
 
 
 class RecordSpans(NamedTuple):
-    """The header of one record, and the places of its variable parts in the buffer.
-
-    Attributes:
-        header: The values of ``layout.HEADER``, in its order; the addresses as bytes.
-        body: The body.
-        topic: The name of the topic, without its length field.
-        properties: The encoded properties, without their length field.
-    """
+    """The header of one record, and the places of its variable parts in the buffer."""
 
     header: tuple[Any, ...]
+    """The values of ``layout.HEADER``, in its order; the addresses as bytes."""
     body: slice
+    """The body."""
     topic: slice
+    """The name of the topic, without its length field."""
     properties: slice
+    """The encoded properties, without their length field."""
 
 
 def find_spans(buffer: ByteBuffer, start: int, size: int) -> RecordSpans:

@@ -43,29 +43,23 @@ _WORD: Final = 1 << 32
 
 
 class MessagePlace(NamedTuple):
-    """The place of a record.
-
-    Attributes:
-        store_host: The broker that stored it.
-        commit_log_offset: Byte position in the commit log of that broker.
-    """
+    """The place of a record."""
 
     store_host: Host
+    """The broker that stored it."""
     commit_log_offset: CommitLogOffset
+    """Byte position in the commit log of that broker."""
 
 
 class IdRun(NamedTuple):
-    """Unique ids that differ in their counter only.
-
-    Attributes:
-        stamp: The digits before the counter.
-        begin: The first counter.
-        end: The counter after the last one.
-    """
+    """Unique ids that differ in their counter only."""
 
     stamp: str
+    """The digits before the counter."""
     begin: int
+    """The first counter."""
     end: int
+    """The counter after the last one."""
 
 
 class UniqueIds:

@@ -46,45 +46,42 @@ class TraceDamaged(RecordError):
 
 
 class TraceStep(NamedTuple):
-    """One step of a message's life, reported by a client.
-
-    Attributes:
-        kind: The event.
-        unique_id: The message.
-        timestamp_ms: When it began, by the client's clock.
-        group: The producer's or consumer's group.
-        topic: The topic; empty for steps of consuming, which do not have it.
-        tag: The tag.
-        keys: The keys.
-        store_host: The broker, "host:port".
-        body_bytes: Bytes of the body.
-        cost_ms: Its duration.
-        message_type: 0 normal, 1 half, 2 committed, 3 delayed, 4 in order.
-        successful: Whether it succeeded.
-        request_id: The common id of begin and end of one consuming.
-        attempt: Number of the delivery, from 0.
-        state: How a transaction ended.
-        client_id: The client.
-        trace_parent: The W3C trace context of the step.
-    """
+    """One step of a message's life, reported by a client."""
 
     kind: TraceKind
+    """The event."""
     unique_id: str
+    """The message."""
     timestamp_ms: int = 0
+    """When it began, by the client's clock."""
     group: str = ""
+    """The producer's or consumer's group."""
     topic: str = ""
+    """The topic; empty for steps of consuming, which do not have it."""
     tag: str = ""
+    """The tag."""
     keys: tuple[str, ...] = ()
+    """The keys."""
     store_host: str = ""
+    """The broker, "host:port"."""
     body_bytes: int = 0
+    """Bytes of the body."""
     cost_ms: int = 0
+    """Its duration."""
     message_type: int = 0
+    """0 normal, 1 half, 2 committed, 3 delayed, 4 in order."""
     successful: bool = True
+    """Whether it succeeded."""
     request_id: str = ""
+    """The common id of begin and end of one consuming."""
     attempt: int = 0
+    """Number of the delivery, from 0."""
     state: str = ""
+    """How a transaction ended."""
     client_id: str = ""
+    """The client."""
     trace_parent: str = ""
+    """The W3C trace context of the step."""
 
 
 def encode_steps(steps: Iterable[TraceStep]) -> bytes:

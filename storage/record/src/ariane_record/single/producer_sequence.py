@@ -53,31 +53,25 @@ _BODY_LENGTH_START: Final = HEADER_BYTES - 4
 
 
 class ProducerSequence(NamedTuple):
-    """The place of a batch in the stream of one producer to one queue.
-
-    Attributes:
-        producer_id: The producer, 1 or more.
-        epoch: Grows when a stream begins anew; batches of older epochs are refused then.
-        first_sequence: Number of the batch's first message in the stream, from 0.
-    """
+    """The place of a batch in the stream of one producer to one queue."""
 
     producer_id: int
+    """The producer, 1 or more."""
     epoch: int
+    """Grows when a stream begins anew; batches of older epochs are refused then."""
     first_sequence: int
+    """Number of the batch's first message in the stream, from 0."""
 
 
 class StoredSequence(NamedTuple):
-    """The sequence in the first record of a batch.
-
-    Attributes:
-        sequence: The place of the batch.
-        record_count: The number of its records.
-        size_bytes: Bytes of all records.
-    """
+    """The sequence in the first record of a batch."""
 
     sequence: ProducerSequence
+    """The place of the batch."""
     record_count: int
+    """The number of its records."""
     size_bytes: int
+    """Bytes of all records."""
 
 
 def encode_sequence(sequence: ProducerSequence, record_count: int, size_bytes: int) -> bytes:

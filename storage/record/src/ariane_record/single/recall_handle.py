@@ -18,19 +18,16 @@ _HANDLE_LENGTH_MAX: Final = 2048
 
 
 class RecallHandle(NamedTuple):
-    """The content of a handle.
-
-    Attributes:
-        topic: The topic that it was sent to.
-        broker_name: The broker that keeps it.
-        delivery_time_ms: When it is due, milliseconds since the epoch.
-        unique_id: The id that its producer gave it.
-    """
+    """The content of a handle."""
 
     topic: str
+    """The topic that it was sent to."""
     broker_name: str
+    """The broker that keeps it."""
     delivery_time_ms: int
+    """When it is due, milliseconds since the epoch."""
     unique_id: str
+    """The id that its producer gave it."""
 
     def encode(self) -> str:
         """The handle as text."""

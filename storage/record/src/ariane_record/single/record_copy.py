@@ -54,29 +54,26 @@ _find_unique_id = property_finder(PropertyName.UNIQUE_ID)
 
 
 class RecordCopy(NamedTuple):
-    """The parts of a record that its copy keeps.
-
-    Attributes:
-        body: The body.
-        body_crc: Its checksum, without the highest bit.
-        properties: The encoded properties, without checksum and producer sequence.
-        flag: The application's flag.
-        system_flag: The system flag, without the bits of hosts.
-        born_timestamp_ms: When it was made.
-        born_host: The address of its producer, as the broker saw it.
-        attempts: The number of its attempts.
-        half_offset: Commit-log offset of its half message.
-    """
+    """The parts of a record that its copy keeps."""
 
     body: bytes
+    """The body."""
     body_crc: int
+    """Its checksum, without the highest bit."""
     properties: bytes
+    """The encoded properties, without checksum and producer sequence."""
     flag: int
+    """The application's flag."""
     system_flag: int
+    """The system flag, without the bits of hosts."""
     born_timestamp_ms: int
+    """When it was made."""
     born_host: Host
+    """The address of its producer, as the broker saw it."""
     attempts: int
+    """The number of its attempts."""
     half_offset: int
+    """Commit-log offset of its half message."""
 
 
 def copy_of(record: ByteBuffer) -> RecordCopy:

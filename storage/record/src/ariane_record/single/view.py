@@ -48,18 +48,15 @@ def _address_text(octets: bytes) -> str:
 
 
 class MessageView:
-    """One message out of many: cheap to make, as most listeners read the body and little else.
-
-    Attributes:
-        topic: The topic.
-        body: The body, decompressed on first access if it is stored compressed, which may raise
-            ``BodyDamaged`` or ``CodecMissing``.
-    """
+    """One message out of many: cheap to make, as most listeners read the body and little else."""
 
     __slots__ = ("_encoded_properties", "_header", "_properties", "_stored_body", "body", "topic")
 
     topic: str
+    """The topic."""
     body: bytes
+    """The body, decompressed on first access if it is stored compressed, which may raise
+    ``BodyDamaged`` or ``CodecMissing``."""
     _stored_body: bytes
 
     def __init__(

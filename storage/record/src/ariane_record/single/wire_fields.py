@@ -31,17 +31,14 @@ _VARINT_BYTES_MAX: Final = 10
 
 
 class WireField(NamedTuple):
-    """A field of an encoded message.
-
-    Attributes:
-        tag: Number and wire type, as encoded.
-        whole: The whole field.
-        value: The bytes of a field with a length; for others, their encoded value.
-    """
+    """A field of an encoded message."""
 
     tag: int
+    """Number and wire type, as encoded."""
     whole: memoryview
+    """The whole field."""
     value: memoryview
+    """The bytes of a field with a length; for others, their encoded value."""
 
 
 def fields_of(message: memoryview) -> Iterator[WireField]:

@@ -41,17 +41,14 @@ class SearchedName:
 
 
 class FoundValues(NamedTuple):
-    """The places of values; at most one for each record.
-
-    Attributes:
-        owners: The record of each, ascending.
-        begins: First byte of each.
-        ends: Behind the last byte of each.
-    """
+    """The places of values; at most one for each record."""
 
     owners: Int64s
+    """The record of each, ascending."""
     begins: Int64s
+    """First byte of each."""
     ends: Int64s
+    """Behind the last byte of each."""
 
 
 def values_in_one_place(

@@ -44,18 +44,15 @@ _IPV6_HOSTS: Final = (SystemFlag.BORN_HOST_IPV6, SystemFlag.STORE_HOST_IPV6)
 
 @dataclass(frozen=True, slots=True)
 class QueueIdentity:
-    """The fields that all records of a queue share.
-
-    Attributes:
-        queue_id: Number of the queue within its topic.
-        counted_topics: By magic code, the topic behind its length.
-        begin: Commit-log offset below which records of the topic are deleted: they belong to an
-            earlier queue of the same name.
-    """
+    """The fields that all records of a queue share."""
 
     queue_id: int
+    """Number of the queue within its topic."""
     counted_topics: dict[int, bytes]
+    """By magic code, the topic behind its length."""
     begin: int
+    """Commit-log offset below which records of the topic are deleted: they belong to an earlier
+    queue of the same name."""
 
     def holds_one(
         self, record: ByteBuffer, commit_log_offset: int, size: int, queue_offset: int

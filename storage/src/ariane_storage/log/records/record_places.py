@@ -41,32 +41,29 @@ _VALUE_END: Final = PROPERTY_VALUE_END[0]
 
 @dataclass(frozen=True, slots=True)
 class RecordPlaces:
-    """Byte positions in a buffer, one of each for every record that has a sound structure.
-
-    Attributes:
-        buffer: The buffer of the records.
-        headers: ``layout.HEADER`` of each; for a record with an IPv6 host only the fields before
-            the hosts are right.
-        starts: The start of each record.
-        ends: The end of each record.
-        body_starts: The start of each body.
-        body_ends: The end of each body.
-        topic_starts: The start of each topic.
-        topic_ends: The end of each topic.
-        properties_starts: The start of each record's properties; they end with the record.
-        born_shift: Bytes that an IPv6 born host moves the fields behind it.
-    """
+    """Byte positions in a buffer, one of each for every record that has a sound structure."""
 
     buffer: memoryview
+    """The buffer of the records."""
     headers: NDArray[np.void]
+    """``layout.HEADER`` of each; for a record with an IPv6 host only the fields before the hosts
+    are right."""
     starts: Int64s
+    """The start of each record."""
     ends: Int64s
+    """The end of each record."""
     body_starts: Int64s
+    """The start of each body."""
     body_ends: Int64s
+    """The end of each body."""
     topic_starts: Int64s
+    """The start of each topic."""
     topic_ends: Int64s
+    """The end of each topic."""
     properties_starts: Int64s
+    """The start of each record's properties; they end with the record."""
     born_shift: Int64s
+    """Bytes that an IPv6 born host moves the fields behind it."""
 
     def front(self, name: str) -> NDArray[np.int64]:
         """A header field before the hosts."""

@@ -15,23 +15,20 @@ from ariane_sdk.runtime.log import logger
 
 @dataclass(frozen=True, slots=True)
 class FailedMessages:
-    """Messages of one delivery that are not done.
-
-    Attributes:
-        messages: The messages in the order of the queue; at least one.
-        cause: The reason in words.
-        rejected: Whether another attempt is of no use.
-        named: Whether the listener named the messages; else any of them may be at fault.
-        delay_s: How long to wait before the next try; None: as usual.
-        hold: The listener's wish to be held: then they have not failed. None: they have.
-    """
+    """Messages of one delivery that are not done."""
 
     messages: Sequence[ReceivedMessage]
+    """The messages in the order of the queue; at least one."""
     cause: str
+    """The reason in words."""
     rejected: bool = False
+    """Whether another attempt is of no use."""
     named: bool = False
+    """Whether the listener named the messages; else any of them may be at fault."""
     delay_s: float | None = None
+    """How long to wait before the next try; None: as usual."""
     hold: ConsumptionHeld | None = None
+    """The listener's wish to be held: then they have not failed. None: they have."""
 
 
 def failed_messages(delivered: Sequence[ReceivedMessage], error: Exception) -> FailedMessages:

@@ -43,17 +43,14 @@ class TellBroker(Protocol):
 
 
 class DeliveryCare(NamedTuple):
-    """The means against messages that kill consumers again and again.
-
-    Attributes:
-        gate: Shared by the queues of the consumer; None if no care is taken.
-        caution: The broker's advice for the queue.
-        tell: Reports the messages in work to the broker.
-    """
+    """The means against messages that kill consumers again and again."""
 
     gate: DeliveryGate | None
+    """Shared by the queues of the consumer; None if no care is taken."""
     caution: Caution
+    """The broker's advice for the queue."""
     tell: TellBroker
+    """Reports the messages in work to the broker."""
 
 
 async def _tell_nobody(_queue: MessageQueue, _consumer_offset: int, _in_work: InWork, /) -> None:

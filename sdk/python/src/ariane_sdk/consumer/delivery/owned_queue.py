@@ -12,25 +12,22 @@ from ariane_sdk.message_queue import MessageQueue
 
 
 class OwnedQueue(Protocol):
-    """One queue that a consumer owns: filled by pulls, emptied by a listener or by polls.
-
-    Attributes:
-        not_before_s: When the queue may be pulled again, by the monotonic clock.
-        log_epoch: Epoch of the broker's log at the last pull; 0 if unknown.
-        stored_offset: The stored consumer offset; None if this consumer has stored none.
-        is_doubted: Whether the broker may have lost the stored offset: it was away meanwhile.
-        window: Messages that were pulled and are not finished.
-        pulled_s: When its last pull was answered, by the loop's time; None if never.
-        delivered_s: When the application last got messages of it, the same way.
-    """
+    """One queue that a consumer owns: filled by pulls, emptied by a listener or by polls."""
 
     not_before_s: float
+    """When the queue may be pulled again, by the monotonic clock."""
     log_epoch: int
+    """Epoch of the broker's log at the last pull; 0 if unknown."""
     stored_offset: int | None
+    """The stored consumer offset; None if this consumer has stored none."""
     is_doubted: bool
+    """Whether the broker may have lost the stored offset: it was away meanwhile."""
     window: QueueWindow
+    """Messages that were pulled and are not finished."""
     pulled_s: float | None
+    """When its last pull was answered, by the loop's time; None if never."""
     delivered_s: float | None
+    """When the application last got messages of it, the same way."""
 
     @property
     def queue(self) -> MessageQueue:

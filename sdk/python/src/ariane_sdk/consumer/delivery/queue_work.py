@@ -51,23 +51,20 @@ that saves the work of taking and finishing each small batch."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerParts:
-    """What all queues of one listener share.
-
-    Attributes:
-        deliver: Calls the listener.
-        batch_size: The most messages for one call.
-        settings: The consumer's behaviour.
-        failures: Tells of the listener's failures.
-        holding: What is not handed out.
-        after_batch: Awaited with the queue after each batch; None: nothing is.
-    """
+    """What all queues of one listener share."""
 
     deliver: Deliver
+    """Calls the listener."""
     batch_size: int
+    """The most messages for one call."""
     settings: PushSettings
+    """The consumer's behaviour."""
     holding: Holding
+    """What is not handed out."""
     after_batch: Callable[[MessageQueue], Awaitable[None]] | None = None
+    """Awaited with the queue after each batch; None: nothing is."""
     failures: ListenerFailures = field(default_factory=ListenerFailures)
+    """Tells of the listener's failures."""
 
 
 class QueueWork:

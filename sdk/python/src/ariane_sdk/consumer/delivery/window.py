@@ -27,21 +27,18 @@ ROOM_SHARE_MIN: Final = 2
 
 @dataclass(slots=True, eq=False)
 class Delivery:
-    """Messages that were taken together, for one call of the listener or for several.
-
-    Attributes:
-        messages: The messages in the order of the queue.
-        begin_offset: Queue offset of the first.
-        size_bytes: Bytes of their records.
-        finished: Whether the listener has finished them.
-        done_count: Number of leading messages that are finished; less than all.
-    """
+    """Messages that were taken together, for one call of the listener or for several."""
 
     messages: Sequence[ReceivedMessage]
+    """The messages in the order of the queue."""
     begin_offset: int
+    """Queue offset of the first."""
     size_bytes: int
+    """Bytes of their records."""
     finished: bool = False
+    """Whether the listener has finished them."""
     done_count: int = 0
+    """Number of leading messages that are finished; less than all."""
 
     @property
     def unfinished_offset(self) -> int:

@@ -38,22 +38,19 @@ class AllocationStrategy(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFacts:
-    """The facts that brokers and name servers have when queues are divided.
-
-    Attributes:
-        queues: All queues of the topic, sorted.
-        client_ids: All members, sorted.
-        broker_zones: Machine room by broker name; a broker without one is left out.
-        member_zones: Machine room by client id, likewise.
-        owners: Client id by queue, for the queues that members report as owned; empty unless the
-            strategy has an attribute ``needs_owners`` that is true.
-    """
+    """The facts that brokers and name servers have when queues are divided."""
 
     queues: Sequence[MessageQueue]
+    """All queues of the topic, sorted."""
     client_ids: Sequence[str]
+    """All members, sorted."""
     broker_zones: Mapping[str, str] = field(default_factory=dict)
+    """Machine room by broker name; a broker without one is left out."""
     member_zones: Mapping[str, str] = field(default_factory=dict)
+    """Machine room by client id, likewise."""
     owners: Mapping[MessageQueue, str] = field(default_factory=dict)
+    """Client id by queue, for the queues that members report as owned; empty unless the strategy
+    has an attribute ``needs_owners`` that is true."""
 
 
 @runtime_checkable

@@ -71,35 +71,31 @@ def filters_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerPlan:
-    """The checked plan of a consumer.
-
-    Attributes:
-        addresses: "host:port" of each name server.
-        access: How connections are made.
-        client_id: The id under which brokers know the consumer.
-        group: The consumer group.
-        filters: The filter of each topic; a consumer whose queues are assigned by hand adds
-            topics.
-        start: The beginning in a topic that the group has never consumed.
-        model: Each message to one member, or to every member.
-        strategy: How members share queues.
-        settings: How the consumer behaves.
-        clock: Paces everything.
-        random: Source of random numbers.
-        ordered: Whether queues are consumed in order, under the broker's locks.
-        pause: Says that an operator has paused the group.
-    """
+    """The checked plan of a consumer."""
 
     addresses: Sequence[str]
+    """The "host:port" of each name server."""
     client_id: str
+    """The id under which brokers know the consumer."""
     group: str
+    """The consumer group."""
     filters: dict[str, MessageFilter]
+    """The filter of each topic; a consumer whose queues are assigned by hand adds topics."""
     start: StartPosition
+    """The beginning in a topic that the group has never consumed."""
     model: MessageModel
+    """Each message to one member, or to every member."""
     strategy: AllocationStrategy
+    """How members share queues."""
     settings: ConsumerSettings
+    """How the consumer behaves."""
     clock: Clock
+    """Paces everything."""
     random: Random
+    """Source of random numbers."""
     ordered: bool = False
+    """Whether queues are consumed in order, under the broker's locks."""
     access: Access = PLAIN
+    """How connections are made."""
     pause: PauseNotice = field(default_factory=PauseNotice)
+    """Says that an operator has paused the group."""

@@ -31,15 +31,12 @@ MembersByTopic: TypeAlias = dict[str, dict[str, Membership]]
 
 
 class Share(NamedTuple):
-    """One member's part of one topic.
-
-    Attributes:
-        queues: Its queues.
-        member_count: Members that share the topic.
-    """
+    """One member's part of one topic."""
 
     queues: Sequence[MessageQueue]
+    """Its queues."""
     member_count: int
+    """Members that share the topic."""
 
 
 def membership_of(plan: ConsumerPlan, owned: Collection[MessageQueue] = ()) -> Membership:

@@ -71,15 +71,12 @@ class LockCalls(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HeldLock:
-    """A lock of one queue.
-
-    Attributes:
-        epoch: Its epoch, which is sent with every pull and every stored offset.
-        good_until_s: Until when it is relied on, by the monotonic clock.
-    """
+    """A lock of one queue."""
 
     epoch: int
+    """Its epoch, which is sent with every pull and every stored offset."""
     good_until_s: float
+    """Until when it is relied on, by the monotonic clock."""
 
 
 class QueueLocks:

@@ -27,17 +27,14 @@ _TAG = "tag"
 
 
 class WaitingBatch(NamedTuple):
-    """The records of one pull.
-
-    Attributes:
-        batch: The records that pass the filter.
-        first_offset: Queue offset of the first.
-        size_bytes: Bytes of their records.
-    """
+    """The records of one pull."""
 
     batch: pa.RecordBatch
+    """The records that pass the filter."""
     first_offset: int
+    """Queue offset of the first."""
     size_bytes: int
+    """Bytes of their records."""
 
 
 class ColumnWindow(QueueWindow):

@@ -76,15 +76,12 @@ the end of the queue."""
 
 
 class _OpenPull(NamedTuple):
-    """A pull that is not over.
-
-    Attributes:
-        offsets: Where its next answer begins in each queue.
-        filters: The filter of each topic when it was sent.
-    """
+    """A pull that is not over."""
 
     offsets: dict[QueueKey, int]
+    """Where its next answer begins in each queue."""
     filters: Mapping[str, MessageFilter]
+    """The filter of each topic when it was sent."""
 
 
 class PullLoop:

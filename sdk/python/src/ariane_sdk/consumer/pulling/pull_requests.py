@@ -21,32 +21,26 @@ QueueKey: TypeAlias = tuple[str, int]
 
 
 class Arrived(NamedTuple):
-    """The answer for a queue while it is not taken in yet.
-
-    Attributes:
-        next_offset: Where the next pull begins.
-        message_count: Number of messages.
-        size_bytes: Bytes of their records.
-        log_epoch: The epoch of the broker's log when they were read.
-    """
+    """The answer for a queue while it is not taken in yet."""
 
     next_offset: int
+    """Where the next pull begins."""
     message_count: int
+    """Number of messages."""
     size_bytes: int
+    """Bytes of their records."""
     log_epoch: int
+    """The epoch of the broker's log when they were read."""
 
 
 @dataclass(frozen=True, slots=True)
 class PullRequests:
-    """Makes the requests of one consumer.
-
-    Attributes:
-        plan: What the consumer is to be; its filters may change.
-        lock_epoch_of: The epoch of the lock of a queue; None without a lock.
-    """
+    """Makes the requests of one consumer."""
 
     plan: ConsumerPlan
+    """What the consumer is to be; its filters may change."""
     lock_epoch_of: Callable[[MessageQueue], int | None]
+    """The epoch of the lock of a queue; None without a lock."""
 
     def request(
         self,

@@ -40,15 +40,12 @@ SILENT_REASONS: Final = frozenset(
 
 
 class PullSource(Protocol):
-    """The process that a pull loop pulls from.
-
-    Attributes:
-        peer: The name of the process for logs and errors.
-        hold_s_max: How long a pull may be held there, in seconds.
-    """
+    """The process that a pull loop pulls from."""
 
     peer: str
+    """The name of the process for logs and errors."""
     hold_s_max: float
+    """How long a pull may be held there, in seconds."""
 
     def address(self) -> str:
         """Return its address.

@@ -34,17 +34,14 @@ _SIZE_BYTES: Final = 4
 
 
 class PulledRecords(NamedTuple):
-    """The records of one queue.
-
-    Attributes:
-        head: The fields beside them; its ``records`` and ``bodies`` are empty.
-        records: The records, back to back: a view of the answer.
-        bodies: Bodies in place of whole records: a view as well.
-    """
+    """The records of one queue."""
 
     head: QueueRecords
+    """The fields beside them; its ``records`` and ``bodies`` are empty."""
     records: memoryview
+    """The records, back to back: a view of the answer."""
     bodies: memoryview
+    """Bodies in place of whole records: a view as well."""
 
     @property
     def message_count(self) -> int:
@@ -76,15 +73,12 @@ class PulledRecords(NamedTuple):
 
 
 class PullAnswer(NamedTuple):
-    """One answer to a pull of a stream.
-
-    Attributes:
-        queues: The records of each queue.
-        more_follow: Whether the next answer is to the same pull.
-    """
+    """One answer to a pull of a stream."""
 
     queues: Sequence[PulledRecords]
+    """The records of each queue."""
     more_follow: bool
+    """Whether the next answer is to the same pull."""
 
 
 def pull_answer(answer: bytes) -> PullAnswer:

@@ -33,19 +33,16 @@ RECEIPTS_MAX: Final = 4096
 
 
 class _Kept(NamedTuple):
-    """A receipt to report.
-
-    Attributes:
-        broker_name: The broker that gave it.
-        address: The broker's address then.
-        token: The receipt.
-        until_s: When it expires, by the monotonic clock.
-    """
+    """A receipt to report."""
 
     broker_name: str
+    """The broker that gave it."""
     address: str
+    """The broker's address then."""
     token: bytes
+    """The receipt."""
     until_s: float
+    """When it expires, by the monotonic clock."""
 
 
 class Keeping:

@@ -51,15 +51,12 @@ _Runs: TypeAlias = list[NDArray[np.int64]]
 
 
 class Settlement(NamedTuple):
-    """The new state of messages: invisible, failed, or done if neither is set.
-
-    Attributes:
-        invisible_s: Their invisible time from now on.
-        nack: The failure.
-    """
+    """The new state of messages: invisible, failed, or done if neither is set."""
 
     invisible_s: float | None = None
+    """Their invisible time from now on."""
     nack: Nack | None = None
+    """The failure."""
 
 
 DONE: Final = Settlement()
@@ -88,19 +85,16 @@ def duration_of(seconds: float) -> Duration:
 
 
 class Answer(NamedTuple):
-    """The answer of one broker.
-
-    Attributes:
-        broker_name: The broker.
-        address: Its address.
-        queues: The parts of its queues.
-        held_until_s: End of the messages' invisible time, by the client's monotonic clock.
-    """
+    """The answer of one broker."""
 
     broker_name: str
+    """The broker."""
     address: str
+    """Its address."""
     queues: Sequence[QueueAnswer]
+    """The parts of its queues."""
     held_until_s: float = math.inf
+    """End of the messages' invisible time, by the client's monotonic clock."""
 
     @property
     def message_count(self) -> int:

@@ -21,15 +21,12 @@ _RECORDS: Final = length_tag(ReceivedRecords.RECORDS_FIELD_NUMBER)
 
 
 class QueueAnswer(NamedTuple):
-    """The part of one queue.
-
-    Attributes:
-        head: All fields but ``records``, which is empty.
-        records: The records, back to back: a view of the answer.
-    """
+    """The part of one queue."""
 
     head: ReceivedRecords
+    """All fields but ``records``, which is empty."""
     records: memoryview
+    """The records, back to back: a view of the answer."""
 
 
 def receive_answer(answer: bytes) -> list[QueueAnswer]:

@@ -40,31 +40,25 @@ ROWS_PER_CALL_MAX: Final = 4096
 
 
 class Waiting(NamedTuple):
-    """What could be sent now.
-
-    Attributes:
-        message_count: Number of messages.
-        row_count: Number of rows.
-        size_bytes: Bytes on the wire.
-    """
+    """What could be sent now."""
 
     message_count: int
+    """Number of messages."""
     row_count: int
+    """Number of rows."""
     size_bytes: int
+    """Bytes on the wire."""
 
 
 class Taken(NamedTuple):
-    """What a call carries.
-
-    Attributes:
-        rows: The rows; they take no more messages.
-        cut: The last of them, if it was cut off from a row that still waits.
-        next_s: The monotonic time at which another row may be sent; infinite without one.
-    """
+    """What a call carries."""
 
     rows: list[Row]
+    """The rows; they take no more messages."""
     cut: Row | None
+    """The last of them, if it was cut off from a row that still waits."""
     next_s: float
+    """The monotonic time at which another row may be sent; infinite without one."""
 
 
 class Accumulator:

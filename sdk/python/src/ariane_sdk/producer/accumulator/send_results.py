@@ -16,23 +16,20 @@ from ariane_sdk.message_queue import MessageQueue
 
 
 class StoredRow(NamedTuple):
-    """Where a row was stored.
-
-    Attributes:
-        message_queue: The queue that holds the row.
-        first_queue_offset: Queue offset of the first message; the others follow.
-        acknowledged_level: The level that the broker acknowledged.
-        store_timestamp_ms: When the row was stored.
-        broker_address: The broker, "host:port".
-        duplicate: Whether an earlier try had stored the row.
-    """
+    """Where a row was stored."""
 
     message_queue: MessageQueue
+    """The queue that holds the row."""
     first_queue_offset: int
+    """Queue offset of the first message; the others follow."""
     acknowledged_level: AcknowledgedLevel
+    """The level that the broker acknowledged."""
     store_timestamp_ms: int
+    """When the row was stored."""
     broker_address: str
+    """The broker, "host:port"."""
     duplicate: bool
+    """Whether an earlier try had stored the row."""
 
 
 class _LazyResults(Sequence[SendResult]):

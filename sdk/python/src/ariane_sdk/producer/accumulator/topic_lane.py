@@ -36,19 +36,16 @@ MOVABLE: Final = False
 
 
 class SendOptions(NamedTuple):
-    """What a sender demands of one send; at most one of the first two fields is given.
-
-    Attributes:
-        message_queue: The queue that the message must go to.
-        selector: A function that chooses that queue.
-        demand: The level to reach; None for the broker's own.
-        half_of: The producer group of a half message; empty for every other message.
-    """
+    """What a sender demands of one send; at most one of the first two fields is given."""
 
     message_queue: MessageQueue | None = None
+    """The queue that the message must go to."""
     selector: QueueSelector | None = None
+    """A function that chooses that queue."""
     demand: Demand | None = None
+    """The level to reach; None for the broker's own."""
     half_of: str = ""
+    """The producer group of a half message; empty for every other message."""
 
     @property
     def names_queue(self) -> bool:

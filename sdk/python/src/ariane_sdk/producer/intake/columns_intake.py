@@ -51,19 +51,16 @@ _ANY_QUEUE: Final = -1
 
 
 class ColumnShare(NamedTuple):
-    """Rows for one queue, or for any queue.
-
-    Attributes:
-        queue: The queue; None if any will do.
-        messages: The rows.
-        rows: Row numbers in the table: int64.
-        delivery_times_ms: When each row is to be delivered; None for at once.
-    """
+    """Rows for one queue, or for any queue."""
 
     queue: MessageQueue | None
+    """The queue; None if any will do."""
     messages: MessageColumns
+    """The rows."""
     rows: NDArray[np.int64]
+    """Row numbers in the table: int64."""
     delivery_times_ms: NDArray[np.int64] | None = None
+    """When each row is to be delivered; None for at once."""
 
     def slice(self, start: int, stop: int) -> Self:
         """Some neighbouring rows."""
@@ -77,15 +74,12 @@ class ColumnShare(NamedTuple):
 
 
 class _Call(NamedTuple):
-    """What the rows of one table have in common.
-
-    Attributes:
-        deadline_s: When their time is over, on the monotonic clock.
-        sent_in: The sampled span in which they are sent.
-    """
+    """What the rows of one table have in common."""
 
     deadline_s: float
+    """When their time is over, on the monotonic clock."""
     sent_in: tuple[str, ...]
+    """The sampled span in which they are sent."""
 
 
 class ColumnsIntake:

@@ -44,19 +44,16 @@ _UNSET: Final[tuple[object, ...]] = ({}, "", 0, None, None, AT_ONCE, 0)
 
 
 class MessageRun(NamedTuple):
-    """Messages of one topic and tag that have a body and nothing else.
-
-    Attributes:
-        topic: The topic of all.
-        tag: The tag of all, or nothing.
-        bodies: The bodies.
-        lengths: Size of each body in bytes: int32.
-    """
+    """Messages of one topic and tag that have a body and nothing else."""
 
     topic: str
+    """The topic of all."""
     tag: str
+    """The tag of all, or nothing."""
     bodies: Sequence[bytes]
+    """The bodies."""
     lengths: NDArray[np.int32]
+    """Size of each body in bytes: int32."""
 
     @classmethod
     def of(cls, messages: Sequence[Message], *, body_bytes_max: int) -> Self | None:

@@ -53,34 +53,31 @@ def is_worth_a_call(count: int, row_count: int) -> bool:
 
 @dataclass(slots=True, eq=False)
 class AppendCall:
-    """One call to a broker; the sender gets it back with the outcome of everything it carried.
-
-    Attributes:
-        broker_name: The broker.
-        over: Called with the call when nothing is left to do for it.
-        rows: The rows that it carries.
-        queues: Queues to which no other call may send until this one is over.
-        count: Number of messages.
-        sent: The rows as they were sent.
-        begun_s: When the call was sent, by the monotonic clock.
-        peer: The broker's name and address, for the text of errors.
-        refused: The rows that were not acknowledged, each with the reason.
-        lost: Whether the broker gave no answer.
-        answers_late: Whether the broker answers only when the messages are safer than in its
-            memory; None while that is not known.
-    """
+    """One call to a broker; the sender gets it back with the outcome of everything it carried."""
 
     broker_name: str
+    """The broker."""
     over: Callable[[AppendCall], None]
+    """Called with the call when nothing is left to do for it."""
     rows: Sequence[Row]
+    """The rows that it carries."""
     queues: set[MessageQueue]
+    """Queues to which no other call may send until this one is over."""
     count: int
+    """Number of messages."""
     sent: SentRows | None = None
+    """The rows as they were sent."""
     begun_s: float = 0.0
+    """When the call was sent, by the monotonic clock."""
     peer: str = ""
+    """The broker's name and address, for the text of errors."""
     refused: list[tuple[Row, CallError]] = field(default_factory=list)
+    """The rows that were not acknowledged, each with the reason."""
     lost: bool = False
+    """Whether the broker gave no answer."""
     answers_late: bool | None = None
+    """Whether the broker answers only when the messages are safer than in its memory; None while
+    that is not known."""
 
     def refuse_all(self, error: CallError) -> None:
         """Refuse all rows for the same reason."""

@@ -154,31 +154,25 @@ def _on_wire(column: NDArray[np.int32] | NDArray[np.uint32]) -> bytes:
 
 
 class _Places(NamedTuple):
-    """Where a broker stored the rows of a table.
-
-    Attributes:
-        queue_offsets: Queue offset of the first message of each row.
-        log_offsets: Commit-log offset of the first record of each row.
-        record_offsets: Commit-log offset of each record; empty if they follow from their sizes.
-    """
+    """Where a broker stored the rows of a table."""
 
     queue_offsets: list[int]
+    """Queue offset of the first message of each row."""
     log_offsets: list[int]
+    """Commit-log offset of the first record of each row."""
     record_offsets: list[int]
+    """Commit-log offset of each record; empty if they follow from their sizes."""
 
 
 class SentRows(NamedTuple):
-    """The rows of a request.
-
-    Attributes:
-        rows: The rows; those that were encoded already come first.
-        encoded: The records of the other rows.
-        unique_ids: Their ids.
-    """
+    """The rows of a request."""
 
     rows: Sequence[Row]
+    """The rows; those that were encoded already come first."""
     encoded: EncodedRows | None
+    """The records of the other rows."""
     unique_ids: UniqueIds | None
+    """Their ids."""
 
     def keep_encoded(self) -> None:
         """Let each row without an outcome keep its records: it is repeated as it was sent."""

@@ -30,43 +30,38 @@ class HalfMessage(NamedTuple):
     """A stored message that no consumer sees until its transaction ends.
 
     It has all that is needed to end the transaction, also in another process of the group.
-
-    Attributes:
-        transaction_id: The transaction's id: the unique id of the message.
-        topic: The topic that the message is for.
-        broker_name: The broker that holds it.
-        level: The level that its end must reach, as was demanded of it; None for the broker's own.
-        in_sync_min: How many brokers must have its end; None for as many as the level means.
-        producer_group: Its producer group; empty for that of the producer that ends it.
     """
 
     transaction_id: str
+    """The transaction's id: the unique id of the message."""
     topic: str
+    """The topic that the message is for."""
     broker_name: str
+    """The broker that holds it."""
     level: AcknowledgedLevel | None = None
+    """The level that its end must reach, as was demanded of it; None for the broker's own."""
     in_sync_min: int | None = None
+    """How many brokers must have its end; None for as many as the level means."""
     producer_group: str = ""
+    """Its producer group; empty for that of the producer that ends it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionCheck:
-    """A question to a producer: how did this transaction end?
-
-    Attributes:
-        half_message: The half message.
-        body: The message's body.
-        tag: The message's tag.
-        keys: The message's keys.
-        properties: The message's properties, those of the system included.
-        check_count: How many times a producer was asked before, from 0.
-    """
+    """A question to a producer: how did this transaction end?"""
 
     half_message: HalfMessage
+    """The half message."""
     body: bytes
+    """The message's body."""
     tag: str
+    """The message's tag."""
     keys: tuple[str, ...]
+    """The message's keys."""
     properties: Mapping[str, str]
+    """The message's properties, those of the system included."""
     check_count: int = 0
+    """How many times a producer was asked before, from 0."""
 
     @property
     def transaction_id(self) -> str:

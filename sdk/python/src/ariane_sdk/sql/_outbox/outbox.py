@@ -56,15 +56,12 @@ PARTITIONS_MAX: Final = 256
 
 
 class OutboxLag(NamedTuple):
-    """The backlog of the relays.
-
-    Attributes:
-        waiting_count: Messages that were written and not sent, without parked ones.
-        oldest_s: Age of the oldest of them, in seconds; 0 without any.
-    """
+    """The backlog of the relays."""
 
     waiting_count: int
+    """Messages that were written and not sent, without parked ones."""
     oldest_s: float
+    """Age of the oldest of them, in seconds; 0 without any."""
 
 
 class Outbox:

@@ -32,49 +32,43 @@ PERMANENT_REASONS: Final = frozenset(
 
 
 class ParkedMessage(NamedTuple):
-    """A message that is parked.
-
-    Attributes:
-        row_id: Its row in the table of the outbox.
-        topic: Its topic.
-        message_group: Its message group.
-        keys: Its keys.
-        unique_id: Its unique id.
-        body_bytes: Bytes of its body.
-        written_at: When the application wrote it.
-        parked_at: When it was parked.
-        attempts: How often it was refused.
-        reason: The reason, as a constant word.
-        error: The reason in words.
-    """
+    """A message that is parked."""
 
     row_id: int
+    """Its row in the table of the outbox."""
     topic: str
+    """Its topic."""
     message_group: str
+    """Its message group."""
     keys: tuple[str, ...]
+    """Its keys."""
     unique_id: str
+    """Its unique id."""
     body_bytes: int
+    """Bytes of its body."""
     written_at: datetime
+    """When the application wrote it."""
     parked_at: datetime
+    """When it was parked."""
     attempts: int
+    """How often it was refused."""
     reason: str
+    """The reason, as a constant word."""
     error: str
+    """The reason in words."""
 
 
 class Refusal(NamedTuple):
-    """A message that is to be parked.
-
-    Attributes:
-        row_id: Its row.
-        attempts: How often it was refused.
-        reason: The reason, as a constant word.
-        error: The reason in words.
-    """
+    """A message that is to be parked."""
 
     row_id: int
+    """Its row."""
     attempts: int
+    """How often it was refused."""
     reason: str
+    """The reason, as a constant word."""
     error: str
+    """The reason in words."""
 
 
 class Refusals:

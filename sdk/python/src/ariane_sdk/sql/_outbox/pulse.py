@@ -8,16 +8,13 @@ from ariane_sdk.runtime.clock import Clock
 
 
 class Standstill(NamedTuple):
-    """How long a relay has made no progress; of interest while messages wait.
-
-    Attributes:
-        idle_s: Seconds since a message was last stored or parked, or refused on its way to being
-            parked; since the relay's start, if never.
-        error: The last failure in this time; None without one.
-    """
+    """How long a relay has made no progress; of interest while messages wait."""
 
     idle_s: float
+    """Seconds since a message was last stored or parked, or refused on its way to being parked;
+    since the relay's start, if never."""
     error: Exception | None
+    """The last failure in this time; None without one."""
 
 
 class RelayPulse:

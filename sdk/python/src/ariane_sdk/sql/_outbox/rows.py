@@ -32,63 +32,51 @@ class LeaseLost(Exception):
 
 
 class Lease(NamedTuple):
-    """The right to send from a partition.
-
-    Attributes:
-        partition: The partition.
-        owner: The relay.
-        lease_epoch: Grows with each change of hands.
-        producer_id: Producer id of the partition; it never changes.
-    """
+    """The right to send from a partition."""
 
     partition: int
+    """The partition."""
     owner: str
+    """The relay."""
     lease_epoch: int
+    """Grows with each change of hands."""
     producer_id: int
+    """Producer id of the partition; it never changes."""
 
 
 class WaitingRow(NamedTuple):
-    """A message that waits, without its body.
-
-    Attributes:
-        row_id: Its row.
-        topic: Its topic.
-        message_group: Its message group; may be empty.
-        record_bytes: Bytes of its record.
-    """
+    """A message that waits, without its body."""
 
     row_id: int
+    """Its row."""
     topic: str
+    """Its topic."""
     message_group: str
+    """Its message group; may be empty."""
     record_bytes: int
+    """Bytes of its record."""
 
 
 class StreamPlace(NamedTuple):
-    """The state of a partition's stream to a queue.
-
-    Attributes:
-        epoch: Epoch of its sequence numbers.
-        next_sequence: The number of the first message of ``pending_rows``, or of the next batch.
-        pending_rows: Rows of the batch that may be on its way, in order.
-    """
+    """The state of a partition's stream to a queue."""
 
     epoch: int
+    """Epoch of its sequence numbers."""
     next_sequence: int
+    """The number of the first message of ``pending_rows``, or of the next batch."""
     pending_rows: tuple[int, ...] = ()
+    """Rows of the batch that may be on its way, in order."""
 
 
 class OutboxRow(NamedTuple):
-    """A message of the outbox, as it is sent every time.
-
-    Attributes:
-        message: The message.
-        unique_id: Its id.
-        born_timestamp_ms: When it was written.
-    """
+    """A message of the outbox, as it is sent every time."""
 
     message: Message
+    """The message."""
     unique_id: str
+    """Its id."""
     born_timestamp_ms: int
+    """When it was written."""
 
 
 class OutboxRows:

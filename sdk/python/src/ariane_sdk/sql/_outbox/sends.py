@@ -47,15 +47,12 @@ class Verdict(Enum):
 
 
 class Outcome(NamedTuple):
-    """The outcome of a batch, and its error.
-
-    Attributes:
-        verdict: The outcome.
-        error: The error, unless it is stored.
-    """
+    """The outcome of a batch, and its error."""
 
     verdict: Verdict
+    """The outcome."""
     error: CallError | None = None
+    """The error, unless it is stored."""
 
 
 class OutboxSends:

@@ -54,40 +54,34 @@ class Transact(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Intervals and limits of sending.
-
-    Attributes:
-        poll_s: Interval between looks while no message waits.
-        batch_rows_max: Messages of a batch.
-        batch_bytes_max: Bytes of their records; a single larger one goes alone.
-        repeat_delay_s_min: Delay after the first failure.
-        repeat_delay_s_max: The longest delay.
-        hold_s: The age at which a lease is renewed.
-        attempts_max: How often a message may be refused before it is parked; None: for ever.
-    """
+    """Intervals and limits of sending."""
 
     poll_s: float
+    """Interval between looks while no message waits."""
     batch_rows_max: int
+    """Messages of a batch."""
     batch_bytes_max: int
+    """Bytes of their records; a single larger one goes alone."""
     repeat_delay_s_min: float
+    """Delay after the first failure."""
     repeat_delay_s_max: float
+    """The longest delay."""
     hold_s: float
+    """The age at which a lease is renewed."""
     attempts_max: int | None = None
+    """How often a message may be refused before it is parked; None: for ever."""
 
 
 @dataclass(slots=True)
 class Plan:
-    """A batch that is recorded in the database.
-
-    Attributes:
-        place: Its numbers and rows.
-        rows: The messages.
-        maybe_stored: Whether an earlier attempt may have stored it.
-    """
+    """A batch that is recorded in the database."""
 
     place: StreamPlace
+    """Its numbers and rows."""
     rows: list[OutboxRow]
+    """The messages."""
     maybe_stored: bool
+    """Whether an earlier attempt may have stored it."""
 
 
 class PartitionShare:

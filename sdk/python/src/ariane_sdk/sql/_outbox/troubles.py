@@ -12,15 +12,12 @@ from ariane_sdk.sql._outbox.pulse import RelayPulse
 
 @dataclass(slots=True)
 class _Trouble:
-    """Failures in a row.
-
-    Attributes:
-        count: How many.
-        until_s: When to try again, by the monotonic clock.
-    """
+    """Failures in a row."""
 
     count: int
+    """How many."""
     until_s: float
+    """When to try again, by the monotonic clock."""
 
 
 class OutboxTroubles:

@@ -53,21 +53,18 @@ class ParkedSelection(NamedTuple):
 
 @dataclass(slots=True)
 class BulkOutcome:
-    """The outcome of a change of many transactions.
-
-    Attributes:
-        selection: The transactions.
-        done_count: Number of changed ones.
-        last: The last changed one.
-        failures: Number of failures by reason.
-        error: The first failure.
-    """
+    """The outcome of a change of many transactions."""
 
     selection: ParkedSelection
+    """The transactions."""
     done_count: int = 0
+    """Number of changed ones."""
     last: CheckedTransaction | None = None
+    """The last changed one."""
     failures: Counter[str] = field(default_factory=Counter)
+    """Number of failures by reason."""
     error: ArianeError | None = None
+    """The first failure."""
 
 
 async def for_each(

@@ -62,49 +62,43 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class AdminChoice(NamedTuple):
-    """The admin to make changes through.
-
-    Attributes:
-        address: Its address; empty for none.
-        is_said: Whether the address was given. Otherwise it is only tried.
-    """
+    """The admin to make changes through."""
 
     address: str
+    """Its address; empty for none."""
     is_said: bool
+    """Whether the address was given. Otherwise it is only tried."""
 
 
 class Administration(NamedTuple):
-    """The services that change the cluster: of admin, or of the servicers in this process.
-
-    Attributes:
-        peer: The called process, for the text of errors; empty for this process.
-        clients: Service for live clients.
-        cluster: Service for brokers.
-        dead_letters: Service for dead letters.
-        delayed: Service for delayed messages.
-        filters: Service for uploaded filters.
-        groups: Service for groups.
-        messages: Service for single messages.
-        replica_sets: Service for brokers with replicas.
-        settings: Service for settings of processes.
-        sinks: Service for sinks of exactly-once writes.
-        topics: Service for topics.
-        transactions: Service for transactions.
-    """
+    """The services that change the cluster: of admin, or of the servicers in this process."""
 
     peer: str
+    """The called process, for the text of errors; empty for this process."""
     clients: ClientServiceAsyncStub
+    """Service for live clients."""
     cluster: ClusterServiceAsyncStub
+    """Service for brokers."""
     dead_letters: DeadLetterServiceAsyncStub
+    """Service for dead letters."""
     delayed: DelayedMessageServiceAsyncStub
+    """Service for delayed messages."""
     filters: FilterServiceAsyncStub
+    """Service for uploaded filters."""
     groups: GroupServiceAsyncStub
+    """Service for groups."""
     messages: MessageServiceAsyncStub
+    """Service for single messages."""
     replica_sets: ReplicaSetServiceAsyncStub
+    """Service for brokers with replicas."""
     settings: SettingServiceAsyncStub
+    """Service for settings of processes."""
     sinks: SinkServiceAsyncStub
+    """Service for sinks of exactly-once writes."""
     topics: TopicServiceAsyncStub
+    """Service for topics."""
     transactions: TransactionServiceAsyncStub
+    """Service for transactions."""
 
     async def ask(
         self,

@@ -38,15 +38,12 @@ class AssignmentType(click.ParamType[Assignment]):
 
 
 class SettingChanges(NamedTuple):
-    """The outcome of changes of settings.
-
-    Attributes:
-        rows: The outcome in each process, for an output.
-        error: The first refusal; None without one.
-    """
+    """The outcome of changes of settings."""
 
     rows: list[Row]
+    """The outcome in each process, for an output."""
     error: CallError | None
+    """The first refusal; None without one."""
 
     def write(self, output: Output) -> None:
         """Write the changes, also if some failed.

@@ -46,17 +46,14 @@ PLACE_KINDS: Final = (int, str, int, int)
 
 
 class Shown(NamedTuple):
-    """A message for display.
-
-    Attributes:
-        key: Its sort key: messages that were stored last are first.
-        message: The message, with the beginning of its body.
-        cut: Whether there is more of the body.
-    """
+    """A message for display."""
 
     key: PageKey
+    """Its sort key: messages that were stored last are first."""
     message: Message
+    """The message, with the beginning of its body."""
     cut: bool
+    """Whether there is more of the body."""
 
 
 class MessageSearch:

@@ -17,18 +17,15 @@ class GroupQueue(NamedTuple):
 
 @dataclass(slots=True)
 class ClientWork:
-    """The messages that a client has in work.
-
-    Attributes:
-        pulled_ends: Queue offset behind the last message that it was given of each queue.
-        told_ends: Queue offset behind the last message that it reports to be in work.
-        alone: Queue and queue offset of the message that it reports to be in work alone; None
-            without such a report.
-    """
+    """The messages that a client has in work."""
 
     pulled_ends: dict[GroupQueue, int] = field(default_factory=dict)
+    """Queue offset behind the last message that it was given of each queue."""
     told_ends: dict[GroupQueue, int] = field(default_factory=dict)
+    """Queue offset behind the last message that it reports to be in work."""
     alone: tuple[GroupQueue, int] | None = None
+    """Queue and queue offset of the message that it reports to be in work alone; None without such
+    a report."""
 
     def tell(
         self, place: GroupQueue, consumer_offset: int, in_work_end: int | None, *, alone: bool

@@ -24,20 +24,17 @@ _VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Suspicion:
-    """How carefully one queue is delivered to one group after deaths. Ends are exclusive.
-
-    Attributes:
-        watched_end: Before it consumers report the messages in work.
-        alone_end: Before it they have one message in work at a time, and no other.
-        death_offset: Queue offset of a message that killed consumers while it was alone in work,
-            and that is not sent back, because the group consumes in order; -1: none.
-        death_count: Number of these deaths.
-    """
+    """How carefully one queue is delivered to one group after deaths. Ends are exclusive."""
 
     watched_end: int = 0
+    """Before it consumers report the messages in work."""
     alone_end: int = 0
+    """Before it they have one message in work at a time, and no other."""
     death_offset: int = -1
+    """Queue offset of a message that killed consumers while it was alone in work, and that is not
+    sent back, because the group consumes in order; -1: none."""
     death_count: int = 0
+    """Number of these deaths."""
 
     def deaths_of(self, queue_offset: int) -> int:
         """The number of deaths by a message that stays in its place."""

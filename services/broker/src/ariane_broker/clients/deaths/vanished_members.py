@@ -36,38 +36,32 @@ _NOTHING: Final[Mapping[GroupQueue, tuple[Suspicion, Suspicion]]] = {}
 
 
 class SingleMessageDeath(NamedTuple):
-    """A dead member, and the one message that the member had in work.
-
-    Attributes:
-        client_id: The member.
-        place: The group and the queue of the message.
-        queue_offset: The queue offset of the message.
-        ordered: Whether the member consumed in order.
-    """
+    """A dead member, and the one message that the member had in work."""
 
     client_id: str
+    """The member."""
     place: GroupQueue
+    """The group and the queue of the message."""
     queue_offset: int
+    """The queue offset of the message."""
     ordered: bool
+    """Whether the member consumed in order."""
 
 
 @dataclass(slots=True)
 class _Vanished:
-    """A member that may be dead.
-
-    Attributes:
-        work: The messages that the member had.
-        deadline: When the member counts as dead, in seconds of the monotonic clock.
-        death: The message that the member had alone, if it had one alone.
-        raised: The suspicions that its end changed: before and after, by group and queue.
-        incarnation: That of the client.
-    """
+    """A member that may be dead."""
 
     work: ClientWork
+    """The messages that the member had."""
     deadline: float
+    """When the member counts as dead, in seconds of the monotonic clock."""
     death: SingleMessageDeath | None
+    """The message that the member had alone, if it had one alone."""
     raised: Mapping[GroupQueue, tuple[Suspicion, Suspicion]]
+    """The suspicions that its end changed: before and after, by group and queue."""
     incarnation: str
+    """That of the client."""
 
 
 class VanishedMembers:

@@ -43,17 +43,14 @@ _TIMER_HEAD: Final = (
 
 
 class ParkedRecords(NamedTuple):
-    """Parked records of one queue, in the order of the log.
-
-    Attributes:
-        moved: The records.
-        queue_offsets: Queue offset of each.
-        due_ms: When each is due, by its entry.
-    """
+    """Parked records of one queue, in the order of the log."""
 
     moved: MovedRecords
+    """The records."""
     queue_offsets: Int64s
+    """Queue offset of each."""
     due_ms: Int64s
+    """When each is due, by its entry."""
 
     @property
     def ends(self) -> Int64s:

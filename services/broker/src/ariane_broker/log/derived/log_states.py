@@ -117,37 +117,31 @@ class LogState(Protocol):
 
 @dataclass(slots=True)
 class KeptState:
-    """A state machine and its snapshots.
-
-    Attributes:
-        state: The state machine.
-        file: The file of its snapshots.
-        file_name: That file's name for people.
-        saved_change_count: Change count of the last saved snapshot; -1 before the first.
-        saved_end: Commit-log offset of the last saved snapshot.
-    """
+    """A state machine and its snapshots."""
 
     state: LogState
+    """The state machine."""
     file: StateFile
+    """The file of its snapshots."""
     file_name: str
+    """That file's name for people."""
     saved_change_count: int = field(default=-1, init=False)
+    """Change count of the last saved snapshot; -1 before the first."""
     saved_end: int = field(default=0, init=False)
+    """Commit-log offset of the last saved snapshot."""
 
 
 class _Snapshot(NamedTuple):
-    """A state as it was at one place of the log.
-
-    Attributes:
-        kept: The state machine.
-        change_count: Its change count.
-        end: The commit-log offset.
-        document: The content of the file.
-    """
+    """A state as it was at one place of the log."""
 
     kept: KeptState
+    """The state machine."""
     change_count: int
+    """Its change count."""
     end: int
+    """The commit-log offset."""
     document: dict[str, Any]
+    """The content of the file."""
 
 
 def _snapshot(kept: KeptState, end: int) -> _Snapshot:

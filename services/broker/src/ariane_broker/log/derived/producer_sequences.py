@@ -37,23 +37,20 @@ BATCHES_KEPT: Final = 5
 
 
 class StoredBatch(NamedTuple):
-    """A stored batch.
-
-    Attributes:
-        first_sequence: Sequence number of its first message in the stream.
-        record_count: Number of records.
-        first_queue_offset: Queue offset of its first record.
-        commit_log_offset: Commit-log offset of its start.
-        next_commit_log_offset: Commit-log offset of its end.
-        store_timestamp_ms: When it was stored.
-    """
+    """A stored batch."""
 
     first_sequence: int
+    """Sequence number of its first message in the stream."""
     record_count: int
+    """Number of records."""
     first_queue_offset: int
+    """Queue offset of its first record."""
     commit_log_offset: int
+    """Commit-log offset of its start."""
     next_commit_log_offset: int
+    """Commit-log offset of its end."""
     store_timestamp_ms: int
+    """When it was stored."""
 
     @property
     def next_sequence(self) -> int:
@@ -67,15 +64,12 @@ class StoredBatch(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """The stream of one producer to one queue.
-
-    Attributes:
-        epoch: The epoch of the batches.
-        batches: The last batches, oldest first; at least one.
-    """
+    """The stream of one producer to one queue."""
 
     epoch: int
+    """The epoch of the batches."""
     batches: deque[StoredBatch]
+    """The last batches, oldest first; at least one."""
 
     @classmethod
     def of(cls, epoch: int, batches: Iterable[StoredBatch] = ()) -> Self:
@@ -96,19 +90,16 @@ _first_of: Final[Callable[[ProducerSequence], int]] = itemgetter(2)
 
 
 class NextBatches(NamedTuple):
-    """Batches that each continue a stream, side by side; valid until any stream changes.
-
-    Attributes:
-        of_each: The sequence of each batch or None; the other columns have only those with one.
-        sequences: The sequence of each.
-        keys: The stream of each.
-        streams: The stream's present state; None for a new one.
-    """
+    """Batches that each continue a stream, side by side; valid until any stream changes."""
 
     of_each: Sequence[ProducerSequence | None]
+    """The sequence of each batch or None; the other columns have only those with one."""
     sequences: list[ProducerSequence]
+    """The sequence of each."""
     keys: list[StreamKey]
+    """The stream of each."""
     streams: list[Stream]
+    """The stream's present state; None for a new one."""
 
 
 class ProducerSequences(SnapshotState):

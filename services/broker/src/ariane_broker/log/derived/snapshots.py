@@ -9,13 +9,10 @@ from ariane_broker.queue_key import QueueKey
 
 
 class SnapshotState:
-    """A state machine over the log (``LogState``) with snapshots in a format of our own.
-
-    Attributes:
-        snapshot_version: Version of ``contents``; snapshots of other versions are refused.
-    """
+    """A state machine over the log (``LogState``) with snapshots in a format of our own."""
 
     snapshot_version: ClassVar[int] = 1
+    """Version of ``contents``; snapshots of other versions are refused."""
 
     def contents(self) -> dict[str, Any]:
         """Everything as JSON."""

@@ -16,15 +16,12 @@ ATTEMPTS_MAX: Final = 10_000
 
 
 class _Answer(NamedTuple):
-    """What one queue gave.
-
-    Attributes:
-        queue: The queue.
-        serial: The serial of the receipt.
-    """
+    """What one queue gave."""
 
     queue: QueueKey
+    """The queue."""
     serial: int
+    """The serial of the receipt."""
 
 
 class Attempts:

@@ -24,23 +24,20 @@ _NO_SIZES: Final = np.empty(0, np.int32)
 
 @dataclass(slots=True)
 class FoundRecords:
-    """Records that were read.
-
-    Attributes:
-        offsets: Their queue offsets, ascending.
-        sizes: Bytes of each.
-        chunks: The records, back to back.
-        end: All asked messages below this offset were looked at.
-        looked_at_bytes: Bytes of entries and records that were examined for it.
-        lost_offsets: Queue offsets below the end whose messages are damaged.
-    """
+    """Records that were read."""
 
     offsets: Int64s = field(default_factory=lambda: _NO_OFFSETS)
+    """Their queue offsets, ascending."""
     sizes: NDArray[np.int32] = field(default_factory=lambda: _NO_SIZES)
+    """Bytes of each."""
     chunks: list[memoryview] = field(default_factory=list)
+    """The records, back to back."""
     end: int = 0
+    """All asked messages below this offset were looked at."""
     looked_at_bytes: int = 0
+    """Bytes of entries and records that were examined for it."""
     lost_offsets: Int64s = field(default_factory=lambda: _NO_OFFSETS)
+    """Queue offsets below the end whose messages are damaged."""
 
     @property
     def size_bytes(self) -> int:

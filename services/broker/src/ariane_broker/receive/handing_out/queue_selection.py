@@ -19,46 +19,40 @@ from ariane_storage.reading.filter import Filter
 
 @dataclass(frozen=True, slots=True)
 class HandOutRequest:
-    """One request to hand out messages of several queues.
-
-    Attributes:
-        order: The client's order.
-        filters: The filter of each topic; None: all messages.
-        bytes_max: Bytes of records at most, but always one.
-        attempts_max: The most times that a message is handed out again.
-        in_order: Whether messages of a message group are handed out one after the other.
-        now_ms: Milliseconds since the epoch.
-    """
+    """One request to hand out messages of several queues."""
 
     order: ReceiveOrder
+    """The client's order."""
     filters: Mapping[str, Filter | None]
+    """The filter of each topic; None: all messages."""
     bytes_max: int
+    """Bytes of records at most, but always one."""
     attempts_max: int
+    """The most times that a message is handed out again."""
     in_order: bool
+    """Whether messages of a message group are handed out one after the other."""
     now_ms: int
+    """Milliseconds since the epoch."""
 
 
 @dataclass(slots=True)
 class QueueSelection:
-    """The messages chosen from one queue.
-
-    Attributes:
-        queue: The queue.
-        window: The group's window in it.
-        began: The window's end before this selection.
-        found: The records.
-        dropped: Messages to settle: a filter leaves them out, or they are deleted.
-        end: The first queue offset that was not looked at.
-        passed: Whether new messages below ``end`` that were not found are settled.
-    """
+    """The messages chosen from one queue."""
 
     queue: QueueKey
+    """The queue."""
     window: QueueWindow
+    """The group's window in it."""
     began: int
+    """The window's end before this selection."""
     found: FoundRecords = field(default_factory=FoundRecords)
+    """The records."""
     dropped: list[Int64s] = field(default_factory=list)
+    """Messages to settle: a filter leaves them out, or they are deleted."""
     end: int = 0
+    """The first queue offset that was not looked at."""
     passed: bool = False
+    """Whether new messages below ``end`` that were not found are settled."""
 
     @property
     def advanced(self) -> bool:

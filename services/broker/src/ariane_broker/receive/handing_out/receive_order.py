@@ -31,56 +31,50 @@ KEPT_MS: Final = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiveOrder:
-    """The order of a client.
-
-    Attributes:
-        group: Its consumer group.
-        filters: The filter expression of each topic.
-        client_id: The client; may be empty.
-        count_max: Messages at most; 0 means the default.
-        size_bytes_max: Bytes of records at most, but always one; 0 means the default.
-        invisible_ms: Their invisible time.
-        hold_seconds: How long to hold the call while there are no messages.
-        hold_seconds_max: The hold time that the call's deadline allows; None: no limit.
-        by_priority: Whether messages of higher priority are handed out first.
-        several_of_a_group: Whether messages of one message group in order may come together.
-        attempt_id: Names this attempt; may be empty.
-    """
+    """The order of a client."""
 
     group: str
+    """Its consumer group."""
     filters: Mapping[str, FilterExpression]
+    """The filter expression of each topic."""
     client_id: str = ""
+    """The client; may be empty."""
     count_max: int = 0
+    """Messages at most; 0 means the default."""
     size_bytes_max: int = 0
+    """Bytes of records at most, but always one; 0 means the default."""
     invisible_ms: int = INVISIBLE_MS_DEFAULT
+    """Their invisible time."""
     hold_seconds: float = 0.0
+    """How long to hold the call while there are no messages."""
     hold_seconds_max: float | None = None
+    """The hold time that the call's deadline allows; None: no limit."""
     by_priority: bool = False
+    """Whether messages of higher priority are handed out first."""
     several_of_a_group: bool = False
+    """Whether messages of one message group in order may come together."""
     attempt_id: str = ""
+    """Names this attempt; may be empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class HandedOut:
-    """Messages of one queue that were handed out together.
-
-    Attributes:
-        queue: The queue.
-        serial: Their receipt's serial.
-        until_ms: End of their invisible time.
-        offsets: Their queue offsets, ascending.
-        attempts: Attempts of each message, this one included, int32[n].
-        chunks: Their records, back to back.
-        sizes: Bytes of each record, int32[n].
-    """
+    """Messages of one queue that were handed out together."""
 
     queue: QueueKey
+    """The queue."""
     serial: int
+    """Their receipt's serial."""
     until_ms: int
+    """End of their invisible time."""
     offsets: Int64s
+    """Their queue offsets, ascending."""
     attempts: NDArray[np.int32]
+    """Attempts of each message, this one included, int32[n]."""
     chunks: Sequence[memoryview]
+    """Their records, back to back."""
     sizes: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    """Bytes of each record, int32[n]."""
     lost_offsets: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
 
     @property

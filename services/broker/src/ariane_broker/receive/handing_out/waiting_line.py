@@ -34,25 +34,22 @@ _NO_QUEUES: Final[frozenset[QueueKey]] = frozenset()
 
 @dataclass(slots=True, eq=False)
 class _Waiter:
-    """A waiting call.
-
-    Attributes:
-        order: Its order.
-        filters: The filter of each topic; None: all messages.
-        lease: Memory for its answer.
-        watch: Ends its wait.
-        served: The messages handed out to it.
-        failure: The error that it raises.
-        crowded: Whether there was no memory for its answer at its turn.
-    """
+    """A waiting call."""
 
     order: ReceiveOrder
+    """Its order."""
     filters: Filters
+    """The filter of each topic; None: all messages."""
     lease: AnswerLease
+    """Memory for its answer."""
     watch: Watch = field(default_factory=lambda: Watch(_NO_QUEUES))
+    """Ends its wait."""
     served: list[HandedOut] = field(default_factory=list)
+    """The messages handed out to it."""
     failure: ServiceError | StorageError | None = None
+    """The error that it raises."""
     crowded: bool = False
+    """Whether there was no memory for its answer at its turn."""
 
     @property
     def wanted(self) -> tuple[tuple[tuple[str, FilterExpression], ...], bool]:

@@ -29,17 +29,14 @@ _MAC_BYTES: Final = 16
 
 
 class Receipt(NamedTuple):
-    """The contents of a receipt.
-
-    Attributes:
-        queue: The messages' queue.
-        serial: The serial of the answer that had them.
-        queue_offset: One message of the answer; ``WHOLE`` for all.
-    """
+    """The contents of a receipt."""
 
     queue: QueueKey
+    """The messages' queue."""
     serial: int
+    """The serial of the answer that had them."""
     queue_offset: int = WHOLE
+    """One message of the answer; ``WHOLE`` for all."""
 
 
 def encode_receipt(receipt: Receipt, group: str, secret: bytes) -> bytes:

@@ -66,32 +66,29 @@ class EventFlag(IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class ReceiveEvent:
-    """One change; its kind determines which fields count.
-
-    Attributes:
-        kind: The kind.
-        group: The consumer group.
-        queue: The queue.
-        flags: Its marks.
-        ranges: The messages, in ascending order.
-        serial: The receipt's serial.
-        until_ms: End of their invisible time.
-        offset: See the table above.
-        attempts: Their attempts: one number for each, or one for all.
-        holder: HIDE: the client for which the broker renews the invisible time; empty if a
-            client has set the time. SECRET: the key that signs receipts.
-    """
+    """One change; its kind determines which fields count."""
 
     kind: EventKind
+    """The kind."""
     group: str = ""
+    """The consumer group."""
     queue: QueueKey = field(default_factory=lambda: QueueKey("", 0))
+    """The queue."""
     flags: EventFlag = EventFlag.NONE
+    """Its marks."""
     ranges: Ranges = field(default_factory=lambda: _NO_RANGES)
+    """The messages, in ascending order."""
     serial: int = 0
+    """The receipt's serial."""
     until_ms: int = 0
+    """End of their invisible time."""
     offset: int = 0
+    """See the table above."""
     attempts: NDArray[np.int32] = field(default_factory=lambda: _NO_ATTEMPTS)
+    """Their attempts: one number for each, or one for all."""
     holder: bytes = b""
+    """HIDE: the client for which the broker renews the invisible time; empty if a client has set
+    the time. SECRET: the key that signs receipts."""
 
 
 def encode_events(events: Iterable[ReceiveEvent]) -> bytes:

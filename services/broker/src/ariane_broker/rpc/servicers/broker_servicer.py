@@ -34,39 +34,36 @@ UNREAD_TOPICS_MAX: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class BrokerParts:
-    """The parts that operators can ask about.
-
-    Attributes:
-        settings: The broker's settings.
-        announcement: Its identity for name servers.
-        store: Its store.
-        keeping: The upkeep of the store.
-        clock_watch: Watches its clock.
-        state: The state of its state files.
-        statistics: Its counters.
-        delayed: Counts of delayed messages.
-        held: Held requests.
-        clients: Attached clients.
-        drain: Whether it accepts messages.
-        unread: Finds queues that cannot be read.
-        version: The broker's version.
-        start_time_ms: When the process started.
-    """
+    """The parts that operators can ask about."""
 
     settings: BrokerSettings
+    """The broker's settings."""
     announcement: BrokerAnnouncement
+    """Its identity for name servers."""
     store: Store
+    """Its store."""
     keeping: StoreKeeping
+    """The upkeep of the store."""
     clock_watch: ClockWatch
+    """Watches its clock."""
     state: BrokerState
+    """The state of its state files."""
     statistics: BrokerStatistics
+    """Its counters."""
     delayed: DelayedCounts
+    """Counts of delayed messages."""
     held: HeldRequests
+    """Held requests."""
     clients: ClientTable
+    """Attached clients."""
     drain: BrokerDrain
+    """Whether it accepts messages."""
     unread: UnreadQueues
+    """Finds queues that cannot be read."""
     version: str
+    """The broker's version."""
     start_time_ms: int
+    """When the process started."""
 
 
 class BrokerServicer(BrokerServiceServicer):

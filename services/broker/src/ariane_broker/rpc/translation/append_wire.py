@@ -54,17 +54,14 @@ _UINT32: Final = np.dtype("<u4")
 
 
 class AppendRequest(NamedTuple):
-    """A producer's request.
-
-    Attributes:
-        tables: Its table, or each of its batches as a table of one row.
-        trace_parents: Trace contexts of its senders.
-        record_counts: How many records each row of its table has; None for ``batches``.
-    """
+    """A producer's request."""
 
     tables: Sequence[Rows]
+    """Its table, or each of its batches as a table of one row."""
     trace_parents: Sequence[str]
+    """Trace contexts of its senders."""
     record_counts: Sequence[int] | None = None
+    """How many records each row of its table has; None for ``batches``."""
 
 
 def append_request(raw: bytes) -> AppendRequest:

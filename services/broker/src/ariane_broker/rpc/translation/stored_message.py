@@ -79,19 +79,16 @@ _COMPRESSIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class EncodingDefaults:
-    """Values that the broker fills in for missing fields.
-
-    Attributes:
-        next_unique_id: Gives one for a message without a unique id.
-        born_timestamp_ms: For a message without a create time.
-        body_bytes_max: Largest body.
-        cluster_name: The cluster whose reply topic a requester reads.
-    """
+    """Values that the broker fills in for missing fields."""
 
     next_unique_id: Callable[[], str]
+    """Gives one for a message without a unique id."""
     born_timestamp_ms: int
+    """For a message without a create time."""
     body_bytes_max: int
+    """Largest body."""
     cluster_name: str
+    """The cluster whose reply topic a requester reads."""
 
 
 def is_delayed(message: Message) -> bool:

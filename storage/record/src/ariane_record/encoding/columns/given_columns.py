@@ -32,15 +32,12 @@ _FEW_PAIRS: Final = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lists:
-    """A list of texts, or of pairs of texts, for each row.
-
-    Attributes:
-        bounds: The begin of each row's list, and the end of the last: int64, from 0 on.
-        children: The texts of all rows; pairs have two such arrays.
-    """
+    """A list of texts, or of pairs of texts, for each row."""
 
     bounds: NDArray[np.int64]
+    """The begin of each row's list, and the end of the last: int64, from 0 on."""
     children: tuple[Any, ...]
+    """The texts of all rows; pairs have two such arrays."""
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -69,15 +66,12 @@ class Lists:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tags:
-    """A tag for each row.
-
-    Attributes:
-        names: The different tags; the last one is empty.
-        places: The index of each row's tag among them: int32.
-    """
+    """A tag for each row."""
 
     names: Any
+    """The different tags; the last one is empty."""
     places: NDArray[np.int32]
+    """The index of each row's tag among them: int32."""
 
 
 def checked_bodies(array: Any) -> Any:

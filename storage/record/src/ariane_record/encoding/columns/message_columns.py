@@ -52,28 +52,25 @@ SMALL_BODY_BYTES: Final = 4096
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MessageColumns:
-    """Checked columns of messages; ``None`` for a field that no message has.
-
-    Attributes:
-        body: Bodies: binary or large binary.
-        tag: Tags.
-        keys: Keys.
-        message_group: Groups: string, empty for none.
-        properties: Names and values.
-        delivery_time: Milliseconds since the epoch as text, empty for none.
-        flag: Flags: int32.
-        system_flag: How bodies are compressed (``layout.SystemFlag``): int32. Not a given column,
-            but a result of ``packed_columns``.
-    """
+    """Checked columns of messages; ``None`` for a field that no message has."""
 
     body: Any
+    """Bodies: binary or large binary."""
     tag: Tags | None = None
+    """Tags."""
     keys: Lists | None = None
+    """Keys."""
     message_group: Any = None
+    """Groups: string, empty for none."""
     properties: Lists | None = None
+    """Names and values."""
     delivery_time: Any = None
+    """Milliseconds since the epoch as text, empty for none."""
     flag: NDArray[np.int32] | None = None
+    """Flags: int32."""
     system_flag: NDArray[np.int32] | None = None
+    """How bodies are compressed (``layout.SystemFlag``): int32. Not a given column, but a result of
+    ``packed_columns``."""
 
     @classmethod
     def of(
