@@ -66,10 +66,12 @@ LAYERS = {
 }
 PARTS = [
     {"client", "limit", "index", "Client", "Deadline"},
+    {"security", "Security", "Tls", "Peer", "Login"},
     {"errors", "ArianeException"},
     {"message", "Message", "Delivery", "Receipt", "Nack", "Outcome", "Times"},
     {"producer", "Producer", "gathering", "Gathering"},
     {"consumer", "Consumer"},
+    {"listener", "listening", "Listener", "Listening"},
     {"transaction", "transactions", "TransactionProducer"},
     {"compression", "Bodies"},
 ]

@@ -88,7 +88,7 @@ class PullServiceServicer(object):
         Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_CUT, QUEUE_NOT_FOUND, TOPIC_NOT_FOUND,
         TOPIC_NOT_READABLE, QUEUE_LOCKED, QUEUE_LOCK_FENCED.
         For the call: HELD_PULLS_EXHAUSTED, SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID.
-        Replies are read without SUBSCRIBE by who pulls as group ARIANE_REPLIES, with its own client
+        Replies are read without SUBSCRIBE by who pulls as the group of requesters, with its own client
         id as the tag: the broker compares that tag itself, and the id is its first reader's.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -47,7 +47,7 @@ class PullServiceStub:
     Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_CUT, QUEUE_NOT_FOUND, TOPIC_NOT_FOUND,
     TOPIC_NOT_READABLE, QUEUE_LOCKED, QUEUE_LOCK_FENCED.
     For the call: HELD_PULLS_EXHAUSTED, SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID.
-    Replies are read without SUBSCRIBE by who pulls as group ARIANE_REPLIES, with its own client
+    Replies are read without SUBSCRIBE by who pulls as the group of requesters, with its own client
     id as the tag: the broker compares that tag itself, and the id is its first reader's.
     """
     StreamPulls: _grpc.StreamStreamMultiCallable[_pull_service_pb2.StreamPullsRequest, _pull_service_pb2.StreamPullsResponse]
@@ -97,7 +97,7 @@ class PullServiceAsyncStub(PullServiceStub):
     Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_CUT, QUEUE_NOT_FOUND, TOPIC_NOT_FOUND,
     TOPIC_NOT_READABLE, QUEUE_LOCKED, QUEUE_LOCK_FENCED.
     For the call: HELD_PULLS_EXHAUSTED, SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID.
-    Replies are read without SUBSCRIBE by who pulls as group ARIANE_REPLIES, with its own client
+    Replies are read without SUBSCRIBE by who pulls as the group of requesters, with its own client
     id as the tag: the broker compares that tag itself, and the id is its first reader's.
     """
     StreamPulls: _aio.StreamStreamMultiCallable[_pull_service_pb2.StreamPullsRequest, _pull_service_pb2.StreamPullsResponse]  # type: ignore[assignment]
@@ -150,7 +150,7 @@ class PullServiceServicer(metaclass=_abc_1.ABCMeta):
         Per queue: QUEUE_OFFSET_OUT_OF_RANGE, QUEUE_CUT, QUEUE_NOT_FOUND, TOPIC_NOT_FOUND,
         TOPIC_NOT_READABLE, QUEUE_LOCKED, QUEUE_LOCK_FENCED.
         For the call: HELD_PULLS_EXHAUSTED, SUBSCRIPTION_CONFLICT, FILTER_EXPRESSION_INVALID.
-        Replies are read without SUBSCRIBE by who pulls as group ARIANE_REPLIES, with its own client
+        Replies are read without SUBSCRIBE by who pulls as the group of requesters, with its own client
         id as the tag: the broker compares that tag itself, and the id is its first reader's.
         """
 

@@ -37,8 +37,8 @@ class Uploaded:
     """
 
     filter_version: str
-    """As "name@version", with 12 to 64 hex digits of the version. All members of a group must use the
-    same text."""
+    """As "name@version", with 12 to 64 hex digits of the version. All members of a group must use
+    the same text."""
 
     def __post_init__(self) -> None:
         text: object = self.filter_version
