@@ -1,7 +1,7 @@
 """Makes the secrets of the stack: passwords, and a certificate for each process and user.
 
     python3 compose/make_secrets.py --host 192.0.2.17
-    python3 compose/make_secrets.py --kubernetes | kubectl -n ariane apply -f -
+    python3 compose/make_secrets.py --kubernetes | kubectl apply -f -
 
 They lie in `compose/secrets`, which is closed to other users of the machine. What is there already
 stays. Run it again after `ariane tls renew compose/secrets/authorities`: services read their files

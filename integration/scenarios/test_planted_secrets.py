@@ -29,8 +29,8 @@ SERVICES = (
 )
 PLANTED = "hunter2-of-the-planted-secret"
 LIKE_SECRETS = re.compile(r"url|token|webhook|pass|secret|credential")
-PUBLIC = ("openid_keys_url", "openid_token_endpoint")
-"""Addresses of a provider, and their pattern takes no password."""
+PUBLIC = ("openid_keys_url", "openid_token_endpoint", "secret_key_file")
+"""Addresses of a provider, whose pattern takes no password, and the path of a file."""
 
 
 def secrets_of(settings):

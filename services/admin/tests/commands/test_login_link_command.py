@@ -17,8 +17,13 @@ from ariane_servicekit.security.identify import ACTING_KEY
 async def test_a_link_lets_the_holder_of_a_key_in_once(closed, tmp_path, monkeypatch, capfd):
     await closed.make_user("kim", "allow GET cluster")
     key = tmp_path / "kim.key"
-    await closed.command("credential", "create", str(key), "--user", "kim")
     monkeypatch.setenv("ARIANE_TLS_CA", str(closed.certificates.path / "members.pem"))
+    certificate, private = closed.certificates.user("root")
+    with monkeypatch.context() as root:
+        root.setenv("ARIANE_TLS_CERTIFICATE", str(certificate))
+        root.setenv("ARIANE_TLS_KEY", str(private))
+        made = ["credential", "create", str(key), "--user", "kim", "--admin", closed.address]
+        assert await asyncio.to_thread(main, made) == 0
     monkeypatch.setenv("ARIANE_CREDENTIALS", str(key))
     words = ["user", "login-link", "--admin", closed.address, "-o", "json"]
 
