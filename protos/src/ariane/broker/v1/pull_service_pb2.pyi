@@ -116,7 +116,7 @@ class PullRecordsRequest(_message.Message):
     PROJECTION_FIELD_NUMBER: _builtins.int
     UPLOADED_FILTERS_FOLLOW_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
-    """The consumer's group; ARIANE_REPLIES for requesters, who read the replies to their own client id."""
+    """The consumer's group; ARIANE_REPLIES for who reads the replies to its own client id."""
     client_id: _builtins.str
     """The consumer's client id, at most 255 characters, none of control. May be empty."""
     record_count_max: _builtins.int
