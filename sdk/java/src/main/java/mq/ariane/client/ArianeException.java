@@ -7,6 +7,7 @@ import com.google.rpc.RetryInfo;
 import io.grpc.Status;
 import io.grpc.StatusRuntimeException;
 import io.grpc.protobuf.StatusProto;
+import java.nio.channels.ClosedChannelException;
 import java.time.Duration;
 import java.util.Map;
 import java.util.Set;
@@ -177,6 +178,9 @@ public final class ArianeException extends RuntimeException {
         Throwable below = cause == null ? null : cause.getCause(); // gRPC itself says "io exception" only,
         while (below != null && below.getCause() != null) { // and TLS "problem".
             below = below.getCause();
+        }
+        if (code == Status.Code.UNKNOWN && below instanceof ClosedChannelException) {
+            code = Status.Code.UNAVAILABLE; // gRPC's word for a connection that ends before it is ready.
         }
         String text = below == null ? said.getMessage() : said.getMessage() + ": " + below.getMessage();
         return new ArianeException(peer, text, code, reason, metadata, retryAfter, cause);

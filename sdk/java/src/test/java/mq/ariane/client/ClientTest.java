@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.grpc.Status;
 import java.io.IOException;
+import java.nio.channels.ClosedChannelException;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.time.Instant;
@@ -93,6 +94,15 @@ class ClientTest {
         arrive.put(List.of("late"));
         assertEquals(List.of("late"), bodies(consumer.receive(Duration.ofSeconds(Long.MAX_VALUE))));
         assertEquals(List.of(), consumer.receive(Duration.ZERO));
+    }
+
+    @Test
+    void aConnectionThatEndsBeforeItIsReadyIsAProcessThatIsAway() {
+        var said = Status.UNKNOWN.withDescription("channel closed").withCause(new ClosedChannelException());
+        ArianeException seen = ArianeException.of(said.asRuntimeException(), "broker-a");
+        assertEquals(Status.Code.UNAVAILABLE, seen.code());
+        assertTrue(seen.isRetriable() && seen.isOutcomeUnknown());
+        assertEquals(Status.Code.UNKNOWN, ArianeException.of(Status.UNKNOWN.asRuntimeException(), "b").code());
     }
 
     @Test
