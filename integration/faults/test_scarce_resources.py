@@ -17,10 +17,11 @@ from ariane_servicekit.running.processes import LocalCluster
 pytestmark = pytest.mark.slow
 
 SPARE_DESCRIPTORS = 3
-SPARE_BYTES = 8 << 20
+SPARE_BYTES = 2 << 20
 LARGE = bytes(1 << 20)
-SENDS_MAX = 400
-BURST = 40
+PRODUCERS = 16
+SENDS_MAX = 640
+BURST = 64
 IMPATIENT = ProducerSettings(send_timeout_s=3.0, call_timeout_s=1.0)
 
 
@@ -83,14 +84,21 @@ async def test_a_broker_without_memory_loses_nothing_that_was_acknowledged(tmp_p
     async with small_cluster(tmp_path / "cluster") as cluster:
         [broker] = cluster.brokers
         acknowledged = []
-        async with Producer(cluster.name_servers, settings=IMPATIENT) as producer:
-            await producer.send(Message("orders", b"%8d" % 0))
+        async with AsyncExitStack() as crowd:
+            producers = [
+                await crowd.enter_async_context(Producer(cluster.name_servers, settings=IMPATIENT))
+                for _ in range(PRODUCERS)
+            ]
+            await producers[0].send(Message("orders", b"%8d" % 0))
             bytes_max = used_bytes(broker.pid) + SPARE_BYTES
             resource.prlimit(broker.pid, resource.RLIMIT_AS, (bytes_max, bytes_max))
             for begin in range(1, SENDS_MAX, BURST):
                 numbers = range(begin, begin + BURST)
                 outcomes = await asyncio.gather(
-                    *(producer.send(Message("orders", b"%8d" % n + LARGE)) for n in numbers),
+                    *(
+                        producers[n % PRODUCERS].send(Message("orders", b"%8d" % n + LARGE))
+                        for n in numbers
+                    ),
                     return_exceptions=True,
                 )
                 refused = [isinstance(outcome, Exception) for outcome in outcomes]
