@@ -159,3 +159,16 @@ def test_keys_are_read_from_accounts_and_from_lines():
     for wrong in ("a\n", "accounts:\n- accessKey: a\n", "a:1\na:2\n"):
         with pytest.raises(CommandFailed):
             keys_of(wrong)
+
+
+def test_names_of_digits_stay_as_they_are_written():
+    found = imported("accounts:\n- accessKey: 0123\n- accessKey: 1e3\n- accessKey: 2026-01-31\n")
+    assert [user.name for user in found.users] == ["0123", "1e3", "2026-01-31"]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_super"), [("true", True), ("false", False), ('"true"', True), ('"false"', False)]
+)
+def test_who_is_no_admin_in_quotes_is_none_either(text, is_super):
+    [user] = imported(f"accounts:\n- accessKey: ops\n  admin: {text}\n").users
+    assert user.is_super is is_super

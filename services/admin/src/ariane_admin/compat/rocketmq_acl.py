@@ -36,6 +36,7 @@ RESOURCES: Final = {
 }
 """What RocketMQ's resource types are here."""
 
+_NO_TEXTS: Final = frozenset({"tag:yaml.org,2002:bool", "tag:yaml.org,2002:null"})
 _ROW_WORDS: Final = 6
 _DENY: Final = "DENY"
 
@@ -70,6 +71,15 @@ class Imported:
         return self.users[-1]
 
 
+class _Texts(yaml.SafeLoader):
+    """Reads numbers and dates as texts: a name of digits is no number."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - as yaml has it.
+        first: [each for each in rules if each[0] in _NO_TEXTS]
+        for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
 def imported(text: str) -> Imported:
     """Read a file of either kind.
 
@@ -79,7 +89,7 @@ def imported(text: str) -> Imported:
     if text.lstrip().startswith("#Subject"):
         return _of_table(text)
     try:
-        content = yaml.safe_load(text)
+        content = yaml.load(text, Loader=_Texts)  # noqa: S506 - it is a safe loader.
     except yaml.YAMLError as error:
         # Never the text around it: plain_acl.yml is full of secrets.
         mark = getattr(error, "problem_mark", None)
@@ -104,7 +114,7 @@ def _of_accounts(content: Mapping[str, Any]) -> Imported:
     for account in content["accounts"]:
         name = str(account.get("accessKey", ""))
         user = made.user(name)
-        user.is_super = bool(account.get("admin"))
+        user.is_super = str(account.get("admin")).lower() == "true"
         if account.get("whiteRemoteAddress"):
             made.left_out.append(f"{name}: whiteRemoteAddress; use a network in its entries")
         for kind, listed, default in (
