@@ -46,7 +46,7 @@ NOT_RUN = {
     " services/admin/tests/commands/test_live_consumer_commands.py has one",
     r"^ariane client disconnect": "needs a live member:"
     " services/admin/tests/commands/test_client_commands.py has one",
-    r"^ariane access explain ": "needs a refusal: servicekit/tests/security/test_gate.py has one",
+    r"^ariane access explain ": "needs a refusal: security/gate/test_gate.py of the kit has one",
     r"^ariane user login-link ": "needs a console of a closed cluster:"
     " services/admin/tests/console has one",
     r"--database postgresql": "needs PostgreSQL: tests/commands/test_outbox_commands.py has it",

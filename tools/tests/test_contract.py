@@ -14,7 +14,7 @@ from google.protobuf.descriptor import MethodDescriptor
 import ariane
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_servicekit.error_table import ERROR_TABLE
-from ariane_servicekit.security.method_rules import access_rule
+from ariane_servicekit.security.rules.method_rules import access_rule
 from tools import protos
 from tools.tidy.sources import Sources, is_test
 from tools.workspace import ROOT

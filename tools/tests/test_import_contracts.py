@@ -46,6 +46,7 @@ JAILED = "What runs jailed knows no RPC"
 OPEN_STORE = "An open store does not know"
 ADMIN_SERVICE = "The admin service knows nothing of the command line"
 LIGHT_COMMANDS = "The command line starts without"
+SECURITY = "Who calls, certificates and rights"
 RECEIVING = "In receiving, what is in hand"
 
 TRANSPORT = "The transport knows nothing of the house"
@@ -53,6 +54,8 @@ TRANSPORT_ROOMS = "In the transport octets and rules know no loop"
 PURE_PROTOCOL = "The protocol of the transport does no I/O"
 
 BAD_IMPORTS = [
+    (SECURITY, "ariane_servicekit.security.identity", "ariane_servicekit.security.gate.gate"),
+    (SECURITY, "ariane_servicekit.security.rights", "ariane_servicekit.security.rules.rule_book"),
     (TRANSPORT, "ariane_wire", "ariane_sdk"),
     (TRANSPORT, "ariane_wire", "google.protobuf"),
     (TRANSPORT_ROOMS, "ariane_wire.client", "ariane_wire.server"),

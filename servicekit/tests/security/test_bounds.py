@@ -7,17 +7,17 @@ import asyncio
 from ariane.broker.v1.pull_service_pb2 import PullPosition, PullRecordsRequest, StreamPullsRequest
 from ariane.common.v1 import access_pb2 as access
 from ariane_servicekit.rpc.calls import Call
-from ariane_servicekit.security.access_mode import AccessMode
-from ariane_servicekit.security.gate import Gate
-from ariane_servicekit.security.long_calls import USES_MAX, LongCalls
-from ariane_servicekit.security.method_rules import method_rules
-from ariane_servicekit.security.use_ledger import (
+from ariane_servicekit.security.gate.access_mode import AccessMode
+from ariane_servicekit.security.gate.gate import Gate
+from ariane_servicekit.security.gate.long_calls import USES_MAX, LongCalls
+from ariane_servicekit.security.rules.method_rules import method_rules
+from ariane_servicekit.security.rules.use_ledger import (
     REFUSALS_MAX,
     Refusal,
     Use,
     UseLedger,
 )
-from ariane_servicekit.security.use_ledger import (
+from ariane_servicekit.security.rules.use_ledger import (
     USES_MAX as KINDS_MAX,
 )
 from ariane_testkit.contract import contract_services

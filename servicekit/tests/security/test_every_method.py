@@ -18,7 +18,7 @@ import ariane_wire
 from ariane.common.v1 import access_pb2 as access
 from ariane_servicekit import Machine, RpcService, ServiceSettings, serving
 from ariane_servicekit.security.caller import MemberKind
-from ariane_servicekit.security.method_rules import MethodRule, access_rule, method_rules
+from ariane_servicekit.security.rules.method_rules import MethodRule, access_rule, method_rules
 from ariane_testkit.access_rules import telling
 from ariane_testkit.contract import contract_services
 from ariane_testkit.identities import IDENTITY_KEY, as_member, as_user, told_identity

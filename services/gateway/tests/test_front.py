@@ -8,7 +8,7 @@ import pytest
 from apache.rocketmq.v2 import definition_pb2 as dp
 from ariane_gateway.settings import GatewaySettings
 from ariane_servicekit import Address, StartRefused
-from ariane_servicekit.security.authority import new_authority, sign_leaf
+from ariane_servicekit.security.tls.authority import new_authority, sign_leaf
 from ariane_wire import secure_channel
 
 

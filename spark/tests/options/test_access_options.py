@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from ariane.common.v1.login_service_pb2 import DelegationTerms
-from ariane_servicekit.security import words
+from ariane_servicekit.security.rules import words
 from ariane_spark import OptionIllegal
 from ariane_spark.options import access_options as access_module
 from ariane_spark.options.access_options import (

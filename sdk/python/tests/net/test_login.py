@@ -25,7 +25,7 @@ from ariane_sdk.errors import ArianeError, IllegalArgument
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.security import PLAIN, KeyFile, access_of
 from ariane_servicekit import serving
-from ariane_servicekit.security import identities, logins
+from ariane_servicekit.security.identity import identities, logins
 from ariane_testkit.access_rules import telling
 from ariane_testkit.certificates import ClusterCertificates
 from ariane_testkit.user_keys import UserKeys

@@ -33,7 +33,7 @@ from pydantic import (
 from ariane_servicekit.addresses import Address
 from ariane_servicekit.configuration.openid_settings import OpenIdSettings
 from ariane_servicekit.observability.logs import LogFormat, LogLevel
-from ariane_servicekit.security.access_mode import AccessMode
+from ariane_servicekit.security.gate.access_mode import AccessMode
 from ariane_wire import LoopName, is_source
 
 CHANGEABLE: Final[dict[str, Any]] = {"changeable": True}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import SpanProcessor
     from prometheus_client import CollectorRegistry
 
-    from ariane_servicekit.security.service_tls import ServiceTls
+    from ariane_servicekit.security.tls.service_tls import ServiceTls
 
 INSTALL_HINT: Final = "pip install 'ariane-servicekit[telemetry]'"
 

@@ -11,8 +11,8 @@ from grpc import aio
 import ariane_wire
 from ariane_servicekit.rpc.calls import current_caller
 from ariane_servicekit.security.caller import MemberKind
-from ariane_servicekit.security.identify import ACTING_KEY, acting_text
-from ariane_servicekit.security.service_tls import MEMBER_TLS
+from ariane_servicekit.security.identity.identify import ACTING_KEY, acting_text
+from ariane_servicekit.security.tls.service_tls import MEMBER_TLS
 from ariane_wire import ChannelOptions, TellingChannel
 
 

@@ -31,7 +31,7 @@ from ariane_servicekit.rpc.cancellations import Cancellations
 from ariane_servicekit.rpc.error_status import status_of
 from ariane_servicekit.rpc.refusals import Refusals
 from ariane_servicekit.security.caller import Identify, anonymous
-from ariane_servicekit.security.door import OPEN_DOOR, Door
+from ariane_servicekit.security.gate.door import OPEN_DOOR, Door
 
 Behavior: TypeAlias = Callable[[Any, aio.ServicerContext[Any, Any]], Any]
 """A servicer's method."""

@@ -28,12 +28,12 @@ from ariane_servicekit.rpc.health import HealthServicer
 from ariane_servicekit.rpc.interceptor import CallInterceptor
 from ariane_servicekit.rpc.refusals import Refusals
 from ariane_servicekit.security.caller import Identify, anonymous
-from ariane_servicekit.security.door import Door, GuardedDoor
-from ariane_servicekit.security.field_names import Names
-from ariane_servicekit.security.gate import Gate
-from ariane_servicekit.security.long_calls import LongCalls
-from ariane_servicekit.security.method_rules import method_rules
-from ariane_servicekit.security.service_tls import ServiceTls
+from ariane_servicekit.security.gate.door import Door, GuardedDoor
+from ariane_servicekit.security.gate.gate import Gate
+from ariane_servicekit.security.gate.long_calls import LongCalls
+from ariane_servicekit.security.rules.field_names import Names
+from ariane_servicekit.security.rules.method_rules import method_rules
+from ariane_servicekit.security.tls.service_tls import ServiceTls
 from ariane_wire import BindRefused, ServerOptions, TlsContext
 
 _STREAMS_BESIDE: Final = 100

@@ -61,10 +61,10 @@ from ariane_servicekit.running.service import (
     Traced,
 )
 from ariane_servicekit.running.stop_signals import stop_signals
-from ariane_servicekit.security.access_guard import AccessGuard
-from ariane_servicekit.security.identities import Identities
-from ariane_servicekit.security.login_servicer import login_rpc_service
-from ariane_servicekit.security.service_tls import MEMBER_TLS, ServiceTls
+from ariane_servicekit.security.gate.access_guard import AccessGuard
+from ariane_servicekit.security.identity.identities import Identities
+from ariane_servicekit.security.identity.login_servicer import login_rpc_service
+from ariane_servicekit.security.tls.service_tls import MEMBER_TLS, ServiceTls
 from ariane_wire import TlsContext, new_event_loop
 
 _log = get_logger(__name__)

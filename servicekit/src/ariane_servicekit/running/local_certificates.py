@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from ariane_servicekit.security.caller import MemberKind
-from ariane_servicekit.security.certificate_folder import CertificateFolder
-from ariane_servicekit.security.member_names import MemberName, user_uri
+from ariane_servicekit.security.tls.certificate_folder import CertificateFolder
+from ariane_servicekit.security.tls.member_names import MemberName, user_uri
 
 _HOSTS: Final = ("localhost", "127.0.0.1", "::1")
 _DAYS: Final = 30

@@ -14,7 +14,7 @@ from ariane_servicekit.observability.tracing import WorkTracer
 from ariane_servicekit.rpc.error_status import ErrorRules
 from ariane_servicekit.rpc.server import RpcService
 from ariane_servicekit.security.caller import Caller
-from ariane_servicekit.security.gate import Gate
+from ariane_servicekit.security.gate.gate import Gate
 from ariane_wire import TlsContext
 
 

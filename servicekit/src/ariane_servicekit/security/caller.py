@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from grpc import aio
 
-from ariane_servicekit.security.rights import Judge
+from ariane_servicekit.security.rights.rights import Judge
 
 
 class CallerKind(enum.Enum):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ariane_servicekit.security.certificate_folder import CertificateFolder
-from ariane_servicekit.security.member_names import SCHEME, USER
+from ariane_servicekit.security.tls.certificate_folder import CertificateFolder
+from ariane_servicekit.security.tls.member_names import SCHEME, USER
 
 HOSTS = ("localhost", "127.0.0.1", "::1")
 

@@ -9,7 +9,7 @@ from grpc import aio
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_servicekit.errors import ServiceError
 from ariane_servicekit.security.caller import Caller, CallerKind, MemberKind
-from ariane_servicekit.security.identify import acted_for
+from ariane_servicekit.security.identity.identify import acted_for
 
 IDENTITY_KEY: Final = "x-test-identity"
 """Metadata key: ``user:NAME:CREDENTIAL``, ``member:KIND:NAME``, or else a wrong proof."""

@@ -9,9 +9,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from ariane.common.v1 import access_rules_pb2 as rules
 from ariane_servicekit import SystemClock
-from ariane_servicekit.security.access_mode import AccessMode
-from ariane_servicekit.security.gate import Gate
-from ariane_servicekit.security.rules_keeper import RulesKeeper
+from ariane_servicekit.security.gate.access_mode import AccessMode
+from ariane_servicekit.security.gate.gate import Gate
+from ariane_servicekit.security.gate.rules_keeper import RulesKeeper
 
 
 class UserKeys:

@@ -17,7 +17,7 @@ from ariane_admin.audit.trail import AuditTrail, Selection
 from ariane_admin.servicers.public_errors import ADMIN_ERROR_RULES
 from ariane_sdk.errors import CallError
 from ariane_servicekit import ErrorTranslator, RpcService
-from ariane_servicekit.security.method_rules import changes
+from ariane_servicekit.security.rules.method_rules import changes
 
 on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 

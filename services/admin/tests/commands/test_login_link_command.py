@@ -11,7 +11,7 @@ from grpc.aio import AioRpcError
 from ariane.admin.v1 import console_service_pb2 as console_pb
 from ariane.admin.v1.console_service_pb2_grpc import ConsoleServiceStub
 from ariane_admin.cli import main
-from ariane_servicekit.security.identify import ACTING_KEY
+from ariane_servicekit.security.identity.identify import ACTING_KEY
 
 
 async def test_a_link_lets_the_holder_of_a_key_in_once(closed, tmp_path, monkeypatch, capfd):

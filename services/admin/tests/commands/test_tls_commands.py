@@ -8,7 +8,7 @@ from cryptography import x509
 
 from ariane_admin.cli import main
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_servicekit.security.certificate_folder import is_issued_by
+from ariane_servicekit.security.tls.certificate_folder import is_issued_by
 
 BROKER = "ariane://main/broker/b-0"
 ANNA = "ariane://main/user/anna"

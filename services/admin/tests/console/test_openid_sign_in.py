@@ -27,7 +27,7 @@ from ariane.admin.v1.console_service_pb2_grpc import ConsoleServiceStub
 from ariane.admin.v1.setting_service_pb2_grpc import SettingServiceStub
 from ariane_admin.console.entrance import COOKIE
 from ariane_servicekit import Address
-from ariane_servicekit.security.identify import SESSION_KEY
+from ariane_servicekit.security.identity.identify import SESSION_KEY
 from ariane_testkit.access_rules import entries_of
 from ariane_testkit.free_ports import free_port
 

@@ -25,7 +25,7 @@ from ariane.common.v1 import access_pb2
 from ariane_admin.service.app import AdminApp
 from ariane_admin.service.settings import AdminSettings
 from ariane_servicekit import StopRequest
-from ariane_servicekit.security.method_rules import access_rule, changes
+from ariane_servicekit.security.rules.method_rules import access_rule, changes
 
 
 async def test_the_cluster_as_a_whole(admin):

@@ -23,7 +23,7 @@ from ariane.broker.v1.topic_service_pb2 import Topic
 from ariane_admin.console.api import CALL_S_MAX
 from ariane_sdk import Message, MessageQueue, Producer, PushConsumer
 from ariane_servicekit.running.processes import LocalCluster
-from ariane_servicekit.security.method_rules import changes
+from ariane_servicekit.security.rules.method_rules import changes
 from ariane_testkit.small_store import SMALL_STORE
 
 UNPAGED_LISTS = {

@@ -19,10 +19,10 @@ from ariane_admin.users.servicers import UserServicer
 from ariane_admin.users.store import UserStore
 from ariane_servicekit import ServiceError, StartRefused
 from ariane_servicekit.rpc import calls
-from ariane_servicekit.security.access_mode import AccessMode
 from ariane_servicekit.security.caller import Caller, CallerKind
-from ariane_servicekit.security.gate import Gate
-from ariane_servicekit.security.rule_book import RuleBook
+from ariane_servicekit.security.gate.access_mode import AccessMode
+from ariane_servicekit.security.gate.gate import Gate
+from ariane_servicekit.security.rules.rule_book import RuleBook
 from ariane_wire import Identity
 
 on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

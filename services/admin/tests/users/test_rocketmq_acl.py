@@ -12,7 +12,7 @@ from ariane.common.v1 import access_pb2 as access
 from ariane_admin.compat.rocketmq_acl import imported
 from ariane_admin.compat.rocketmq_keys import keys_of
 from ariane_admin.errors import CommandFailed
-from ariane_servicekit.security.rights import Rights
+from ariane_servicekit.security.rights.rights import Rights
 
 PUBLISH, SUBSCRIBE = access.ACTION_PUBLISH, access.ACTION_SUBSCRIBE
 TOPIC, GROUP = access.RESOURCE_TOPIC, access.RESOURCE_GROUP

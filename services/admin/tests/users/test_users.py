@@ -21,7 +21,7 @@ from ariane_namesrv.app import NamesrvApp
 from ariane_namesrv.settings import NamesrvSettings
 from ariane_sdk import ClusterClient
 from ariane_servicekit import Address, Machine, ServiceError, SystemClock, serving
-from ariane_servicekit.security.rights import Rights
+from ariane_servicekit.security.rights.rights import Rights
 from ariane_testkit.access_rules import entries_of
 from ariane_testkit.identities import told_identity
 

@@ -2,7 +2,7 @@
 
 from ariane_broker.rpc.not_primary import NotPrimary
 from ariane_broker.rpc.rpc_services import CLIENTS, rpc_service
-from ariane_servicekit.security.method_rules import method_rules
+from ariane_servicekit.security.rules.method_rules import method_rules
 
 
 def test_each_refusing_method_of_a_replica_has_a_rule_that_can_be_judged():

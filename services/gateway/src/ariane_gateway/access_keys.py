@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 from ariane_servicekit import StartRefused, get_logger
-from ariane_servicekit.security.member_names import USER_WORD
+from ariane_servicekit.security.tls.member_names import USER_WORD
 
 _log = get_logger(__name__)
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from ariane_gateway.settings import GatewaySettings
 from ariane_servicekit import StartRefused, get_logger
-from ariane_servicekit.security.authority import new_authority, sign_leaf
+from ariane_servicekit.security.tls.authority import new_authority, sign_leaf
 from ariane_wire import TlsContext, server_tls
 
 _log = get_logger(__name__)

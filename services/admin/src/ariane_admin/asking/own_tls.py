@@ -6,7 +6,7 @@ import sys
 
 from ariane_sdk import Tls
 
-_KIT = "ariane_servicekit.security.service_tls"
+_KIT = "ariane_servicekit.security.tls.service_tls"
 
 
 def own_tls() -> Tls | None:
@@ -15,8 +15,8 @@ def own_tls() -> Tls | None:
     if _KIT not in sys.modules:
         return None
     from ariane_servicekit.rpc.calls import current_caller  # noqa: PLC0415
-    from ariane_servicekit.security.identify import acting_text  # noqa: PLC0415
-    from ariane_servicekit.security.service_tls import MEMBER_TLS  # noqa: PLC0415
+    from ariane_servicekit.security.identity.identify import acting_text  # noqa: PLC0415
+    from ariane_servicekit.security.tls.service_tls import MEMBER_TLS  # noqa: PLC0415
 
     member = MEMBER_TLS.get()
     if member is None:

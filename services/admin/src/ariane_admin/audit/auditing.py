@@ -30,7 +30,7 @@ from ariane_admin.audit.trail import AuditedRequest, AuditTrail, Ended, Written
 from ariane_admin.audit.trail_json import resource_name, trail_json
 from ariane_servicekit import ErrorTranslator, RpcService, ServiceError, current_call, get_logger
 from ariane_servicekit.database import Database
-from ariane_servicekit.security.method_rules import changes
+from ariane_servicekit.security.rules.method_rules import changes
 
 _SHORTFALLS: Final = ("not_told", "failures", "silent_brokers")
 """Fields of answers with the processes that did not do their part."""

@@ -25,7 +25,7 @@ from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Row, output_option
 from ariane_admin.times import moment_text
 from ariane_admin.users.entry_text import ACTIONS, RESOURCES, entry_of, entry_row
-from ariane_servicekit.security.words import action_word, resource_word
+from ariane_servicekit.security.rules.words import action_word, resource_word
 
 if TYPE_CHECKING:
     from ariane.admin.v1.access_policy_service_pb2_grpc import AccessPolicyServiceAsyncStub

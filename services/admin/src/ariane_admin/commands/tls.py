@@ -13,14 +13,14 @@ from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, output_option
 from ariane_servicekit.security.caller import MemberKind
-from ariane_servicekit.security.certificate_folder import (
+from ariane_servicekit.security.tls.certificate_folder import (
     AUTHORITIES,
     CertificateFolder,
     CertificateFolderRefused,
     CertificateRow,
     certificate_rows,
 )
-from ariane_servicekit.security.member_names import SCHEME, is_user_word, is_word, user_uri
+from ariane_servicekit.security.tls.member_names import SCHEME, is_user_word, is_word, user_uri
 
 _DAYS = 365
 _WITHIN_DAYS = 30

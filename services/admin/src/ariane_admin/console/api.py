@@ -26,7 +26,7 @@ from ariane.admin.v1.topic_service_pb2_grpc import TopicServiceStub
 from ariane.admin.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane_admin.audit.caller import ORIGIN_KEY, PROOF_KEY
 from ariane_admin.console.blocks import Notice
-from ariane_servicekit.security.identify import ACTING_KEY
+from ariane_servicekit.security.identity.identify import ACTING_KEY
 
 CALL_S_MAX: Final = 15.0
 """Seconds that the console waits for an answer, unless a change says otherwise."""

@@ -45,7 +45,7 @@ from ariane_admin.console.pages import (
 )
 from ariane_admin.console.sign_in import BY_OPENID, FROM_OPENID, Act, SignIn
 from ariane_record.control_characters import shown_lines
-from ariane_servicekit.security.identify import acting_text
+from ariane_servicekit.security.identity.identify import acting_text
 
 Show = Callable[[Asker, Request], Awaitable[Page]]
 

@@ -25,7 +25,11 @@ from urllib.parse import quote, urlencode, urlsplit
 from ariane_admin.service.console_settings import ConsoleSettings
 from ariane_servicekit.clock import Clock
 from ariane_servicekit.security.caller import Caller
-from ariane_servicekit.security.openid import REQUIRED_OF_SIGN_IN, OpenIdVerifier, fetch_once
+from ariane_servicekit.security.identity.openid import (
+    REQUIRED_OF_SIGN_IN,
+    OpenIdVerifier,
+    fetch_once,
+)
 
 EXCHANGES_MAX: Final = 4
 """Codes that are exchanged at a time; others wait."""

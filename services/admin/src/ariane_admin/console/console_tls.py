@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ariane_servicekit import StartRefused, get_logger
-from ariane_servicekit.security.service_tls import ServiceTls
+from ariane_servicekit.security.tls.service_tls import ServiceTls
 from ariane_wire import TlsContext, server_tls
 
 _log = get_logger(__name__)

@@ -15,9 +15,9 @@ from ariane_admin.console.entered import STRANGER, Entered, note_entered
 from ariane_admin.console.guard import HEADERS
 from ariane_admin.console.server import PEER
 from ariane_admin.console.sessions import Session, Sessions
-from ariane_servicekit.security.access_mode import AccessMode
 from ariane_servicekit.security.caller import Caller, CallerKind
-from ariane_servicekit.security.gate import Gate
+from ariane_servicekit.security.gate.access_mode import AccessMode
+from ariane_servicekit.security.gate.gate import Gate
 from ariane_wire import Identity
 
 COOKIE: Final = "__Host-ariane_session"

@@ -18,8 +18,8 @@ from ariane_admin.console.sign_in import SignIn
 from ariane_admin.service.console_settings import ConsoleSettings
 from ariane_servicekit import Address, get_logger, open_channel
 from ariane_servicekit.clock import Clock
-from ariane_servicekit.security.gate import Gate
-from ariane_servicekit.security.service_tls import MEMBER_TLS
+from ariane_servicekit.security.gate.gate import Gate
+from ariane_servicekit.security.tls.service_tls import MEMBER_TLS
 from ariane_wire import ChannelOptions
 
 _TO_ITSELF: Final = ChannelOptions(receive_octets_max=-1)

@@ -88,7 +88,7 @@ from ariane_servicekit import (
     SystemClock,
 )
 from ariane_servicekit.database import DATABASE_ERROR_RULES, Database, DatabaseError
-from ariane_servicekit.security.gate import Gate
+from ariane_servicekit.security.gate.gate import Gate
 
 REREAD_S: Final = 30.0
 """Seconds between two looks for name servers where sources name them."""

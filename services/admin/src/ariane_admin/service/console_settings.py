@@ -9,7 +9,7 @@ from pydantic import Field, SecretStr, model_validator
 
 from ariane_servicekit import Address, CommaSeparated, ListenAddress, ServiceSettings
 from ariane_servicekit.configuration.openid_settings import SAFE_ADDRESS
-from ariane_servicekit.security.access_mode import AccessMode
+from ariane_servicekit.security.gate.access_mode import AccessMode
 
 
 class ConsoleSettings(ServiceSettings):

@@ -16,7 +16,7 @@ from ariane_sdk import DeadLetters, LiveBroker, Producer
 from ariane_sdk.errors import ArianeError, RouteNotFound
 from ariane_servicekit import ErrorTranslator, ServiceError
 from ariane_servicekit.rpc.calls import current_caller
-from ariane_servicekit.security.identify import acting_text
+from ariane_servicekit.security.identity.identify import acting_text
 
 QUESTION_SECONDS_MAX: Final = 10.0
 """How long a broker may take for one question, which may be several calls."""

@@ -12,7 +12,7 @@ from ariane.admin.v1.user_service_pb2 import (
 )
 from ariane_admin.users.policy_check import check_description
 from ariane_servicekit import field_invalid
-from ariane_servicekit.security.logins import CREDENTIAL_ID, KEY_BYTES
+from ariane_servicekit.security.identity.logins import CREDENTIAL_ID, KEY_BYTES
 
 DRAWN_BYTES: Final = 8
 

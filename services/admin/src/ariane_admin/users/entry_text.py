@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ariane.common.v1 import access_pb2 as access
 from ariane.common.v1 import access_rules_pb2 as rules_pb
-from ariane_servicekit.security.words import action_word, resource_word
+from ariane_servicekit.security.rules.words import action_word, resource_word
 
 ACTIONS: Final = {
     action_word(action): action

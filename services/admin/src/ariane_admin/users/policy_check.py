@@ -9,7 +9,7 @@ from typing import Final
 from ariane.common.v1 import access_pb2 as access
 from ariane.common.v1 import access_rules_pb2 as rules
 from ariane_servicekit import field_invalid
-from ariane_servicekit.security.explained import network_of
+from ariane_servicekit.security.rights.explained import network_of
 
 ENTRIES_MAX: Final = 1000
 """Entries of one policy."""

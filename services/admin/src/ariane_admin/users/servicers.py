@@ -33,9 +33,9 @@ from ariane_servicekit import PageRequest, ServiceError, field_invalid, take_pag
 from ariane_servicekit.database import Database
 from ariane_servicekit.rpc.calls import current_call
 from ariane_servicekit.security.caller import Caller, CallerKind
-from ariane_servicekit.security.explained import decide
-from ariane_servicekit.security.logins import is_private
-from ariane_servicekit.security.rule_book import RuleBook
+from ariane_servicekit.security.identity.logins import is_private
+from ariane_servicekit.security.rights.explained import decide
+from ariane_servicekit.security.rules.rule_book import RuleBook
 
 _Context = aio.ServicerContext[Any, Any]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ariane.common.v1 import access_pb2 as access
 from ariane.common.v1 import access_rules_pb2 as rules_pb
 from ariane.common.v1.access_service_pb2 import AccessUse
-from ariane_servicekit.security.followed_names import is_for_all, judged
+from ariane_servicekit.security.rights.followed_names import is_for_all, judged
 
 _IMPLYING_GET = frozenset({access.ACTION_PUBLISH, access.ACTION_SUBSCRIBE})
 

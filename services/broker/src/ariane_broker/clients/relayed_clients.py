@@ -26,8 +26,8 @@ from ariane_broker.clients.outbox import (
     TransactionAsked,
 )
 from ariane_servicekit import ServiceError, field_invalid, get_logger
-from ariane_servicekit.security.asking import may_consume, relayed_caller
 from ariane_servicekit.security.caller import Caller
+from ariane_servicekit.security.gate.asking import may_consume, relayed_caller
 
 _log = get_logger(__name__)
 

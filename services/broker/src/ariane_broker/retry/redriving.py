@@ -32,7 +32,7 @@ from ariane_record.encoding.block import encode_block
 from ariane_record.layout import Host
 from ariane_record.names import dead_letter_topic, retry_topic
 from ariane_servicekit.errors import field_invalid
-from ariane_servicekit.security.asking import require_publish
+from ariane_servicekit.security.gate.asking import require_publish
 from ariane_storage.disk.cold import IN_MEMORY, BytesCold
 from ariane_storage.log.records.fields import Int64s
 from ariane_storage.reading.read import QueueRead

@@ -38,7 +38,7 @@ from ariane_broker.topics.unread_queues import UnreadQueues
 from ariane_record import IllegalName, check_topic_name, is_system_topic
 from ariane_servicekit import in_turns
 from ariane_servicekit.errors import ServiceError
-from ariane_servicekit.security.asking import require_create_topic
+from ariane_servicekit.security.gate.asking import require_create_topic
 
 _FORGOTTEN_MAX: Final = 1000
 

@@ -21,7 +21,7 @@ from ariane_broker.transactions.ending import CHECK_COUNT_MAX, TransactionEnds
 from ariane_record.control_characters import shown
 from ariane_record.single.message import encode_record
 from ariane_servicekit.errors import field_invalid
-from ariane_servicekit.security.asking import may_publish
+from ariane_servicekit.security.gate.asking import may_publish
 
 WAIT_SECONDS_DEFAULT: Final = 3.0
 WAIT_SECONDS_MAX: Final = 30.0

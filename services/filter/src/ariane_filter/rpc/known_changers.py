@@ -16,8 +16,8 @@ from grpc import aio
 
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_servicekit import RpcService, ServiceError, current_call, get_logger
-from ariane_servicekit.security.logins import is_local
-from ariane_servicekit.security.method_rules import changes
+from ariane_servicekit.security.identity.logins import is_local
+from ariane_servicekit.security.rules.method_rules import changes
 
 _Context = aio.ServicerContext[Any, Any]
 _Behavior = Callable[[Any, _Context], Awaitable[Message]]

@@ -16,7 +16,7 @@ from ariane.transaction.v1.checked_transaction_service_pb2_grpc import (
 from ariane.transaction.v1.checker_service_pb2_grpc import CheckerServiceServicer
 from ariane_servicekit import PageRequest
 from ariane_servicekit.database import Database
-from ariane_servicekit.security.asking import require_publish, require_seen, require_subscribe
+from ariane_servicekit.security.gate.asking import require_publish, require_seen, require_subscribe
 from ariane_txn_checker.database import (
     InquiryStore,
     LeaseStore,

@@ -59,7 +59,7 @@ from ariane_broker.transactions.checking import TransactionChecks
 from ariane_servicekit import PageRequest, field_invalid, first_request, in_turns
 from ariane_servicekit.errors import ServiceError
 from ariane_servicekit.rpc.pages import Page
-from ariane_servicekit.security.asking import require_gateway
+from ariane_servicekit.security.gate.asking import require_gateway
 
 _MEMBERS_DEFAULT: Final = 1000
 _RELAYED_MAX: Final = 4096

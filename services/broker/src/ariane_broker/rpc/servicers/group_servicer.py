@@ -23,7 +23,7 @@ from ariane_broker.groups.consumer_groups import (
 from ariane_broker.groups.group_changes import GroupChanges
 from ariane_broker.rpc.translation.wire_time import seconds_of, span_of
 from ariane_servicekit import PageRequest, field_invalid, in_turns
-from ariane_servicekit.security.asking import require_create_group
+from ariane_servicekit.security.gate.asking import require_create_group
 
 _POLICIES: Final = {
     group_pb.SUBSCRIPTION_CONFLICT_POLICY_UNSPECIFIED: ConflictPolicy.REFUSE,

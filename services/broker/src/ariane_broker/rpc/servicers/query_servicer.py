@@ -15,7 +15,7 @@ from ariane_broker.rpc.answer_leases import lease_of
 from ariane_broker.rpc.translation.stored_message import message_of
 from ariane_broker.rpc.translation.wire_time import milliseconds_of
 from ariane_servicekit import AnswerBudget
-from ariane_servicekit.security.asking import require_subscribe
+from ariane_servicekit.security.gate.asking import require_subscribe
 
 MESSAGE_BYTES: Final = 4 << 20
 """Memory for the answer with one message."""

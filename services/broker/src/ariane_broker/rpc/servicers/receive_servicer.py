@@ -37,7 +37,7 @@ from ariane_broker.rpc.translation.receive_wire import (
 from ariane_broker.rpc.translation.wire_time import seconds_of, set_time
 from ariane_servicekit import AnswerBudget, in_turns
 from ariane_servicekit.errors import ServiceError
-from ariane_servicekit.security.asking import require_subscribe
+from ariane_servicekit.security.gate.asking import require_subscribe
 
 
 class ReceiveServicer(ReceiveServiceServicer):

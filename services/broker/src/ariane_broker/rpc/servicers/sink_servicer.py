@@ -15,7 +15,7 @@ from ariane_broker.spark_batches.batch_records import Contents
 from ariane_broker.spark_batches.sink_homes import SinkHome
 from ariane_broker.spark_batches.sinks import SinkReport, Sinks
 from ariane_servicekit import in_turns
-from ariane_servicekit.security.asking import require_sink, user_name
+from ariane_servicekit.security.gate.asking import require_sink, user_name
 
 
 class SinkServicer(SinkServiceServicer):

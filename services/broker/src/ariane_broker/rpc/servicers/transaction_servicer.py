@@ -25,7 +25,7 @@ from ariane_broker.transactions.checking import TransactionChecks
 from ariane_broker.transactions.ending import TransactionEnds
 from ariane_broker.transactions.half_list import HalfList
 from ariane_servicekit import in_turns
-from ariane_servicekit.security.asking import require_publish, require_sink
+from ariane_servicekit.security.gate.asking import require_publish, require_sink
 
 
 class TransactionServicer(TransactionServiceServicer):

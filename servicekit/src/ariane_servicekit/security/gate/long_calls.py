@@ -1,0 +1,85 @@
+"""Calls that last: judged again when the rules change, and ended if they would be refused now."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ariane.common.v1.error_reason_pb2 import ErrorReason
+from ariane_servicekit.errors import ServiceError
+from ariane_servicekit.rpc.calls import Call
+from ariane_servicekit.security.gate.gate import Gate
+from ariane_servicekit.security.rules.method_rules import MethodRule
+from ariane_servicekit.security.rules.use_ledger import Use
+
+USES_MAX: Final = 4096
+"""Uses that are remembered of one call, and those of one request more."""
+
+JUDGED_AT_ONCE: Final = 100
+"""Calls that are judged in one turn of the loop."""
+
+
+@dataclass(slots=True, eq=False)
+class LongCall:
+    """A call that lasts."""
+
+    call: Call
+    """The call."""
+    rule: MethodRule
+    """What it needs."""
+    task: asyncio.Task[Any]
+    """The task that works for it."""
+    uses: set[Use] = field(default_factory=set)
+    """What its requests use."""
+
+    def end(self, cause: str) -> None:
+        """End the call with ACCESS_DENIED."""
+        self.call.ended = ServiceError(ErrorReason.ERROR_REASON_ACCESS_DENIED, cause)
+        self.task.cancel()
+
+
+class LongCalls:
+    """The calls of a process that last."""
+
+    def __init__(self, gate: Gate) -> None:
+        """Judge calls again whenever the gate changes."""
+        self._gate = gate
+        self._calls: set[LongCall] = set()
+        self._judging: asyncio.Task[None] | None = None
+        self._again = False
+        gate.watch(self._changed)
+
+    def enter(self, call: Call, rule: MethodRule) -> LongCall:
+        """A call begins, in the task that works for it."""
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - calls run in tasks
+        long = LongCall(call, rule, task)
+        self._calls.add(long)
+        return long
+
+    def add(self, long: LongCall, request: Any) -> None:
+        """A call has another request."""
+        if len(long.uses) >= USES_MAX:
+            # Those of the requests from now on: each was judged when it came.
+            long.uses.clear()
+        long.uses.update(self._gate.uses_of(long.rule, request))
+
+    def leave(self, long: LongCall) -> None:
+        """A call is over."""
+        self._calls.discard(long)
+
+    def _changed(self) -> None:
+        self._again = True
+        if self._judging is None or self._judging.done():
+            self._judging = asyncio.get_running_loop().create_task(self._judge_all())
+
+    async def _judge_all(self) -> None:
+        while self._again:
+            self._again = False
+            for count, long in enumerate(list(self._calls), 1):
+                cause = self._gate.still_allows(long.call, long.rule, long.uses)
+                if cause and long in self._calls and long.call.ended is None:
+                    long.end(cause)
+                if count % JUDGED_AT_ONCE == 0:
+                    await asyncio.sleep(0)

@@ -1,0 +1,1 @@
+"""Who calls: logins, tokens, and whom a member acts for."""

@@ -1,0 +1,67 @@
+"""Session tokens: for stubs that cannot log in on each connection."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from ariane_servicekit.security.caller import address_of_peer
+
+if TYPE_CHECKING:
+    from ariane_servicekit.security.identity.logins import Login
+
+TOKEN_BYTES: Final = 32
+TOKENS_MAX: Final = 100_000
+TOKENS_OF_USER_MAX: Final = 100
+
+
+class SessionTokens:
+    """Those that this process has given out. It keeps their hashes only."""
+
+    def __init__(self, chance: Random) -> None:
+        self._chance = chance
+        self._logins: dict[bytes, Login] = {}
+        self._of_user: dict[str, dict[bytes, None]] = {}
+
+    def give(self, login: Login) -> str:
+        """Draw the token of a login. The oldest ones of a user with too many end."""
+        token = base64.urlsafe_b64encode(self._chance.randbytes(TOKEN_BYTES)).decode().rstrip("=")
+        user = login.caller.name
+        theirs = self._of_user.setdefault(user, {})
+        while theirs and (len(theirs) >= TOKENS_OF_USER_MAX or len(self._logins) >= TOKENS_MAX):
+            self._forget(next(iter(theirs)), user)
+        if len(self._logins) >= TOKENS_MAX:
+            oldest = next(iter(self._logins))
+            self._forget(oldest, self._logins[oldest].caller.name)
+        key = _hash(token)
+        self._logins[key] = login
+        self._of_user.setdefault(user, {})[key] = None
+        return token
+
+    def login_of(self, token: str, peer: str) -> Login | None:
+        """The login of a token, from the address that has it; None for any other."""
+        login = self._logins.get(_hash(token))
+        if login is None or address_of_peer(peer) != login.caller.address:
+            return None
+        return login
+
+    def forget(self, token: str) -> None:
+        """Take a token no more."""
+        key = _hash(token)
+        login = self._logins.get(key)
+        if login is not None:
+            self._forget(key, login.caller.name)
+
+    def _forget(self, key: bytes, user: str) -> None:
+        self._logins.pop(key, None)
+        theirs = self._of_user.get(user)
+        if theirs is not None:
+            theirs.pop(key, None)
+            if not theirs:
+                del self._of_user[user]
+
+
+def _hash(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()

@@ -1,0 +1,1 @@
+"""What one user may do, as a question of three words."""

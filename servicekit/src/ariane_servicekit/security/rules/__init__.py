@@ -1,0 +1,1 @@
+"""What methods need, what users have, and what both have led to."""

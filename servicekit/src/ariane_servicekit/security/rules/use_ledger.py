@@ -1,0 +1,99 @@
+"""What users did and were refused, as far as a process remembers it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from ariane.common.v1 import access_rules_pb2 as rules
+from ariane_servicekit.security.rights.rights import NAME_LENGTH_MAX
+
+USES_MAX: Final = 10_000
+"""Kinds of use that are remembered; the one that was not seen for longest is forgotten."""
+
+REFUSALS_MAX: Final = 1000
+"""Refusals that are remembered."""
+
+
+class Use(NamedTuple):
+    """One kind of thing that a user does; the user is empty for callers that are not known."""
+
+    user: str
+    action: int
+    resource: int
+    name: str
+
+
+@dataclass(slots=True)
+class UseCount:
+    """How often something was asked for, and how often it was or would have been refused."""
+
+    count: int = 0
+    refused_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One call that was refused, or would have been."""
+
+    request_id: str
+    """Names the call."""
+    time_ms: int
+    """When, in milliseconds since 1970."""
+    method: str
+    """The method."""
+    caller: str
+    """Who called, for people."""
+    source_address: str
+    """From where."""
+    use: Use | None
+    """What it lacked; None if it was refused for who it is."""
+    cause: str
+    """Why, for people."""
+    entry: rules.AccessEntry | None
+    """The entry that denies; None if none allows."""
+    let_through: bool
+    """Whether the call was let through."""
+
+
+class UseLedger:
+    """Counts uses, and remembers the latest refusals; bounded, whatever callers do.
+
+    Attributes:
+        refused_count: Calls that were or would have been refused.
+    """
+
+    def __init__(self) -> None:
+        self.refused_count = 0
+        self._uses: OrderedDict[Use, UseCount] = OrderedDict()
+        self._refusals: OrderedDict[str, Refusal] = OrderedDict()
+
+    def used(self, use: Use, *, refused: bool) -> None:
+        """Count a use. Of a name that is too long for a thing, the beginning counts."""
+        use = use._replace(name=use.name[:NAME_LENGTH_MAX])
+        counted = self._uses.get(use)
+        if counted is None:
+            if len(self._uses) >= USES_MAX:
+                self._uses.popitem(last=False)
+            counted = self._uses[use] = UseCount()
+        else:
+            self._uses.move_to_end(use)
+        counted.count += 1
+        counted.refused_count += refused
+
+    def refused(self, refusal: Refusal) -> None:
+        """Remember a refusal."""
+        self.refused_count += 1
+        if len(self._refusals) >= REFUSALS_MAX:
+            self._refusals.popitem(last=False)
+        self._refusals[refusal.request_id] = refusal
+
+    def uses(self, user: str = "") -> list[tuple[Use, UseCount]]:
+        """Return what was counted, of one user or of all, in order."""
+        found = [(use, n) for use, n in self._uses.items() if not user or use.user == user]
+        return sorted(found, key=lambda each: each[0])
+
+    def refusal(self, request_id: str) -> Refusal | None:
+        """Return the refusal of a call, if it is remembered."""
+        return self._refusals.get(request_id)

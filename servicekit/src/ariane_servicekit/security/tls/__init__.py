@@ -1,0 +1,1 @@
+"""Certificates: authorities, the names in certificates, and what a process shows."""
