@@ -296,6 +296,23 @@ def test_the_borders_of_retention(bench, store, hour, age_hours, ratio, reason):
     assert store.min_offset == report.min_offset
 
 
+def test_by_hand_all_that_is_old_enough_goes_at_any_hour_and_nothing_else(bench, store):
+    fill_segments(bench, store, 30)
+    bench.disk.used_ratio = 0.1
+    bench.clock.local_hour = lambda _now_ms: bench.config.delete_at_hour + 1
+    bench.clock.advance(bench.config.retention_ms - 30 * HOUR_MS)
+    now = bench.clock.time_ms
+    assert store.keeping.plan_retention(now).segments == ()
+    plan = store.keeping.plan_retention(now, by_hand=True)
+    assert bench.config.delete_batch_max < len(plan.segments) < 29
+    assert plan.reason is RetentionReason.AGE
+    assert now - plan.stored_until_ms > bench.config.retention_ms
+    assert sum(each.end - each.begin for each in plan.ranges) > 0
+    assert (
+        now - store.store_timestamp_at(plan.min_offset) <= bench.config.retention_ms + 8 * HOUR_MS
+    )
+
+
 @pytest.mark.parametrize(("ratio", "refused"), [(0.899, False), (0.9, True), (1.0, True)])
 def test_writes_are_refused_from_ninety_percent_on(bench, store, ratio, refused):
     bench.disk.used_ratio = ratio

@@ -59,6 +59,18 @@ def test_drain_and_restore(ariane, ariane_json, lines):
     assert (row["writable"], row["wiped"]) == (True, False)
 
 
+def test_young_messages_are_not_deleted_by_hand(ariane, ariane_json, lines):
+    ariane("topic", "create", "b-kept", "--queues", "1", "--broker", "broker-b", "--exists-ok")
+    ariane("produce", "b-kept", lines("a"))
+    ariane("broker", "clean", "broker-b", status=ExitStatus.USAGE)
+    for how in "--dry-run", "--yes":
+        cleaned = ariane_json("broker", "clean", "broker-b", how)
+        assert (cleaned["segments"], cleaned["bytes"], cleaned["messages"]) == (0, 0, 0)
+        assert cleaned["dry_run"] is (how == "--dry-run")
+    assert "would delete 0 segments" in ariane("broker", "clean", "broker-b", "--dry-run")
+    assert [row["messages"] for row in ariane_json("topic", "show", "b-kept")] == [1]
+
+
 def test_a_drain_waits_until_all_is_consumed(ariane, lines):
     ariane("topic", "create", "b-waited", "--queues", "1", "--broker", "broker-b")
     ariane("produce", "b-waited", lines("a"))

@@ -50,6 +50,7 @@ sendMsgStatus -b broker-a -s 128 -c 5
 brokerStatus -b broker-a
 brokerConsumeStats -b broker-a
 getBrokerConfig -b broker-a
+deleteExpiredCommitLog -b broker-a
 wipeWritePerm -b broker-a
 addWritePerm -b broker-a
 getNamesrvConfig
@@ -69,6 +70,7 @@ FOR_GAPS = {"BROKER": "broker-a", "GROUP": "compat-group", "GROUP_NAME": "compat
 
 ASKING = {
     "bench produce": ("--count", "5"),
+    "broker clean": ("--yes",),
     "broker drain": ("--yes",),
     "group clone": ("--yes",),
     "group delete": ("--yes",),

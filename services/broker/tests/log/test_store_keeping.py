@@ -52,6 +52,7 @@ class ScriptedStore:
         self.disk_used_ratio = 0.1
         self.retention = []
         self.due = ()
+        self.by_hand = []
         self.error = None
         self.prepare_error = None
         self.disk_ratio = 0.1
@@ -76,7 +77,8 @@ class ScriptedStore:
         if self.prepare_error is not None:
             raise self.prepare_error
 
-    def plan_retention(self, keep_from, delete_to):
+    def plan_retention(self, keep_from, delete_to, by_hand):
+        self.by_hand.append(by_hand)
         self.retention.append(("plan", keep_from, threading.get_ident()))
         if self.error is not None:
             raise self.error
@@ -189,6 +191,37 @@ async def test_between_two_deletions_disk_and_keeper_are_free_for_others(
         ("finish", 77),
     ]
     assert store.turns["flush"] == 2
+
+
+async def test_what_is_deleted_by_hand_is_let_go_at_once_and_deleted_by_the_loop(
+    store, keeping, monkeypatch
+):
+    async def pause(seconds):
+        store.retention.append(("pause", seconds, None))
+
+    monkeypatch.setattr(keeping._clock, "sleep", pause)
+    store.due = ("first", "second")
+    plan = await keeping.clean(dry_run=True)
+    assert plan.segments == store.due
+    assert [step for step, _, _ in store.retention] == ["plan"]
+    assert await keeping.clean(dry_run=False) == plan
+    assert [step for step, _, _ in store.retention] == ["plan", "plan", "let go"]
+    assert store.by_hand == [True, True]
+    store.due = ()
+    await keeping._apply_retention()
+    steps = [step for step, _, _ in store.retention[3:]]
+    assert steps == ["plan", "let go", "delete", "pause", "delete", "pause", "finish", "finish"]
+    assert store.by_hand[2:] == [False]
+
+
+async def test_what_a_full_disk_has_not_deleted_by_hand_is_deleted_later(store, keeping):
+    store.due = ("first",)
+    await keeping.clean(dry_run=False)
+    store.due, store.finish_error = (), StoreFull(Path("s"), "no space")
+    await keeping._apply_retention()
+    store.finish_error = None
+    await keeping._apply_retention()
+    assert [what for step, what, _ in store.retention if step == "delete"] == ["first", "first"]
 
 
 @pytest.mark.parametrize("step", ["error", "finish_error"])

@@ -207,6 +207,7 @@ class Keeper:
         *,
         keep_from: int | None = None,
         delete_to: int | None = None,
+        by_hand: bool = False,
     ) -> RetentionPlan:
         """Flush, and choose the segments to delete and the new begins of queues. Any thread.
 
@@ -215,6 +216,7 @@ class Keeper:
             keep_from: Data from this commit-log offset on is not deleted, however old.
             delete_to: Where the log begins of which this one is a copy: all before is deleted,
                 and neither age nor the disk deletes more. None: this log is no copy.
+            by_hand: An operator asks: all segments that are old enough, at any hour.
 
         Raises:
             StorePoisoned: The disk failed.
@@ -228,12 +230,13 @@ class Keeper:
             self._watched("no space left to note a doubt of the clock", parts.believed_time.save)
         durable_end = self.flush()
         safe_end = durable_end if keep_from is None else min(durable_end, keep_from)
-        plan = self._choose(now_ms, safe_end, delete_to)
+        plan = self._choose(now_ms, safe_end, delete_to, by_hand=by_hand)
         if plan.min_offset > self._dispatched_end:
             # Entries that exist only in memory cannot be rebuilt without their records.
             with contextlib.suppress(StoreFull):
                 self.flush_derived()
-            plan = self._choose(now_ms, min(safe_end, self._dispatched_end), delete_to)
+            safe_end = min(safe_end, self._dispatched_end)
+            plan = self._choose(now_ms, safe_end, delete_to, by_hand=by_hand)
         if not plan.segments:
             return plan
         with self._derived_lock:
@@ -248,12 +251,20 @@ class Keeper:
         )
         return replace(plan, queue_begins=begins, ranges=tuple(ranges))
 
-    def _choose(self, now_ms: int, safe_end: int, delete_to: int | None) -> RetentionPlan:
+    def _choose(
+        self, now_ms: int, safe_end: int, delete_to: int | None, *, by_hand: bool
+    ) -> RetentionPlan:
         parts = self._parts
         if delete_to is not None:
             return choose_copied(parts.log, parts.config, delete_to=delete_to, safe_end=safe_end)
         return choose_segments(
-            parts.log, parts.disk, parts.clock, parts.config, now_ms=now_ms, safe_end=safe_end
+            parts.log,
+            parts.disk,
+            parts.clock,
+            parts.config,
+            now_ms=now_ms,
+            safe_end=safe_end,
+            by_hand=by_hand,
         )
 
     def _queue_begins(self, commit_log_begin: int) -> tuple[tuple[ConsumeQueue, int], ...]:

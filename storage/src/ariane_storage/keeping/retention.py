@@ -124,6 +124,7 @@ def choose_segments(
     *,
     now_ms: int,
     safe_end: int,
+    by_hand: bool = False,
 ) -> RetentionPlan:
     """Choose segments that are old enough, a batch at most.
 
@@ -134,14 +135,16 @@ def choose_segments(
         config: Age, hour, ratios and batch.
         now_ms: The time.
         safe_end: Data from this commit-log offset on is not deleted.
+        by_hand: An operator asks: all that are old enough, at any hour.
     """
     segments = log.segments
     chosen: list[Segment] = []
     reason: RetentionReason | None = None
     usage = disk.usage(log.folder)
     used_bytes = usage.used_bytes
-    hour = clock.local_hour(now_ms) == config.delete_at_hour
-    for place, oldest in enumerate(segments[:-1][: config.delete_batch_max]):
+    hour = by_hand or clock.local_hour(now_ms) == config.delete_at_hour
+    batch_max = len(segments) if by_hand else config.delete_batch_max
+    for place, oldest in enumerate(segments[:-1][:batch_max]):
         if oldest.end > min(safe_end, log.write_offset):
             break
         ratio = used_bytes / usage.total_bytes

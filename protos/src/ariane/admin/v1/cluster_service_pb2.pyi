@@ -634,6 +634,60 @@ class RestoreBrokerResponse(_message.Message):
 Global___RestoreBrokerResponse: _TypeAlias = RestoreBrokerResponse  # noqa: Y015
 
 @_typing.final
+class CleanBrokerRequest(_message.Message):
+    """Deletes old segments of a broker."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLUSTER_NAME_FIELD_NUMBER: _builtins.int
+    BROKER_NAME_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    cluster_name: _builtins.str
+    """The cluster. May be empty where only one is known."""
+    broker_name: _builtins.str
+    """The broker's name."""
+    validate_only: _builtins.bool
+    """Only tell what would go."""
+    def __init__(
+        self,
+        *,
+        cluster_name: _builtins.str = ...,
+        broker_name: _builtins.str = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_name", b"broker_name", "cluster_name", b"cluster_name", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CleanBrokerRequest: _TypeAlias = CleanBrokerRequest  # noqa: Y015
+
+@_typing.final
+class CleanBrokerResponse(_message.Message):
+    """Answers with what goes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLEANED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def cleaned(self) -> _broker_service_pb2.CleanBrokerResponse:
+        """What the broker told."""
+
+    def __init__(
+        self,
+        *,
+        cleaned: _broker_service_pb2.CleanBrokerResponse | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cleaned", b"cleaned"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cleaned", b"cleaned"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CleanBrokerResponse: _TypeAlias = CleanBrokerResponse  # noqa: Y015
+
+@_typing.final
 class DiagnoseClusterRequest(_message.Message):
     """Asks what is wrong."""
 

@@ -66,6 +66,11 @@ class ClusterServiceStub(object):
                 request_serializer=ariane_dot_admin_dot_v1_dot_cluster__service__pb2.RestoreBrokerRequest.SerializeToString,
                 response_deserializer=ariane_dot_admin_dot_v1_dot_cluster__service__pb2.RestoreBrokerResponse.FromString,
                 _registered_method=True)
+        self.CleanBroker = channel.unary_unary(
+                '/ariane.admin.v1.ClusterService/CleanBroker',
+                request_serializer=ariane_dot_admin_dot_v1_dot_cluster__service__pb2.CleanBrokerRequest.SerializeToString,
+                response_deserializer=ariane_dot_admin_dot_v1_dot_cluster__service__pb2.CleanBrokerResponse.FromString,
+                _registered_method=True)
         self.DiagnoseCluster = channel.unary_unary(
                 '/ariane.admin.v1.ClusterService/DiagnoseCluster',
                 request_serializer=ariane_dot_admin_dot_v1_dot_cluster__service__pb2.DiagnoseClusterRequest.SerializeToString,
@@ -128,6 +133,15 @@ class ClusterServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CleanBroker(self, request, context):
+        """Deletes what a broker keeps longer than it must, now and not at the set hour: whole segments of
+        its commit log, paced as at other times.
+        Errors: BROKER_NOT_REGISTERED, NAME_SERVERS_UNREACHABLE, STORE_FULL.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DiagnoseCluster(self, request, context):
         """Examines the cluster: every name server, every address that a route may name, clocks, versions,
         subscriptions. What is wrong, and what to do.
@@ -168,6 +182,11 @@ def add_ClusterServiceServicer_to_server(servicer, server):
                     servicer.RestoreBroker,
                     request_deserializer=ariane_dot_admin_dot_v1_dot_cluster__service__pb2.RestoreBrokerRequest.FromString,
                     response_serializer=ariane_dot_admin_dot_v1_dot_cluster__service__pb2.RestoreBrokerResponse.SerializeToString,
+            ),
+            'CleanBroker': grpc.unary_unary_rpc_method_handler(
+                    servicer.CleanBroker,
+                    request_deserializer=ariane_dot_admin_dot_v1_dot_cluster__service__pb2.CleanBrokerRequest.FromString,
+                    response_serializer=ariane_dot_admin_dot_v1_dot_cluster__service__pb2.CleanBrokerResponse.SerializeToString,
             ),
             'DiagnoseCluster': grpc.unary_unary_rpc_method_handler(
                     servicer.DiagnoseCluster,
@@ -339,6 +358,33 @@ class ClusterService(object):
             '/ariane.admin.v1.ClusterService/RestoreBroker',
             ariane_dot_admin_dot_v1_dot_cluster__service__pb2.RestoreBrokerRequest.SerializeToString,
             ariane_dot_admin_dot_v1_dot_cluster__service__pb2.RestoreBrokerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CleanBroker(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ariane.admin.v1.ClusterService/CleanBroker',
+            ariane_dot_admin_dot_v1_dot_cluster__service__pb2.CleanBrokerRequest.SerializeToString,
+            ariane_dot_admin_dot_v1_dot_cluster__service__pb2.CleanBrokerResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -61,6 +61,11 @@ class ClusterServiceStub:
     """Puts a drained broker to work again. Repeating is harmless.
     Errors: BROKER_NOT_REGISTERED, NAME_SERVERS_UNREACHABLE.
     """
+    CleanBroker: _grpc.UnaryUnaryMultiCallable[_cluster_service_pb2.CleanBrokerRequest, _cluster_service_pb2.CleanBrokerResponse]
+    """Deletes what a broker keeps longer than it must, now and not at the set hour: whole segments of
+    its commit log, paced as at other times.
+    Errors: BROKER_NOT_REGISTERED, NAME_SERVERS_UNREACHABLE, STORE_FULL.
+    """
     DiagnoseCluster: _grpc.UnaryUnaryMultiCallable[_cluster_service_pb2.DiagnoseClusterRequest, _cluster_service_pb2.DiagnoseClusterResponse]
     """Examines the cluster: every name server, every address that a route may name, clocks, versions,
     subscriptions. What is wrong, and what to do.
@@ -98,6 +103,11 @@ class ClusterServiceAsyncStub(ClusterServiceStub):
     RestoreBroker: _aio.UnaryUnaryMultiCallable[_cluster_service_pb2.RestoreBrokerRequest, _cluster_service_pb2.RestoreBrokerResponse]  # type: ignore[assignment]
     """Puts a drained broker to work again. Repeating is harmless.
     Errors: BROKER_NOT_REGISTERED, NAME_SERVERS_UNREACHABLE.
+    """
+    CleanBroker: _aio.UnaryUnaryMultiCallable[_cluster_service_pb2.CleanBrokerRequest, _cluster_service_pb2.CleanBrokerResponse]  # type: ignore[assignment]
+    """Deletes what a broker keeps longer than it must, now and not at the set hour: whole segments of
+    its commit log, paced as at other times.
+    Errors: BROKER_NOT_REGISTERED, NAME_SERVERS_UNREACHABLE, STORE_FULL.
     """
     DiagnoseCluster: _aio.UnaryUnaryMultiCallable[_cluster_service_pb2.DiagnoseClusterRequest, _cluster_service_pb2.DiagnoseClusterResponse]  # type: ignore[assignment]
     """Examines the cluster: every name server, every address that a route may name, clocks, versions,
@@ -169,6 +179,17 @@ class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_cluster_service_pb2.RestoreBrokerResponse, _abc.Awaitable[_cluster_service_pb2.RestoreBrokerResponse]]:
         """Puts a drained broker to work again. Repeating is harmless.
         Errors: BROKER_NOT_REGISTERED, NAME_SERVERS_UNREACHABLE.
+        """
+
+    @_abc_1.abstractmethod
+    def CleanBroker(
+        self,
+        request: _cluster_service_pb2.CleanBrokerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_cluster_service_pb2.CleanBrokerResponse, _abc.Awaitable[_cluster_service_pb2.CleanBrokerResponse]]:
+        """Deletes what a broker keeps longer than it must, now and not at the set hour: whole segments of
+        its commit log, paced as at other times.
+        Errors: BROKER_NOT_REGISTERED, NAME_SERVERS_UNREACHABLE, STORE_FULL.
         """
 
     @_abc_1.abstractmethod

@@ -530,3 +530,65 @@ class DrainBrokerResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DrainBrokerResponse: _TypeAlias = DrainBrokerResponse  # noqa: Y015
+
+@_typing.final
+class CleanBrokerRequest(_message.Message):
+    """Deletes old segments."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    validate_only: _builtins.bool
+    """Only tell what would go."""
+    def __init__(
+        self,
+        *,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CleanBrokerRequest: _TypeAlias = CleanBrokerRequest  # noqa: Y015
+
+@_typing.final
+class CleanBrokerResponse(_message.Message):
+    """Answers with what goes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SEGMENT_COUNT_FIELD_NUMBER: _builtins.int
+    BYTE_COUNT_FIELD_NUMBER: _builtins.int
+    MESSAGE_COUNT_FIELD_NUMBER: _builtins.int
+    MIN_COMMIT_LOG_OFFSET_FIELD_NUMBER: _builtins.int
+    STORE_TIME_END_FIELD_NUMBER: _builtins.int
+    segment_count: _builtins.int
+    """Segments of the commit log."""
+    byte_count: _builtins.int
+    """Their bytes."""
+    message_count: _builtins.int
+    """Messages in them, those of system topics included."""
+    min_commit_log_offset: _builtins.int
+    """The new begin of the commit log; without segments, where it begins already."""
+    @_builtins.property
+    def store_time_end(self) -> _timestamp_pb2.Timestamp:
+        """When the newest of these messages was stored, at the latest. Absent if nothing says so."""
+
+    def __init__(
+        self,
+        *,
+        segment_count: _builtins.int = ...,
+        byte_count: _builtins.int = ...,
+        message_count: _builtins.int = ...,
+        min_commit_log_offset: _builtins.int = ...,
+        store_time_end: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["store_time_end", b"store_time_end"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["byte_count", b"byte_count", "message_count", b"message_count", "min_commit_log_offset", b"min_commit_log_offset", "segment_count", b"segment_count", "store_time_end", b"store_time_end"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CleanBrokerResponse: _TypeAlias = CleanBrokerResponse  # noqa: Y015

@@ -45,6 +45,11 @@ class BrokerServiceStub(object):
                 request_serializer=ariane_dot_broker_dot_v1_dot_broker__service__pb2.DrainBrokerRequest.SerializeToString,
                 response_deserializer=ariane_dot_broker_dot_v1_dot_broker__service__pb2.DrainBrokerResponse.FromString,
                 _registered_method=True)
+        self.CleanBroker = channel.unary_unary(
+                '/ariane.broker.v1.BrokerService/CleanBroker',
+                request_serializer=ariane_dot_broker_dot_v1_dot_broker__service__pb2.CleanBrokerRequest.SerializeToString,
+                response_deserializer=ariane_dot_broker_dot_v1_dot_broker__service__pb2.CleanBrokerResponse.FromString,
+                _registered_method=True)
         self.DisconnectClient = channel.unary_unary(
                 '/ariane.broker.v1.BrokerService/DisconnectClient',
                 request_serializer=ariane_dot_broker_dot_v1_dot_broker__service__pb2.DisconnectClientRequest.SerializeToString,
@@ -65,6 +70,16 @@ class BrokerServiceServicer(object):
 
     def DrainBroker(self, request, context):
         """Makes the broker take no more messages while it still serves readers; or ends that.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CleanBroker(self, request, context):
+        """Deletes the segments of the commit log that are old enough, now and not at the set hour. The
+        log and the queues begin behind them when this returns; files go one after another with a
+        pause. A replica deletes only what its primary has deleted.
+        Errors: STORE_FULL.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -91,6 +106,11 @@ def add_BrokerServiceServicer_to_server(servicer, server):
                     servicer.DrainBroker,
                     request_deserializer=ariane_dot_broker_dot_v1_dot_broker__service__pb2.DrainBrokerRequest.FromString,
                     response_serializer=ariane_dot_broker_dot_v1_dot_broker__service__pb2.DrainBrokerResponse.SerializeToString,
+            ),
+            'CleanBroker': grpc.unary_unary_rpc_method_handler(
+                    servicer.CleanBroker,
+                    request_deserializer=ariane_dot_broker_dot_v1_dot_broker__service__pb2.CleanBrokerRequest.FromString,
+                    response_serializer=ariane_dot_broker_dot_v1_dot_broker__service__pb2.CleanBrokerResponse.SerializeToString,
             ),
             'DisconnectClient': grpc.unary_unary_rpc_method_handler(
                     servicer.DisconnectClient,
@@ -153,6 +173,33 @@ class BrokerService(object):
             '/ariane.broker.v1.BrokerService/DrainBroker',
             ariane_dot_broker_dot_v1_dot_broker__service__pb2.DrainBrokerRequest.SerializeToString,
             ariane_dot_broker_dot_v1_dot_broker__service__pb2.DrainBrokerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CleanBroker(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ariane.broker.v1.BrokerService/CleanBroker',
+            ariane_dot_broker_dot_v1_dot_broker__service__pb2.CleanBrokerRequest.SerializeToString,
+            ariane_dot_broker_dot_v1_dot_broker__service__pb2.CleanBrokerResponse.FromString,
             options,
             channel_credentials,
             insecure,

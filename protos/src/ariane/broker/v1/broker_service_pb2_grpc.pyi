@@ -37,6 +37,12 @@ class BrokerServiceStub:
     """Tells how the broker is."""
     DrainBroker: _grpc.UnaryUnaryMultiCallable[_broker_service_pb2.DrainBrokerRequest, _broker_service_pb2.DrainBrokerResponse]
     """Makes the broker take no more messages while it still serves readers; or ends that."""
+    CleanBroker: _grpc.UnaryUnaryMultiCallable[_broker_service_pb2.CleanBrokerRequest, _broker_service_pb2.CleanBrokerResponse]
+    """Deletes the segments of the commit log that are old enough, now and not at the set hour. The
+    log and the queues begin behind them when this returns; files go one after another with a
+    pause. A replica deletes only what its primary has deleted.
+    Errors: STORE_FULL.
+    """
     DisconnectClient: _grpc.UnaryUnaryMultiCallable[_broker_service_pb2.DisconnectClientRequest, _broker_service_pb2.DisconnectClientResponse]
     """Ends the attachment of a client: its group shares its queues anew at once. A client that lives
     attaches again by itself; one that is frozen has lost its place.
@@ -52,6 +58,12 @@ class BrokerServiceAsyncStub(BrokerServiceStub):
     """Tells how the broker is."""
     DrainBroker: _aio.UnaryUnaryMultiCallable[_broker_service_pb2.DrainBrokerRequest, _broker_service_pb2.DrainBrokerResponse]  # type: ignore[assignment]
     """Makes the broker take no more messages while it still serves readers; or ends that."""
+    CleanBroker: _aio.UnaryUnaryMultiCallable[_broker_service_pb2.CleanBrokerRequest, _broker_service_pb2.CleanBrokerResponse]  # type: ignore[assignment]
+    """Deletes the segments of the commit log that are old enough, now and not at the set hour. The
+    log and the queues begin behind them when this returns; files go one after another with a
+    pause. A replica deletes only what its primary has deleted.
+    Errors: STORE_FULL.
+    """
     DisconnectClient: _aio.UnaryUnaryMultiCallable[_broker_service_pb2.DisconnectClientRequest, _broker_service_pb2.DisconnectClientResponse]  # type: ignore[assignment]
     """Ends the attachment of a client: its group shares its queues anew at once. A client that lives
     attaches again by itself; one that is frozen has lost its place.
@@ -76,6 +88,18 @@ class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_broker_service_pb2.DrainBrokerResponse, _abc.Awaitable[_broker_service_pb2.DrainBrokerResponse]]:
         """Makes the broker take no more messages while it still serves readers; or ends that."""
+
+    @_abc_1.abstractmethod
+    def CleanBroker(
+        self,
+        request: _broker_service_pb2.CleanBrokerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_broker_service_pb2.CleanBrokerResponse, _abc.Awaitable[_broker_service_pb2.CleanBrokerResponse]]:
+        """Deletes the segments of the commit log that are old enough, now and not at the set hour. The
+        log and the queues begin behind them when this returns; files go one after another with a
+        pause. A replica deletes only what its primary has deleted.
+        Errors: STORE_FULL.
+        """
 
     @_abc_1.abstractmethod
     def DisconnectClient(

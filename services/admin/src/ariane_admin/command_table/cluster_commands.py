@@ -70,6 +70,10 @@ CLUSTER_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
     "broker": CommandGroup(
         "Inspect brokers, and take one out of service without losing messages.",
         {
+            "clean": LazyCommand(
+                "ariane_admin.commands.broker.clean:clean",
+                "Delete what broker NAME keeps longer than it must, now and not at the set hour.",
+            ),
             "drain": LazyCommand(
                 "ariane_admin.commands.broker.broker:drain",
                 "Stop broker NAME from accepting messages; consumers continue.",

@@ -13,7 +13,11 @@ from grpc import aio
 
 from ariane.admin.v1 import cluster_service_pb2 as cluster_pb
 from ariane.admin.v1.cluster_service_pb2_grpc import ClusterServiceServicer
-from ariane.broker.v1.broker_service_pb2 import GetBrokerStateRequest, GetBrokerStateResponse
+from ariane.broker.v1.broker_service_pb2 import (
+    CleanBrokerRequest,
+    GetBrokerStateRequest,
+    GetBrokerStateResponse,
+)
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane.common.v1.process_service_pb2 import GetProcessStateRequest
 from ariane.namesrv.v1.route_pb2 import BrokerLiveness
@@ -23,7 +27,9 @@ from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
     PAGE_SIZE,
     PRIMARY_ID,
+    answer_of,
     answer_to_question,
+    broker_peer,
 )
 from ariane_admin.doctor.cluster_facts import gather_facts
 from ariane_admin.doctor.diagnosis import diagnose
@@ -145,6 +151,16 @@ class ClusterServicer(ClusterServiceServicer):
         return cluster_pb.RestoreBrokerResponse(
             writable=done.broker_writable, topic_count=done.topic_count, not_told=done.not_told
         )
+
+    async def CleanBroker(
+        self, request: cluster_pb.CleanBrokerRequest, context: _Context
+    ) -> cluster_pb.CleanBrokerResponse:
+        """Delete old segments of a broker."""
+        broker = await self._primary(request.broker_name, request.cluster_name)
+        asked = CleanBrokerRequest(validate_only=request.validate_only)
+        call = self._doors.brokers(broker.address).CleanBroker(asked, timeout=CALL_SECONDS_MAX)
+        cleaned = await answer_of(call, broker_peer(broker))
+        return cluster_pb.CleanBrokerResponse(cleaned=cleaned)
 
     async def DiagnoseCluster(
         self, request: cluster_pb.DiagnoseClusterRequest, context: _Context

@@ -20,7 +20,7 @@ from ariane_broker.log.recovery_words import RecoveryProgress
 from ariane_broker.queue_key import QueueKey
 from ariane_servicekit import Clock, Loop, get_logger
 from ariane_storage.errors import StoreFull, StorePoisoned
-from ariane_storage.keeping.retention import RetentionReport
+from ariane_storage.keeping.retention import RetentionPlan, RetentionReport
 from ariane_storage.log.damage import Damage
 from ariane_storage.recovery.queue_repair import QueueRepair
 from ariane_storage.store import Store
@@ -106,6 +106,8 @@ class StoreKeeping:
         self._known_damage: frozenset[Damage] | None = None
         self._unreadable_told = 0
         self._clock = clock
+        self._releasing = asyncio.Lock()
+        self._released: list[RetentionPlan] = []
         self.last_retention: RetentionReport | None = None
         self.early_deletions = EarlyDeletions()
         self.disk_used_ratio = 0.0
@@ -230,26 +232,64 @@ class StoreKeeping:
         if await self._in_keeper("prepare", self._store.keeping.prepare_next_segment):
             self._append_refusal = ""
 
+    async def clean(self, *, dry_run: bool) -> RetentionPlan:
+        """Delete all segments that are old enough now, at any hour; see ``RetentionPlan``.
+
+        Returns when log and queues begin behind them; their files go as at other times, one after
+        another with a pause. A replica deletes only what its primary has deleted.
+
+        Args:
+            dry_run: Only choose.
+
+        Raises:
+            StorePoisoned: The disk failed.
+            StoreFull: No space for the notes that must be written before; nothing is deleted.
+        """
+        if dry_run:
+            return await self._choose(by_hand=True)
+        plan = await self._release(by_hand=True)
+        self._released.append(plan)
+        self._retention.wake()
+        return plan
+
     async def _apply_retention(self) -> None:
-        loop, keeping, copies = asyncio.get_running_loop(), self._store.keeping, self._copies
-        choose = partial(
-            keeping.plan_retention,
-            keep_from=self.needed_from,
-            delete_to=copies.delete_to() if copies is not None else None,
-        )
         try:
-            plan = await loop.run_in_executor(self._keeper, choose)
-            if plan.segments and copies is not None and not await copies.may_begin(plan.min_offset):
-                plan = replace(plan, segments=(), queue_begins=())
-            keeping.let_go(plan)
-            for segment in plan.segments:
-                await loop.run_in_executor(self._keeper, keeping.delete_segment, segment)
-                await self._clock.sleep(DELETION_PAUSE_S)
-            report = await loop.run_in_executor(self._keeper, keeping.finish_retention, plan)
+            self._released.append(await self._release(by_hand=False))
+            while self._released:
+                await self._delete(self._released[0])
+                del self._released[0]
         except (StorePoisoned, StoreFull) as error:
             self._tell_failure("retention", error)
             return
         self._full_reasons.pop("retention", None)
+
+    async def _choose(self, *, by_hand: bool) -> RetentionPlan:
+        keeping, copies = self._store.keeping, self._copies
+        choose = partial(
+            keeping.plan_retention,
+            keep_from=self.needed_from,
+            delete_to=copies.delete_to() if copies is not None else None,
+            by_hand=by_hand,
+        )
+        return await asyncio.get_running_loop().run_in_executor(self._keeper, choose)
+
+    async def _release(self, *, by_hand: bool) -> RetentionPlan:
+        """Choose segments, and let log and queues begin behind them."""
+        copies = self._copies
+        async with self._releasing:
+            plan = await self._choose(by_hand=by_hand)
+            if plan.segments and copies is not None and not await copies.may_begin(plan.min_offset):
+                plan = replace(plan, segments=(), queue_begins=())
+            self._store.keeping.let_go(plan)
+        return plan
+
+    async def _delete(self, plan: RetentionPlan) -> None:
+        """Delete the files of released segments."""
+        loop, keeping = asyncio.get_running_loop(), self._store.keeping
+        for segment in plan.segments:
+            await loop.run_in_executor(self._keeper, keeping.delete_segment, segment)
+            await self._clock.sleep(DELETION_PAUSE_S)
+        report = await loop.run_in_executor(self._keeper, keeping.finish_retention, plan)
         self.last_retention = report
         self.early_deletions.tell(report, self._clock.now_ms())
         self._look_at_disk(report.disk_ratio)

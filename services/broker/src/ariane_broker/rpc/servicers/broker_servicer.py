@@ -112,6 +112,20 @@ class BrokerServicer(BrokerServiceServicer):
         await drain.set_draining(request.draining)
         return broker_pb.DrainBrokerResponse(writable=drain.writable)
 
+    async def CleanBroker(
+        self, request: broker_pb.CleanBrokerRequest, context: aio.ServicerContext[Any, Any]
+    ) -> broker_pb.CleanBrokerResponse:
+        """Delete old segments."""
+        plan = await self._parts.keeping.clean(dry_run=request.validate_only)
+        until_ms = plan.stored_until_ms
+        return broker_pb.CleanBrokerResponse(
+            segment_count=len(plan.segments),
+            byte_count=sum(segment.size for segment in plan.segments),
+            message_count=sum(each.end - each.begin for each in plan.ranges),
+            min_commit_log_offset=plan.min_offset,
+            store_time_end=None if until_ms is None else time_of(until_ms),
+        )
+
     def _store_state(self) -> broker_pb.StoreState:
         store, keeping = self._parts.store, self._parts.keeping
         return broker_pb.StoreState(
