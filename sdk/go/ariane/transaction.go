@@ -56,7 +56,6 @@ type Transaction struct {
 	producer *TransactionProducer
 	broker   string
 	message  *commonv1.Message
-	id       string
 }
 
 // NewTransactionProducer makes a producer of a group, which the cluster asks by checker: the brokers of these
@@ -113,16 +112,18 @@ func (p *TransactionProducer) Begin(ctx context.Context, message Message) (*Tran
 		return nil, err
 	}
 	p.askFor(message.Topic)
-	half := &brokerv1.HalfMessageToStore{
-		Topic: message.Topic, QueueId: &target.id, ProducerGroup: p.group, Message: wire,
+	half := &brokerv1.SendMessagesRequest{
+		Topic: message.Topic, QueueId: &target.id, HalfGroup: p.group, Messages: []*commonv1.Message{wire},
 	}
-	answer, err := p.call(ctx, target.topic, target.broker, &brokerv1.UpdateTransactionsRequest{
-		HalfMessages: []*brokerv1.HalfMessageToStore{half},
+	// To repeat is harmless, also when nobody knows what became of it: its id makes it one message.
+	err = p.client.onPrimary(ctx, target.topic, target.broker, func(ctx context.Context, connection *grpc.ClientConn) error {
+		_, err := brokerv1.NewSendServiceClient(connection).SendMessages(ctx, half)
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &Transaction{p, target.broker, wire, answer.HalfMessages[0].TransactionId}, nil
+	return &Transaction{p, target.broker, wire}, nil
 }
 
 // Commit makes the message visible. Again is harmless.
@@ -132,35 +133,18 @@ func (t *Transaction) Commit(ctx context.Context) error { return t.end(ctx, Comm
 func (t *Transaction) Rollback(ctx context.Context) error { return t.end(ctx, Rollback) }
 
 // ID is the transaction's.
-func (t *Transaction) ID() string { return t.id }
+func (t *Transaction) ID() string { return t.message.UniqueId }
 
 func (t *Transaction) end(ctx context.Context, outcome Outcome) error {
 	end := &brokerv1.TransactionToEnd{
-		Topic: t.message.Topic, TransactionId: t.id, UniqueId: t.message.UniqueId,
+		Topic: t.message.Topic, TransactionId: t.ID(), UniqueId: t.message.UniqueId,
 		Outcome: outcome.wire(), ProducerGroup: t.producer.group,
 	}
-	_, err := t.producer.call(ctx, end.Topic, t.broker, &brokerv1.UpdateTransactionsRequest{
-		Ends: []*brokerv1.TransactionToEnd{end},
-	})
-	return err
-}
-
-// call makes a call, and again while that may help: all that it asks for is harmless to repeat, also when nobody
-// knows what became of it.
-func (p *TransactionProducer) call(
-	ctx context.Context, topic, broker string, request *brokerv1.UpdateTransactionsRequest,
-) (*brokerv1.UpdateTransactionsResponse, error) {
-	var answer *brokerv1.UpdateTransactionsResponse
-	err := p.client.onPrimary(ctx, topic, broker, func(ctx context.Context, connection *grpc.ClientConn) error {
-		var err error
-		answer, err = brokerv1.NewTransactionServiceClient(connection).UpdateTransactions(ctx, request)
+	request := &brokerv1.UpdateTransactionsRequest{Ends: []*brokerv1.TransactionToEnd{end}}
+	return t.producer.client.onPrimary(ctx, end.Topic, t.broker, func(ctx context.Context, connection *grpc.ClientConn) error {
+		answer, err := brokerv1.NewTransactionServiceClient(connection).UpdateTransactions(ctx, request)
 		if err != nil {
 			return err
-		}
-		for _, each := range answer.HalfMessages {
-			if each.Error != nil {
-				return status.ErrorProto(each.Error)
-			}
 		}
 		for _, each := range answer.Ends {
 			if each.Error != nil {
@@ -169,7 +153,6 @@ func (p *TransactionProducer) call(
 		}
 		return nil
 	})
-	return answer, err
 }
 
 // watch keeps a stream open to every broker of the topics, over which it asks.

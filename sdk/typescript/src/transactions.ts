@@ -6,12 +6,10 @@ import { ArianeError, errorOfStatus } from "./errors.js";
 import {
   AttachRequest, ClientServiceClient, type TransactionCheck, TransactionOutcome,
 } from "./generated/ariane/broker/v1/client_service.js";
-import {
-  TransactionServiceClient, UpdateTransactionsRequest, type UpdateTransactionsResponse,
-} from "./generated/ariane/broker/v1/transaction_service.js";
+import { SendMessagesRequest, SendServiceClient } from "./generated/ariane/broker/v1/send_service.js";
+import { TransactionServiceClient, UpdateTransactionsRequest } from "./generated/ariane/broker/v1/transaction_service.js";
 import { type Message as WireMessage, MessageType } from "./generated/ariane/common/v1/message.js";
-import type { Status } from "./generated/google/rpc/status.js";
-import type { CallSettings, Limit } from "./limit.js";
+import type { CallSettings } from "./limit.js";
 import { type Message, messageOf, wireOf } from "./message.js";
 import { Producer } from "./producer.js";
 import type { Peer } from "./security.js";
@@ -39,17 +37,21 @@ export class Transaction {
     private readonly producer: TransactionProducer,
     private readonly broker: string,
     private readonly message: WireMessage,
-    readonly id: string,
   ) {}
+
+  /** The transaction's id. */
+  get id(): string {
+    return this.message.uniqueId;
+  }
 
   /** Make the message visible. Again is harmless. */
   commit(call?: CallSettings): Promise<void> {
-    return this.producer.end(this.broker, this.message, this.id, "commit", call);
+    return this.producer.end(this.broker, this.message, "commit", call);
   }
 
   /** Let the message never become visible. Again is harmless. */
   rollback(call?: CallSettings): Promise<void> {
-    return this.producer.end(this.broker, this.message, this.id, "rollback", call);
+    return this.producer.end(this.broker, this.message, "rollback", call);
   }
 }
 
@@ -103,33 +105,28 @@ export class TransactionProducer {
       this.topics.add(message.topic);
       void this.watch();
     }
-    const half = { topic: message.topic, queueId, producerGroup: this.group, message: wire };
-    const answer = await this.call(message.topic, broker, { halfMessages: [half] }, limit);
-    return new Transaction(this, broker, wire, answer.halfMessages[0]!.transactionId);
+    const half = SendMessagesRequest.fromPartial({
+      topic: message.topic, queueId, halfGroup: this.group, messages: [wire],
+    });
+    // To repeat is harmless, also when nobody knows what became of it: its id makes it one message.
+    await this.client.onPrimary(message.topic, broker, limit, (address) => {
+      const stub = this.client.stub(SendServiceClient, { address, kind: "broker", name: broker });
+      return this.client.call(stub, (s) => s.sendMessages, half, address, limit);
+    });
+    return new Transaction(this, broker, wire);
   }
 
   /** End a transaction. */
-  async end(
-    broker: string, message: WireMessage, id: string, outcome: Outcome, call?: CallSettings,
-  ): Promise<void> {
-    const end = {
-      topic: message.topic, transactionId: id, uniqueId: message.uniqueId,
-      outcome: OUTCOMES[outcome], producerGroup: this.group,
-    };
-    await this.call(message.topic, broker, { ends: [end] }, this.client.limitOf(call));
-  }
-
-  /** Call, and again while that may help: it is harmless. */
-  private call(
-    topic: string, broker: string, request: Parameters<typeof UpdateTransactionsRequest.fromPartial>[0], limit: Limit,
-  ): Promise<UpdateTransactionsResponse> {
-    return this.client.onPrimary(topic, broker, limit, async (address) => {
+  async end(broker: string, message: WireMessage, outcome: Outcome, call?: CallSettings): Promise<void> {
+    const { topic, uniqueId } = message;
+    const end = { topic, transactionId: uniqueId, uniqueId, outcome: OUTCOMES[outcome], producerGroup: this.group };
+    const request = UpdateTransactionsRequest.fromPartial({ ends: [end] });
+    const limit = this.client.limitOf(call);
+    await this.client.onPrimary(topic, broker, limit, async (address) => {
       const stub = this.client.stub(TransactionServiceClient, { address, kind: "broker", name: broker });
-      const full = UpdateTransactionsRequest.fromPartial(request);
-      const answer = await this.client.call(stub, (s) => s.updateTransactions, full, address, limit);
-      const failed: Status | undefined = answer.halfMessages[0]?.error ?? answer.ends[0]?.error;
+      const answer = await this.client.call(stub, (s) => s.updateTransactions, request, address, limit);
+      const failed = answer.ends[0]?.error;
       if (failed) throw errorOfStatus(failed, address);
-      return answer;
     });
   }
 

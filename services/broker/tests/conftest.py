@@ -159,11 +159,10 @@ class BrokerProbe:
             message_type=message_pb.MESSAGE_TYPE_TRANSACTION,
             **fields,
         )
-        half = transaction_pb.HalfMessageToStore(
-            topic=topic, queue_id=queue_id, producer_group=group, message=message
+        request = send_pb.SendMessagesRequest(
+            topic=topic, queue_id=queue_id, messages=[message], half_group=group
         )
-        (stored,) = await self.transact(half_messages=[half])
-        return stored
+        return await self.sends.SendMessages(request)
 
     async def end_transaction(
         self, transaction_id, outcome, *, topic="orders", group="pay", unique_id=None

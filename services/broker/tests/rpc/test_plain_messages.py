@@ -147,6 +147,26 @@ async def test_illegal_messages_take_all_of_their_call_along(broker, refused):
     assert (await pull(broker)).messages == []
 
 
+async def test_a_half_message_goes_alone_and_in_no_stream(broker, refused):
+    await broker.create_topic("orders")
+    half = {"body": b"paid", "unique_id": "t", "message_type": message_pb.MESSAGE_TYPE_TRANSACTION}
+    sent = await send(broker, half, half_group="pay")
+    assert ([each.unique_id for each in sent.messages], sent.duplicate) == (["t"], False)
+    again = await send(broker, half, half_group="pay")
+    assert (again.messages[0].position, again.duplicate) == (sent.messages[0].position, True)
+    sequence = send_pb.ProducerSequence(producer_id=1)
+    for messages, fields, reason in (
+        ([half, half | {"unique_id": "u"}], {}, "FIELD_INVALID"),
+        ([half], {"queue_id": 0, "sequence": sequence}, "FIELD_INVALID"),
+        ([half | {"delay_level": 3}], {}, "MESSAGE_ILLEGAL"),
+        ([half | {"message_type": message_pb.MESSAGE_TYPE_NORMAL}], {}, "MESSAGE_ILLEGAL"),
+        ([half], {"half_group": "shop"}, "TRANSACTION_FOREIGN"),
+    ):
+        call = send(broker, *messages, **({"half_group": "pay"} | fields))
+        assert (await refused(call)).reason == reason
+    assert (await pull(broker)).messages == []
+
+
 async def test_illegal_messages_create_no_topic(broker, refused):
     await refused(send(broker, {"tag": "a||b"}))
     await refused(send(broker, {"body": b"a"}, queue_id=4))

@@ -143,16 +143,16 @@ async def test_half_messages_go_to_those_who_may_send(running_closed, refused):
         root, anna = await broker.of("root"), await broker.of("anna")
         checker = await broker.of(MemberKind.CHECKER)
         await root.create_topic("orders")
-        half = await anna.store_half("u1", group="pay")
+        await anna.store_half("u1", group="pay")
         thief = await attached(await broker.of("bert"), client_id="t", producer_groups=["pay"])
-        check = transaction_pb.CheckTransactionRequest(transaction_id=half.transaction_id)
+        check = transaction_pb.CheckTransactionRequest(transaction_id="u1")
         refusal = await refused(checker.transactions.CheckTransaction(check))
         assert refusal.reason == "CLIENT_NOT_ATTACHED"
         # An answer that nobody asked for counts for nothing.
         await thief.write(
             client_pb.AttachRequest(
                 transaction_answer=client_pb.TransactionAnswer(
-                    transaction_id=half.transaction_id,
+                    transaction_id="u1",
                     unique_id="u1",
                     outcome=client_pb.TRANSACTION_OUTCOME_ROLLBACK,
                 )
@@ -165,7 +165,7 @@ async def test_half_messages_go_to_those_who_may_send(running_closed, refused):
         await owner.write(
             client_pb.AttachRequest(
                 transaction_answer=client_pb.TransactionAnswer(
-                    transaction_id=half.transaction_id,
+                    transaction_id="u1",
                     unique_id="u1",
                     outcome=client_pb.TRANSACTION_OUTCOME_COMMIT,
                 )

@@ -90,7 +90,7 @@ async def test_a_half_message_is_visible_once_it_is_committed(orders):
         keys=["o-1"],
         properties={"a": "b", "CHECK_IMMUNITY_TIME_IN_SECONDS": "9"},
     )
-    assert (sent.transaction_id, sent.duplicate) == ("t-1", False)
+    assert (sent.messages[0].unique_id, sent.duplicate) == ("t-1", False)
     assert await orders.bodies("orders") == []
     (half,) = (await list_call(orders)).half_messages
     assert (half.topic, half.producer_group, list(half.keys)) == ("orders", "pay", ["o-1"])
@@ -211,7 +211,8 @@ async def test_another_group_or_id_does_not_end_a_transaction(
 
 async def test_an_illegal_half_message_is_refused(orders, refused):
     illegal = (
-        ({"group": ""}, "GROUP_NAME_ILLEGAL"),
+        ({"group": ""}, "MESSAGE_ILLEGAL"),
+        ({"group": "a b"}, "GROUP_NAME_ILLEGAL"),
         ({"topic": "RMQ_SYS_TRANS_HALF_TOPIC"}, "TOPIC_RESERVED"),
         ({"delivery_time": {"seconds": 1}}, "MESSAGE_ILLEGAL"),
         ({"delay_level": 3}, "MESSAGE_ILLEGAL"),

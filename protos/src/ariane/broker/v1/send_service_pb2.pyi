@@ -535,6 +535,7 @@ class SendMessagesRequest(_message.Message):
     SEQUENCE_FIELD_NUMBER: _builtins.int
     REQUIRED_LEVEL_FIELD_NUMBER: _builtins.int
     IN_SYNC_MIN_FIELD_NUMBER: _builtins.int
+    HALF_GROUP_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic of all messages; each message's own topic must be empty or the same."""
     queue_id: _builtins.int
@@ -543,6 +544,12 @@ class SendMessagesRequest(_message.Message):
     """As in AppendBatch."""
     in_sync_min: _builtins.int
     """As in AppendBatch."""
+    half_group: _builtins.str
+    """The producer group of a half message, which nobody sees until `TransactionService` ends its
+    transaction: the only message of the call, of type transaction, without delay and sequence. Its
+    unique id makes it idempotent and names the transaction. Its position is that in the system
+    topic where it waits.
+    """
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_message_pb2.Message]:
         """The messages, at least one."""
@@ -560,10 +567,11 @@ class SendMessagesRequest(_message.Message):
         sequence: Global___ProducerSequence | None = ...,
         required_level: _message_pb2.AcknowledgedLevel.ValueType = ...,
         in_sync_min: _builtins.int = ...,
+        half_group: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_queue_id", b"_queue_id", "queue_id", b"queue_id", "sequence", b"sequence"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_queue_id", b"_queue_id", "in_sync_min", b"in_sync_min", "messages", b"messages", "queue_id", b"queue_id", "required_level", b"required_level", "sequence", b"sequence", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_queue_id", b"_queue_id", "half_group", b"half_group", "in_sync_min", b"in_sync_min", "messages", b"messages", "queue_id", b"queue_id", "required_level", b"required_level", "sequence", b"sequence", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__queue_id: _TypeAlias = _typing.Literal["queue_id"]  # noqa: Y015
     _WhichOneofArgType__queue_id: _TypeAlias = _typing.Literal["_queue_id", b"_queue_id"]  # noqa: Y015

@@ -72,8 +72,9 @@ class SendServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def SendMessages(self, request, context):
-        """Sends plain messages, all to one queue, in order, all or none.
-        Errors: as AppendRecords, for the call.
+        """Sends plain messages, all to one queue, in order, all or none; or one half message.
+        Errors: as AppendRecords, for the call; for a half message also TRANSACTION_DECIDED,
+        TRANSACTION_FOREIGN, SERVICE_BUSY.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -45,8 +45,9 @@ class SendServiceStub:
     For the call: STORE_POISONED, SERVICE_DRAINING, FIELD_INVALID.
     """
     SendMessages: _grpc.UnaryUnaryMultiCallable[_send_service_pb2.SendMessagesRequest, _send_service_pb2.SendMessagesResponse]
-    """Sends plain messages, all to one queue, in order, all or none.
-    Errors: as AppendRecords, for the call.
+    """Sends plain messages, all to one queue, in order, all or none; or one half message.
+    Errors: as AppendRecords, for the call; for a half message also TRANSACTION_DECIDED,
+    TRANSACTION_FOREIGN, SERVICE_BUSY.
     """
     RecallMessage: _grpc.UnaryUnaryMultiCallable[_send_service_pb2.RecallMessageRequest, _send_service_pb2.RecallMessageResponse]
     """Takes back a message with a delivery time that was not delivered yet. Doing so again changes
@@ -71,8 +72,9 @@ class SendServiceAsyncStub(SendServiceStub):
     For the call: STORE_POISONED, SERVICE_DRAINING, FIELD_INVALID.
     """
     SendMessages: _aio.UnaryUnaryMultiCallable[_send_service_pb2.SendMessagesRequest, _send_service_pb2.SendMessagesResponse]  # type: ignore[assignment]
-    """Sends plain messages, all to one queue, in order, all or none.
-    Errors: as AppendRecords, for the call.
+    """Sends plain messages, all to one queue, in order, all or none; or one half message.
+    Errors: as AppendRecords, for the call; for a half message also TRANSACTION_DECIDED,
+    TRANSACTION_FOREIGN, SERVICE_BUSY.
     """
     RecallMessage: _aio.UnaryUnaryMultiCallable[_send_service_pb2.RecallMessageRequest, _send_service_pb2.RecallMessageResponse]  # type: ignore[assignment]
     """Takes back a message with a delivery time that was not delivered yet. Doing so again changes
@@ -106,8 +108,9 @@ class SendServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _send_service_pb2.SendMessagesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_send_service_pb2.SendMessagesResponse, _abc.Awaitable[_send_service_pb2.SendMessagesResponse]]:
-        """Sends plain messages, all to one queue, in order, all or none.
-        Errors: as AppendRecords, for the call.
+        """Sends plain messages, all to one queue, in order, all or none; or one half message.
+        Errors: as AppendRecords, for the call; for a half message also TRANSACTION_DECIDED,
+        TRANSACTION_FOREIGN, SERVICE_BUSY.
         """
 
     @_abc_1.abstractmethod

@@ -84,6 +84,7 @@ class SendMessages:
         sequence: ProducerSequence | None = None,
         *,
         demand: Demand | None = None,
+        half_group: str = "",
     ) -> PlainSent:
         """Send messages to one queue, in order, all or none.
 
@@ -95,6 +96,7 @@ class SendMessages:
             sequence: Their number in the producer's stream to this queue; None stores every
                 request.
             demand: The level wanted beyond the broker's own promise.
+            half_group: The producer group of the only one, a half message; empty for others.
 
         Raises:
             ServiceError: As ``AppendRecords.append`` for the call and for its one batch,
@@ -102,18 +104,24 @@ class SendMessages:
         """
         if not 1 <= len(messages) <= MESSAGES_MAX:
             raise field_invalid("messages", f"must be 1 to {MESSAGES_MAX}", len(messages))
+        if half_group and len(messages) > 1:
+            raise field_invalid("messages", "must be one with a half_group", len(messages))
+        if half_group and sequence is not None:
+            raise field_invalid("sequence", "must be absent with a half_group")
         if queue_id is not None and queue_id < 0:
             raise field_invalid("queue_id", "must be 0 or more", queue_id)
         if queue_id is None and sequence is not None:
             raise field_invalid("queue_id", "is needed with a sequence: each queue has its own")
         if topic != TRACE_TOPIC:  # The only system topic that clients write to.
             check_user_topic(topic)
-        block, unique_ids = self._encode(topic, messages, sequence)
+        block, unique_ids = self._encode(topic, messages, sequence, is_half=bool(half_group))
         if queue_id is None:
             config = await self._topics.find_or_create(topic, 0, block)
             queue_id = self._choose_queue(config, messages)
         delay = delay_of(messages)
-        more = MoreOfRow(delay, demand) if delay or demand else None
+        more = (
+            MoreOfRow(delay, demand, half_group or None) if delay or demand or half_group else None
+        )
         row = Rows.one(block, queue_id, sequence, more, is_plain=True)
         (outcome,) = await self._batch_append.append(
             [row], born_host, _trace_parents_of(messages) if self._batch_append.traces else ()
@@ -127,7 +135,12 @@ class SendMessages:
         return PlainSent(unique_ids, queue_id, outcome.appended, outcome.level, outcome.duplicate)
 
     def _encode(
-        self, topic: str, messages: Sequence[Message], sequence: ProducerSequence | None
+        self,
+        topic: str,
+        messages: Sequence[Message],
+        sequence: ProducerSequence | None,
+        *,
+        is_half: bool,
     ) -> tuple[RecordTable, list[str]]:
         encoder = BlockEncoder(
             topic, size_bytes_max=self._call_bytes_max, sequenced=sequence is not None
@@ -141,7 +154,7 @@ class SendMessages:
             if message.topic not in {"", topic}:
                 field = f"messages[{position}].topic"
                 raise field_invalid(field, f"must be empty or {topic!r}", message.topic)
-            _check_type(config, type_of(message, position))
+            _check_type(config, type_of(message, position, is_half=is_half))
             try:
                 plain = plain_message(message, topic, position, defaults)
                 plain.add_to(encoder, position)

@@ -89,6 +89,7 @@ class SendServicer(SendServiceServicer):
             peer_host(peer),
             sequence_of(request.sequence) if request.HasField("sequence") else None,
             demand=demand,
+            half_group=request.half_group,
         )
         answer = send_pb.SendMessagesResponse(
             acknowledged_level=LEVELS[sent.level], duplicate=sent.duplicate

@@ -98,15 +98,21 @@ def is_delayed(message: Message) -> bool:
     )
 
 
-def type_of(message: Message, position: int) -> TopicMessageType:
-    """The type of a message that a producer sends.
+def type_of(message: Message, position: int, *, is_half: bool = False) -> TopicMessageType:
+    """The type of a message that a producer sends, as a half message or as another.
 
     Raises:
         ServiceError: MESSAGE_ILLEGAL for a FIFO message without a group, a delayed one with a
-            group or without a time, or a half message.
+            group or without a time, or a half message among others.
     """
     delayed, grouped = is_delayed(message), message.message_group != ""
     message_type = message.message_type
+    if is_half and message_type != MESSAGE_TYPE_TRANSACTION:
+        raise message_illegal(position, "it goes with half messages and is none")
+    if is_half and delayed:
+        raise message_illegal(position, "a half message cannot be delayed")
+    if is_half:
+        return TopicMessageType.TRANSACTION
     if delayed and grouped:
         raise message_illegal(position, "a message of a group cannot be delayed")
     if message_type == MESSAGE_TYPE_DELAY and not delayed:
@@ -114,7 +120,7 @@ def type_of(message: Message, position: int) -> TopicMessageType:
             position, "a delayed message needs a delivery time, a delay or a level"
         )
     if message_type == MESSAGE_TYPE_TRANSACTION:
-        raise message_illegal(position, "a half message goes with TransactionService")
+        raise message_illegal(position, "a half message needs its producer group")
     if message_type == MESSAGE_TYPE_FIFO and not grouped:
         raise message_illegal(position, "a FIFO message needs a message group")
     if message_type not in _SENT_TYPES:

@@ -17,7 +17,8 @@ import mq.ariane.broker.v1.AttachResponse;
 import mq.ariane.broker.v1.ClientHeartbeat;
 import mq.ariane.broker.v1.ClientHello;
 import mq.ariane.broker.v1.ClientServiceGrpc;
-import mq.ariane.broker.v1.HalfMessageToStore;
+import mq.ariane.broker.v1.SendMessagesRequest;
+import mq.ariane.broker.v1.SendServiceGrpc;
 import mq.ariane.broker.v1.UpdateTransactionsRequest;
 import mq.ariane.broker.v1.UpdateTransactionsResponse;
 import mq.ariane.broker.v1.TransactionAnswer;
@@ -85,28 +86,27 @@ public final class TransactionProducer implements AutoCloseable {
         if (topics.add(message.topic())) {
             tasks.execute(this::look);
         }
-        var half = HalfMessageToStore.newBuilder().setTopic(message.topic()).setQueueId(place.queue().queueId())
-                .setProducerGroup(group).setMessage(message.wire(true, client.settings().compression()));
-        var answer = call(place.queue(), UpdateTransactionsRequest.newBuilder().addHalfMessages(half).build(),
-                deadline);
-        return new Transaction(place.queue(), message, answer.getHalfMessages(0).getTransactionId());
+        var half = SendMessagesRequest.newBuilder().setTopic(message.topic()).setQueueId(place.queue().queueId())
+                .setHalfGroup(group).addMessages(message.wire(true, client.settings().compression())).build();
+        // To repeat is harmless, also when nobody knows what became of it: its id makes it one message.
+        client.onPrimary(message.topic(), place.queue().brokerName(), deadline,
+                peer -> client.oneTry(SendServiceGrpc::newBlockingStub, peer, deadline).sendMessages(half));
+        return new Transaction(place.queue(), message);
     }
 
     /** One message without an outcome. */
     public final class Transaction {
         private final Producer.Queue queue;
         private final Message message;
-        private final String transactionId;
 
-        private Transaction(Producer.Queue queue, Message message, String transactionId) {
+        private Transaction(Producer.Queue queue, Message message) {
             this.queue = queue;
             this.message = message;
-            this.transactionId = transactionId;
         }
 
         /** The transaction's id. */
         public String id() {
-            return transactionId;
+            return message.id();
         }
 
         /** Makes the message visible. Again is harmless. */
@@ -120,25 +120,19 @@ public final class TransactionProducer implements AutoCloseable {
         }
 
         private void end(Outcome outcome) {
-            var end = TransactionToEnd.newBuilder().setTopic(message.topic()).setTransactionId(transactionId)
+            var end = TransactionToEnd.newBuilder().setTopic(message.topic()).setTransactionId(message.id())
                     .setUniqueId(message.id()).setOutcome(outcome.wire).setProducerGroup(group);
-            call(queue, UpdateTransactionsRequest.newBuilder().addEnds(end).build(), client.deadline());
+            var request = UpdateTransactionsRequest.newBuilder().addEnds(end).build();
+            Deadline deadline = client.deadline();
+            client.onPrimary(queue.topic(), queue.brokerName(), deadline, peer -> {
+                var answer = client.oneTry(TransactionServiceGrpc::newBlockingStub, peer, deadline)
+                        .updateTransactions(request).getEnds(0);
+                if (answer.hasError()) {
+                    throw ArianeException.of(answer.getError(), peer.address());
+                }
+                return answer;
+            });
         }
-    }
-
-    /** Calls, and again while that may help: it is harmless. */
-    private UpdateTransactionsResponse call(Producer.Queue queue, UpdateTransactionsRequest request,
-            Deadline deadline) {
-        return client.onPrimary(queue.topic(), queue.brokerName(), deadline, peer -> {
-            var answer = client.oneTry(TransactionServiceGrpc::newBlockingStub, peer, deadline)
-                    .updateTransactions(request);
-            Status refusal = answer.getHalfMessagesCount() > 0
-                    ? answer.getHalfMessages(0).getError() : answer.getEnds(0).getError();
-            if (refusal.getCode() != 0) {
-                throw ArianeException.of(refusal, peer.address());
-            }
-            return answer;
-        });
     }
 
     /** Keeps a stream open to every broker of the topics, over which it asks. */
