@@ -179,6 +179,33 @@ def test_every_service_is_closed_and_shows_a_certificate_that_was_made_for_it():
     assert mounted - {"broker", "filter"} == made, "the two stand for those of each broker"
 
 
+def test_every_service_keeps_what_admin_tells_where_it_outlives_a_restart():
+    kept = set()
+    told = {name: each["environment"] for name, each in ours(FILLED["compose.yaml"]).items()}
+    mounted = {
+        name: {volume.split(":")[1]: volume.split(":")[0] for volume in each["volumes"]}
+        for name, each in ours(FILLED["compose.yaml"]).items()
+    }
+    for place, container in enumerate(containers()):
+        name = f"{container['name']} {place}"
+        told[name] = {each["name"]: each.get("value", "") for each in container["env"]}
+        mounted[name] = {each["mountPath"]: name for each in container["volumeMounts"]}
+    for name, settings in told.items():
+        files = [
+            Path(value)
+            for variable, value in settings.items()
+            if variable.endswith(("_ACCESS_RULES_FILE", "_TOLD_KEYS_FILE"))
+        ]
+        # Admin tells them from its database, and the archive is a client.
+        if "admin" not in name and name != "spark-archive":
+            assert len(files) == (2 if "gateway" in name else 1), name
+        for file in files:
+            place = mounted[name][str(file.parent)], file.name
+            assert place not in kept, f"{name}: another process keeps its own there"
+            kept.add(place)
+    assert len(kept) > 10
+
+
 def test_settings_are_read_from_secrets_and_from_no_other_file(tmp_path):
     text = (COMPOSE / "with-secrets.sh").read_text().replace("/run/secrets", str(tmp_path))
     (tmp_path / "url").write_text("x://secret\n")

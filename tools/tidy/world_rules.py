@@ -37,6 +37,7 @@ WORLD: Final = {
     "services/filter/src/ariane_filter/jail/worker/*": "the jailed process itself",
     "services/gateway/src/ariane_gateway/access_keys.py": "reads the file of keys",
     "services/gateway/src/ariane_gateway/front_tls.py": "reads certificates and keys",
+    "services/gateway/src/ariane_gateway/kept_keys.py": "reads and writes the file of told keys",
     "services/admin/src/*": "the command line: a client, run by people",
     "sdk/python/src/ariane_sdk/runtime/clock.py": "the real clock",
     "sdk/python/src/ariane_sdk/runtime/disk.py": "the real disk",

@@ -24,6 +24,7 @@ from ariane_broker.app import compose
 from ariane_broker.settings import BrokerSettings
 from ariane_gateway.access_keys import AccessKey
 from ariane_gateway.app import GatewayApp
+from ariane_gateway.kept_keys import KeptKeys, SealedKeys
 from ariane_gateway.settings import GatewaySettings
 from ariane_gateway.told_keys import ToldKeys
 from ariane_namesrv.app import NamesrvApp
@@ -37,13 +38,16 @@ from services.gateway.tests.test_signatures import sign
 
 @pytest.fixture
 async def closed(tmp_path):
-    """Admin's channels by certificate, and a gateway of a closed cluster."""
+    """Admin's channels by certificate, a gateway of a closed cluster, and another after admin."""
     certificates = ClusterCertificates(tmp_path / "certificates")
     common = {"access": "closed", "super_users": ("root",), "listen": Address("127.0.0.1", 0)}
-    async with AsyncExitStack() as stack:
+    members = {}
+    async with AsyncExitStack() as stack, AsyncExitStack() as of_admin:
 
-        async def start(settings, compose, kind, **more):
-            made = settings(**common, **certificates.member(kind, f"{kind}-1"), **more)
+        async def start(settings, compose, kind, stack=stack, **more):
+            shown = members.get(kind) or certificates.member(kind, f"{kind}-1")
+            members[kind] = shown
+            made = settings(**common, **shown, **more)
             return await stack.enter_async_context(serving(made, compose))
 
         name_server = await start(NamesrvSettings, NamesrvApp, "namesrv")
@@ -61,28 +65,40 @@ async def closed(tmp_path):
             AdminSettings,
             AdminApp,
             "admin",
+            of_admin,
             data_path=tmp_path / "admin",
             secret_key_file=tmp_path / "secret.key",
             name_servers=(str(name_server),),
             console_on=False,
         )
-        gateway = await start(
-            GatewaySettings,
-            GatewayApp,
-            "gateway",
-            admins=(admin,),
-            name_servers=(str(name_server),),
-            insecure=True,
-            grace_s=0.1,
-        )
+
+        async def start_gateway():
+            return await start(
+                GatewaySettings,
+                GatewayApp,
+                "gateway",
+                admins=(admin,),
+                told_keys_file=tmp_path / "told-keys",
+                name_servers=(str(name_server),),
+                insecure=True,
+                grace_s=0.1,
+            )
+
+        async def start_without_admin():
+            await of_admin.aclose()
+            return str(await start_gateway())
+
+        gateway = await start_gateway()
 
         async def channel(certificate, key):
             context = ariane_wire.client_tls(
                 certificates.path / "members.pem", certificate=certificate, key=key
             )
-            return await stack.enter_async_context(ariane_wire.secure_channel(str(admin), context))
+            return await of_admin.enter_async_context(
+                ariane_wire.secure_channel(str(admin), context)
+            )
 
-        yield certificates, channel, str(gateway)
+        yield certificates, channel, str(gateway), start_without_admin
 
 
 async def until(ask, wanted):
@@ -93,7 +109,7 @@ async def until(ask, wanted):
 
 
 async def test_a_gateway_lets_in_whom_admin_knows_within_their_rights(closed, connect, tmp_path):
-    certificates, channel, gateway = closed
+    certificates, channel, gateway, start_without_admin = closed
     root = await channel(*certificates.user("root"))
     users = UserServiceStub(root)
     for topic in ("orders", "bills"):
@@ -133,13 +149,57 @@ async def test_a_gateway_lets_in_whom_admin_knows_within_their_rights(closed, co
     kept = [each.read_bytes() for each in (tmp_path / "admin").iterdir()]
     assert kept
     assert not [each for each in kept if b"planted-secret" in each]
+    creation.credential.credential_id = "AK2"
+    await users.CreateCredential(creation)
     deletion = user_pb.DeleteCredentialRequest(user="shop", credential_id="AK1")
     assert (await users.DeleteCredential(deletion)).known
     await until(lambda: sent("orders"), dp.UNAUTHORIZED)
+    # One that starts while admin is away has the keys that another was told, sealed.
+    sign(client, "AK2", "planted-secret")
+    await until(lambda: sent("orders"), dp.OK)
+    assert b"planted-secret" not in (tmp_path / "told-keys").read_bytes()
+    alone = connect(await start_without_admin())
+    sign(alone, "AK2", "planted-secret")
+    assert (await alone.send_messages(alone.message("orders"))).status.code == dp.OK
+    assert (await alone.send_messages(alone.message("bills"))).status.code == dp.FORBIDDEN
+    sign(alone, "AK1", "planted-secret")
+    assert (await alone.queues("orders")).status.code == dp.UNAUTHORIZED
 
 
 def files(settings):
     return settings["tls_certificate"], settings["tls_key"]
+
+
+def test_kept_keys_open_for_the_same_private_key_and_the_time_of_admins_word(tmp_path):
+    certificates = ClusterCertificates(tmp_path / "certificates")
+    one, other = (certificates.member("gateway", name)["tls_key"] for name in ("one", "other"))
+    path = tmp_path / "told-keys"
+    told = key_pb.WatchGatewayKeysResponse()
+    told.keys.add(access_key="a", user="anna", secret_key="planted")
+    assert SealedKeys(path, one).read() is None
+    SealedKeys(path, one).save(KeptKeys(told, 7_000))
+    assert SealedKeys(path, one).read() == (told, 7_000)
+    assert path.stat().st_mode & 0o077 == 0
+    sealed = path.read_bytes()
+    assert b"planted" not in sealed
+    assert SealedKeys(path, other).read() is None
+    for damaged in (b"", sealed[:5], sealed[:-1], bytes([sealed[0] ^ 1]) + sealed[1:]):
+        path.write_bytes(damaged)
+        assert SealedKeys(path, one).read() is None
+
+
+async def test_kept_keys_expire_as_if_there_was_no_restart(tmp_path):
+    clock = VirtualClock()
+    certificates = ClusterCertificates(tmp_path / "certificates")
+    file = SealedKeys(tmp_path / "told-keys", certificates.member("gateway", "one")["tls_key"])
+    told = key_pb.WatchGatewayKeysResponse()
+    told.keys.add(access_key="a", user="anna", secret_key="planted")
+    file.save(KeptKeys(told, clock.now_ms() - 50_000))
+    keys = ToldKeys((), clock, hold_s_max=60, file=file)
+    keys._begin(file.read())
+    assert keys.find("a").user == "anna"
+    clock.advance(11)
+    assert keys.find("a") is None
 
 
 async def test_keys_hold_so_long_after_admins_last_word():

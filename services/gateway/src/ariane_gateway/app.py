@@ -25,6 +25,7 @@ from ariane_gateway.brokers.group_calls import GroupCalls
 from ariane_gateway.brokers.receive_calls import ReceiveCalls
 from ariane_gateway.clients.client_table import ClientTable
 from ariane_gateway.front_tls import FrontTls
+from ariane_gateway.kept_keys import SealedKeys
 from ariane_gateway.receiving.open_holds import OpenHolds
 from ariane_gateway.receiving.receiving import Receiving
 from ariane_gateway.receiving.settling import Settling
@@ -200,7 +201,13 @@ class GatewayApp:
 def _keys_of(settings: GatewaySettings, clock: Clock) -> AccessKeys | None:
     """The keys that clients sign with; None where they need none."""
     if settings.admins:
-        return ToldKeys(settings.admins, clock, hold_s_max=settings.access_rules_s_max)
+        path, private = settings.told_keys_file, settings.tls_key
+        return ToldKeys(
+            settings.admins,
+            clock,
+            hold_s_max=settings.access_rules_s_max,
+            file=None if path is None or private is None else SealedKeys(path, private),
+        )
     return None if settings.access_keys is None else KeysOfFile(settings.access_keys)
 
 

@@ -1,4 +1,4 @@
-"""The access keys that admin tells, in memory only: a gateway's disk has no secrets of users."""
+"""The access keys that admin tells; on disk they are sealed, for a start while admin is away."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from grpc import RpcError
 from ariane.admin.v1 import gateway_key_service_pb2 as key_pb
 from ariane.admin.v1.gateway_key_service_pb2_grpc import GatewayKeyServiceStub
 from ariane_gateway.access_keys import AccessKey
+from ariane_gateway.kept_keys import KeptKeys, SealedKeys
 from ariane_servicekit import Address, get_logger, open_channel
 from ariane_servicekit.clock import Clock
 from ariane_servicekit.security.caller import MemberKind
@@ -27,24 +28,37 @@ SILENCE_S_MAX: Final = 15.0
 FIRST_S_MAX: Final = 5.0
 """Seconds that a gateway waits at its start; without keys it refuses everybody."""
 
+NOTED_MS: Final = 60_000
+"""Between two notes on disk of when admin had its last word."""
+
 _log = get_logger(__name__)
 
 
 class ToldKeys:
     """Follows one of several admins, which all tell the same."""
 
-    def __init__(self, admins: Sequence[Address], clock: Clock, *, hold_s_max: float) -> None:
+    def __init__(
+        self,
+        admins: Sequence[Address],
+        clock: Clock,
+        *,
+        hold_s_max: float,
+        file: SealedKeys | None = None,
+    ) -> None:
         """Follow nobody yet.
 
         Args:
             admins: Their addresses.
             clock: The clock.
             hold_s_max: Seconds that keys hold after admin's last word.
+            file: Keeps them over a restart; None to keep them in memory only.
         """
         self._admins = admins
         self._clock = clock
         self._hold_ms_max = int(hold_s_max * 1000)
-        self._heard_ms = 0
+        self._file = file
+        self._heard_ms = self._noted_ms = 0
+        self._all = key_pb.WatchGatewayKeysResponse()
         self._keys: Mapping[str, AccessKey] = MappingProxyType({})
         self._told = asyncio.Event()
         self._changed: Callable[[], None] = _nobody_asks
@@ -59,8 +73,10 @@ class ToldKeys:
         return None if 0 < key.ends_ms <= now_ms else key
 
     async def start(self, changed: Callable[[], None]) -> None:
-        """Follow an admin; wait a little for the first keys."""
+        """Follow an admin; wait a little for the first keys, or until kept ones have to do."""
         self._changed = changed
+        if self._file is not None:
+            self._begin(await asyncio.to_thread(self._file.read))
         self._following = asyncio.create_task(self._follow_each(), name="gateway-keys")
         with suppress(TimeoutError):
             await asyncio.wait_for(self._told.wait(), FIRST_S_MAX)
@@ -82,23 +98,44 @@ class ToldKeys:
                     await self._follow(GatewayKeyServiceStub(channel))
             except (RpcError, OSError) as error:
                 _log.warning("gateway_keys_untold", admin=str(address), cause=str(error)[:200])
+                if self._keys:
+                    self._told.set()
             await self._clock.sleep(AGAIN_S)
 
     async def _follow(self, stub: GatewayKeyServiceStub) -> None:
         answers: Any = stub.WatchGatewayKeys(key_pb.WatchGatewayKeysRequest())
-        gathered: dict[str, AccessKey] = {}
+        gathered = key_pb.WatchGatewayKeysResponse()
         while True:
             async with asyncio.timeout(SILENCE_S_MAX):
                 answer = await answers.read()
             if not isinstance(answer, key_pb.WatchGatewayKeysResponse):
                 return
             self._heard_ms = self._clock.now_ms()
-            gathered |= {each.access_key: _key_of(each) for each in answer.keys}
+            gathered.MergeFrom(answer)
             if answer.last:
-                _log.info("access_keys_told", count=len(gathered))
-                self._keys, gathered = gathered, {}
+                _log.info("access_keys_told", count=len(gathered.keys))
+                self._take(gathered)
+                gathered = key_pb.WatchGatewayKeysResponse()
                 self._told.set()
                 self._changed()
+            if answer.last or self._heard_ms - self._noted_ms >= NOTED_MS:
+                await self._save()
+
+    def _begin(self, kept: KeptKeys | None) -> None:
+        """Act on what was read at the start."""
+        if kept is not None:
+            self._heard_ms = self._noted_ms = min(kept.heard_ms, self._clock.now_ms())
+            self._take(kept.told)
+            _log.info("access_keys_kept", count=len(self._keys))
+
+    def _take(self, told: key_pb.WatchGatewayKeysResponse) -> None:
+        self._all = told
+        self._keys = {each.access_key: _key_of(each) for each in told.keys}
+
+    async def _save(self) -> None:
+        self._noted_ms = self._heard_ms
+        if self._file is not None and self._told.is_set():
+            await asyncio.to_thread(self._file.save, KeptKeys(self._all, self._heard_ms))
 
 
 def _nobody_asks() -> None:
