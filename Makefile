@@ -86,6 +86,10 @@ bench-peers: $(STAMP) ## Measure ourselves beside RocketMQ, Kafka and others; QU
 integration: $(STAMP) ## All tests, with the slow ones over real processes
 	@$(BIN)/pytest $(PYTEST_ARGS)
 
+.PHONY: closed-test
+closed-test: $(STAMP) ## The quick tests over real processes on clusters that are closed, as a user with rights
+	@$(BIN)/pytest --closed -m "not slow" integration/scenarios integration/faults integration/clients integration/commands integration/gateway integration/soak $(PYTEST_ARGS)
+
 .PHONY: slow
 slow: $(STAMP) ## The slow tests, file by file; goes on where it was broken off, and keeps what became of each
 	@$(BIN)/python -m tools.slow $(SLOW_ARGS)

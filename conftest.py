@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import sys
+import tempfile
 from collections.abc import Generator
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from ariane_servicekit.running.processes import ServiceProcess
+from ariane_testkit.closed_clusters import close_all_clusters
 from ariane_testkit.warm_starts import WarmStarts, can_start_warm
 
 # Whoever runs without bytecode compiles all that is imported in every process that a test starts.
@@ -37,11 +39,20 @@ settings.register_profile(
 gc.disable()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Take ``--closed``: every cluster of processes speaks TLS and lets in who may come in."""
+    parser.addoption("--closed", action="store_true", help="close the clusters of integration/")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Draw few examples in a quick run, always the same so that none fails by chance.
 
     And start services warm; other runs start each as users do.
     """
+    if config.option.closed:
+        folder = tempfile.TemporaryDirectory(prefix="ariane-closed-")
+        config.add_cleanup(folder.cleanup)
+        close_all_clusters(Path(folder.name))
     quick = config.option.markexpr == "not slow"
     settings.load_profile("quick" if quick else "ariane")
     if quick and can_start_warm():
@@ -84,11 +95,14 @@ def scope_of_item(item: pytest.Item) -> str:
     return scope_of(item.path, item.nodeid.partition("::")[0])
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put first what shares a cluster: these are the longest ways, and the rest runs beside.
 
-    All processes have one order, whatever each has collected first.
+    All processes have one order, whatever each has collected first. What cannot run closed says so.
     """
+    for item in items if config.option.closed else ():
+        for mark in item.iter_markers("never_closed"):
+            item.add_marker(pytest.mark.skip(reason=f"not closed: {mark.args[0]}"))
     order = {folder: place for place, folder in enumerate(SHARED_CLUSTERS)}
     items.sort(key=lambda item: (order.get(scope_of_item(item), len(order)), str(item.path)))
 

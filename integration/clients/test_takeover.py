@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import time
 
-import grpc
 import pytest
 from languages import COMMANDS, Worker, build, missing
 
@@ -13,6 +12,7 @@ from ariane.replication.v1.replica_set_service_pb2 import GetReplicaSetRequest
 from ariane.replication.v1.replica_set_service_pb2_grpc import ReplicaSetServiceStub
 from ariane_sdk.sync import ClusterClient
 from ariane_servicekit.running.processes import LocalCluster
+from ariane_testkit.closed_clusters import open_blocking_channel
 
 QUICK = ("--primary-lease-s", "2.5", "--replica-behind-s-max", "2", "--no-auto-create-topics")
 PATIENCE_S = 60.0
@@ -34,7 +34,7 @@ def message(number: int) -> dict[str, object]:
 
 
 def wait_in_sync(cluster: LocalCluster) -> None:
-    with grpc.insecure_channel(cluster.brokers[0].address) as channel:
+    with open_blocking_channel(cluster.brokers[0].address) as channel:
         stub = ReplicaSetServiceStub(channel)
         end = time.monotonic() + PATIENCE_S
         while len(stub.GetReplicaSet(GetReplicaSetRequest()).replica_set.in_sync_broker_ids) < 2:

@@ -16,7 +16,6 @@ import uuid
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import grpc
 from sqlalchemy import create_engine
 from sqlalchemy.orm import sessionmaker
 
@@ -34,6 +33,7 @@ from ariane_sdk import Message, Producer, ProducerSettings, PushConsumer, PushSe
 from ariane_sdk.errors import MessagesFailed
 from ariane_sdk.sql import Outbox, create_tables
 from ariane_servicekit.running.processes import LocalCluster
+from ariane_testkit.closed_clusters import open_aio_channel, open_blocking_channel
 from ariane_testkit.small_store import SMALL_STORE
 
 BIN = Path(sys.executable).parent
@@ -240,7 +240,7 @@ def store_half(cluster, transaction_id):
         message = WireMessage(
             body=b"paid", unique_id=transaction_id, message_type=MESSAGE_TYPE_TRANSACTION
         )
-        async with grpc.aio.insecure_channel(cluster.brokers[0].address) as channel:
+        async with open_aio_channel(cluster.brokers[0].address) as channel:
             half = HalfMessageToStore(topic="orders", message=message, producer_group="payments")
             request = UpdateTransactionsRequest(half_messages=[half])
             answer = await TransactionServiceStub(channel).UpdateTransactions(request)
@@ -252,7 +252,7 @@ def store_half(cluster, transaction_id):
 def note_sink(cluster, name):
     home = SinkHome(broker_name="broker-a")
     for broker in cluster.brokers:
-        with grpc.insecure_channel(str(broker.address)) as channel:
+        with open_blocking_channel(str(broker.address)) as channel:
             note = NoteSinkHomeRequest(query_id=name, topic="copies", home=home)
             SinkServiceStub(channel).NoteSinkHome(note)
             if broker is cluster.brokers[0]:

@@ -16,6 +16,7 @@ from prepared_cluster import Stage, prepare
 from ariane_admin.cli import root
 from ariane_admin.compat.mqadmin import mqadmin_commands
 from ariane_servicekit.running.processes import LocalCluster, ServiceProcess
+from ariane_servicekit.security.caller import MemberKind
 from ariane_testkit.small_store import SMALL_STORE
 from tools.papers import Paper, shell_lines_of
 from tools.workspace import ROOT, repository_files
@@ -259,7 +260,10 @@ def stage(tmp_path_factory):
         checker = ServiceProcess(
             "checker",
             "ariane_txn_checker",
-            (*servers, "--data-path", str(data / "checker"), *GIVES_UP_SOON),
+            (
+                *(*servers, "--data-path", str(data / "checker"), *GIVES_UP_SOON),
+                *cluster.shown(MemberKind.CHECKER, "checker"),
+            ),
             data / "checker.log",
         )
         cluster.call_blocking(checker.start)
@@ -269,6 +273,7 @@ def stage(tmp_path_factory):
             (
                 *(*servers, "--data-path", str(data / "admin"), "--checkers", checker.address),
                 *("--console-listen", "127.0.0.1:0", "--secret-key-file", str(data / "secret.key")),
+                *cluster.shown(MemberKind.ADMIN, "admin"),
             ),
             data / "admin.log",
         )

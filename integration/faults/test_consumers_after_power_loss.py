@@ -11,7 +11,6 @@ import asyncio
 import subprocess
 
 import pytest
-from grpc import aio
 from unplugged_disk import UnpluggedDisk, why_not
 
 from ariane.broker.v1.broker_service_pb2 import GetBrokerStateRequest
@@ -26,6 +25,7 @@ from ariane_sdk import (
     QueueReader,
 )
 from ariane_servicekit.running.processes import LocalCluster
+from ariane_testkit.closed_clusters import open_aio_channel
 
 TOPIC = "orders"
 QUEUE = MessageQueue(TOPIC, "broker-a", 0)
@@ -155,6 +155,6 @@ async def test_consumers_that_know_their_positions_skip_nothing(cluster, disk, s
                 break
         else:
             pytest.fail("the power never took anything")
-    async with aio.insecure_channel(broker.address) as channel:
+    async with open_aio_channel(broker.address) as channel:
         state = await BrokerServiceStub(channel).GetBrokerState(GetBrokerStateRequest())
     assert state.statistics.set_back_offset_count >= 2

@@ -21,6 +21,7 @@ from ariane.common.v1.message_pb2 import Message
 from ariane_sdk import ClusterClient, Producer, QueueReader
 from ariane_sdk import Message as SentMessage
 from ariane_servicekit.running.processes import LocalCluster, ProcessFailed
+from ariane_testkit.closed_clusters import open_aio_channel
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not())
 
@@ -70,7 +71,7 @@ async def test_nothing_can_be_stored_and_everybody_is_told(tmp_path, small_disk)
             await client.create_topic("orders", queue_count=1)
             await producer.send(SentMessage("orders", b"a"))
         ballast = fill(small_disk)
-        async with aio.insecure_channel(broker.address) as channel:
+        async with open_aio_channel(broker.address) as channel:
             topic = topic_pb.Topic(topic="more", read_queue_count=1, write_queue_count=1)
             group = group_pb.ConsumerGroup(consumer_group="g", consume_enabled=True)
             message = Message(body=b"a")

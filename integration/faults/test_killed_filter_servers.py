@@ -35,6 +35,7 @@ from ariane_sdk import (
 )
 from ariane_servicekit.running.broker_groups import broker_groups
 from ariane_servicekit.running.processes import LocalCluster, ServiceProcess
+from ariane_testkit.closed_clusters import open_aio_channel
 from ariane_testkit.small_store import SMALL_STORE
 
 SEED = int(os.environ.get("KILL_SEED", "7"))
@@ -52,7 +53,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 async def upload(server: ServiceProcess) -> Uploaded:
-    async with aio.insecure_channel(server.address) as channel:
+    async with open_aio_channel(server.address) as channel:
         request = UploadFilterRequest(filter="third", module=THIRD)
         kept = (await FilterServiceStub(channel).UploadFilter(request)).filter
     return Uploaded(f"{kept.filter}@{kept.version[:12]}")
@@ -60,7 +61,7 @@ async def upload(server: ServiceProcess) -> Uploaded:
 
 async def workers_of(server: ServiceProcess) -> list[int]:
     """The processes of its workers; none when it does not answer."""
-    async with aio.insecure_channel(server.address) as channel:
+    async with open_aio_channel(server.address) as channel:
         with suppress(aio.AioRpcError):
             stub = FilterServerServiceStub(channel)
             state = await stub.GetFilterServerState(GetFilterServerStateRequest(), timeout=5)
@@ -257,7 +258,7 @@ async def test_a_group_goes_on_beside_a_new_primary(tmp_path: Path) -> None:
 async def keeps(server: ServiceProcess, version: Uploaded) -> bool:
     """Whether a FilterServer has a version."""
     name, _, digits = version.filter_version.partition("@")
-    async with aio.insecure_channel(server.address) as channel:
+    async with open_aio_channel(server.address) as channel:
         stub = FilterServiceStub(channel)
         with suppress(aio.AioRpcError):
             await stub.GetFilter(GetFilterRequest(filter=name, version=digits), timeout=5)

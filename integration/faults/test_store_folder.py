@@ -8,6 +8,7 @@ import pytest
 
 from ariane_sdk import Message, Producer, QueueReader
 from ariane_servicekit.running.processes import LocalCluster, ProcessFailed, ServiceProcess
+from ariane_servicekit.security.caller import MemberKind
 
 pytestmark = pytest.mark.slow
 
@@ -138,6 +139,7 @@ async def test_a_store_without_its_lock_file_takes_no_second_broker(tmp_path: Pa
         store = tmp_path / "broker-a"
         (store / "lock").unlink()
         flags = ("--store-path", str(store), "--broker-name", "broker-b", *SMALL_STORE)
+        flags += cluster.shown(MemberKind.BROKER, "broker-b")
         second = ServiceProcess("broker-b", "ariane_broker", flags, tmp_path / "second.log")
         with pytest.raises(ProcessFailed, match="another process has this store open") as refusal:
             await second.start()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from official import OFFICIAL
 from our_sdk import OurSdk
-from stage import Actor, Stage
+from stage import Actor, Stage, signing
 
 
 def started(name: str, endpoints: str, stage: Stage, home: Path, **words: object) -> Actor:
@@ -18,5 +18,5 @@ def started(name: str, endpoints: str, stage: Stage, home: Path, **words: object
     if client.missing:
         pytest.skip(f"{client.missing} is not on this machine")
     program = client.start(home)
-    program.ask("connect", endpoints=endpoints, **words)
+    program.ask("connect", endpoints=endpoints, **{**signing(), **words})
     return Actor(name, program, client.lacks, client.blind)

@@ -36,7 +36,7 @@ def stage(tmp_path_factory) -> Iterator[Stage]:
 @pytest.fixture(scope="session")
 def gateway(stage) -> Iterator[str]:
     """The address of a gateway."""
-    process = gateway_process(stage.cluster.data_path, stage.cluster.name_servers)
+    process = gateway_process(stage.cluster)
     stage.cluster.call_blocking(process.start)
     yield process.address
     stage.cluster.call_blocking(process.stop)

@@ -7,10 +7,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
-import grpc
 from google.protobuf.duration_pb2 import Duration
 
 from ariane.broker.v1.group_service_pb2 import (
@@ -22,6 +20,12 @@ from ariane.broker.v1.group_service_pb2 import (
 from ariane.broker.v1.group_service_pb2_grpc import GroupServiceStub
 from ariane_sdk.sync import ClusterClient
 from ariane_servicekit.running.processes import LocalCluster, ServiceProcess
+from ariane_testkit.closed_clusters import (
+    APP_KEY,
+    all_are_closed,
+    gateway_flags,
+    open_blocking_channel,
+)
 
 PATIENCE_S = 120.0
 BROKER_FLAGS = (
@@ -64,16 +68,17 @@ class Actor:
         return self.lacks.isdisjoint(features)
 
 
-def gateway_process(
-    folder: Path, name_servers: str, number: int = 0, *flags: str
-) -> ServiceProcess:
-    """A gateway, not started yet."""
-    return ServiceProcess(
-        f"gateway-{number}",
-        "ariane_gateway",
-        ("--name-servers", name_servers, *flags),
-        folder / "logs" / f"gateway-{number}.log",
-    )
+def gateway_process(cluster: LocalCluster, number: int = 0) -> ServiceProcess:
+    """A gateway beside a cluster, not started yet."""
+    name = f"gateway-{number}"
+    flags = ("--name-servers", cluster.name_servers, *gateway_flags(cluster, name))
+    log = cluster.data_path / "logs" / f"{name}.log"
+    return ServiceProcess(name, "ariane_gateway", flags, log)
+
+
+def signing() -> dict[str, str]:
+    """What a driver is told to sign with: nothing where clusters are open."""
+    return APP_KEY if all_are_closed() else {}
 
 
 class Stage:
@@ -105,7 +110,7 @@ class Stage:
             change.retry_policy.CopyFrom(RetryPolicy(table=DelayTable(delays=[delay])))
         request = UpdateConsumerGroupRequest(group=change, allow_missing=True)
         for broker in self.client.list_brokers():
-            with grpc.insecure_channel(broker.address) as channel:
+            with open_blocking_channel(broker.address) as channel:
                 GroupServiceStub(channel).UpdateConsumerGroup(request, timeout=30)
         return name
 

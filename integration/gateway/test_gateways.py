@@ -35,10 +35,7 @@ GOES_ON_S_MAX = 10.0
 def three(stage: Stage, first: int) -> Iterator[list[ServiceProcess]]:
     """Three gateways of their own."""
     cluster = stage.cluster
-    gateways = [
-        gateway_process(cluster.data_path, cluster.name_servers, first + number)
-        for number in range(GATEWAYS)
-    ]
+    gateways = [gateway_process(cluster, first + number) for number in range(GATEWAYS)]
     for each in gateways:
         cluster.call_blocking(each.start)
     try:

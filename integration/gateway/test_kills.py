@@ -9,7 +9,6 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-import grpc
 import pytest
 from actors import started
 from balancer import Balancer
@@ -19,6 +18,7 @@ from ariane.replication.v1.replica_set_service_pb2 import GetReplicaSetRequest
 from ariane.replication.v1.replica_set_service_pb2_grpc import ReplicaSetServiceStub
 from ariane_sdk.sync import ClusterClient
 from ariane_servicekit.running.processes import LocalCluster, ServiceProcess
+from ariane_testkit.closed_clusters import open_blocking_channel
 from ariane_testkit.line_program import Refused
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -36,7 +36,7 @@ def playing(
 ) -> Iterator[tuple[list[Actor], list[ServiceProcess]]]:
     """Clients behind two gateways and a balancer, and those gateways."""
     cluster = stage.cluster
-    gateways = [gateway_process(folder, cluster.name_servers, number) for number in range(2)]
+    gateways = [gateway_process(cluster, number) for number in range(2)]
     actors: list[Actor] = []
     try:
         for each in gateways:
@@ -148,7 +148,7 @@ def test_nothing_is_lost_when_a_replica_takes_over(names, tmp_path):
 
 
 def wait_in_sync(cluster: LocalCluster) -> None:
-    with grpc.insecure_channel(cluster.brokers[0].address) as channel:
+    with open_blocking_channel(cluster.brokers[0].address) as channel:
         stub = ReplicaSetServiceStub(channel)
         end = time.monotonic() + PATIENCE_S
         while len(stub.GetReplicaSet(GetReplicaSetRequest()).replica_set.in_sync_broker_ids) < 2:

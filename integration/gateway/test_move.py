@@ -23,6 +23,7 @@ from stage import (
     gateway_process,
     message,
     receive,
+    signing,
     text,
 )
 
@@ -83,7 +84,7 @@ def client(endpoint: str, home: Path) -> Iterator[Actor]:
     """The client, started anew for an endpoint."""
     program = BESIDE_OURS.start(home)
     try:
-        program.ask("connect", endpoints=endpoint)
+        program.ask("connect", endpoints=endpoint, **signing())
         yield Actor("python", program)
     finally:
         program.end()
@@ -128,7 +129,7 @@ def test_clients_go_on_where_they_were_when_their_broker_is_ours(tmp_path: Path)
         begun = actor.ask("begin", topic="payments", messages=[half])
     settled = {each["id"] for each in done}
     with LocalCluster(tmp_path / "ours", checkers=1, extra_broker_args=FLAGS) as cluster:
-        gateway = gateway_process(tmp_path, cluster.name_servers)
+        gateway = gateway_process(cluster)
         cluster.call_blocking(gateway.start)
         try:
             with client(gateway.address, tmp_path / "after") as actor:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 from official import BESIDE_OURS, DriverFailed
-from stage import Actor, as_received, check_received, gateway_process, hear, message, receive
+from stage import (
+    Actor,
+    as_received,
+    check_received,
+    gateway_process,
+    hear,
+    message,
+    receive,
+    signing,
+)
 
 from ariane_sdk.sync import ClusterClient
 from ariane_servicekit.running.processes import LocalCluster
@@ -18,12 +27,12 @@ def test_the_published_client_sends_receives_and_listens(tmp_path):
     with LocalCluster(tmp_path) as cluster:
         with ClusterClient(cluster.name_servers.split(",")) as client:
             client.create_topic("orders", queue_count=2)
-        gateway = gateway_process(tmp_path, cluster.name_servers)
+        gateway = gateway_process(cluster)
         cluster.call_blocking(gateway.start)
         program = BESIDE_OURS.start(tmp_path / "home")
         try:
             actor = Actor("python", program)
-            actor.ask("connect", endpoints=gateway.address)
+            actor.ask("connect", endpoints=gateway.address, **signing())
             said = [message("orders", f"{n}", tag="t", keys=["k"]) for n in range(3)]
             receipts = actor.ask("send", topic="orders", messages=said)
             sent = [as_received(each, r["id"]) for each, r in zip(said, receipts, strict=True)]

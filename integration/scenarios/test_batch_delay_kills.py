@@ -21,6 +21,7 @@ from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane_record import BlockEncoder
 from ariane_sdk import ClusterClient, QueueReader
+from ariane_testkit.closed_clusters import open_aio_channel
 
 SEED = int(os.environ.get("KILL_SEED", "7"))
 TOPIC = "reminders"
@@ -102,7 +103,7 @@ async def test_each_comes_once_though_the_broker_dies_while_it_publishes(
     chance = random.Random(SEED)
     async with (
         local_cluster("--producer-save-s", "0.3") as cluster,
-        aio.insecure_channel(cluster.brokers[0].address) as channel,
+        open_aio_channel(cluster.brokers[0].address) as channel,
     ):
         transactions = TransactionServiceStub(channel)
         async with ClusterClient(cluster.name_servers) as client:

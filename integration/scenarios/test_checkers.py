@@ -27,6 +27,8 @@ from ariane.broker.v1.transaction_service_pb2 import (
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_TRANSACTION, Message
 from ariane_servicekit.running.processes import ServiceProcess
+from ariane_servicekit.security.caller import MemberKind
+from ariane_testkit.closed_clusters import open_aio_channel
 from ariane_testkit.postgresql import PostgresqlUnavailable, running_postgresql
 from ariane_txn_checker.database.tables import CHECK, TRANSACTION
 from ariane_txn_checker.transaction import Outcome, State
@@ -63,7 +65,7 @@ class Broker:
     """One broker, and the producers of all groups there."""
 
     def __init__(self, address, asked):
-        self._channel = grpc.aio.insecure_channel(address)
+        self._channel = open_aio_channel(address)
         self._clients = ClientServiceStub(self._channel)
         self._queries = QueryServiceStub(self._channel)
         self._transactions = TransactionServiceStub(self._channel)
@@ -152,7 +154,10 @@ async def test_every_half_message_is_decided_or_parked_whoever_dies(  # noqa: C9
         arguments = ("--name-servers", cluster.name_servers, "--database-url", database_url)
         checkers = [
             ServiceProcess(
-                name, "ariane_txn_checker", (*arguments, *QUICK), tmp_path / f"{name}.log"
+                name,
+                "ariane_txn_checker",
+                (*arguments, *QUICK, *cluster.shown(MemberKind.CHECKER, name)),
+                tmp_path / f"{name}.log",
             )
             for name in ("checker-1", "checker-2")
         ]

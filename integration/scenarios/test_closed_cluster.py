@@ -14,6 +14,22 @@ from ariane_sdk import ClusterClient, Message, Producer, PullConsumer, Tls
 from ariane_sdk.errors import CallError, NameServersUnreachable
 
 
+@pytest.mark.skipif("not config.option.closed", reason="runs with --closed")
+async def test_every_cluster_of_this_run_knows_its_callers(local_cluster, monkeypatch, until):
+    async with local_cluster() as cluster:
+        async with ClusterClient(cluster.name_servers) as tester:
+            await until(tester.list_brokers)
+        for variable in ("ARIANE_TLS_CERTIFICATE", "ARIANE_TLS_KEY"):
+            monkeypatch.delenv(variable)
+        async with ClusterClient(cluster.name_servers) as nobody:
+            with pytest.raises(CallError) as caught:
+                await nobody.list_brokers()
+            assert caught.value.reason == "CREDENTIALS_INVALID"
+        with pytest.raises(NameServersUnreachable):
+            async with ClusterClient(cluster.name_servers, tls=False) as plain:
+                await plain.list_brokers()
+
+
 @pytest.mark.slow
 async def test_messages_commands_and_replicas_over_tls(local_cluster, monkeypatch, capfd, until):
     monkeypatch.delenv("ARIANE_TLS_CA", raising=False)

@@ -27,6 +27,7 @@ class Moving(LocalCluster):
         return process
 
 
+@pytest.mark.never_closed("it asks as a checker, for which its process has no certificate")
 async def test_name_servers_are_added_and_removed_without_a_restart(tmp_path, monkeypatch):
     monkeypatch.setattr(name_servers, "REREAD_S", 0.1)
     names = tmp_path / "names"

@@ -11,6 +11,7 @@ from ariane_admin.terminal.exits import ExitStatus
 from ariane_sdk import ClusterClient, Message, Producer
 from ariane_sdk.errors import RouteNotFound
 from ariane_servicekit.running.processes import ServiceProcess
+from ariane_servicekit.security.caller import MemberKind
 
 
 async def route_at(cluster, number, topic):
@@ -116,9 +117,9 @@ async def test_the_doctor_tells_when_a_route_leads_nowhere(local_cluster, ariane
 async def test_the_doctor_sees_a_name_server_that_a_broker_was_not_told_of(
     local_cluster, ariane, tmp_path
 ):
-    flags = ("--warm-up-s", "0")
-    other = ServiceProcess("other", "ariane_namesrv", flags, tmp_path / "logs" / "other.log")
     async with local_cluster() as cluster:
+        flags = ("--warm-up-s", "0", *cluster.shown(MemberKind.NAME_SERVER, "other"))
+        other = ServiceProcess("other", "ariane_namesrv", flags, tmp_path / "logs" / "other.log")
         await other.start()
         try:
             both = f"{cluster.name_servers},{other.address}"

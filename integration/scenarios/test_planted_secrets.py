@@ -88,10 +88,12 @@ async def planted_services(folder):
         hook = ("--alert-webhook", f"http://127.0.0.1:1/hook/{PLANTED}", "--alert-disk-ratio", "0")
         trail = ("--database-url", database(folder / "a.db"), "--checkers", checker)
         sealed = ("--secret-key-file", str(folder / "secret.key"))
+        hook += ("--console-listen", "127.0.0.1:0")
         admin = await start("admin", "ariane_admin.service", *known, *trail, *hook, *sealed)
         yield name_server, checker, admin
 
 
+@pytest.mark.never_closed("it starts services of its own, in plain text")
 async def test_no_log_list_error_or_bundle_shows_a_secret(tmp_path, ariane, until, capfd):
     async with planted_services(tmp_path) as (name_server, checker, admin):
 

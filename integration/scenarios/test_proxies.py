@@ -3,12 +3,12 @@
 import asyncio
 
 import pytest
-from grpc import aio
 
 from ariane.filter.v1.filter_registration_service_pb2 import GetFilterServersRequest
 from ariane.filter.v1.filter_registration_service_pb2_grpc import FilterRegistrationServiceStub
 from ariane_sdk import ClusterClient, Message, Producer, PullConsumer, TransactionOutcome
 from ariane_servicekit.running.broker_groups import broker_groups
+from ariane_testkit.closed_clusters import open_aio_channel
 
 PROXIES = ("grpc_proxy", "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
 
@@ -44,7 +44,7 @@ async def everything_is_reached(cluster):
         await client.create_topic("orders")
     primary = await group.primary()
     options = (("grpc.enable_http_proxy", 0),)
-    async with aio.insecure_channel(primary.address, options=options) as channel:
+    async with open_aio_channel(primary.address, options=options) as channel:
         stub = FilterRegistrationServiceStub(channel)
         registered = []
         while not registered:

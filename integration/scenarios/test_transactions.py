@@ -14,7 +14,6 @@ from collections import Counter
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
-import grpc
 import pytest
 from sqlalchemy import create_engine, select, text
 
@@ -23,6 +22,8 @@ from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane_sdk import ClusterClient, PushConsumer, PushSettings, QueueReader
 from ariane_sdk.sql import METADATA, create_tables
 from ariane_servicekit.running.processes import ServiceProcess
+from ariane_servicekit.security.caller import MemberKind
+from ariane_testkit.closed_clusters import open_aio_channel
 from ariane_testkit.postgresql import PostgresqlUnavailable, running_postgresql
 
 CASHIER = Path(__file__).with_name("cashier.py")
@@ -238,7 +239,7 @@ class Trade:
 
     async def undecided(self):
         """Half messages without an outcome, each with whether it is parked."""
-        async with grpc.aio.insecure_channel(self.broker.address) as channel:
+        async with open_aio_channel(self.broker.address) as channel:
             stub = TransactionServiceStub(channel)
             answer = await stub.ListHalfMessages(ListHalfMessagesRequest(page_size=1000))
         return {half.transaction_id: half.parked for half in answer.half_messages}
@@ -292,7 +293,12 @@ async def trading(local_cluster, seed, database_url, checker_url, checker_count,
             await client.create_topic(TOPIC, queue_count=2)
         where = ("--name-servers", cluster.name_servers, "--database-url", checker_url)
         checkers = [
-            ServiceProcess(name, "ariane_txn_checker", (*where, *QUICK), tmp_path / f"{name}.log")
+            ServiceProcess(
+                name,
+                "ariane_txn_checker",
+                (*where, *QUICK, *cluster.shown(MemberKind.CHECKER, name)),
+                tmp_path / f"{name}.log",
+            )
             for name in [f"checker-{number}" for number in range(checker_count)]
         ]
         arguments = (cluster.name_servers, database_url)

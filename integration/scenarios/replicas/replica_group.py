@@ -9,10 +9,11 @@ from grpc import aio
 
 from ariane.replication.v1 import replica_set_service_pb2 as set_pb
 from ariane.replication.v1.replica_set_service_pb2_grpc import ReplicaSetServiceStub
+from ariane_testkit.closed_clusters import open_aio_channel
 
 
 async def state_of(process):
-    async with aio.insecure_channel(process.address) as channel:
+    async with open_aio_channel(process.address) as channel:
         stub = ReplicaSetServiceStub(channel)
         return await stub.GetReplicaSet(set_pb.GetReplicaSetRequest(), timeout=5)
 

@@ -6,12 +6,12 @@ import os
 import signal
 
 import pytest
-from grpc import aio
 from replica_group import in_sync
 
 from ariane.broker.v1 import pull_service_pb2 as pull_pb
 from ariane.broker.v1.pull_service_pb2_grpc import PullServiceStub
 from ariane_sdk import ClusterClient, Message, Producer
+from ariane_testkit.closed_clusters import open_aio_channel
 
 # The replica stays in sync while it is stopped.
 PATIENT = ("--primary-lease-s", "2.5", "--replica-behind-s-max", "120")
@@ -19,7 +19,7 @@ QUICK = ("--primary-lease-s", "2.5", "--replica-behind-s-max", "2")
 
 
 async def pulled(process, position):
-    async with aio.insecure_channel(process.address) as channel:
+    async with open_aio_channel(process.address) as channel:
         request = pull_pb.PullRecordsRequest(consumer_group="group", positions=[position])
         answer = await PullServiceStub(channel).PullRecords(request, timeout=30)
     [queue] = answer.queues

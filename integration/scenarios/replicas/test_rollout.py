@@ -13,15 +13,15 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
 from replica_group import in_sync
 
-import ariane_wire
 from ariane_sdk import AcknowledgedLevel, Message, Producer
+from ariane_testkit.closed_clusters import open_aio_channel
 
 QUICK = ("--primary-lease-s", "2.5")
 SERVING = HealthCheckResponse.SERVING
 
 
 async def is_ready(process):
-    async with ariane_wire.insecure_channel(process.address) as channel:
+    async with open_aio_channel(process.address) as channel:
         asked = HealthCheckRequest(service="in-sync")
         answer = await HealthStub(channel).Check(asked, timeout=5, wait_for_ready=True)
         return answer.status == SERVING

@@ -8,7 +8,6 @@ from contextlib import suppress
 
 import pyarrow as pa
 import pytest
-from grpc import aio
 from pyspark.sql.types import StringType, StructField, StructType
 from replica_group import in_sync
 
@@ -24,12 +23,14 @@ from ariane_sdk import (
 )
 from ariane_sdk.errors import RouteNotFound, ServiceUnavailable, TopicNotFound
 from ariane_servicekit.running.processes import ServiceProcess
+from ariane_servicekit.security.caller import MemberKind
 from ariane_spark.calls.batch_transactions import BatchTransactions
 from ariane_spark.calls.sink_batches import Sink, SinkBatch
 from ariane_spark.options.options import RequestPolicy
 from ariane_spark.records.contents import Contents
 from ariane_spark.records.rows import IdentitySeed, RowPlan
 from ariane_spark.sink.staging import StagedAttempt
+from ariane_testkit.closed_clusters import open_aio_channel
 
 QUICK = ("--primary-lease-s", "2.5", "--replica-behind-s-max", "2")
 PATIENT = RequestPolicy(timeout_ms=20_000, retries_max=20, backoff_ms=500)
@@ -119,6 +120,7 @@ async def test_half_messages_are_asked_about_once_by_who_takes_over(local_cluste
                 *("--name-servers", cluster.name_servers),
                 *("--data-path", str(tmp_path / "checks")),
                 *CHECKS,
+                *cluster.shown(MemberKind.CHECKER, "checker"),
             ),
             tmp_path / "checker.log",
         )
@@ -145,7 +147,7 @@ async def test_half_messages_are_asked_about_once_by_who_takes_over(local_cluste
                 await killed(second)
                 await in_sync(first, 0)
                 # What was ended stays so: nobody is asked again by the next one.
-                async with aio.insecure_channel(first.address) as channel:
+                async with open_aio_channel(first.address) as channel:
                     listed = TransactionServiceStub(channel).ListHalfMessages
                     answer_of_first = await listed(transaction_pb.ListHalfMessagesRequest())
                     assert not answer_of_first.half_messages

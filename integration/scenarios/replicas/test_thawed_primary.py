@@ -8,12 +8,12 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from grpc import aio
 from replica_group import in_sync
 
 from ariane.broker.v1 import pull_service_pb2 as pull_pb
 from ariane.broker.v1.pull_service_pb2_grpc import PullServiceStub
 from ariane_sdk import Message, Producer, ProducerSettings
+from ariane_testkit.closed_clusters import open_aio_channel
 
 QUICK = ("--primary-lease-s", "2.5", "--replica-behind-s-max", "2")
 
@@ -30,8 +30,8 @@ async def test_it_sets_no_reader_back_to_the_begin(local_cluster):
             placed = [await producer.send(Message("orders", b"x")) for _ in range(10)]
         queue_id = placed[0].message_queue.queue_id
         async with (
-            aio.insecure_channel(first.address) as frozen,
-            aio.insecure_channel(second.address) as present,
+            open_aio_channel(first.address) as frozen,
+            open_aio_channel(second.address) as present,
         ):
             await frozen.channel_ready()
             os.kill(first.pid, signal.SIGSTOP)

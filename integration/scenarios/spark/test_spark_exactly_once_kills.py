@@ -19,13 +19,13 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-import grpc
 import pytest
 
 from ariane.broker.v1.topic_service_pb2 import CreateTopicRequest, Topic
 from ariane.broker.v1.topic_service_pb2_grpc import TopicServiceStub
 from ariane_sdk import ClusterClient, Message, Producer, QueueReader
 from ariane_sdk.errors import ArianeError
+from ariane_testkit.closed_clusters import open_aio_channel
 
 SEED = int(os.environ.get("KILL_SEED", "7"))
 CRASHES = int(os.environ.get("SPARK_CRASHES", "30"))
@@ -265,7 +265,7 @@ async def test_a_stream_goes_on_at_another_broker_when_its_own_is_gone(
         names = cluster.name_servers
         for broker, topic in zip(cluster.brokers, ("copies", "copies", "flights"), strict=True):
             wanted = Topic(topic=topic, read_queue_count=3, write_queue_count=3)
-            async with grpc.aio.insecure_channel(str(broker.address)) as channel:
+            async with open_aio_channel(str(broker.address)) as channel:
                 await TopicServiceStub(channel).CreateTopic(CreateTopicRequest(topic=wanted))
 
         async def is_routed():

@@ -34,6 +34,7 @@ from ariane_testkit.access_rules import entries_of
 from ariane_testkit.certificates import ClusterCertificates
 from ariane_testkit.virtual_clock import VirtualClock
 from services.gateway.tests.test_signatures import sign
+from services.gateway.tests.test_telemetry import settings_of
 
 
 @pytest.fixture
@@ -101,6 +102,16 @@ async def closed(tmp_path):
         yield certificates, channel, str(gateway), start_without_admin
 
 
+MAY = "allow PUBLISH topic orders; allow SUBSCRIBE group billing"
+
+
+async def told_rules_of(client, group):
+    """What a consumer is told that opens its stream, as each official one does."""
+    subscription = dp.Subscription(group=dp.Resource(name=group))
+    said = dp.Settings(client_type=dp.PUSH_CONSUMER, subscription=subscription)
+    return (await settings_of(client, said)).status.code
+
+
 async def until(ask, wanted):
     async with asyncio.timeout(30):
         while (got := await ask()) != wanted:  # noqa: ASYNC110 - others make it so
@@ -119,7 +130,7 @@ async def test_a_gateway_lets_in_whom_admin_knows_within_their_rights(closed, co
         await TopicServiceStub(root).CreateTopic(request)
     shop = user_pb.User(user="shop", enabled=True)
     await users.CreateUser(user_pb.CreateUserRequest(user=shop))
-    policy = policy_pb.AccessPolicy(user="shop", entries=entries_of("allow PUBLISH topic orders"))
+    policy = policy_pb.AccessPolicy(user="shop", entries=entries_of(MAY))
     await AccessPolicyServiceStub(root).UpdateAccessPolicy(
         policy_pb.UpdateAccessPolicyRequest(policy=policy)
     )
@@ -136,6 +147,8 @@ async def test_a_gateway_lets_in_whom_admin_knows_within_their_rights(closed, co
 
     await until(lambda: sent("orders"), dp.OK)
     assert await sent("bills") == dp.FORBIDDEN
+    assert await told_rules_of(client, "billing") == dp.OK
+    assert await told_rules_of(client, "others") == dp.FORBIDDEN
     sign(stranger, "AK1", "another")
     assert (await stranger.queues("orders")).status.code == dp.UNAUTHORIZED
     # Nobody but a gateway is told the secret, and no file of admin's has it.

@@ -233,7 +233,7 @@ class LocalCluster(BlockingLife):
         checker_port: Of the first checker, the others take the next ones; 0: any.
         admin: Whether to run admin.
         admin_port: Of admin; 0: any.
-        extra_admin_args: Further flags for admin.
+        extra_admin_args: Further flags for admin, whose console has a free port without any.
         gateways: How many gateways for the clients of RocketMQ.
         gateway_port: Of the first gateway, the others take the next ones; 0: any.
         filter_servers: How many FilterServers beside each broker and each replica; those of one
@@ -247,8 +247,12 @@ class LocalCluster(BlockingLife):
         super_users: With TLS, users that may do everything, and the cluster is closed to others.
 
     Attributes:
-        certificates: Where they come from; None without TLS.
+        closed_by: Of all clusters that are not told ``tls``: where their certificates come from;
+            None for plain text. Tests close every cluster of a run by it.
+        certificates: Where those of this one come from; None without TLS.
     """
+
+    closed_by: ClassVar[LocalCertificates | None] = None
 
     def __init__(
         self,
@@ -276,7 +280,7 @@ class LocalCluster(BlockingLife):
     ) -> None:
         super().__init__()
         self.data_path = data_path
-        self.certificates: LocalCertificates | None = None
+        self.certificates = self.closed_by
         if tls:
             self.certificates = LocalCertificates(
                 data_path / "certificates", CLUSTER_NAME, super_users
@@ -286,7 +290,7 @@ class LocalCluster(BlockingLife):
                 f"namesrv-{number}",
                 "ariane_namesrv",
                 "--data-path",
-                *self._shown(MemberKind.NAME_SERVER, f"namesrv-{number}"),
+                *self.shown(MemberKind.NAME_SERVER, f"namesrv-{number}"),
                 port=name_server_port + number if name_server_port else 0,
             )
             for number in range(name_servers)
@@ -397,7 +401,7 @@ class LocalCluster(BlockingLife):
             *("--broker-name", name, "--cluster-name", CLUSTER_NAME),
             *(in_set if self._replica_count else ()),
             *self._broker_flags,
-            *self._shown(MemberKind.BROKER, name),
+            *self.shown(MemberKind.BROKER, name),
             port=self._port_of_broker(name, broker_id),
         )
 
@@ -413,7 +417,7 @@ class LocalCluster(BlockingLife):
         arguments = (
             *("--name-servers", self.name_servers),
             *("--data-path", str(self.data_path / "txn-checker")),
-            *self._shown(MemberKind.CHECKER, name),
+            *self.shown(MemberKind.CHECKER, name),
         )
         return ServiceProcess(
             name, "ariane_txn_checker", arguments, log_path, Address("127.0.0.1", port)
@@ -424,7 +428,7 @@ class LocalCluster(BlockingLife):
         log_path = self.data_path / "logs" / f"{name}.log"
         arguments = (
             *("--name-servers", self.name_servers),
-            *self._shown(MemberKind.GATEWAY, name),
+            *self.shown(MemberKind.GATEWAY, name),
             # Plain text beside TLS: each client chooses.
             *(("--insecure",) if self.certificates is not None else ()),
         )
@@ -440,8 +444,9 @@ class LocalCluster(BlockingLife):
             "--data-path",
             *("--name-servers", self.name_servers),
             *(("--checkers", checkers) if checkers else ()),
+            *("--console-listen", str(_ANY_PORT)),
             *self._admin_flags,
-            *self._shown(MemberKind.ADMIN, "admin"),
+            *self.shown(MemberKind.ADMIN, "admin"),
             port=port,
         )
 
@@ -458,7 +463,7 @@ class LocalCluster(BlockingLife):
             *("--broker", broker.address),
             *("--data-path", str(self.data_path / "filters" / broker.name)),
             *("--uploads", "any"),
-            *self._shown(MemberKind.FILTER, name),
+            *self.shown(MemberKind.FILTER, name),
         )
         first = self._filter_server_port
         port = first + place * self._filter_servers + number if first else 0
@@ -467,8 +472,8 @@ class LocalCluster(BlockingLife):
             name, "ariane_filter", arguments, log_path, Address("127.0.0.1", port)
         )
 
-    def _shown(self, kind: MemberKind, name: str) -> tuple[str, ...]:
-        """Flags for the certificate of a process; none without TLS."""
+    def shown(self, kind: MemberKind, name: str) -> tuple[str, ...]:
+        """Flags for the certificate of a process of this cluster; none without TLS."""
         return () if self.certificates is None else self.certificates.flags(kind, name)
 
     def _process(

@@ -162,7 +162,6 @@ async def own_cluster(tmp_path):
         checkers=1,
         admin=True,
         extra_broker_args=SMALL_STORE,
-        extra_admin_args=("--console-listen", "127.0.0.1:0"),
     ) as running:
         yield running
         for broker in running.brokers:

@@ -29,7 +29,6 @@ async def own_cluster(tmp_path):
         checkers=1,
         admin=True,
         extra_broker_args=flags,
-        extra_admin_args=("--console-listen", "127.0.0.1:0"),
     ) as running:
         yield running
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from ariane.broker.v1.group_service_pb2 import ConsumerGroup, GetConsumerGroupRequest
+from ariane_gateway.brokers.acting import USER
 from ariane_gateway.brokers.cluster import Cluster
 from ariane_gateway.refusals import refused_by
 from ariane_sdk.client.broker_calls import answer_of
@@ -41,20 +42,21 @@ class GroupCalls:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._kept: dict[str, tuple[float, GroupRules]] = {}
+        self._kept: dict[tuple[str, str], tuple[float, GroupRules]] = {}
 
     async def rules(self, group: str) -> GroupRules:
         """The rules of a group; the defaults for one that does not exist yet.
 
         Raises:
-            Refused: No broker answered.
+            Refused: No broker answered, or the user of the call may not see the group.
         """
+        key = USER.get(), group
         now_s = self._cluster.clock.monotonic_s()
-        until_s, rules = self._kept.get(group, (0.0, GroupRules()))
+        until_s, rules = self._kept.get(key, (0.0, GroupRules()))
         if now_s < until_s:
             return rules
         address = await self._cluster.any_primary()
-        call = self._cluster.connections.groups(address).GetConsumerGroup(
+        call = self._cluster.acting.groups(address).GetConsumerGroup(
             GetConsumerGroupRequest(consumer_group=group), timeout=self._cluster.timeout_s
         )
         try:
@@ -65,7 +67,7 @@ class GroupCalls:
             raise refused_by(error) from error
         if len(self._kept) >= GROUPS_KEPT_MAX:
             self._kept.clear()
-        self._kept[group] = now_s + KEPT_S, rules
+        self._kept[key] = now_s + KEPT_S, rules
         return rules
 
 
