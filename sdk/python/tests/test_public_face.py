@@ -12,6 +12,8 @@ import ariane_record
 import ariane_record.public_names
 import ariane_sdk
 import ariane_sdk.public_names
+import ariane_servicekit
+import ariane_servicekit.public_names
 from ariane_sdk import ProducerSettings, PullSettings, PushSettings, errors, sql, sync
 
 MODULES = (ariane_sdk, sync, sql)
@@ -27,14 +29,16 @@ CLIENTS = sorted(
 )
 
 
-@pytest.mark.parametrize("package", [ariane_sdk, ariane_record], ids=lambda each: each.__name__)
+@pytest.mark.parametrize(
+    "package", [ariane_sdk, ariane_record, ariane_servicekit], ids=lambda each: each.__name__
+)
 def test_names_that_load_late_are_those_that_type_checkers_read(package):
     read = {
         alias.name: node.module
         for node in ast.walk(ast.parse(inspect.getsource(package)))
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
-        if alias.asname is None and alias.name != "TYPE_CHECKING"
+        if alias.asname == alias.name
     }
     assert read == package.public_names._NAMES.home_of
     assert dir(package) == sorted(package.__all__) == sorted(read)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ariane_admin.asking.roll_call import RollCall
+from ariane_admin.asking.partial_answers import PartialAnswers
 from ariane_admin.cli import main
 from ariane_admin.commands.group import group
 from ariane_admin.terminal.exits import ExitStatus
@@ -285,7 +285,7 @@ def test_who_was_left_out_last_fails_the_command(capfd):
     brokers = [
         LiveBroker("c", name, 0, "127.0.0.1:1", "", now, 1) for name in ("broker-a", "broker-b")
     ]
-    roll = RollCall(brokers)
+    roll = PartialAnswers(brokers)
     first, second = DeadlinePassed("a"), DeadlinePassed("b", outcome_unknown=True)
 
     roll.leave_out("broker-a", first)

@@ -21,7 +21,6 @@ from grpc import StatusCode
 from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_servicekit.error_row import ERROR_DOMAIN
 from ariane_servicekit.errors import ServiceError, feature_not_available, field_invalid
-from ariane_servicekit.observability.logs import get_logger
 from ariane_servicekit.rpc.calls import current_call
 
 ErrorRules: TypeAlias = Mapping[type[Exception], Callable[[Any], ServiceError | None]]
@@ -31,8 +30,6 @@ A rule returns None for an exception that has no public error after all.
 """
 
 NO_RULES: Final[ErrorRules] = MappingProxyType({})
-
-_log = get_logger(__name__)
 
 
 class ErrorTranslator:
@@ -62,7 +59,10 @@ class ErrorTranslator:
             if public is not None:
                 public.__cause__ = error
                 return public
-        _log.error("unexpected_exception", exc_info=error)
+        # The command line runs servicers too, writes no log, and need not wait for the package.
+        from ariane_servicekit.observability.logs import get_logger  # noqa: PLC0415
+
+        get_logger(__name__).error("unexpected_exception", exc_info=error)
         fault = ServiceError(
             ErrorReason.ERROR_REASON_INTERNAL_FAULT, "the service failed; its log has the details"
         )

@@ -30,7 +30,7 @@ from ariane.broker.v1 import topic_producer_pb2 as ariane_dot_broker_dot_v1_dot_
 from ariane.common.v1 import access_pb2 as ariane_dot_common_dot_v1_dot_access__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$ariane/admin/v1/client_service.proto\x12\x0f\x61riane.admin.v1\x1a%ariane/admin/v1/cluster_service.proto\x1a#ariane/admin/v1/silent_broker.proto\x1a&ariane/broker/v1/client_question.proto\x1a%ariane/broker/v1/client_service.proto\x1a%ariane/broker/v1/topic_producer.proto\x1a\x1d\x61riane/common/v1/access.proto\"W\n\rClusterClient\x12\x30\n\x06\x63lient\x18\x01 \x01(\x0b\x32 .ariane.broker.v1.AttachedClient\x12\x14\n\x0c\x62roker_names\x18\x02 \x03(\t\"k\n\x12ListClientsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x16\n\x0eproducer_group\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"\x96\x01\n\x13ListClientsResponse\x12/\n\x07\x63lients\x18\x01 \x03(\x0b\x32\x1e.ariane.admin.v1.ClusterClient\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"d\n\x14ListProducersRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x16\n\x0eproducer_group\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"\x9c\x01\n\x15ListProducersResponse\x12\x33\n\tproducers\x18\x01 \x03(\x0b\x32 .ariane.admin.v1.ClusterProducer\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"Z\n\x0f\x43lusterProducer\x12\x31\n\x08producer\x18\x01 \x01(\x0b\x32\x1f.ariane.broker.v1.TopicProducer\x12\x14\n\x0c\x62roker_names\x18\x02 \x03(\t\"?\n\x15GetClientStateRequest\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\x13\n\x0bwith_stacks\x18\x02 \x01(\x08\"\xad\x01\n\x16GetClientStateResponse\x12.\n\x06\x63lient\x18\x01 \x01(\x0b\x32\x1e.ariane.admin.v1.ClusterClient\x12,\n\x05state\x18\x02 \x01(\x0b\x32\x1d.ariane.broker.v1.ClientState\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\",\n\x17\x44isconnectClientRequest\x12\x11\n\tclient_id\x18\x01 \x01(\t\"L\n\x18\x44isconnectClientResponse\x12\x30\n\x08outcomes\x18\x01 \x03(\x0b\x32\x1e.ariane.admin.v1.BrokerOutcome2\xbd\x04\n\rClientService\x12\xaf\x01\n\x0bListClients\x12#.ariane.admin.v1.ListClientsRequest\x1a$.ariane.admin.v1.ListClientsResponse\"U\xca\xf3\x18Q\n\x16\x08\x07\x10\x03\x1a\x0e\x63onsumer_group(\x01\n7\x08\x07\x10\x03\x1a/clients.client.hello.memberships.consumer_group \x04\x12\x95\x01\n\rListProducers\x12%.ariane.admin.v1.ListProducersRequest\x1a&.ariane.admin.v1.ListProducersResponse\"5\xca\xf3\x18\x31\n\r\x08\x07\x10\x02\x1a\x05topic(\x01\n \x08\x07\x10\x02\x1a\x18producers.producer.topic \x04\x12m\n\x0eGetClientState\x12&.ariane.admin.v1.GetClientStateRequest\x1a\'.ariane.admin.v1.GetClientStateResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x07\x10\x01\x12s\n\x10\x44isconnectClient\x12(.ariane.admin.v1.DisconnectClientRequest\x1a).ariane.admin.v1.DisconnectClientResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x05\x10\x01\x42>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$ariane/admin/v1/client_service.proto\x12\x0f\x61riane.admin.v1\x1a%ariane/admin/v1/cluster_service.proto\x1a#ariane/admin/v1/silent_broker.proto\x1a&ariane/broker/v1/client_question.proto\x1a%ariane/broker/v1/client_service.proto\x1a%ariane/broker/v1/topic_producer.proto\x1a\x1d\x61riane/common/v1/access.proto\"W\n\rClusterClient\x12\x30\n\x06\x63lient\x18\x01 \x01(\x0b\x32 .ariane.broker.v1.AttachedClient\x12\x14\n\x0c\x62roker_names\x18\x02 \x03(\t\"\x80\x01\n\x12ListClientsRequest\x12\x16\n\x0e\x63onsumer_group\x18\x01 \x01(\t\x12\x16\n\x0eproducer_group\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x05 \x01(\t\"\x96\x01\n\x13ListClientsResponse\x12/\n\x07\x63lients\x18\x01 \x03(\x0b\x32\x1e.ariane.admin.v1.ClusterClient\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"d\n\x14ListProducersRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x16\n\x0eproducer_group\x18\x02 \x01(\t\x12\x11\n\tpage_size\x18\x03 \x01(\x05\x12\x12\n\npage_token\x18\x04 \x01(\t\"\x9c\x01\n\x15ListProducersResponse\x12\x33\n\tproducers\x18\x01 \x03(\x0b\x32 .ariane.admin.v1.ClusterProducer\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\"Z\n\x0f\x43lusterProducer\x12\x31\n\x08producer\x18\x01 \x01(\x0b\x32\x1f.ariane.broker.v1.TopicProducer\x12\x14\n\x0c\x62roker_names\x18\x02 \x03(\t\"?\n\x15GetClientStateRequest\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\x13\n\x0bwith_stacks\x18\x02 \x01(\x08\"\xad\x01\n\x16GetClientStateResponse\x12.\n\x06\x63lient\x18\x01 \x01(\x0b\x32\x1e.ariane.admin.v1.ClusterClient\x12,\n\x05state\x18\x02 \x01(\x0b\x32\x1d.ariane.broker.v1.ClientState\x12\x35\n\x0esilent_brokers\x18\x03 \x03(\x0b\x32\x1d.ariane.admin.v1.SilentBroker\",\n\x17\x44isconnectClientRequest\x12\x11\n\tclient_id\x18\x01 \x01(\t\"L\n\x18\x44isconnectClientResponse\x12\x30\n\x08outcomes\x18\x01 \x03(\x0b\x32\x1e.ariane.admin.v1.BrokerOutcome2\xbd\x04\n\rClientService\x12\xaf\x01\n\x0bListClients\x12#.ariane.admin.v1.ListClientsRequest\x1a$.ariane.admin.v1.ListClientsResponse\"U\xca\xf3\x18Q\n\x16\x08\x07\x10\x03\x1a\x0e\x63onsumer_group(\x01\n7\x08\x07\x10\x03\x1a/clients.client.hello.memberships.consumer_group \x04\x12\x95\x01\n\rListProducers\x12%.ariane.admin.v1.ListProducersRequest\x1a&.ariane.admin.v1.ListProducersResponse\"5\xca\xf3\x18\x31\n\r\x08\x07\x10\x02\x1a\x05topic(\x01\n \x08\x07\x10\x02\x1a\x18producers.producer.topic \x04\x12m\n\x0eGetClientState\x12&.ariane.admin.v1.GetClientStateRequest\x1a\'.ariane.admin.v1.GetClientStateResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x07\x10\x01\x12s\n\x10\x44isconnectClient\x12(.ariane.admin.v1.DisconnectClientRequest\x1a).ariane.admin.v1.DisconnectClientResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x05\x10\x01\x42>\n\x12mq.ariane.admin.v1P\x01Z&ariane.mq/go/arianepb/admin/v1;adminv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -48,24 +48,24 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CLIENTSERVICE'].methods_by_name['DisconnectClient']._serialized_options = b'\312\363\030\006\n\004\010\005\020\001'
   _globals['_CLUSTERCLIENT']._serialized_start=282
   _globals['_CLUSTERCLIENT']._serialized_end=369
-  _globals['_LISTCLIENTSREQUEST']._serialized_start=371
-  _globals['_LISTCLIENTSREQUEST']._serialized_end=478
-  _globals['_LISTCLIENTSRESPONSE']._serialized_start=481
-  _globals['_LISTCLIENTSRESPONSE']._serialized_end=631
-  _globals['_LISTPRODUCERSREQUEST']._serialized_start=633
-  _globals['_LISTPRODUCERSREQUEST']._serialized_end=733
-  _globals['_LISTPRODUCERSRESPONSE']._serialized_start=736
-  _globals['_LISTPRODUCERSRESPONSE']._serialized_end=892
-  _globals['_CLUSTERPRODUCER']._serialized_start=894
-  _globals['_CLUSTERPRODUCER']._serialized_end=984
-  _globals['_GETCLIENTSTATEREQUEST']._serialized_start=986
-  _globals['_GETCLIENTSTATEREQUEST']._serialized_end=1049
-  _globals['_GETCLIENTSTATERESPONSE']._serialized_start=1052
-  _globals['_GETCLIENTSTATERESPONSE']._serialized_end=1225
-  _globals['_DISCONNECTCLIENTREQUEST']._serialized_start=1227
-  _globals['_DISCONNECTCLIENTREQUEST']._serialized_end=1271
-  _globals['_DISCONNECTCLIENTRESPONSE']._serialized_start=1273
-  _globals['_DISCONNECTCLIENTRESPONSE']._serialized_end=1349
-  _globals['_CLIENTSERVICE']._serialized_start=1352
-  _globals['_CLIENTSERVICE']._serialized_end=1925
+  _globals['_LISTCLIENTSREQUEST']._serialized_start=372
+  _globals['_LISTCLIENTSREQUEST']._serialized_end=500
+  _globals['_LISTCLIENTSRESPONSE']._serialized_start=503
+  _globals['_LISTCLIENTSRESPONSE']._serialized_end=653
+  _globals['_LISTPRODUCERSREQUEST']._serialized_start=655
+  _globals['_LISTPRODUCERSREQUEST']._serialized_end=755
+  _globals['_LISTPRODUCERSRESPONSE']._serialized_start=758
+  _globals['_LISTPRODUCERSRESPONSE']._serialized_end=914
+  _globals['_CLUSTERPRODUCER']._serialized_start=916
+  _globals['_CLUSTERPRODUCER']._serialized_end=1006
+  _globals['_GETCLIENTSTATEREQUEST']._serialized_start=1008
+  _globals['_GETCLIENTSTATEREQUEST']._serialized_end=1071
+  _globals['_GETCLIENTSTATERESPONSE']._serialized_start=1074
+  _globals['_GETCLIENTSTATERESPONSE']._serialized_end=1247
+  _globals['_DISCONNECTCLIENTREQUEST']._serialized_start=1249
+  _globals['_DISCONNECTCLIENTREQUEST']._serialized_end=1293
+  _globals['_DISCONNECTCLIENTRESPONSE']._serialized_start=1295
+  _globals['_DISCONNECTCLIENTRESPONSE']._serialized_end=1371
+  _globals['_CLIENTSERVICE']._serialized_start=1374
+  _globals['_CLIENTSERVICE']._serialized_end=1947
 # @@protoc_insertion_point(module_scope)

@@ -63,6 +63,7 @@ class ListClientsRequest(_message.Message):
     PRODUCER_GROUP_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    BROKER_NAME_FIELD_NUMBER: _builtins.int
     consumer_group: _builtins.str
     """Only members of this consumer group. Empty: all."""
     producer_group: _builtins.str
@@ -71,6 +72,8 @@ class ListClientsRequest(_message.Message):
     """At most this many, 1 to 1000; 0 means 100."""
     page_token: _builtins.str
     """Where to go on: `next_page_token` of the page before, empty for the first."""
+    broker_name: _builtins.str
+    """Only clients that are attached to this broker, as it alone knows them. Empty: all."""
     def __init__(
         self,
         *,
@@ -78,10 +81,11 @@ class ListClientsRequest(_message.Message):
         producer_group: _builtins.str = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        broker_name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_group", b"consumer_group", "page_size", b"page_size", "page_token", b"page_token", "producer_group", b"producer_group"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_name", b"broker_name", "consumer_group", b"consumer_group", "page_size", b"page_size", "page_token", b"page_token", "producer_group", b"producer_group"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -245,6 +245,7 @@ class ListGroupsRequest(_message.Message):
     NAME_PREFIX_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    INCLUDE_SYSTEM_FIELD_NUMBER: _builtins.int
     cluster_name: _builtins.str
     """Only groups of this cluster. Empty: all."""
     name_prefix: _builtins.str
@@ -253,6 +254,8 @@ class ListGroupsRequest(_message.Message):
     """At most this many, 1 to 1000; 0 means 100."""
     page_token: _builtins.str
     """Where to go on: `next_page_token` of the page before, empty for the first."""
+    include_system: _builtins.bool
+    """Whether to list the system's own groups too."""
     def __init__(
         self,
         *,
@@ -260,10 +263,11 @@ class ListGroupsRequest(_message.Message):
         name_prefix: _builtins.str = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        include_system: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_name", b"cluster_name", "name_prefix", b"name_prefix", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_name", b"cluster_name", "include_system", b"include_system", "name_prefix", b"name_prefix", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -183,7 +183,7 @@ class Watcher:
                 values[one] = None
                 continue
             try:
-                bounds = await self._cluster.reader.bounds(topic)
+                bounds = await (await self._cluster.reader()).bounds(topic)
             except RouteNotFound:
                 continue
             values[one] = sum(end - begin for begin, end in bounds.values())

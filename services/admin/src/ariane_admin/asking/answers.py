@@ -26,14 +26,23 @@ class Answers:
         silent: The errors of brokers that did not answer, by broker name.
     """
 
-    def __init__(self, brokers: Sequence[LiveBroker], *, seconds_max: float | None = None) -> None:
+    def __init__(
+        self,
+        brokers: Sequence[LiveBroker],
+        *,
+        seconds_max: float | None = None,
+        silent: dict[str, CallError] | None = None,
+    ) -> None:
         """Ask no broker yet.
 
-        ``seconds_max`` is how long each may take for one question, which may be several calls; a
-        slower broker counts as silent. None: no limit.
+        Args:
+            brokers: The brokers to ask.
+            seconds_max: How long each may take for one question, which may be several calls; a
+                slower broker counts as silent. None: no limit.
+            silent: Brokers that did not answer earlier questions, to be shared with later ones.
         """
         self.brokers = brokers
-        self.silent: dict[str, CallError] = {}
+        self.silent: dict[str, CallError] = {} if silent is None else silent
         self._seconds_max = seconds_max
 
     @property
@@ -71,7 +80,7 @@ class Answers:
         if self.silent and not told and not nobody_ok:
             raise next(iter(self.silent.values()))
         for error in fresh:
-            self.fell_silent(error)
+            self.unreachable(error)
         return told
 
     async def _answer_of(
@@ -97,7 +106,7 @@ class Answers:
         self.silent[broker_name] = error
         if len(self.silent) == len(self.brokers):
             raise error
-        self.fell_silent(error)
+        self.unreachable(error)
 
-    def fell_silent(self, error: CallError) -> None:
+    def unreachable(self, error: CallError) -> None:
         """Called once for each broker that did not answer."""

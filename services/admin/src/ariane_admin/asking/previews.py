@@ -7,7 +7,7 @@ from typing import Any
 
 from ariane_admin.asking.cluster_doors import PATIENCE_S, ClusterDoors
 from ariane_admin.asking.own_tls import own_tls
-from ariane_admin.asking.roll_call import RollCall, known_groups
+from ariane_admin.asking.partial_answers import PartialAnswers, known_groups
 from ariane_record.names import dead_letter_topic, retry_topic
 from ariane_sdk import QueueReader
 from ariane_sdk.errors import GroupNotFound, RouteNotFound
@@ -50,7 +50,7 @@ async def group_content(name_servers: str, group: str) -> dict[str, Any]:
         CallError: A broker refused or did not answer.
     """
     async with ClusterDoors(name_servers) as doors:
-        roll = RollCall(await doors.primaries())
+        roll = PartialAnswers(await doors.primaries())
         if group not in await known_groups(doors.client, roll) and not roll.unanswered:
             raise GroupNotFound(f"no broker knows group {group!r}; ariane group list shows all")
         lags = await doors.client.consumer_lag(group)

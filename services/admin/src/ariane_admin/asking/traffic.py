@@ -16,7 +16,7 @@ from ariane_admin.asking.cluster_doors import (
     broker_peer,
 )
 from ariane_admin.asking.pages import all_pages
-from ariane_admin.asking.roll_call import RollCall
+from ariane_admin.asking.partial_answers import PartialAnswers
 from ariane_sdk import LiveBroker, MessageQueue, QueueLag
 from ariane_sdk.errors import TopicNotFound
 
@@ -68,7 +68,7 @@ def traffic_between(before: Look, after: Look) -> Traffic:
     return Traffic(seconds, dict(sent), dict(consumed))
 
 
-async def look_at(doors: ClusterDoors, roll: RollCall, at_s: float) -> Look:
+async def look_at(doors: ClusterDoors, roll: PartialAnswers, at_s: float) -> Look:
     """Look at all topics and groups of the brokers that answer.
 
     Raises:

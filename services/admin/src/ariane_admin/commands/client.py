@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import click
 
-from ariane.admin.v1.client_service_pb2 import ClusterClient, DisconnectClientRequest
-from ariane_admin.asking.attached_clients import attached_clients
+from ariane.admin.v1.client_service_pb2 import (
+    ClusterClient,
+    DisconnectClientRequest,
+    ListClientsRequest,
+)
 from ariane_admin.asking.changing.changes import (
     AdminChoice,
     administration,
     change_option,
     required,
 )
-from ariane_admin.asking.cluster_doors import ClusterDoors
 from ariane_admin.asking.connection import name_servers_option, run_async
-from ariane_admin.asking.roll_call import RollCall
+from ariane_admin.asking.questions import questions
 from ariane_admin.terminal.confirmation import confirm, yes_option
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Row, output_option
 from ariane_admin.times import moment_text
+
+_COLUMNS = ("client_id", "address", "language", "groups", "producer_groups", "brokers")
 
 
 @click.command("list")
@@ -45,21 +49,17 @@ def list_clients(
       ariane client list
       ariane client list --group billing -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-
-    async def ask() -> tuple[RollCall, list[Row]]:
-        async with ClusterDoors(name_servers) as doors:
-            roll = RollCall(await doors.primaries([broker_name] if broker_name else ()))
-            found = await attached_clients(
-                doors, roll, consumer_group=consumer_group, producer_group=producer_group
-            )
-            return roll, [_row(client) for _, client in sorted(found.items())]
-
-    roll, rows = run_async(ask())
-    output.rows(
-        ("client_id", "address", "language", "groups", "producer_groups", "brokers"),
-        rows,
+    request = ListClientsRequest(
+        consumer_group=consumer_group, producer_group=producer_group, broker_name=broker_name
     )
-    return roll.status
+
+    async def ask() -> ExitStatus:
+        async with questions(name_servers) as asked:
+            answer = await asked.clients.ListClients(request)
+            output.rows(_COLUMNS, map(_row, answer.clients))
+            return asked.status
+
+    return run_async(ask())
 
 
 @click.command("disconnect")

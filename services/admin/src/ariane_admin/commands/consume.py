@@ -20,7 +20,7 @@ from ariane_admin.asking.changing.changes import (
 )
 from ariane_admin.asking.cluster_doors import PATIENCE_S, ClusterDoors
 from ariane_admin.asking.connection import name_servers_option, run_async
-from ariane_admin.asking.roll_call import RollCall
+from ariane_admin.asking.partial_answers import PartialAnswers
 from ariane_admin.messages.message_lines import as_row
 from ariane_admin.messages.queue_places import QueuePlaces, queue_places
 from ariane_admin.messages.queue_tail import Begin, follow, read_stored
@@ -297,7 +297,7 @@ async def _up_to_the_end(name_servers: str, topic: str, begin: Begin, lines: _Li
         ClusterDoors(name_servers) as doors,
         QueueReader(name_servers, patience_s=PATIENCE_S) as reader,
     ):
-        roll = RollCall(await doors.primaries_of(topic))
+        roll = PartialAnswers(await doors.primaries_of(topic))
         async with aclosing(read_stored(reader, topic, begin, roll)) as messages:
             await lines.write_all(messages)
     return roll.status or lines.status

@@ -17,7 +17,7 @@ from ariane.admin.v1 import dead_letter_service_pb2 as letter_pb
 from ariane_admin.asking.changing.changes import AdminChoice, administration, change_option
 from ariane_admin.asking.cluster_doors import PATIENCE_S, ClusterDoors, answer_to_question
 from ariane_admin.asking.connection import name_servers_option, run_async
-from ariane_admin.asking.roll_call import RollCall, known_groups
+from ariane_admin.asking.partial_answers import PartialAnswers, known_groups
 from ariane_admin.errors import CommandFailed
 from ariane_admin.messages.message_lines import as_row
 from ariane_admin.messages.start_position import MomentType
@@ -104,12 +104,12 @@ def list_letters(
       ariane dead-letter list billing --topic orders --reason REJECTED -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
 
-    async def ask() -> tuple[RollCall, list[Row]]:
+    async def ask() -> tuple[PartialAnswers, list[Row]]:
         async with (
             ClusterDoors(name_servers) as doors,
             DeadLetters(name_servers, patience_s=PATIENCE_S) as letters,
         ):
-            roll = RollCall(await doors.primaries())
+            roll = PartialAnswers(await doors.primaries())
 
             async def at(broker: LiveBroker) -> list[Row]:
                 wanted = replace(
@@ -181,12 +181,12 @@ def export(*, group: str, file: TextIO, name_servers: str, **which: Any) -> int:
       ariane dead-letter export billing --to billing.jsonl
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
 
-    async def write() -> tuple[RollCall, int]:
+    async def write() -> tuple[PartialAnswers, int]:
         async with (
             ClusterDoors(name_servers) as doors,
             DeadLetters(name_servers, patience_s=PATIENCE_S) as letters,
         ):
-            roll = RollCall(await doors.primaries())
+            roll = PartialAnswers(await doors.primaries())
             turn = asyncio.Lock()
             count = 0
 
@@ -261,7 +261,7 @@ def redrive(
 
     async def doubt() -> ExitStatus:
         async with ClusterDoors(name_servers) as doors:
-            roll = RollCall(await doors.primaries())
+            roll = PartialAnswers(await doors.primaries())
             await _doubt(doors, roll, group)
             return roll.status
 
@@ -341,7 +341,7 @@ async def _sent_back(
                 request.continue_after.CopyFrom(told.continue_after)
 
 
-async def _doubt(doors: ClusterDoors, roll: RollCall, group: str) -> None:
+async def _doubt(doors: ClusterDoors, roll: PartialAnswers, group: str) -> None:
     """Warn of a group without dead letters that nobody knows: its name may be mistyped."""
     if group not in await known_groups(doors.client, roll, nobody_ok=True):
         who = "no broker that answers" if roll.unanswered else "no broker"

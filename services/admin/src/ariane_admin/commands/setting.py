@@ -20,6 +20,7 @@ from ariane_admin.asking.changing.setting_changes import (
     change_settings,
 )
 from ariane_admin.asking.connection import checker_option, name_servers_option, run_async
+from ariane_admin.asking.questions import questions
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Row, output_option
@@ -57,16 +58,10 @@ def list_settings(
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
 
     async def ask() -> ListSettingsResponse:
-        # With the servicers comes what services are made of: only who needs them waits for it.
-        from ariane_admin.servicers.here import servicers_here  # noqa: PLC0415
-
         checkers = [checker] if service == _CHECKER else []
-        async with servicers_here(name_servers, checkers) as here:
-            request = ListSettingsRequest(
-                service=service, address=address, differing_only=differing
-            )
-            answer: ListSettingsResponse = await here.settings.ListSettings(request)
-            return answer
+        request = ListSettingsRequest(service=service, address=address, differing_only=differing)
+        async with questions(name_servers, checkers) as asked:
+            return await asked.settings.ListSettings(request)
 
     told = run_async(ask())
     for each in told.silent_processes:

@@ -17,7 +17,7 @@ from ariane_admin.asking.absent_brokers import warn_of_absent
 from ariane_admin.asking.changing.changes import AdminChoice, administration, change_option
 from ariane_admin.asking.cluster_doors import ClusterDoors
 from ariane_admin.asking.connection import name_servers_option, run_async
-from ariane_admin.asking.roll_call import RollCall
+from ariane_admin.asking.partial_answers import PartialAnswers
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.exits import ExitStatus
@@ -50,7 +50,7 @@ def list_sinks(*, topic: str, name_servers: str, output: Output) -> int:
 
     async def ask() -> tuple[list[SinkReport], ExitStatus]:
         async with ClusterDoors(name_servers) as doors:
-            roll = RollCall(await doors.primaries())
+            roll = PartialAnswers(await doors.primaries())
             found = await doors.client.list_sinks(leave_out=roll.leave_out)
             await warn_of_absent(doors, roll.brokers)
             return found, roll.status

@@ -13,7 +13,7 @@ import click
 
 from ariane_admin.asking.cluster_doors import ClusterDoors
 from ariane_admin.asking.connection import name_servers_option, run_async
-from ariane_admin.asking.roll_call import RollCall
+from ariane_admin.asking.partial_answers import PartialAnswers
 from ariane_admin.asking.traffic import Look, Traffic, look_at, traffic_between
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Row, output_option
@@ -69,7 +69,7 @@ async def _watch(
     name_servers: str, interval_s: float, count: int | None, rows_max: int, output: Output
 ) -> ExitStatus:
     async with ClusterDoors(name_servers) as doors:
-        roll = RollCall(await doors.primaries())
+        roll = PartialAnswers(await doors.primaries())
         before = await look_at(doors, roll, time.monotonic())
         for _ in range(count) if count else numbers():
             await asyncio.sleep(interval_s)

@@ -33,7 +33,6 @@ from ariane_admin.asking.changing.bulk_transactions import (
 )
 from ariane_admin.asking.changing.changes import (
     AdminChoice,
-    Administration,
     administration,
     change_option,
 )
@@ -44,6 +43,7 @@ from ariane_admin.asking.cluster_doors import (
     answer_to_question,
 )
 from ariane_admin.asking.connection import CHECKER_VARIABLE, checker_option, run_async
+from ariane_admin.asking.services import Services
 from ariane_admin.commands.transaction_rows import check_row, transaction_row
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
@@ -309,9 +309,7 @@ def resume(
     end_with(run_async(ask()), output, "is under check", "are under check", transaction_row)
 
 
-async def _parked_ids(
-    changes: Administration, selection: ParkedSelection
-) -> AsyncIterator[list[str]]:
+async def _parked_ids(changes: Services, selection: ParkedSelection) -> AsyncIterator[list[str]]:
     """The ids of parked transactions, a page at a time; who is decided meanwhile is in no later."""
     request = transaction_pb.ListTransactionsRequest(
         parked=True,
@@ -329,7 +327,7 @@ async def _parked_ids(
 
 
 @asynccontextmanager
-async def _changes(checker: str, admin: AdminChoice) -> AsyncIterator[Administration]:
+async def _changes(checker: str, admin: AdminChoice) -> AsyncIterator[Services]:
     # Transactions are the checker's: an admin of the same checker is one of the same cluster.
     async with administration(checker, admin, checker=checker) as changes, _hinted():
         yield changes

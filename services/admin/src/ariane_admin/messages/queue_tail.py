@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ariane_admin.asking.answers import SILENT
-from ariane_admin.asking.roll_call import RollCall
+from ariane_admin.asking.partial_answers import PartialAnswers
 from ariane_admin.errors import CommandFailed
 from ariane_admin.messages.queue_places import QueuePlaces
 from ariane_admin.messages.start_position import StartPosition
@@ -95,7 +95,7 @@ async def follow_from(
 
 
 async def read_stored(
-    reader: QueueReader, topic: str, begin: Begin, roll: RollCall
+    reader: QueueReader, topic: str, begin: Begin, roll: PartialAnswers
 ) -> AsyncGenerator[ReceivedMessage, None]:
     """Yield the stored messages of a topic up to its end, in order within each queue.
 
@@ -136,7 +136,7 @@ async def read_stored(
                 roll.leave_out(queue.broker_name, error)
 
 
-def _refuse_strangers(topic: str, begin: Begin, roll: RollCall) -> None:
+def _refuse_strangers(topic: str, begin: Begin, roll: PartialAnswers) -> None:
     """Refuse queues of brokers that do not have the topic.
 
     Raises:

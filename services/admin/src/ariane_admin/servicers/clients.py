@@ -24,7 +24,7 @@ from ariane_admin.asking.topic_producers import producer_key, topic_producers
 from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_sdk import LiveBroker
 from ariane_sdk.errors import CallError
-from ariane_servicekit import ServiceError, take_page
+from ariane_servicekit import ServiceError
 
 _Context = aio.ServicerContext[Any, Any]
 
@@ -48,19 +48,19 @@ class ClientServicer(ClientServiceServicer):
         self, request: client_pb.ListClientsRequest, context: _Context
     ) -> client_pb.ListClientsResponse:
         """List clients, by client id."""
-        answers = await self._cluster.answers()
+        names = [request.broker_name] if request.broker_name else []
+        answers = self._cluster.asking(await self._doors.primaries(names))
         clients = await attached_clients(
             self._doors,
             answers,
             consumer_group=request.consumer_group,
             producer_group=request.producer_group,
         )
-        page = take_page(
+        page = self._cluster.page(
             sorted(clients),
             lambda client_id: (client_id,),
-            page_size=request.page_size,
-            page_token=request.page_token,
-            scope=f"clients:{request.consumer_group}:{request.producer_group}",
+            request,
+            scope=f"clients:{request.broker_name}:{request.consumer_group}:{request.producer_group}",
         )
         return client_pb.ListClientsResponse(
             clients=(clients[client_id] for client_id in page.entries),
@@ -76,11 +76,10 @@ class ClientServicer(ClientServiceServicer):
         found = await topic_producers(
             self._doors, answers, topic=request.topic, producer_group=request.producer_group
         )
-        page = take_page(
+        page = self._cluster.page(
             found,
             lambda each: producer_key(each.producer),
-            page_size=request.page_size,
-            page_token=request.page_token,
+            request,
             scope=f"producers:{request.topic}:{request.producer_group}",
         )
         return client_pb.ListProducersResponse(

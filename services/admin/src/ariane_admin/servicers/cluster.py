@@ -39,7 +39,7 @@ from ariane_admin.servicers.rates import RateMemory, Rates
 from ariane_record.names import is_system_group, is_system_topic
 from ariane_sdk import LiveBroker, QueueLag
 from ariane_sdk.errors import CallError, NameServersUnreachable
-from ariane_servicekit import Clock, ServiceError, take_page
+from ariane_servicekit import Clock, ServiceError
 
 _Context = aio.ServicerContext[Any, Any]
 
@@ -70,11 +70,10 @@ class ClusterServicer(ClusterServiceServicer):
         by_cluster: dict[str, list[cluster_pb.ClusterBroker]] = defaultdict(list)
         for broker in brokers:
             by_cluster[broker.liveness.identity.cluster_name].append(broker)
-        page = take_page(
+        page = self._cluster.page(
             sorted(by_cluster),
             lambda name: (name,),
-            page_size=request.page_size,
-            page_token=request.page_token,
+            request,
             scope="clusters",
         )
         answers = await asyncio.gather(
@@ -88,11 +87,10 @@ class ClusterServicer(ClusterServiceServicer):
         self, request: cluster_pb.ListNameServersRequest, context: _Context
     ) -> cluster_pb.ListNameServersResponse:
         """List name servers with the brokers that each knows."""
-        page = take_page(
+        page = self._cluster.page(
             sorted(set(self._doors.name_servers)),
             lambda address: (address,),
-            page_size=request.page_size,
-            page_token=request.page_token,
+            request,
             scope="name-servers",
         )
         found = await asyncio.gather(*map(self._name_server, page.entries))
@@ -105,11 +103,10 @@ class ClusterServicer(ClusterServiceServicer):
     ) -> cluster_pb.ListBrokersResponse:
         """List brokers with their state."""
         liveness = await self._liveness(request.cluster_name)
-        page = take_page(
+        page = self._cluster.page(
             sorted(liveness, key=_place),
             _place,
-            page_size=request.page_size,
-            page_token=request.page_token,
+            request,
             scope=f"brokers:{request.cluster_name}",
         )
         found = await asyncio.gather(*map(self._broker, page.entries))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from ariane.admin.v1.cluster_service_pb2 import BrokerOutcome
 from ariane.admin.v1.silent_broker_pb2 import SilentBroker
@@ -12,11 +13,13 @@ from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_admin.asking.answers import Answers
 from ariane_admin.asking.cluster_doors import PATIENCE_S, ClusterDoors
 from ariane_admin.asking.own_tls import own_tls
-from ariane_sdk import DeadLetters, LiveBroker, Producer
+from ariane_sdk import LiveBroker
 from ariane_sdk.errors import ArianeError, RouteNotFound
-from ariane_servicekit import ErrorTranslator, ServiceError
+from ariane_servicekit import ErrorTranslator, Page, PageKey, ServiceError, take_page
 from ariane_servicekit.rpc.calls import current_caller
-from ariane_servicekit.security.identity.identify import acting_text
+
+if TYPE_CHECKING:
+    from ariane_sdk import DeadLetters, Producer
 
 QUESTION_SECONDS_MAX: Final = 10.0
 """How long a broker may take for one question, which may be several calls."""
@@ -24,42 +27,85 @@ QUESTION_SECONDS_MAX: Final = 10.0
 PRODUCERS_MAX: Final = 16
 """Users for whom a producer is kept."""
 
+_Entry = TypeVar("_Entry")
+
+
+class _PageAsked(Protocol):
+    """A request for a page of a list."""
+
+    @property
+    def page_size(self) -> int: ...
+
+    @property
+    def page_token(self) -> str: ...
+
 
 class ClusterAccess:
     """Clients to one cluster, shared by all servicers.
 
     Attributes:
         doors: Stubs to every process.
-        reader: Reads queues and dead letters.
         translator: Translates errors of the client to public ones.
     """
 
-    def __init__(self, name_servers: str, translator: ErrorTranslator) -> None:
+    def __init__(
+        self,
+        name_servers: str,
+        translator: ErrorTranslator,
+        *,
+        whole_lists: bool = False,
+        asking: Callable[[Sequence[LiveBroker]], Answers] | None = None,
+    ) -> None:
+        """Call nobody yet.
+
+        Args:
+            name_servers: "host:port" of each, separated by commas.
+            translator: Translates errors of the client to public ones.
+            whole_lists: Whether lists have no pages: each page would ask all brokers again.
+            asking: Makes the questions to brokers; by default each broker has a time limit.
+        """
         self.doors = ClusterDoors(name_servers)
-        self.reader = DeadLetters(name_servers, patience_s=PATIENCE_S, tls=own_tls())
         self.translator = translator
         self._name_servers = name_servers
+        self._whole_lists = whole_lists
+        self._asking = asking or partial(Answers, seconds_max=QUESTION_SECONDS_MAX)
         self._producers: dict[str, Producer] = {}
         self._producer_turn = asyncio.Lock()
+        self._reader: DeadLetters | None = None
+        self._reader_turn = asyncio.Lock()
 
     async def start(self) -> None:
         """Make the clients ready; connections are made at the first call."""
         await self.doors.open()
-        await self.reader.start()
 
     async def close(self) -> None:
         """Close the clients. Repeating is harmless."""
         producers, self._producers = list(self._producers.values()), {}
         for producer in producers:
             await producer.close()
-        await self.reader.close()
+        if self._reader is not None:
+            await self._reader.close()
         await self.doors.close()
+
+    async def reader(self) -> DeadLetters:
+        """Reads queues and dead letters; made at the first use, since few questions need it."""
+        async with self._reader_turn:
+            if self._reader is None:
+                from ariane_sdk import DeadLetters  # noqa: PLC0415 - it loads numpy.
+
+                reader = DeadLetters(self._name_servers, patience_s=PATIENCE_S, tls=own_tls())
+                await reader.start()
+                self._reader = reader
+            return self._reader
 
     async def producer(self) -> Producer:
         """The producer for messages of the operator who asks; made at the first use.
 
         Each user has one: what it does in the background is done for whoever made it.
         """
+        from ariane_sdk import Producer  # noqa: PLC0415 - it loads numpy.
+        from ariane_servicekit.security.identity.identify import acting_text  # noqa: PLC0415
+
         user = acting_text(current_caller())
         async with self._producer_turn:
             producer = self._producers.get(user)
@@ -92,8 +138,39 @@ class ClusterAccess:
             raise topic_not_found(topic) from error
 
     def asking(self, brokers: Sequence[LiveBroker]) -> Answers:
-        """Questions to some brokers, each with a time limit."""
-        return Answers(brokers, seconds_max=QUESTION_SECONDS_MAX)
+        """Questions to some brokers."""
+        return self._asking(brokers)
+
+    def page(
+        self,
+        entries: Sequence[_Entry],
+        key: Callable[[_Entry], PageKey],
+        request: _PageAsked,
+        *,
+        scope: str,
+        page_size: int = 0,
+    ) -> Page[_Entry]:
+        """The page of a list that a request asks for; arguments as of ``take_page``.
+
+        Args:
+            entries: The list.
+            key: The sort key.
+            request: The request.
+            scope: The method and its filter.
+            page_size: The size of pages where the request says none.
+
+        Raises:
+            ServiceError: FIELD_INVALID for the size, PAGE_TOKEN_INVALID for the token.
+        """
+        if self._whole_lists:
+            return Page(entries, "")
+        return take_page(
+            entries,
+            key,
+            page_size=request.page_size or page_size,
+            page_token=request.page_token,
+            scope=scope,
+        )
 
     def silent(self, answers: Answers) -> list[SilentBroker]:
         """The brokers that did not answer, as messages of the contract."""

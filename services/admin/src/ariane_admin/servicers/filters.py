@@ -27,7 +27,7 @@ from ariane_admin.asking.filter_servers import (
 )
 from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_sdk.errors import CallError
-from ariane_servicekit import ServiceError, field_invalid, take_page
+from ariane_servicekit import ServiceError, field_invalid
 
 _Context = aio.ServicerContext[Any, Any]
 
@@ -61,11 +61,10 @@ class FilterServicer(FilterServiceServicer):
         for server, kept in answers.given.items():
             for each in kept:
                 found[each.filter, each.version].filters[server.address].CopyFrom(each)
-        page = take_page(
+        page = self._cluster.page(
             sorted(found),
             lambda key: key,
-            page_size=request.page_size,
-            page_token=request.page_token,
+            request,
             scope=f"filters:{request.filter}",
         )
         for key in page.entries:

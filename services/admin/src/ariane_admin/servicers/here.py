@@ -1,91 +1,83 @@
-"""The servicers without admin's process: they change a cluster, and record nothing."""
+"""The servicers without admin's process: they ask and change a cluster, and record nothing."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from importlib import import_module
+from typing import Any, Final
 
 from google.protobuf.message import Message
 
-from ariane_admin.servicers.clients import ClientServicer
-from ariane_admin.servicers.cluster import ClusterServicer
+from ariane_admin.asking.answers import Answers
+from ariane_admin.asking.services import SERVICES, Services
 from ariane_admin.servicers.cluster_access import ClusterAccess
-from ariane_admin.servicers.filters import FilterServicer
-from ariane_admin.servicers.group.groups import GroupServicer
-from ariane_admin.servicers.message.dead_letters import DeadLetterServicer
-from ariane_admin.servicers.message.delayed_messages import DelayedMessageServicer
-from ariane_admin.servicers.message.messages import MessageServicer
 from ariane_admin.servicers.public_errors import ADMIN_ERROR_RULES
 from ariane_admin.servicers.rates import RateMemory
-from ariane_admin.servicers.replica_sets import ReplicaSetServicer
-from ariane_admin.servicers.settings import SettingServicer
-from ariane_admin.servicers.sinks import SinkServicer
-from ariane_admin.servicers.topics import TopicServicer
-from ariane_admin.servicers.transactions import TransactionServicer
+from ariane_sdk import LiveBroker
 from ariane_sdk.translation import error_from_status
 from ariane_servicekit import ErrorTranslator, ServiceError, SystemClock
 from ariane_servicekit.rpc.error_status import status_of
 
 _Metadata = Sequence[tuple[str, str]]
 
+_MODULES: Final = {
+    "dead_letters": "message.dead_letters",
+    "delayed": "message.delayed_messages",
+    "groups": "group.groups",
+    "messages": "message.messages",
+}
+"""The modules of servicers that do not have the name of their service."""
 
-class Servicers(NamedTuple):
-    """Servicers with the interface of stubs: each method takes a request and options of a call."""
 
-    clients: Any
-    """Service for live clients."""
-    cluster: Any
-    """Service for brokers."""
-    dead_letters: Any
-    """Service for dead letters."""
-    delayed: Any
-    """Service for delayed messages."""
-    filters: Any
-    """Service for uploaded filters."""
-    groups: Any
-    """Service for groups."""
-    messages: Any
-    """Service for single messages."""
-    replica_sets: Any
-    """Service for brokers with replicas."""
-    settings: Any
-    """Service for settings of processes."""
-    sinks: Any
-    """Service for sinks of exactly-once writes."""
-    topics: Any
-    """Service for topics."""
-    transactions: Any
-    """Service for transactions."""
+class ServicersHere(Services):
+    """Servicers in this process, each loaded when it is first asked for.
+
+    Lists come whole: their requests need no page.
+    """
+
+    def __init__(
+        self,
+        name_servers: str,
+        checkers: Sequence[str] = (),
+        asking: Callable[[Sequence[LiveBroker]], Answers] | None = None,
+    ) -> None:
+        """Call nobody yet.
+
+        Args:
+            name_servers: "host:port" of each, separated by commas.
+            checkers: Transaction checkers, "host:port" each.
+            asking: Makes the questions to brokers.
+        """
+        super().__init__("", self._servicer)
+        self.access = ClusterAccess(
+            name_servers, ErrorTranslator(ADMIN_ERROR_RULES), whole_lists=True, asking=asking
+        )
+        self._checkers = checkers
+
+    def _servicer(self, name: str) -> Any:
+        module = import_module(f"ariane_admin.servicers.{_MODULES.get(name, name)}")
+        further: dict[str, tuple[object, ...]] = {
+            "cluster": (RateMemory(), SystemClock()),
+            "lags": (SystemClock(),),
+            "settings": (self._checkers,),
+            "transactions": (self._checkers,),
+        }
+        servicer = getattr(module, f"{SERVICES[name]}Servicer")
+        return _Here(servicer(self.access, *further.get(name, ())))
 
 
 @asynccontextmanager
-async def servicers_here(name_servers: str, checkers: Sequence[str]) -> AsyncIterator[Servicers]:
-    """Servicers in this process, for the length of a block.
-
-    Args:
-        name_servers: "host:port" of each, separated by commas.
-        checkers: Transaction checkers, "host:port" each.
-    """
-    access = ClusterAccess(name_servers, ErrorTranslator(ADMIN_ERROR_RULES))
-    await access.start()
+async def servicers_here(
+    name_servers: str, checkers: Sequence[str] = ()
+) -> AsyncIterator[ServicersHere]:
+    """Servicers in this process, for the length of a block; arguments as of the class."""
+    here = ServicersHere(name_servers, checkers)
+    await here.access.start()
     try:
-        yield Servicers(
-            _Here(ClientServicer(access)),
-            _Here(ClusterServicer(access, RateMemory(), SystemClock())),
-            _Here(DeadLetterServicer(access)),
-            _Here(DelayedMessageServicer(access)),
-            _Here(FilterServicer(access)),
-            _Here(GroupServicer(access)),
-            _Here(MessageServicer(access)),
-            _Here(ReplicaSetServicer(access)),
-            _Here(SettingServicer(access, checkers)),
-            _Here(SinkServicer(access)),
-            _Here(TopicServicer(access)),
-            _Here(TransactionServicer(access, checkers)),
-        )
+        yield here
     finally:
-        await access.close()
+        await here.access.close()
 
 
 class _Context:

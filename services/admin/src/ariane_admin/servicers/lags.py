@@ -17,7 +17,7 @@ from ariane_admin.asking.pages import all_pages
 from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_record.names import is_system_group
 from ariane_sdk import LiveBroker, MessageQueue
-from ariane_servicekit import Clock, take_page
+from ariane_servicekit import Clock
 
 _Context = aio.ServicerContext[Any, Any]
 
@@ -58,11 +58,10 @@ class LagServicer(LagServiceServicer):
                 found.delay.CopyFrom(age)
         wanted = [e for e in sums.values() if e.message_count >= request.message_count_min]
         key = _ORDERS.get(request.order, _by_name)
-        page = take_page(
+        page = self._cluster.page(
             sorted(wanted, key=key),
             key,
-            page_size=request.page_size,
-            page_token=request.page_token,
+            request,
             scope=f"lags:{request.consumer_group}:{request.topic}:{request.order}"
             f":{request.message_count_min}",
         )
@@ -92,12 +91,12 @@ class LagServicer(LagServiceServicer):
         def key(entry: lag_pb.QueueLag) -> tuple[str, str, int]:
             return entry.lag.topic, entry.broker_name, entry.lag.queue_id
 
-        page = take_page(
+        page = self._cluster.page(
             sorted(lags, key=key),
             key,
-            page_size=request.page_size or _QUEUES_PAGE,
-            page_token=request.page_token,
+            request,
             scope=f"queue-lags:{group}:{request.topic}",
+            page_size=_QUEUES_PAGE,
         )
         if page.entries:
             owners = {q: who for found in await answers.ask(owned) for q, who in found.items()}

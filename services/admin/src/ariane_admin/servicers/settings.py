@@ -16,7 +16,7 @@ from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX, answer_of, answer_to_question
 from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_sdk.errors import CallError
-from ariane_servicekit import ServiceError, field_invalid, take_page
+from ariane_servicekit import ServiceError, field_invalid
 
 _Context = aio.ServicerContext[Any, Any]
 
@@ -68,11 +68,10 @@ class SettingServicer(SettingServiceServicer):
         self, request: setting_pb.ListProcessesRequest, context: _Context
     ) -> setting_pb.ListProcessesResponse:
         """List the processes of the cluster."""
-        page = take_page(
+        page = self._cluster.page(
             sorted(await self._processes(request.service)),
             lambda each: each,
-            page_size=request.page_size,
-            page_token=request.page_token,
+            request,
             scope=f"processes:{request.service}",
         )
         found = await asyncio.gather(*map(self._state, page.entries))
@@ -92,12 +91,12 @@ class SettingServicer(SettingServiceServicer):
                 for each in settings
                 if len({*each.values.values(), each.setting.default_value}) > 1
             ]
-        page = take_page(
+        page = self._cluster.page(
             settings,
             lambda each: (each.setting.name,),
-            page_size=request.page_size or _PAGE,
-            page_token=request.page_token,
+            request,
             scope=f"settings:{request.service}:{request.address}:{request.differing_only}",
+            page_size=_PAGE,
         )
         return setting_pb.ListSettingsResponse(
             settings=page.entries,

@@ -12,7 +12,7 @@ from ariane.admin.v1.sink_service_pb2_grpc import SinkServiceServicer
 from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_admin.times import timestamp_of
 from ariane_sdk import SinkReport
-from ariane_servicekit import field_invalid, take_page
+from ariane_servicekit import field_invalid
 
 _Context = aio.ServicerContext[Any, Any]
 
@@ -36,11 +36,10 @@ class SinkServicer(SinkServiceServicer):
     ) -> sink_pb.ListSinksResponse:
         """List sinks by name."""
         answers = await self._cluster.answers()
-        page = take_page(
+        page = self._cluster.page(
             await self._client.list_sinks(request.name, leave_out=answers.leave_out),
             lambda sink: (sink.name,),
-            page_size=request.page_size,
-            page_token=request.page_token,
+            request,
             scope=f"sinks:{request.name}",
         )
         return sink_pb.ListSinksResponse(

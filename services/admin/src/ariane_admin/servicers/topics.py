@@ -26,9 +26,10 @@ from ariane_admin.asking.cluster_doors import (
 )
 from ariane_admin.asking.pages import all_pages
 from ariane_admin.servicers.cluster_access import ClusterAccess, topic_not_found
+from ariane_record.names import reply_topic
 from ariane_sdk import LiveBroker
 from ariane_sdk.errors import CallError, RouteNotFound, TopicExists, TopicNotFound
-from ariane_servicekit import field_invalid, take_page
+from ariane_servicekit import field_invalid
 
 _Context = aio.ServicerContext[Any, Any]
 
@@ -107,15 +108,20 @@ class TopicServicer(TopicServiceServicer):
             return broker, await all_pages(broker, stub.ListTopics, asked, lambda p: p.topics)
 
         placed: dict[str, list[topic_pb.TopicPlacement]] = defaultdict(list)
-        for broker, topics in await answers.ask(at):
+        if not request.cluster_name:
+            # Name servers know topics of brokers that do not answer; where they lie is not known.
+            names = await self._doors.client.list_topics(include_system=request.include_system)
+            placed |= {name: [] for name in names if name.startswith(request.name_prefix)}
+        replies = {reply_topic(broker.cluster_name) for broker in answers.brokers}
+        hidden = frozenset() if request.include_system else replies
+        for broker, topics in await answers.ask(at, nobody_ok=True):
             for topic in topics:
-                if topic.topic.startswith(request.name_prefix):
+                if topic.topic.startswith(request.name_prefix) and topic.topic not in hidden:
                     placed[topic.topic].append(_placement(broker, topic))
-        page = take_page(
+        page = self._cluster.page(
             sorted(placed),
             lambda name: (name,),
-            page_size=request.page_size,
-            page_token=request.page_token,
+            request,
             scope=f"topics:{request.cluster_name}:{request.name_prefix}:{request.include_system}",
         )
         return topic_pb.ListTopicsResponse(
@@ -210,12 +216,12 @@ class TopicServicer(TopicServiceServicer):
         def key(queue: topic_pb.TopicQueue) -> tuple[str, str, int]:
             return queue.cluster_name, queue.broker_name, queue.bounds.queue_id
 
-        page = take_page(
+        page = self._cluster.page(
             sorted(queues, key=key),
             key,
-            page_size=request.page_size or _QUEUES_PAGE,
-            page_token=request.page_token,
+            request,
             scope=f"queues:{request.topic}",
+            page_size=_QUEUES_PAGE,
         )
         return topic_pb.ListTopicQueuesResponse(
             queues=page.entries,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -26,9 +26,10 @@ from ariane.common.v1.process_service_pb2 import (
     ListProcessSettingsRequest,
 )
 from ariane.common.v1.process_service_pb2_grpc import ProcessServiceStub
-from ariane_admin.asking.admin_service import ADMIN_SECONDS_MAX, admin_channel, own_name
-from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX, answer_of
+from ariane_admin.asking.admin_service import ADMIN_SECONDS_MAX, admin_channel
+from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX
 from ariane_admin.asking.connection import ADMIN_VARIABLE, DEFAULT_ADMIN, check_address
+from ariane_admin.asking.services import Services, services_at
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.exits import ExitStatus
@@ -39,25 +40,12 @@ if TYPE_CHECKING:
     from google.rpc.status_pb2 import Status
     from grpc.aio import Channel
 
-    from ariane.admin.v1.client_service_pb2_grpc import ClientServiceAsyncStub
     from ariane.admin.v1.cluster_service_pb2 import BrokerOutcome
-    from ariane.admin.v1.cluster_service_pb2_grpc import ClusterServiceAsyncStub
-    from ariane.admin.v1.dead_letter_service_pb2_grpc import DeadLetterServiceAsyncStub
-    from ariane.admin.v1.delayed_message_service_pb2_grpc import DelayedMessageServiceAsyncStub
-    from ariane.admin.v1.filter_service_pb2_grpc import FilterServiceAsyncStub
-    from ariane.admin.v1.group_service_pb2_grpc import GroupServiceAsyncStub
-    from ariane.admin.v1.message_service_pb2_grpc import MessageServiceAsyncStub
-    from ariane.admin.v1.replica_set_service_pb2_grpc import ReplicaSetServiceAsyncStub
-    from ariane.admin.v1.setting_service_pb2_grpc import SettingServiceAsyncStub
-    from ariane.admin.v1.sink_service_pb2_grpc import SinkServiceAsyncStub
-    from ariane.admin.v1.topic_service_pb2_grpc import TopicServiceAsyncStub
-    from ariane.admin.v1.transaction_service_pb2_grpc import TransactionServiceAsyncStub
 
 NO_ADMIN: Final = "none"
 LOOK_SECONDS_MAX: Final = 1.0
 """How long a connection to the default admin address may take."""
 
-_Answer = TypeVar("_Answer")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -68,57 +56,6 @@ class AdminChoice(NamedTuple):
     """Its address; empty for none."""
     is_said: bool
     """Whether the address was given. Otherwise it is only tried."""
-
-
-class Administration(NamedTuple):
-    """The services that change the cluster: of admin, or of the servicers in this process."""
-
-    peer: str
-    """The called process, for the text of errors; empty for this process."""
-    clients: ClientServiceAsyncStub
-    """Service for live clients."""
-    cluster: ClusterServiceAsyncStub
-    """Service for brokers."""
-    dead_letters: DeadLetterServiceAsyncStub
-    """Service for dead letters."""
-    delayed: DelayedMessageServiceAsyncStub
-    """Service for delayed messages."""
-    filters: FilterServiceAsyncStub
-    """Service for uploaded filters."""
-    groups: GroupServiceAsyncStub
-    """Service for groups."""
-    messages: MessageServiceAsyncStub
-    """Service for single messages."""
-    replica_sets: ReplicaSetServiceAsyncStub
-    """Service for brokers with replicas."""
-    settings: SettingServiceAsyncStub
-    """Service for settings of processes."""
-    sinks: SinkServiceAsyncStub
-    """Service for sinks of exactly-once writes."""
-    topics: TopicServiceAsyncStub
-    """Service for topics."""
-    transactions: TransactionServiceAsyncStub
-    """Service for transactions."""
-
-    async def ask(
-        self,
-        method: Callable[..., Awaitable[_Answer]],
-        request: Any,
-        *,
-        seconds_max: float = ADMIN_SECONDS_MAX,
-    ) -> _Answer:
-        """Call a method, and return its answer.
-
-        Args:
-            method: A method of one of the services.
-            request: Its request.
-            seconds_max: How long admin may take.
-
-        Raises:
-            CallError: The error of the service.
-        """
-        call = method(request, timeout=seconds_max, metadata=own_name())
-        return await answer_of(call, self.peer)
 
 
 def change_option(command: _Command) -> _Command:
@@ -142,7 +79,7 @@ def change_option(command: _Command) -> _Command:
 @asynccontextmanager
 async def administration(
     name_servers: str, choice: AdminChoice, *, checker: str = ""
-) -> AsyncIterator[Administration]:
+) -> AsyncIterator[Services]:
     """The services that change a cluster, for the length of a block.
 
     Args:
@@ -158,7 +95,7 @@ async def administration(
         async with admin_channel(choice.address) as channel:
             trouble = await _trouble(channel, choice.address, cluster)
             if not trouble:
-                yield _through(channel, f"admin {choice.address}")
+                yield services_at(channel, f"admin {choice.address}")
                 return
         if choice.is_said:
             raise CommandFailed(
@@ -171,11 +108,11 @@ async def administration(
         say_warning(
             "this change is not recorded in the audit trail of admin, because of --admin none"
         )
-    # Importing the servicers is slow: only commands that need them wait for it.
+    # Only commands that need servicers wait until they are loaded.
     from ariane_admin.servicers.here import servicers_here  # noqa: PLC0415
 
-    async with servicers_here(name_servers, [checker] if checker else []) as servicers:
-        yield Administration("", *servicers)
+    async with servicers_here(name_servers, [checker] if checker else []) as services:
+        yield services
 
 
 def required(outcomes: Sequence[BrokerOutcome]) -> None:
@@ -209,45 +146,6 @@ def _choice(context: click.Context, parameter: click.Parameter, value: str) -> A
     source = context.get_parameter_source(str(parameter.name))
     is_said = source is not ParameterSource.DEFAULT
     return AdminChoice("" if value == NO_ADMIN else check_address(value), is_said)
-
-
-def _through(channel: Channel, peer: str) -> Administration:
-    from ariane.admin.v1.client_service_pb2_grpc import ClientServiceStub  # noqa: PLC0415
-    from ariane.admin.v1.cluster_service_pb2_grpc import ClusterServiceStub  # noqa: PLC0415
-    from ariane.admin.v1.dead_letter_service_pb2_grpc import (  # noqa: PLC0415
-        DeadLetterServiceStub,
-    )
-    from ariane.admin.v1.delayed_message_service_pb2_grpc import (  # noqa: PLC0415
-        DelayedMessageServiceStub,
-    )
-    from ariane.admin.v1.filter_service_pb2_grpc import FilterServiceStub  # noqa: PLC0415
-    from ariane.admin.v1.group_service_pb2_grpc import GroupServiceStub  # noqa: PLC0415
-    from ariane.admin.v1.message_service_pb2_grpc import MessageServiceStub  # noqa: PLC0415
-    from ariane.admin.v1.replica_set_service_pb2_grpc import (  # noqa: PLC0415
-        ReplicaSetServiceStub,
-    )
-    from ariane.admin.v1.setting_service_pb2_grpc import SettingServiceStub  # noqa: PLC0415
-    from ariane.admin.v1.sink_service_pb2_grpc import SinkServiceStub  # noqa: PLC0415
-    from ariane.admin.v1.topic_service_pb2_grpc import TopicServiceStub  # noqa: PLC0415
-    from ariane.admin.v1.transaction_service_pb2_grpc import (  # noqa: PLC0415
-        TransactionServiceStub,
-    )
-
-    return Administration(
-        peer,
-        ClientServiceStub(channel),
-        ClusterServiceStub(channel),
-        DeadLetterServiceStub(channel),
-        DelayedMessageServiceStub(channel),
-        FilterServiceStub(channel),
-        GroupServiceStub(channel),
-        MessageServiceStub(channel),
-        ReplicaSetServiceStub(channel),
-        SettingServiceStub(channel),
-        SinkServiceStub(channel),
-        TopicServiceStub(channel),
-        TransactionServiceStub(channel),
-    )
 
 
 async def _listens(address: str) -> bool:

@@ -9,7 +9,8 @@ import click
 from typing_extensions import override
 
 from ariane.admin.v1.setting_service_pb2 import SettingOutcome, UpdateSettingRequest
-from ariane_admin.asking.changing.changes import Administration, error_of
+from ariane_admin.asking.changing.changes import error_of
+from ariane_admin.asking.services import Services
 from ariane_admin.terminal.output import Output, Row
 from ariane_sdk.errors import CallError
 
@@ -59,7 +60,7 @@ class SettingChanges(NamedTuple):
 
 
 async def change_settings(
-    changes: Administration,
+    changes: Services,
     service: str,
     addresses: Sequence[str],
     assignments: Sequence[Assignment],

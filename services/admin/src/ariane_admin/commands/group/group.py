@@ -13,14 +13,14 @@ from ariane_admin.asking.cluster_doors import (
     ClusterDoors,
 )
 from ariane_admin.asking.connection import name_servers_option, run_async
-from ariane_admin.asking.paused_groups import pause_warning, paused_groups
-from ariane_admin.asking.roll_call import (
-    RollCall,
+from ariane_admin.asking.partial_answers import (
+    PartialAnswers,
     known_groups,
     marked_row,
     unknown_among_answers,
     write_rows,
 )
+from ariane_admin.asking.paused_groups import pause_warning, paused_groups
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.output import Output, Row, first_of, output_option
 from ariane_record.names import is_system_group
@@ -80,9 +80,9 @@ def list_groups(
       ariane group list --count 10000 -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
 
-    async def ask() -> tuple[RollCall, list[Row]]:
+    async def ask() -> tuple[PartialAnswers, list[Row]]:
         async with ClusterDoors(name_servers) as doors:
-            roll = RollCall(await doors.primaries())
+            roll = PartialAnswers(await doors.primaries())
             await warn_of_absent(doors, roll.brokers)
             names = await known_groups(doors.client, roll)
             shown = [name for name in names if system or not is_system_group(name)]
@@ -117,10 +117,10 @@ def show(*, name: str, name_servers: str, output: Output) -> int:
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
 
     async def ask() -> tuple[
-        RollCall, Sequence[str], Row, list[Row], list[Row], list[Row], list[Row]
+        PartialAnswers, Sequence[str], Row, list[Row], list[Row], list[Row], list[Row]
     ]:
         async with ClusterDoors(name_servers) as doors:
-            roll = RollCall(await doors.primaries())
+            roll = PartialAnswers(await doors.primaries())
             await warn_of_absent(doors, roll.brokers)
             if name not in await known_groups(doors.client, roll):
                 if roll.unanswered:
@@ -166,7 +166,7 @@ def show(*, name: str, name_servers: str, output: Output) -> int:
     return roll.status
 
 
-async def _conflicts(client: ClusterClient, roll: RollCall, name: str) -> list[Row]:
+async def _conflicts(client: ClusterClient, roll: PartialAnswers, name: str) -> list[Row]:
     """Subscriptions that do not agree inside a group, as brokers see them."""
 
     async def at(broker: LiveBroker) -> list[SubscriptionConflict]:
@@ -183,7 +183,7 @@ async def _conflicts(client: ClusterClient, roll: RollCall, name: str) -> list[R
 
 async def _summaries(
     client: ClusterClient,
-    roll: RollCall,
+    roll: PartialAnswers,
     names: Sequence[str],
     paused: Mapping[str, Sequence[str]],
     topic: str | None,
@@ -211,7 +211,7 @@ async def _summaries(
 
 
 async def _facts(
-    client: ClusterClient, roll: RollCall, name: str
+    client: ClusterClient, roll: PartialAnswers, name: str
 ) -> tuple[list[GroupMember], list[QueueLag]]:
     """The members of a group, and how far behind it is, as brokers that answer tell."""
 
@@ -229,7 +229,9 @@ async def _facts(
     return [members[client_id] for client_id in sorted(members)], lags
 
 
-async def _owners(client: ClusterClient, roll: RollCall, name: str) -> dict[MessageQueue, str]:
+async def _owners(
+    client: ClusterClient, roll: PartialAnswers, name: str
+) -> dict[MessageQueue, str]:
     """Which member has each queue in work, as far as members answer."""
 
     async def at(broker: LiveBroker) -> dict[MessageQueue, str]:

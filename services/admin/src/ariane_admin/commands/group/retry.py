@@ -30,7 +30,7 @@ from ariane_admin.asking.cluster_doors import (
     broker_peer,
 )
 from ariane_admin.asking.connection import name_servers_option, run_async
-from ariane_admin.asking.roll_call import RollCall, unknown_among_answers
+from ariane_admin.asking.partial_answers import PartialAnswers, unknown_among_answers
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Row, output_option
 from ariane_sdk import LiveBroker
@@ -181,10 +181,10 @@ async def _changed(name_servers: str, admin: AdminChoice, request: UpdateGroupRe
     return [_row(each.broker_name, each.group) for each in answer.group.placements]
 
 
-async def _known(name_servers: str, name: str) -> tuple[RollCall, list[Row]]:
+async def _known(name_servers: str, name: str) -> tuple[PartialAnswers, list[Row]]:
     """How the group tries again, at each broker that knows it."""
     async with ClusterDoors(name_servers) as doors:
-        roll = RollCall(await doors.primaries())
+        roll = PartialAnswers(await doors.primaries())
 
         async def at(broker: LiveBroker) -> Row | None:
             known = GetConsumerGroupRequest(consumer_group=name)

@@ -18,8 +18,8 @@ from ariane_admin.asking.cluster_doors import (
     broker_peer,
 )
 from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.partial_answers import PartialAnswers, known_groups, unknown_among_answers
 from ariane_admin.asking.paused_groups import pause_warning, paused_groups
-from ariane_admin.asking.roll_call import RollCall, known_groups, unknown_among_answers
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.error_statuses import line_of
@@ -75,9 +75,9 @@ def running(
       ariane group running billing --member 10.0.0.7@4242#1f3c --stacks -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
 
-    async def ask() -> tuple[RollCall, list[Row], Sequence[str]]:
+    async def ask() -> tuple[PartialAnswers, list[Row], Sequence[str]]:
         async with ClusterDoors(name_servers) as doors:
-            roll = RollCall(await doors.primaries())
+            roll = PartialAnswers(await doors.primaries())
             wanted = await _members(doors, roll, name, client_id)
             turns = asyncio.Semaphore(ASKED_TOGETHER_MAX)
 
@@ -105,7 +105,7 @@ def running(
 
 
 async def _members(
-    doors: ClusterDoors, roll: RollCall, name: str, client_id: str
+    doors: ClusterDoors, roll: PartialAnswers, name: str, client_id: str
 ) -> Sequence[_Found]:
     """The live members by client id, or one of them, each with a broker that it is attached to."""
 

@@ -20,7 +20,7 @@ from ariane_admin.asking.cluster_doors import (
     broker_peer,
 )
 from ariane_admin.asking.connection import name_servers_option, run_async
-from ariane_admin.asking.roll_call import RollCall
+from ariane_admin.asking.partial_answers import PartialAnswers
 from ariane_admin.errors import CommandFailed
 from ariane_admin.messages.message_body import body_of
 from ariane_admin.messages.message_traces import LifeStep, life_of
@@ -81,7 +81,7 @@ def show(
 
     async def ask() -> Message:
         async with ClusterDoors(name_servers) as doors:
-            roll = RollCall(await doors.primaries())
+            roll = PartialAnswers(await doors.primaries())
             found = await _by_message_id(doors, roll, message_id, topic)
             if not found and topic:
                 await doors.client.route(topic)
@@ -173,16 +173,16 @@ def query(
     else:
         request.unique_id = unique_id or ""
 
-    async def ask() -> tuple[RollCall, Sequence[Message]]:
+    async def ask() -> tuple[PartialAnswers, Sequence[Message]]:
         async with ClusterDoors(name_servers) as doors:
-            roll = RollCall(await doors.primaries_of(topic))
+            roll = PartialAnswers(await doors.primaries_of(topic))
             return roll, await _query(doors, roll, request)
 
     roll, found = run_async(ask())
     return _show_found(output, roll, [message_row(e, form) for e in first_of(found, count)])
 
 
-def _show_found(output: Output, roll: RollCall, rows: Sequence[Row]) -> int:
+def _show_found(output: Output, roll: PartialAnswers, rows: Sequence[Row]) -> int:
     output.rows(
         ["store_time", "broker", "queue_id", "queue_offset", "tag", "keys", "message_id", "body"],
         rows if output.for_programs else map(shortened, rows),
@@ -196,13 +196,13 @@ async def _stored_in(
     span: tuple[datetime | None, datetime | None],
     count: int,
     form: BodyForm,
-) -> tuple[RollCall, list[Row]]:
+) -> tuple[PartialAnswers, list[Row]]:
     """The newest messages that were stored in a time, as rows, newest first."""
     async with (
         ClusterDoors(name_servers) as doors,
         QueueReader(name_servers, patience_s=PATIENCE_S) as reader,
     ):
-        roll = RollCall(await doors.primaries_of(topic))
+        roll = PartialAnswers(await doors.primaries_of(topic))
 
         async def at(broker: LiveBroker) -> list[ReceivedMessage]:
             bounds = await bounds_between(reader, topic, *span, broker_name=broker.broker_name)
@@ -229,9 +229,9 @@ def trace(*, unique_id: str, name_servers: str, output: Output) -> int:
       ariane message trace 0A1B2C3D4E5F60718293A4B5C6D7E8F9
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
 
-    async def ask() -> tuple[RollCall, list[LifeStep]]:
+    async def ask() -> tuple[PartialAnswers, list[LifeStep]]:
         async with ClusterDoors(name_servers) as doors:
-            roll = RollCall(await doors.primaries())
+            roll = PartialAnswers(await doors.primaries())
             request = QueryMessagesRequest(
                 topic=TRACE_TOPIC, key=unique_id, message_count_max=_COUNT_MAX
             )
@@ -287,7 +287,7 @@ def recall(*, handle: str, name_servers: str, admin: AdminChoice, output: Output
 
 
 async def _by_message_id(
-    doors: ClusterDoors, roll: RollCall, message_id: str, topic: str
+    doors: ClusterDoors, roll: PartialAnswers, message_id: str, topic: str
 ) -> list[Message]:
     """The message of a broker's id. Only the broker that gave it knows it; all are asked."""
 
@@ -305,7 +305,7 @@ async def _by_message_id(
 
 
 async def _query(
-    doors: ClusterDoors, roll: RollCall, request: QueryMessagesRequest
+    doors: ClusterDoors, roll: PartialAnswers, request: QueryMessagesRequest
 ) -> list[Message]:
     """What the brokers of a topic find; newest first."""
 

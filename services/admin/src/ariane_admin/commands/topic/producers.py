@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import click
 
-from ariane.admin.v1.client_service_pb2 import ClusterProducer
-from ariane_admin.asking.cluster_doors import ClusterDoors
+from ariane.admin.v1.client_service_pb2 import ClusterProducer, ListProducersRequest
 from ariane_admin.asking.connection import name_servers_option, run_async
-from ariane_admin.asking.roll_call import RollCall, write_rows
-from ariane_admin.asking.topic_producers import topic_producers
+from ariane_admin.asking.partial_answers import write_rows
+from ariane_admin.asking.questions import questions
 from ariane_admin.terminal.output import Output, Row, output_option
 from ariane_admin.times import moment_text
+
+_COLUMNS = (
+    *("topic", "client_id", "producer_group", "address", "agent"),
+    *("messages_per_second", "message_count", "last_time"),
+)
+_TOTALS = ("messages_per_second", "message_count")
 
 
 @click.command()
@@ -30,19 +35,14 @@ def producers(*, name: str, producer_group: str, name_servers: str, output: Outp
       ariane topic producers orders
       ariane topic producers --producer-group shop -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
+    request = ListProducersRequest(topic=name, producer_group=producer_group)
 
-    async def ask() -> tuple[RollCall, list[Row]]:
-        async with ClusterDoors(name_servers) as doors:
-            roll = RollCall(await doors.primaries())
-            found = await topic_producers(doors, roll, topic=name, producer_group=producer_group)
-            return roll, list(map(_row, found))
+    async def ask() -> int:
+        async with questions(name_servers) as asked:
+            answer = await asked.clients.ListProducers(request)
+            return write_rows(output, asked, _COLUMNS, map(_row, answer.producers), totals=_TOTALS)
 
-    roll, rows = run_async(ask())
-    columns = (
-        *("topic", "client_id", "producer_group", "address", "agent"),
-        *("messages_per_second", "message_count", "last_time"),
-    )
-    return write_rows(output, roll, columns, rows, totals=("messages_per_second", "message_count"))
+    return run_async(ask())
 
 
 def _row(found: ClusterProducer) -> Row:

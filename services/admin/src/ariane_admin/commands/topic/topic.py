@@ -24,8 +24,8 @@ from ariane_admin.asking.cluster_doors import (
     broker_peer,
 )
 from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.partial_answers import PartialAnswers
 from ariane_admin.asking.previews import topic_content
-from ariane_admin.asking.roll_call import RollCall
 from ariane_admin.commands.topic.layouts import (
     layout_row,
     placement_row,
@@ -313,14 +313,14 @@ def delete(
     )
 
 
-async def _queues(name_servers: str, name: str) -> tuple[RollCall, list[Row]]:
+async def _queues(name_servers: str, name: str) -> tuple[PartialAnswers, list[Row]]:
     """All queues of the route; what is in those of a broker that does not answer is not known."""
     async with (
         ClusterDoors(name_servers) as doors,
         QueueReader(name_servers, patience_s=PATIENCE_S) as reader,
     ):
         route = await doors.client.route(name)
-        roll = RollCall(await doors.primaries_of(name))
+        roll = PartialAnswers(await doors.primaries_of(name))
 
         async def at(broker: LiveBroker) -> Mapping[MessageQueue, tuple[int, int]]:
             return await reader.bounds(name, broker_names=[broker.broker_name])
@@ -357,10 +357,10 @@ async def _queues(name_servers: str, name: str) -> tuple[RollCall, list[Row]]:
         return roll, [row(queue) for queue in sorted({*bounds, *silent})]
 
 
-async def _layout(name_servers: str, name: str) -> tuple[RollCall, list[Row]]:
+async def _layout(name_servers: str, name: str) -> tuple[PartialAnswers, list[Row]]:
     async with ClusterDoors(name_servers) as doors:
         brokers = await doors.primaries_of(name)
-        roll = RollCall(brokers)
+        roll = PartialAnswers(brokers)
 
         async def at(broker: LiveBroker) -> Row:
             return await _layout_at(doors, broker, name)

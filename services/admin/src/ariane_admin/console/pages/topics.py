@@ -121,14 +121,15 @@ async def topic(ask: Asker, request: Request) -> Page:
 
 def _row(found: topic_pb.ClusterTopic) -> Sequence[Cell]:
     parts = [each.topic for each in found.placements]
-    first = parts[0]
+    # Nobody knows what a topic is of which no broker tells anything.
+    first = parts[0] if parts else None
     return (
         Cell(found.topic, to("topics", found.topic)),
         number(len(parts)),
         number(sum(each.read_queue_count for each in parts)),
         number(sum(each.write_queue_count for each in parts)),
-        Cell(_permission(first.permission)),
-        Cell(_type(first.message_type)),
+        Cell(_permission(first.permission) if first else ""),
+        Cell(_type(first.message_type) if first else ""),
         Cell("differs between brokers", kind="warn") if found.uneven else Cell(""),
     )
 

@@ -12,7 +12,6 @@ from ariane_admin.asking.pages import all_pages
 from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_sdk import LiveBroker, MessageQueue
 from ariane_sdk.errors import GroupNotFound
-from ariane_servicekit import take_page
 
 
 async def list_members(
@@ -40,11 +39,10 @@ async def list_members(
         for member in found:
             entry = members.setdefault(member.client_id, group_pb.ClusterGroupMember(member=member))
             entry.broker_names.append(broker_name)
-    page = take_page(
+    page = cluster.page(
         sorted(members),
         lambda client_id: (client_id,),
-        page_size=request.page_size,
-        page_token=request.page_token,
+        request,
         scope=f"members:{name}",
     )
     shown = [members[client_id] for client_id in page.entries]
@@ -84,11 +82,10 @@ async def list_conflicts(
         for conflicts in await answers.ask(at)
         for one in conflicts
     }
-    page = take_page(
+    page = cluster.page(
         sorted(found),
         lambda key: key,
-        page_size=request.page_size,
-        page_token=request.page_token,
+        request,
         scope=f"conflicts:{request.consumer_group}",
     )
     return group_pb.ListSubscriptionConflictsResponse(

@@ -37,7 +37,7 @@ from ariane_admin.servicers.group.group_offsets import (
 from ariane_record.names import dead_letter_topic, is_system_group
 from ariane_sdk import LiveBroker, MessageQueue
 from ariane_sdk.errors import CallError, GroupNotFound, TopicNotFound
-from ariane_servicekit import field_invalid, take_page
+from ariane_servicekit import field_invalid
 
 _Context = aio.ServicerContext[Any, Any]
 
@@ -62,7 +62,7 @@ class GroupServicer(GroupServiceServicer):
             group = request.consumer_group
             if method == "CloneGroupOffsets":
                 group = request.target_consumer_group
-            offsets = await self._cluster.reader.stored_offsets(group, request.topic)
+            offsets = await (await self._cluster.reader()).stored_offsets(group, request.topic)
             return group_pb.QueueOffsets(offsets=offset_messages(offsets))
         if method == "DeleteGroupOffsets":
             brokers = await self._doors.primaries()
@@ -135,14 +135,14 @@ class GroupServicer(GroupServiceServicer):
         names = {
             name
             for name in {*placed, *lags, *members}
-            if name.startswith(request.name_prefix) and not is_system_group(name)
+            if name.startswith(request.name_prefix)
+            and (request.include_system or not is_system_group(name))
         }
-        page = take_page(
+        page = self._cluster.page(
             sorted(names),
             lambda name: (name,),
-            page_size=request.page_size,
-            page_token=request.page_token,
-            scope=f"groups:{request.cluster_name}:{request.name_prefix}",
+            request,
+            scope=f"groups:{request.cluster_name}:{request.name_prefix}:{request.include_system}",
         )
         return group_pb.ListGroupsResponse(
             groups=(
@@ -215,7 +215,8 @@ class GroupServicer(GroupServiceServicer):
         brokers = await self._carriers(request.topic)
         if isinstance(wanted, dict):
             brokers = named(brokers, request.topic, wanted)
-        before = await self._cluster.reader.stored_offsets(request.consumer_group, request.topic)
+        reader = await self._cluster.reader()
+        before = await reader.stored_offsets(request.consumer_group, request.topic)
         told: list[group_pb.GroupQueueOffset] = []
 
         async def at(broker: LiveBroker) -> None:

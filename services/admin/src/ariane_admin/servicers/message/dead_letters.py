@@ -111,12 +111,13 @@ class DeadLetterServicer(DeadLetterServiceServicer):
         def is_enough(now: Redrive) -> bool:
             return now.redriven_count >= count_max or now_s() >= end_s
 
+        reader = await self._cluster.reader()
         wanted = _wanted(request)
         for number, one in enumerate(wanted, 1):
             progress = _Progress(is_enough)
             try:
                 async with asyncio.timeout_at(end_s + REDRIVE_STUCK_S):
-                    await self._cluster.reader.redrive(
+                    await reader.redrive(
                         request.consumer_group, one, to_topic=request.to_topic, on_progress=progress
                     )
             except TimeoutError:
@@ -183,7 +184,8 @@ class DeadLetterServicer(DeadLetterServiceServicer):
 
     async def _read(self, search: _Search, broker: LiveBroker, end_s: float) -> None:
         now_s = asyncio.get_running_loop().time
-        chunks = self._cluster.reader.chunks(search.group, search.wanted_of(broker))
+        reader = await self._cluster.reader()
+        chunks = reader.chunks(search.group, search.wanted_of(broker))
         async with aclosing(chunks) as read:
             async for chunk in read:
                 search.take(chunk)

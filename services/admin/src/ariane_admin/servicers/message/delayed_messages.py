@@ -19,7 +19,7 @@ from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_record.errors import RecallHandleIllegal
 from ariane_record.single.recall_handle import decode_recall_handle
 from ariane_sdk import LiveBroker
-from ariane_servicekit import field_invalid, take_page
+from ariane_servicekit import field_invalid
 
 _Context = aio.ServicerContext[Any, Any]
 
@@ -51,11 +51,10 @@ class DelayedMessageServicer(DelayedMessageServiceServicer):
         def key(entry: delayed_pb.BrokerDelayedMessages) -> tuple[str, str]:
             return entry.cluster_name, entry.broker_name
 
-        page = take_page(
+        page = self._cluster.page(
             sorted(await answers.ask(at), key=key),
             key,
-            page_size=request.page_size,
-            page_token=request.page_token,
+            request,
             scope="delayed",
         )
         return delayed_pb.ListDelayedMessagesResponse(

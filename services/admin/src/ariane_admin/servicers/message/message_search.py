@@ -181,7 +181,7 @@ class MessageSearch:
         bytes_max: int,
     ) -> list[_Tail]:
         """The queues of a broker, from the beginning of the time range to that of the page."""
-        reader, topic, only = self._cluster.reader, request.topic, [broker_name]
+        reader, topic, only = await self._cluster.reader(), request.topic, [broker_name]
 
         async def offsets_at(when: datetime | None) -> dict[MessageQueue, int]:
             return {} if when is None else await reader.offsets_at(topic, when, broker_names=only)
@@ -206,7 +206,7 @@ class MessageSearch:
             first = max(low, begins.get(queue, low))
             end = min(high, ends.get(queue, high), behind.get(queue, high))
             if first < end:
-                tails.append(_Tail(self._cluster.reader, queue, first, end, bytes_max))
+                tails.append(_Tail(reader, queue, first, end, bytes_max))
         return tails
 
     async def _by_id(self, answers: Answers, message_id: str, topic: str) -> Message | None:

@@ -8,6 +8,7 @@ or dead letters may be empty, with no row to carry it. Programs use the exit sta
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from typing_extensions import override
 
@@ -21,7 +22,21 @@ from ariane_sdk import ClusterClient, LiveBroker
 from ariane_sdk.errors import CallError
 
 
-class RollCall(Answers):
+class Partial(Protocol):
+    """Questions to brokers, some of which may not have answered."""
+
+    @property
+    def unanswered(self) -> list[str]:
+        """Names of the brokers that did not answer."""
+        ...
+
+    @property
+    def status(self) -> ExitStatus:
+        """The exit status of a command that has shown the answers."""
+        ...
+
+
+class PartialAnswers(Answers):
     """The brokers that a command asks; it warns of brokers that do not answer."""
 
     @property
@@ -30,22 +45,22 @@ class RollCall(Answers):
         return ExitStatus.UNREACHABLE if self.silent else ExitStatus.DONE
 
     @override
-    def fell_silent(self, error: CallError) -> None:
+    def unreachable(self, error: CallError) -> None:
         say_warning(f"a broker does not answer, and the result lacks it: {reasoned(error)}")
 
 
 async def known_groups(
-    client: ClusterClient, roll: RollCall, *, nobody_ok: bool = False
+    client: ClusterClient, roll: PartialAnswers, *, nobody_ok: bool = False
 ) -> list[str]:
     """The consumer groups that brokers know, by name.
 
     Args:
         client: Calls them.
         roll: The brokers to ask.
-        nobody_ok: As ``RollCall.ask``.
+        nobody_ok: As ``PartialAnswers.ask``.
 
     Raises:
-        CallError: As ``RollCall.ask``.
+        CallError: As ``PartialAnswers.ask``.
     """
 
     async def at(broker: LiveBroker) -> list[str]:
@@ -61,7 +76,7 @@ def unknown_among_answers(name: str) -> CommandFailed:
 
 def write_rows(
     output: Output,
-    roll: RollCall,
+    answers: Partial,
     columns: Sequence[str],
     rows: Iterable[Row],
     *,
@@ -73,25 +88,25 @@ def write_rows(
 
     Args:
         output: The output.
-        roll: The brokers that were asked.
+        answers: The brokers that were asked.
         columns: As with ``Output.rows``.
         rows: The list.
         totals: Fields whose true value may be larger if a broker did not answer.
     """
-    marked = [marked_row(output, roll, row, totals) for row in rows]
-    output.rows((*columns, "unanswered") if roll.unanswered else columns, marked)
-    return roll.status
+    marked = [marked_row(output, answers, row, totals) for row in rows]
+    output.rows((*columns, "unanswered") if answers.unanswered else columns, marked)
+    return answers.status
 
 
-def marked_row(output: Output, roll: RollCall, row: Row, totals: Sequence[str]) -> Row:
+def marked_row(output: Output, answers: Partial, row: Row, totals: Sequence[str]) -> Row:
     """A row with the silent brokers; in tables its totals are then marked as minimums."""
     if output.for_programs:
-        return {**row, "unanswered": roll.unanswered}
-    if not roll.unanswered:
+        return {**row, "unanswered": answers.unanswered}
+    if not answers.unanswered:
         return row
     known = (name for name in totals if row[name] is not None)
     return {
         **row,
         **{name: f">= {row[name]:,}" for name in known},
-        "unanswered": roll.unanswered,
+        "unanswered": answers.unanswered,
     }

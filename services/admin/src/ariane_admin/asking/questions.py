@@ -1,0 +1,60 @@
+"""Questions of commands: they are put to the servicers in this process, as admin would put them.
+
+So one module answers each question, for the command line, the console and the API. An operator's
+questions do not need an admin that runs, and are judged by brokers by the operator's own rights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+
+from ariane_admin.asking.absent_brokers import warn_of_absent
+from ariane_admin.asking.cluster_doors import ClusterDoors
+from ariane_admin.asking.partial_answers import PartialAnswers
+from ariane_admin.servicers.here import ServicersHere
+from ariane_admin.terminal.exits import ExitStatus
+from ariane_sdk.errors import CallError
+
+
+class Questions(ServicersHere):
+    """The servicers, and which brokers have not answered them.
+
+    A warning names each such broker once; it is not asked again.
+    """
+
+    def __init__(self, name_servers: str, checkers: Sequence[str] = ()) -> None:
+        """Ask nothing yet; arguments as of ``ServicersHere``."""
+        self._silent: dict[str, CallError] = {}
+        super().__init__(name_servers, checkers, partial(PartialAnswers, silent=self._silent))
+
+    @property
+    def doors(self) -> ClusterDoors:
+        """Stubs to every process, for what no servicer answers."""
+        return self.access.doors
+
+    @property
+    def unanswered(self) -> list[str]:
+        """Names of the brokers that did not answer."""
+        return sorted(self._silent)
+
+    @property
+    def status(self) -> ExitStatus:
+        """The exit status of a command that has shown the answers."""
+        return ExitStatus.UNREACHABLE if self._silent else ExitStatus.DONE
+
+    async def warn_of_absent(self) -> None:
+        """Warn of each broker that lists lack because the name server in use does not know it."""
+        await warn_of_absent(self.doors, await self.doors.primaries())
+
+
+@asynccontextmanager
+async def questions(name_servers: str, checkers: Sequence[str] = ()) -> AsyncIterator[Questions]:
+    """The servicers for questions, for the length of a block."""
+    asked = Questions(name_servers, checkers)
+    await asked.access.start()
+    try:
+        yield asked
+    finally:
+        await asked.access.close()
