@@ -6,16 +6,22 @@ questions do not need an admin that runs, and are judged by brokers by the opera
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import TypeVar
+
+from google.protobuf.message import Message
 
 from ariane_admin.asking.absent_brokers import warn_of_absent
 from ariane_admin.asking.cluster_doors import ClusterDoors
+from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.partial_answers import PartialAnswers
 from ariane_admin.servicers.here import ServicersHere
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_sdk.errors import CallError
+
+_Answer = TypeVar("_Answer")
 
 
 class Questions(ServicersHere):
@@ -47,6 +53,34 @@ class Questions(ServicersHere):
     async def warn_of_absent(self) -> None:
         """Warn of each broker that lists lack because the name server in use does not know it."""
         await warn_of_absent(self.doors, await self.doors.primaries())
+
+
+def answered(
+    name_servers: str,
+    method: Callable[[Questions], Callable[..., Awaitable[_Answer]]],
+    request: Message,
+    *,
+    warn_of_absent: bool = False,
+) -> tuple[Questions, _Answer]:
+    """Ask one question; return it, for its status, and the answer.
+
+    Args:
+        name_servers: "host:port" of each, separated by commas.
+        method: The method of a servicer.
+        request: Its request.
+        warn_of_absent: Whether to warn of brokers that the name server in use does not know.
+
+    Raises:
+        CallError: As of the servicer.
+    """
+
+    async def ask() -> tuple[Questions, _Answer]:
+        async with questions(name_servers) as asked:
+            if warn_of_absent:
+                await asked.warn_of_absent()
+            return asked, await method(asked)(request)
+
+    return run_async(ask())
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ from ariane_admin.asking.changing.changes import (
     required,
 )
 from ariane_admin.asking.connection import name_servers_option, run_async
-from ariane_admin.asking.questions import questions
+from ariane_admin.asking.questions import answered
 from ariane_admin.terminal.confirmation import confirm, yes_option
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Row, output_option
@@ -52,14 +52,9 @@ def list_clients(
     request = ListClientsRequest(
         consumer_group=consumer_group, producer_group=producer_group, broker_name=broker_name
     )
-
-    async def ask() -> ExitStatus:
-        async with questions(name_servers) as asked:
-            answer = await asked.clients.ListClients(request)
-            output.rows(_COLUMNS, map(_row, answer.clients))
-            return asked.status
-
-    return run_async(ask())
+    asked, answer = answered(name_servers, lambda one: one.clients.ListClients, request)
+    output.rows(_COLUMNS, map(_row, answer.clients))
+    return asked.status
 
 
 @click.command("disconnect")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from ariane.admin.v1.client_service_pb2 import ClusterProducer, ListProducersRequest
-from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.connection import name_servers_option
 from ariane_admin.asking.partial_answers import write_rows
-from ariane_admin.asking.questions import questions
+from ariane_admin.asking.questions import answered
 from ariane_admin.terminal.output import Output, Row, output_option
 from ariane_admin.times import moment_text
 
@@ -36,13 +36,8 @@ def producers(*, name: str, producer_group: str, name_servers: str, output: Outp
       ariane topic producers --producer-group shop -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     request = ListProducersRequest(topic=name, producer_group=producer_group)
-
-    async def ask() -> int:
-        async with questions(name_servers) as asked:
-            answer = await asked.clients.ListProducers(request)
-            return write_rows(output, asked, _COLUMNS, map(_row, answer.producers), totals=_TOTALS)
-
-    return run_async(ask())
+    asked, answer = answered(name_servers, lambda one: one.clients.ListProducers, request)
+    return write_rows(output, asked, _COLUMNS, map(_row, answer.producers), totals=_TOTALS)
 
 
 def _row(found: ClusterProducer) -> Row:

@@ -7,9 +7,9 @@ from typing import Final
 import click
 
 from ariane.admin.v1.topic_service_pb2 import ClusterTopic, ListTopicsRequest
-from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.connection import name_servers_option
 from ariane_admin.asking.partial_answers import write_rows
-from ariane_admin.asking.questions import questions
+from ariane_admin.asking.questions import answered
 from ariane_admin.commands.topic.words import message_type_word, permission_word
 from ariane_admin.terminal.output import Output, Row, output_option
 
@@ -35,16 +35,13 @@ def list_topics(*, system: bool, name_servers: str, output: Output) -> int:
     Example:
       ariane topic list -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-
-    async def ask() -> int:
-        async with questions(name_servers) as asked:
-            await asked.warn_of_absent()
-            answer = await asked.topics.ListTopics(ListTopicsRequest(include_system=system))
-            return write_rows(
-                output, asked, _COLUMNS, map(_list_row, answer.topics), totals=_TOTALS
-            )
-
-    return run_async(ask())
+    asked, answer = answered(
+        name_servers,
+        lambda one: one.topics.ListTopics,
+        ListTopicsRequest(include_system=system),
+        warn_of_absent=True,
+    )
+    return write_rows(output, asked, _COLUMNS, map(_list_row, answer.topics), totals=_TOTALS)
 
 
 def _list_row(topic: ClusterTopic) -> Row:
