@@ -70,7 +70,6 @@ async def answer(call, transaction_id, outcome):
 
 OF_THE_TRANSACTION = (
     "TRANSACTION_CHECK_TIMES",
-    "TRAN_COMMITTED_AT",
     "TRAN_FIRST_STORED_MS",
     "TRAN_OUTCOME",
     "TRAN_PARKED",

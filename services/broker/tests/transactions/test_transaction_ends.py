@@ -57,7 +57,7 @@ class Bench:
         )
         self.flush = HeldFlush(self.store)
         log = self.log = broker_log(self.store, flushed_promise(self.flush.when_flushed))
-        table = TransactionTable(decision_count_max=3)
+        table = self.table = TransactionTable(decision_count_max=3)
         self.ends = TransactionEnds(
             log, table, lambda topic: ORDERS, now_ms=lambda: 0, bytes_max=1000
         )
@@ -118,6 +118,19 @@ async def test_a_commit_that_waits_loses_to_a_rollback_that_does_not():
         await late
     assert refused.value.metadata["outcome"] == "ROLLBACK"
     assert bench.visible_count == 0
+
+
+async def test_the_message_of_a_forgotten_commit_is_found_among_others_of_its_id():
+    bench = Bench()
+    bench.flush.is_let_go.set()
+    await bench.end(Outcome.COMMIT)
+    encoder = BlockEncoder("orders", size_bytes_max=1000)
+    encoder.add(b"sent again, as an ordinary message", unique_id="t-1", born_timestamp_ms=0)
+    bench.log.append(encoder.finish())
+    bench.table.clear()
+    ended = await bench.end(Outcome.COMMIT)
+    assert (ended.duplicate, ended.place.queue_offset) == (True, 0)
+    assert bench.visible_count == 2
 
 
 def test_an_outcome_that_memory_forgets_is_written_nevertheless_once_there_is_room():

@@ -20,7 +20,6 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from ariane_broker.append.plain_message import PlainMessage
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_broker.transactions.ending import EndRequest, TransactionEnds
 from ariane_broker.transactions.half_list import HalfList
@@ -28,7 +27,7 @@ from ariane_broker.transactions.halves import HalfLimits, HalfRequest, Halves
 from ariane_broker.transactions.transaction_records import Outcome
 from ariane_broker.transactions.transaction_table import TransactionTable
 from ariane_broker.transactions.upkeep import TransactionUpkeep
-from ariane_record import decode_record
+from ariane_record import BlockEncoder, decode_record
 from ariane_record.names import OP_TOPIC
 from ariane_servicekit import at_once
 from ariane_servicekit.errors import ServiceError
@@ -57,8 +56,9 @@ def end_request(transaction_id, outcome):
 
 
 def half_request(transaction_id):
-    message = PlainMessage(transaction_id.encode(), "", (), transaction_id, {}, "", 0, 0, 0)
-    return HalfRequest("orders", 1, "pay", message)
+    encoder = BlockEncoder("orders", size_bytes_max=BYTES_MAX)
+    encoder.add(transaction_id.encode(), unique_id=transaction_id, born_timestamp_ms=0)
+    return HalfRequest.of(encoder.finish(), 1, "pay")
 
 
 def result_of(outcomes):
@@ -137,7 +137,6 @@ class TransactionMachine(RuleBasedStateMachine):
             self.table,
             Topics(),
             HalfLimits(BYTES_MAX, pending_count_max=100),
-            next_unique_id=lambda: "never",
             is_draining=lambda: False,
         )
         self.upkeep = TransactionUpkeep(

@@ -39,7 +39,6 @@ RESERVED_PROPERTIES: Final = frozenset(
         "TRACE_ON",
         "TRANSACTION_CHECK_TIMES",
         "TRANSFER_FLAG",
-        "TRAN_COMMITTED_AT",
         "TRAN_FIRST_STORED_MS",
         "TRAN_MSG",
         "TRAN_OUTCOME",

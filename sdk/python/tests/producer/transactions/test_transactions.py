@@ -222,7 +222,6 @@ async def test_what_breaks_a_rule_is_not_sent(cluster, producer, topic):
     for name in (
         "PGROUP",
         "TRANSACTION_CHECK_TIMES",
-        "TRAN_COMMITTED_AT",
         "TRAN_FIRST_STORED_MS",
         "TRAN_OUTCOME",
         "TRAN_PARKED",

@@ -27,33 +27,24 @@ class PlainMessage(NamedTuple):
     system_flag: int
     born_timestamp_ms: int
 
-    def add_to(
-        self,
-        encoder: BlockEncoder,
-        position: int,
-        system_properties: Mapping[str, str] | None = None,
-    ) -> None:
+    def add_to(self, encoder: BlockEncoder, position: int) -> None:
         """Add the message to a block.
 
         Args:
             encoder: The block's encoder.
             position: The message's position in the call, for errors.
-            system_properties: Properties that the system adds; None for none.
 
         Raises:
             ServiceError: MESSAGE_ILLEGAL.
             BlockFull: The block has no room for the message.
         """
-        properties = self.properties
-        if system_properties:
-            properties = {**properties, **system_properties}
         try:
             encoder.add(
                 self.body,
                 tag=self.tag,
                 keys=self.keys,
                 unique_id=self.unique_id,
-                properties=properties,
+                properties=self.properties,
                 message_group=self.message_group,
                 flag=self.flag,
                 system_flag=self.system_flag,

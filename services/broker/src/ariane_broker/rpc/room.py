@@ -173,6 +173,8 @@ def _transaction_updates(
         broker_name=settings.broker_name,
         now_ms=environment.clock.now_ms,
         body_bytes_max=settings.message_bytes_max,
+        call_bytes_max=call_bytes_of(settings),
+        next_unique_id=_unique_ids(environment).next_id,
         cluster_name=settings.cluster_name,
         service_error=ErrorTranslator(STORAGE_RULES).service_error,
     )
@@ -203,21 +205,25 @@ def _client_servicer(
 
 def _plain_send(environment: Environment, log: LogRoom, append: AppendRoom) -> SendMessages:
     settings, clock = environment.settings, environment.clock
-    unique_ids = UniqueIdGenerator(
-        clock.now_ms,
-        ip="127.0.0.1",
-        pid=environment.disk.process_id(),
-        origin=environment.chance.getrandbits(32),
-    )
     return SendMessages(
         append.append_records,
         append.topics_for_send,
         message_at=log.store.message_at,
-        next_unique_id=unique_ids.next_id,
+        next_unique_id=_unique_ids(environment).next_id,
         now_ms=clock.now_ms,
         body_bytes_max=settings.message_bytes_max,
         call_bytes_max=call_bytes_of(settings),
         cluster_name=settings.cluster_name,
+    )
+
+
+def _unique_ids(environment: Environment) -> UniqueIdGenerator:
+    """Makes ids of messages that come without."""
+    return UniqueIdGenerator(
+        environment.clock.now_ms,
+        ip="127.0.0.1",
+        pid=environment.disk.process_id(),
+        origin=environment.chance.getrandbits(32),
     )
 
 

@@ -41,6 +41,10 @@ class UpdateParts(NamedTuple):
     """Milliseconds since the epoch."""
     body_bytes_max: int
     """Largest body of a message."""
+    call_bytes_max: int
+    """Largest record of a half message."""
+    next_unique_id: Callable[[], str]
+    """Makes ids of messages that come without."""
     cluster_name: str
     """The cluster of this broker."""
     service_error: Callable[[Exception], ServiceError]
@@ -82,14 +86,8 @@ class TransactionUpdates:
             if count > ENTRIES_MAX:
                 raise field_invalid(field, f"must be at most {ENTRIES_MAX}", count)
         parts = self._parts
-        defaults = EncodingDefaults(str, parts.now_ms(), parts.body_bytes_max, parts.cluster_name)
-        asked = _ReadRequest(
-            [
-                half_request(half, position, defaults)
-                for position, half in enumerate(request.half_messages)
-            ],
-            list(map(end_request, request.ends)),
-        )
+        halves = self._halves_of(request) if request.half_messages else ()
+        asked = _ReadRequest(halves, list(map(end_request, request.ends)))
         if parts.halves.need_topics(asked.halves):
             return self._work_later(asked, born_host)
         stored = parts.halves.store(asked.halves, born_host)
@@ -97,6 +95,18 @@ class TransactionUpdates:
         if parts.log.promise.waits or None in ended or asked.demands:
             return self._wait(asked, stored, ended)
         return self._answer(asked, stored, ended, {None: parts.log.promise.level})
+
+    def _halves_of(
+        self, request: transaction_pb.UpdateTransactionsRequest
+    ) -> Sequence[HalfRequest | ServiceError]:
+        parts = self._parts
+        defaults = EncodingDefaults(
+            parts.next_unique_id, parts.now_ms(), parts.body_bytes_max, parts.cluster_name
+        )
+        return [
+            half_request(half, position, defaults, parts.call_bytes_max)
+            for position, half in enumerate(request.half_messages)
+        ]
 
     async def _work_later(
         self, asked: _ReadRequest, born_host: Host

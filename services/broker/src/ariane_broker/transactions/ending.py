@@ -1,11 +1,11 @@
 """Ends of transactions: the first outcome counts, and every later call returns it.
 
-The messages that a request commits are appended as one block for each queue, its op records as one
-block. A message is in the log before its op record, and names its half message. So what a crash
-leaves of a block are whole messages of committed transactions, whose op records are written later;
-the other transactions keep waiting. All of it is appended in one turn of the loop; then the call
-waits for the broker's promise. An outcome that is no longer in memory is found in the log, by its
-op record.
+The messages that a request commits are appended as one table for each queue: first the messages,
+then their op records. A message is in the log before its op record, and names its half message. So
+what a crash leaves of a table are whole messages of committed transactions, whose op records are
+written later; the other transactions keep waiting. All of it is appended in one turn of the loop;
+then the call waits for the broker's promise. An outcome that is no longer in memory is found in the
+log, by its op record.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
@@ -23,9 +23,10 @@ from ariane_broker.errors.transactions import (
     transaction_foreign,
     transaction_not_found,
 )
-from ariane_broker.log.broker_log import BrokerLog
+from ariane_broker.log.broker_log import SYSTEM_QUEUE_ID, BrokerLog
 from ariane_broker.log.cold_reads import QUERIES
 from ariane_broker.log.promise import Demand
+from ariane_broker.queue_key import QueueKey
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_broker.transactions.stored_place import StoredPlace
 from ariane_broker.transactions.transaction_records import (
@@ -33,15 +34,18 @@ from ariane_broker.transactions.transaction_records import (
     HalfMessage,
     Outcome,
     committed_copy,
+    committed_transaction_id,
     decision_of_op,
-    op_block,
+    is_committed,
+    op_record,
     parked_copy,
 )
 from ariane_broker.transactions.transaction_table import TransactionTable
+from ariane_record import RecordFields
 from ariane_record.errors import RecordError
 from ariane_record.layout import Host
 from ariane_record.names import CHECKS_EXHAUSTED_TOPIC, OP_TOPIC
-from ariane_record.single.record_copy import RecordCopy, copied_block
+from ariane_record.single.record_copy import RecordCopy, copied_block, copied_rows
 from ariane_servicekit.errors import ServiceError, field_invalid
 from ariane_storage.errors import (
     RecordCorrupted,
@@ -160,10 +164,10 @@ class TransactionEnds:
                 raise
             except (ServiceError, StorageError, OSError) as error:
                 ending.ended[position] = error
-        decided: list[tuple[HalfMessage, Decision]] = []
         for home, commits in ending.commits.items():
-            decided += self._commit(home, commits, ending)
-        self._write_ops(decided, ending)
+            self._commit(home, commits, ending)
+        if ending.rollbacks:
+            self._roll_back(ending)
         return ending.ended
 
     async def finish(
@@ -288,61 +292,60 @@ class TransactionEnds:
         message = None
         if outcome is Outcome.COMMIT:
             with suppress(RecordNotFound, RecordCorrupted):
-                message = StoredPlace.of(store.message_at(place))
+                fields = store.message_at(place)
+                message = StoredPlace.of(fields) if fields.topic == request.topic else None
         return Ended(outcome, message, duplicate=True)
 
-    def _commit(
-        self, home: _Home, commits: Sequence[_Commit], ending: _Ending
-    ) -> list[tuple[HalfMessage, Decision]]:
-        """Append messages to their queue; returns the decisions that they make."""
+    def _commit(self, home: _Home, commits: Sequence[_Commit], ending: _Ending) -> None:
+        """Append messages to their queue, and their op records."""
         topic, queue_id, born_host = home
+        now_ms = self.now_ms()
+        copies = [each.copy for each in commits]
+        ops = [op_record(each.half, Outcome.COMMIT, now_ms) for each in commits]
+        queues = QueueKey(topic, queue_id), QueueKey(OP_TOPIC, SYSTEM_QUEUE_ID)
         try:
-            block = copied_block(topic, [each.copy for each in commits])
-            appended = self.log.append(block, queue_id, born_host)
+            table = copied_rows([(topic, copies), (OP_TOPIC, ops)])
+            appended = self.log.append_rows(table, queues, born_host)
         except StorePoisoned:
             raise
         except (StorageError, RecordError) as error:
             if len(commits) > 1:
                 # Appended one by one, only the bad message fails.
-                return [done for each in commits for done in self._commit(home, [each], ending)]
+                for each in commits:
+                    self._commit(home, [each], ending)
+                return
             ending.ended[commits[0].position] = error
-            return []
-        decided = []
-        places = appended.commit_log_offsets.tolist()
+            return
         for row, (position, half, copy) in enumerate(commits):
-            decision = Decision(half.transaction_id, half.topic, Outcome.COMMIT, places[row])
-            self.table.decided(decision)
-            decided.append((half, decision))
+            commit_log_offset = int(appended.starts[row])
+            self.table.decided(
+                Decision(half.transaction_id, half.topic, Outcome.COMMIT, commit_log_offset)
+            )
+            self.table.settled(half.queue_offset)
             place = StoredPlace(
                 queue_id=queue_id,
                 queue_offset=appended.first_queue_offset + row,
-                commit_log_offset=places[row],
+                commit_log_offset=commit_log_offset,
                 store_timestamp_ms=appended.store_timestamp_ms,
                 born_host=born_host,
                 store_host=self.log.store.config.store_host,
                 attempts=copy.attempts,
             )
             ending.ended[position] = Ended(Outcome.COMMIT, place, duplicate=False)
-        return decided
 
-    def _write_ops(self, decided: Sequence[tuple[HalfMessage, Decision]], ending: _Ending) -> None:
-        """Append the op records; for a rollback the op record is the decision."""
-        ops: list[tuple[HalfMessage, Decision | None]] = [*decided]
-        ops += [(half, None) for half in ending.rollbacks.values()]
-        if not ops:
-            return
+    def _roll_back(self, ending: _Ending) -> None:
+        """Append the op records of rollbacks, which are the decisions."""
+        now_ms = self.now_ms()
+        ops = [op_record(half, Outcome.ROLLBACK, now_ms) for half in ending.rollbacks.values()]
         try:
-            appended = self.log.append(op_block(ops, self.now_ms()))
+            appended = self.log.append(copied_block(OP_TOPIC, ops))
         except StorePoisoned:
             raise
         except (StorageError, RecordError) as error:
-            # The commits stand without op records, which stay owed.
             for position in ending.rollbacks:
                 ending.ended[position] = error
             return
-        for half, _ in decided:
-            self.table.settled(half.queue_offset)
-        places = appended.commit_log_offsets[len(decided) :].tolist()
+        places = appended.commit_log_offsets.tolist()
         for (position, half), place in zip(ending.rollbacks.items(), places, strict=True):
             self.table.decided(Decision(half.transaction_id, half.topic, Outcome.ROLLBACK, place))
             self.table.settled(half.queue_offset)
@@ -359,9 +362,18 @@ class TransactionEnds:
         decision = self.table.decision(transaction_id)
         if decision is not None or not transaction_id:
             return decision
-        query = KeyQuery(OP_TOPIC, transaction_id, max_count=1)
-        found = await self.log.cold_reads.in_turns(QUERIES, self.log.store.search_by_key(query))
-        return decision_of_op(found[0]) if found else None
+        ops = await self._found(KeyQuery(OP_TOPIC, transaction_id, max_count=1))
+        decision = decision_of_op(ops[0]) if ops else None
+        if decision is None or decision.outcome is Outcome.ROLLBACK:
+            return decision
+        for message in await self._found(KeyQuery(decision.topic, transaction_id)):
+            if committed_transaction_id(message) == transaction_id and is_committed(message):
+                return replace(decision, commit_log_offset=message.commit_log_offset)
+        return decision
+
+    async def _found(self, query: KeyQuery) -> list[RecordFields]:
+        search = self.log.store.search_by_key(query)
+        return await self.log.cold_reads.in_turns(QUERIES, search)
 
 
 def queue_for(half: HalfMessage, config: TopicConfig) -> int:

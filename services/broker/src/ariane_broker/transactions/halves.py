@@ -7,11 +7,10 @@ other. Repeating is harmless: a half message that waits for its outcome is not s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, Self, TypeAlias
 
-from ariane_broker.append.plain_message import PlainMessage
 from ariane_broker.append.rows import Rows
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.delay.parked.parked_records import DELAY_PROPERTIES
@@ -41,11 +40,12 @@ from ariane_broker.transactions.transaction_records import (
 )
 from ariane_broker.transactions.transaction_table import TransactionTable
 from ariane_ordering import group_position
-from ariane_record import BlockEncoder, BlockFull, decode_record
-from ariane_record.encoding.block import OWN_ARGUMENTS
-from ariane_record.errors import RecordError
-from ariane_record.layout import Host
+from ariane_record import PropertyName, RecordTable
+from ariane_record.layout import CRC_PROPERTY_BYTES, PROPERTIES_BYTES_MAX, Host
 from ariane_record.names import HALF_TOPIC
+from ariane_record.single.message import split_keys
+from ariane_record.single.properties import decode_properties, encode_properties
+from ariane_record.single.record_copy import RecordCopy, copied_block, copied_bytes, copy_of
 from ariane_servicekit.errors import ServiceError, field_invalid
 from ariane_storage.errors import StorageError, StorePoisoned
 from ariane_storage.writing.append import Appended
@@ -70,10 +70,47 @@ class HalfRequest(NamedTuple):
     """The queue it is for; None lets the broker choose."""
     producer_group: str
     """The group whose members can be asked."""
-    message: PlainMessage
-    """The message; it gets a unique id if it has none."""
+    copy: RecordCopy
+    """The message, as the producer's record has it."""
+    properties: Mapping[str, str]
+    """Its properties."""
     demand: Demand | None = None
     """The level to reach, where that is more than the broker's own; or None."""
+
+    @property
+    def unique_id(self) -> str:
+        """The unique id of the message, which becomes that of the transaction."""
+        return self.properties.get(PropertyName.UNIQUE_ID, "")
+
+    @classmethod
+    def of(
+        cls,
+        table: RecordTable,
+        queue_id: int | None,
+        producer_group: str,
+        demand: Demand | None = None,
+    ) -> Self | ServiceError:
+        """The half message that is the only record of a valid table, or why it is none."""
+        copy = copy_of(table.records, verify=False)
+        properties = decode_properties(copy.properties)
+        reserved = _RESERVED.intersection(properties)
+        if reserved:
+            return message_illegal(0, f"property {min(reserved)!r} belongs to the system")
+        if PropertyName.UNIQUE_ID not in properties:
+            return message_illegal(0, "a half message needs a unique id")
+        return cls(table.topics[0], queue_id, producer_group, copy, properties, demand)
+
+    def record(self, queue_id: int) -> RecordCopy:
+        """The record in which it waits until it goes to a queue.
+
+        Raises:
+            ServiceError: MESSAGE_ILLEGAL: there is no room for the properties of the system.
+        """
+        own = half_properties(self.topic, queue_id, self.producer_group, self.unique_id)
+        properties = self.copy.properties + encode_properties(own)
+        if len(properties) > PROPERTIES_BYTES_MAX - CRC_PROPERTY_BYTES:
+            raise message_illegal(0, f"properties of {len(properties)} bytes are too many")
+        return self.copy._replace(properties=properties)
 
 
 class HalfStored(NamedTuple):
@@ -114,14 +151,12 @@ class Halves:
         topics: TopicsForSend,
         limits: HalfLimits,
         *,
-        next_unique_id: Callable[[], str],
         is_draining: Callable[[], bool],
     ) -> None:
         self._log = log
         self._table = table
         self._topics = topics
         self._limits = limits
-        self._next_unique_id = next_unique_id
         self._is_draining = is_draining
         self._turn = 0
 
@@ -142,15 +177,12 @@ class Halves:
         if isinstance(request, ServiceError) or self._is_draining():
             return request
         queue_id = request.queue_id or 0
-        encoder = self._encoder()
         try:
             check_user_group(request.producer_group)
-            _add(encoder, request, queue_id, 0)
-            await self._topics.find_or_create(request.topic, queue_id, encoder.finish())
+            table = copied_block(HALF_TOPIC, [request.record(queue_id)])
+            await self._topics.find_or_create(request.topic, queue_id, table)
         except ServiceError as error:
             return error
-        except RecordError:
-            pass  # It is refused when it is stored.
         return request
 
     def store(
@@ -170,7 +202,7 @@ class Halves:
         Raises:
             StorePoisoned: The disk failed; some may be stored.
         """
-        taking = _Taking(self._log, self._table, born_host, self._encoder)
+        taking = _Taking(self._log, self._table, born_host, self._limits.call_bytes_max)
         outcomes: dict[int, HalfOutcome] = {}
         configs: dict[tuple[str, str], TopicConfig | ServiceError] = {}
         for position, request in enumerate(requests):
@@ -182,7 +214,7 @@ class Halves:
                 configs[place] = self._config_for(*place)
             try:
                 self._take(taking, position, request, configs[place])
-            except (ServiceError, RecordError) as error:
+            except ServiceError as error:
                 outcomes[position] = error
         taking.append()
         outcomes |= taking.outcomes
@@ -200,7 +232,7 @@ class Halves:
         Raises:
             StorePoisoned: The disk failed; some may be stored.
         """
-        return list(map(_place_of, self.store(list(map(_half_request, rows)), born_host)))
+        return list(map(_place_of, self.store(list(map(_request_of, rows)), born_host)))
 
     def _take(
         self,
@@ -212,11 +244,7 @@ class Halves:
         """Add a half message to the block, or find it stored."""
         if isinstance(config, ServiceError):
             raise config
-        unique_id = request.message.unique_id
-        if not unique_id:
-            unique_id = self._next_unique_id()
-            request = request._replace(message=request.message._replace(unique_id=unique_id))
-        if unique_id in taking.ids:
+        if request.unique_id in taking.ids:
             taking.append()  # The request has it twice: the second is a repeat of the first.
         stored = self._stored(request)
         if stored is not None:
@@ -234,7 +262,7 @@ class Halves:
         Raises:
             ServiceError: TRANSACTION_DECIDED, TRANSACTION_FOREIGN.
         """
-        unique_id = request.message.unique_id
+        unique_id = request.unique_id
         decision = self._table.decision(unique_id)
         if decision is not None:
             raise transaction_decided(unique_id, decision.outcome)
@@ -250,9 +278,10 @@ class Halves:
         try:
             if self._is_draining():
                 raise broker_draining()
-            check_user_topic(topic)
-            check_user_group(producer_group)
             config = self._topics.find(topic)
+            if config is None or config.system:
+                check_user_topic(topic)
+            check_user_group(producer_group)
             if config is None:
                 raise topic_not_found(topic)
             if not config.writable:
@@ -274,13 +303,11 @@ class Halves:
             if request.queue_id >= count:
                 raise queue_not_found(request.topic, request.queue_id, count)
             return request.queue_id
-        if request.message.message_group:
-            return group_position(request.message.message_group, max(1, count))
+        group = request.properties.get(PropertyName.MESSAGE_GROUP)
+        if group:
+            return group_position(group, max(1, count))
         self._turn += 1
         return self._turn % max(1, count)
-
-    def _encoder(self) -> BlockEncoder:
-        return BlockEncoder(HALF_TOPIC, size_bytes_max=self._limits.call_bytes_max)
 
 
 class _Taking:
@@ -292,18 +319,14 @@ class _Taking:
     """
 
     def __init__(
-        self,
-        log: BrokerLog,
-        table: TransactionTable,
-        born_host: Host,
-        new_encoder: Callable[[], BlockEncoder],
+        self, log: BrokerLog, table: TransactionTable, born_host: Host, bytes_max: int
     ) -> None:
         self._log = log
         self._table = table
         self._born_host = born_host
-        self._new_encoder = new_encoder
-        self._encoder = new_encoder()
-        self._placed: list[tuple[int, HalfRequest, int]] = []
+        self._bytes_max = bytes_max
+        self._size_bytes = 0
+        self._placed: list[tuple[int, HalfRequest, int, RecordCopy]] = []
         self.ids: set[str] = set()
         self.outcomes: dict[int, HalfOutcome] = {}
 
@@ -313,16 +336,16 @@ class _Taking:
         Raises:
             ServiceError: MESSAGE_ILLEGAL.
         """
-        try:
-            _add(self._encoder, request, queue_id, position)
-        except BlockFull:
+        record = request.record(queue_id)
+        size_bytes = copied_bytes(HALF_TOPIC, record)
+        if size_bytes > self._bytes_max:
+            rule = f"record of {size_bytes} bytes; a block takes {self._bytes_max}"
+            raise message_illegal(position, rule)
+        if self._size_bytes + size_bytes > self._bytes_max:
             self.append()
-            try:
-                _add(self._encoder, request, queue_id, position)
-            except BlockFull as error:
-                raise message_illegal(position, str(error)) from error
-        self._placed.append((position, request, queue_id))
-        self.ids.add(request.message.unique_id)
+        self._size_bytes += size_bytes
+        self._placed.append((position, request, queue_id, record))
+        self.ids.add(request.unique_id)
 
     def append(self) -> None:
         """Append the block without waiting, so that memory and log agree.
@@ -332,38 +355,38 @@ class _Taking:
         """
         if not self._placed:
             return
-        block, placed = self._encoder.finish(), self._placed
-        self._encoder, self._placed = self._new_encoder(), []
+        placed, self._placed, self._size_bytes = self._placed, [], 0
         self.ids.clear()
+        block = copied_block(HALF_TOPIC, [record for *_, record in placed])
         try:
             appended = self._log.append(block, born_host=self._born_host)
         except StorePoisoned:
             raise
         except StorageError as error:
-            self.outcomes |= dict.fromkeys((position for position, _, _ in placed), error)
+            self.outcomes |= dict.fromkeys((position for position, *_ in placed), error)
             return
-        places = appended.commit_log_offsets.tolist()
-        for row, (position, request, queue_id) in enumerate(placed):
-            topic, _, producer_group, message, _ = request
+        for row, (position, request, queue_id, _) in enumerate(placed):
             half = HalfMessage(
-                transaction_id=message.unique_id,
-                topic=topic,
+                transaction_id=request.unique_id,
+                topic=request.topic,
                 queue_id=queue_id,
-                producer_group=producer_group,
+                producer_group=request.producer_group,
                 queue_offset=appended.first_queue_offset + row,
-                commit_log_offset=places[row],
+                commit_log_offset=int(appended.starts[row]),
                 store_timestamp_ms=appended.store_timestamp_ms,
-                keys=message.keys,
+                keys=split_keys(request.properties.get(PropertyName.KEYS, "")),
             )
-            half = half_message_with(message.properties, half)
+            half = half_message_with(request.properties, half)
             self._table.stored(half)
             self.outcomes[position] = HalfStored(half, duplicate=False)
 
 
-def _add(encoder: BlockEncoder, request: HalfRequest, queue_id: int, position: int) -> None:
-    topic, _, producer_group, message, _ = request
-    properties = half_properties(topic, queue_id, producer_group, message.unique_id)
-    message.add_to(encoder, position, properties)
+def _request_of(row: Rows) -> HalfRequest | ServiceError:
+    """The half message that is the only record of a valid row."""
+    more = row.more_of(0)
+    if row.table is None or more.half_of is None:
+        raise AssertionError("only for rows with a half message")
+    return HalfRequest.of(row.table, row.queue_ids[0], more.half_of, more.demand)
 
 
 def _place_of(outcome: HalfOutcome) -> tuple[Appended, bool] | Exception:
@@ -376,29 +399,3 @@ def _place_of(outcome: HalfOutcome) -> tuple[Appended, bool] | Exception:
     edges = place, place + 1
     appended = Appended.of_row(half.queue_offset, edges, half.store_timestamp_ms, (place,))
     return appended, outcome.duplicate
-
-
-def _half_request(row: Rows) -> HalfRequest | ServiceError:
-    """The half message that is the only record of a row, or why it is none."""
-    more = row.more_of(0)
-    if row.table is None or more.half_of is None:
-        raise AssertionError("only for rows with a half message")
-    # Its checksum is the broker's to write; the store has checked the rest.
-    fields = decode_record(row.table.records, verify=False)
-    reserved = _RESERVED.intersection(fields.properties)
-    if reserved:
-        return message_illegal(0, f"property {min(reserved)!r} belongs to the system")
-    if not fields.unique_id:
-        return message_illegal(0, "a half message needs a unique id")
-    message = PlainMessage(
-        fields.body,
-        fields.tag,
-        fields.keys,
-        fields.unique_id,
-        {name: each for name, each in fields.properties.items() if name not in OWN_ARGUMENTS},
-        fields.message_group,
-        fields.flag,
-        fields.system_flag,
-        fields.born_timestamp_ms,
-    )
-    return HalfRequest(row.topics[0], row.queue_ids[0], more.half_of, message, more.demand)

@@ -17,7 +17,6 @@ from ariane_broker.transactions.half_list import HalfList
 from ariane_broker.transactions.halves import HalfLimits, Halves
 from ariane_broker.transactions.transaction_table import TransactionTable
 from ariane_broker.transactions.upkeep import TransactionUpkeep
-from ariane_record.single.message_id import UniqueIdGenerator
 from ariane_servicekit import Loop
 
 UPKEEP_SECONDS: Final = 5.0
@@ -46,19 +45,12 @@ def transactions_room(
     table = TransactionTable(decision_count_max=settings.transaction_outcomes_max)
     log.log_states.keep(table, "config/transactions.json")
     broker_log = log.broker_log
-    unique_ids = UniqueIdGenerator(
-        clock.now_ms,
-        ip="127.0.0.1",
-        pid=environment.disk.process_id(),
-        origin=environment.chance.getrandbits(32),
-    )
     call_bytes_max = call_bytes_of(settings)
     halves = Halves(
         broker_log,
         table,
         append.topics_for_send,
         HalfLimits(call_bytes_max, settings.half_messages_max),
-        next_unique_id=unique_ids.next_id,
         is_draining=lambda: append.append_records.draining,
     )
     append.append_records.halves = halves

@@ -13,14 +13,17 @@ name the transaction and its outcome, so that an outcome is known even if it is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from ariane_record import BlockEncoder, PropertyName, RecordFields, RecordTable, SystemFlag
+from ariane_record import PropertyName, RecordFields, SystemFlag
+from ariane_record.checksums.checksum import masked_crc32
 from ariane_record.layout import TRANSACTION_MASK
-from ariane_record.names import HALF_TOPIC, OP_TOPIC
+from ariane_record.names import HALF_TOPIC
+from ariane_record.single.message import EMPTY_HOST
+from ariane_record.single.properties import encode_properties
 from ariane_record.single.record_copy import RecordCopy, without_properties
 
 OP_TAG: Final = "d"
@@ -33,7 +36,6 @@ CHECK_COUNT_PROPERTY: Final = "TRANSACTION_CHECK_TIMES"
 FIRST_STORED_PROPERTY: Final = "TRAN_FIRST_STORED_MS"
 PARKED_PROPERTY: Final = "TRAN_PARKED"
 OUTCOME_PROPERTY: Final = "TRAN_OUTCOME"
-COMMITTED_AT_PROPERTY: Final = "TRAN_COMMITTED_AT"
 
 TRANSACTION_PROPERTIES: Final = frozenset(
     {
@@ -41,15 +43,12 @@ TRANSACTION_PROPERTIES: Final = frozenset(
         FIRST_STORED_PROPERTY,
         PARKED_PROPERTY,
         OUTCOME_PROPERTY,
-        COMMITTED_AT_PROPERTY,
     }
 )
 """Properties that the broker writes on its own records; producers may not set them."""
 
+_COMMITTED: Final = int(SystemFlag.TRANSACTION_COMMIT)
 _NOTES_OF_HALF: Final = (FIRST_STORED_PROPERTY, PARKED_PROPERTY)
-_OP_BLOCK_BYTES_MAX: Final = 1 << 30
-"""The store limits the size of a block, so the encoder need not."""
-
 _FURTHER_PROPERTIES: Final = frozenset({IMMUNITY_PROPERTY, FIRST_STORED_PROPERTY, PARKED_PROPERTY})
 
 
@@ -182,9 +181,14 @@ def committed_copy(copy: RecordCopy, half: HalfMessage) -> RecordCopy:
         half: The half message.
     """
     return without_properties(copy, _NOTES_OF_HALF)._replace(
-        system_flag=copy.system_flag & ~TRANSACTION_MASK | SystemFlag.TRANSACTION_COMMIT,
+        system_flag=copy.system_flag & ~TRANSACTION_MASK | _COMMITTED,
         half_offset=half.commit_log_offset,
     )
+
+
+def is_committed(fields: RecordFields) -> bool:
+    """Whether a message became visible by the commit of a transaction."""
+    return fields.system_flag & TRANSACTION_MASK == _COMMITTED
 
 
 def committed_transaction_id(fields: RecordFields) -> str:
@@ -192,28 +196,17 @@ def committed_transaction_id(fields: RecordFields) -> str:
     return fields.unique_id or _id_of_place(fields.half_offset)
 
 
-def op_block(ended: Iterable[tuple[HalfMessage, Decision | None]], now_ms: int) -> RecordTable:
-    """Make the op records of settled half messages, as one block.
-
-    Args:
-        ended: The half messages, at least one; each with its decision after a commit, and None
-            after a rollback.
-        now_ms: Milliseconds since the epoch.
-    """
-    encoder = BlockEncoder(OP_TOPIC, size_bytes_max=_OP_BLOCK_BYTES_MAX)
-    for half, decision in ended:
-        outcome = Outcome.ROLLBACK if decision is None else decision.outcome
-        properties = {PropertyName.REAL_TOPIC: half.topic, OUTCOME_PROPERTY: outcome.value}
-        if decision is not None:
-            properties[COMMITTED_AT_PROPERTY] = str(decision.commit_log_offset)
-        encoder.add(
-            str(half.queue_offset).encode(),
-            tag=OP_TAG,
-            unique_id=half.transaction_id,
-            properties=properties,
-            born_timestamp_ms=now_ms,
-        )
-    return encoder.finish()
+def op_record(half: HalfMessage, outcome: Outcome, now_ms: int) -> RecordCopy:
+    """Make the op record of a half message whose transaction has ended."""
+    body = str(half.queue_offset).encode()
+    properties = {
+        PropertyName.REAL_TOPIC: half.topic,
+        OUTCOME_PROPERTY: outcome,
+        PropertyName.TAGS: OP_TAG,
+        PropertyName.UNIQUE_ID: half.transaction_id,
+    }
+    encoded = encode_properties(properties)
+    return RecordCopy(body, masked_crc32(body), encoded, 0, 0, now_ms, EMPTY_HOST, 0, 0)
 
 
 def superseded_record(half_queue_offset: int, now_ms: int) -> RecordFields:
@@ -232,18 +225,16 @@ def settled_queue_offsets(fields: RecordFields) -> list[int]:
 
 
 def decision_of_op(fields: RecordFields) -> Decision | None:
-    """Read the decision from an op record of ours; None for RocketMQ's, which lack it."""
+    """Read the decision from an op record of ours; None for RocketMQ's, which lack it.
+
+    After a commit the message has its own place, which the op record does not name.
+    """
     try:
         outcome = Outcome(fields.properties.get(OUTCOME_PROPERTY, ""))
     except ValueError:
         return None
-    committed_at = _number(fields.properties.get(COMMITTED_AT_PROPERTY, ""))
-    return Decision(
-        transaction_id=fields.unique_id,
-        topic=fields.properties.get(PropertyName.REAL_TOPIC, ""),
-        outcome=outcome,
-        commit_log_offset=fields.commit_log_offset if committed_at is None else committed_at,
-    )
+    topic = fields.properties.get(PropertyName.REAL_TOPIC, "")
+    return Decision(fields.unique_id, topic, outcome, fields.commit_log_offset)
 
 
 def parked_copy(fields: RecordFields, check_count: int) -> RecordFields:

@@ -15,12 +15,13 @@ from ariane_broker.transactions.transaction_records import (
     HalfMessage,
     carried_forward,
     half_message_of,
-    op_block,
+    op_record,
     superseded_record,
 )
 from ariane_broker.transactions.transaction_table import TransactionTable
 from ariane_record.errors import RecordError
 from ariane_record.names import HALF_TOPIC, OP_TOPIC
+from ariane_record.single.record_copy import copied_block
 from ariane_servicekit import get_logger, in_turns
 from ariane_storage.errors import StorageError, StoreFull, StorePoisoned
 
@@ -122,5 +123,6 @@ class TransactionUpkeep:
         if decision is None:
             self.log.append_records(OP_TOPIC, [superseded_record(half.queue_offset, now_ms)])
         else:
-            self.log.append(op_block([(half, decision)], now_ms))
+            op = op_record(half, decision.outcome, now_ms)
+            self.log.append(copied_block(OP_TOPIC, [op]))
         self.table.settled(half.queue_offset)

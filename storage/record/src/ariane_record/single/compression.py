@@ -42,6 +42,7 @@ class Compression(Enum):
         return _SYSTEM_FLAGS[self]
 
 
+_COMPRESSED: Final = int(SystemFlag.COMPRESSED)
 _SYSTEM_FLAGS: Final = {
     Compression.NONE: 0,
     Compression.LZ4: int(SystemFlag.COMPRESSED | SystemFlag.COMPRESSION_LZ4),
@@ -91,7 +92,7 @@ def original_body(
         BodyDamaged: It cannot be decompressed, or grows beyond the limit.
         CodecMissing: The library of its format is not installed.
     """
-    if not system_flag & SystemFlag.COMPRESSED:
+    if not system_flag & _COMPRESSED:
         return stored
     kind = system_flag & COMPRESSION_TYPE_MASK
     decompress = _DECOMPRESS.get(kind)

@@ -37,6 +37,12 @@ from ariane_record.single.properties import decode_properties, encode_properties
 EMPTY_HOST: Final[Host] = ("0.0.0.0", 0)  # noqa: S104 - an empty host slot, nothing listens.
 IPV6_BYTES: Final = 16
 _SYSTEM_FLAG: Final = struct.Struct(">i")
+_BORN_IPV6, _STORE_IPV6 = int(SystemFlag.BORN_HOST_IPV6), int(SystemFlag.STORE_HOST_IPV6)
+# By the bits of the flag: an operation on an Enum costs more than the rest of a header.
+_HEADER_OF_FLAGS: Final = {
+    born * _BORN_IPV6 | store * _STORE_IPV6: layout
+    for (born, store), layout in HEADER_STRUCTS.items()
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,9 +198,7 @@ def find_spans(buffer: ByteBuffer, start: int, size: int) -> RecordSpans:
     if size < RECORD_BYTES_MIN:
         raise RecordCorrupted(f"{size} bytes are too few for a record")
     (host_flags,) = _SYSTEM_FLAG.unpack_from(buffer, start + SYSTEM_FLAG_START)
-    layout = HEADER_STRUCTS[
-        bool(host_flags & SystemFlag.BORN_HOST_IPV6), bool(host_flags & SystemFlag.STORE_HOST_IPV6)
-    ]
+    layout = _HEADER_OF_FLAGS[host_flags & HOST_FLAGS]
     if size < layout.size + RECORD_BYTES_MIN - HEADER_BYTES:
         raise RecordCorrupted(f"{size} bytes are too few for a record with such hosts")
     header = layout.unpack_from(buffer, start)

@@ -22,7 +22,9 @@ def properties_text(properties: Mapping[str, str]) -> str:
     Raises:
         IllegalProperty: A name or value is empty or holds a separator.
     """
-    text = "".join([f"{name}\x01{value}\x02" for name, value in properties.items()])
+    if not properties:
+        return ""
+    text = _VALUE_END.join(map(_NAME_END.join, properties.items())) + _VALUE_END
     count = len(properties)
     # An empty name is at the start or after a value; an empty value is after a name.
     if (

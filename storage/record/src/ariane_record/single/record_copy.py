@@ -14,14 +14,13 @@ by column.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from itertools import chain
 from struct import Struct
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from ariane_record.checksums.checksum import crc32
-from ariane_record.checksums.java_hash import key_hashes, tag_code
+from ariane_record.checksums.java_hash import key_hash, tag_code
 from ariane_record.encoding.block import EMPTY_CRC_PROPERTY, index_keys
 from ariane_record.encoding.record_table import RecordTable
 from ariane_record.errors import RecordTooLarge
@@ -76,18 +75,20 @@ class RecordCopy(NamedTuple):
     """Commit-log offset of its half message."""
 
 
-def copy_of(record: ByteBuffer) -> RecordCopy:
+def copy_of(record: ByteBuffer, *, verify: bool = True) -> RecordCopy:
     """Read the parts of a record that its copy keeps.
 
     Args:
         record: Exactly one record: V1 or V2, with IPv4 or IPv6 hosts.
+        verify: Whether the checksums of body and record are compared as well.
 
     Raises:
         RecordCorrupted: The bytes are not a record, or a checksum differs.
     """
     view = memoryview(record).cast("B")
     spans = find_spans(view, 0, len(view))
-    check_checksums(view, spans)
+    if verify:
+        check_checksums(view, spans)
     header = spans.header
     properties = bytes(view[spans.properties])
     if has_checksum(view, spans):
@@ -131,43 +132,61 @@ def _is_text(properties: bytes) -> bool:
     return True
 
 
+def copied_bytes(topic: str, copy: RecordCopy) -> int:
+    """The size of a copy in a block of this topic."""
+    counted = counted_topic(topic)[1]
+    beside = HEADER_BYTES + len(counted) + 2 + CRC_PROPERTY_BYTES
+    return beside + len(copy.body) + len(copy.properties)
+
+
 def copied_block(topic: str, copies: Sequence[RecordCopy]) -> RecordTable:
-    """A block of copies.
+    """A table of one row of copies; see ``copied_rows``."""
+    return copied_rows([(topic, copies)])
+
+
+def copied_rows(rows: Sequence[tuple[str, Sequence[RecordCopy]]]) -> RecordTable:
+    """A table of copies.
 
     A message with more keys than the index takes can be found by the first ones.
 
     Args:
-        topic: The topic of the block.
-        copies: The records, in this order; at least one.
+        rows: The topic of each row, and its records in their order, at least one.
 
     Raises:
         RecordTooLarge: Topic or properties do not fit into a record.
     """
-    magic, counted = counted_topic(topic)
-    fixed_bytes = HEADER_BYTES + len(counted) + 2
     parts: list[bytes] = []
     sizes: list[int] = []
-    for body, body_crc, properties, flag, system_flag, born_ms, _, attempts, half_offset in copies:
-        length = len(properties) + CRC_PROPERTY_BYTES
-        if length > PROPERTIES_BYTES_MAX:
-            raise RecordTooLarge(f"properties of {length} bytes")
-        size = fixed_bytes + len(body) + length
-        sizes.append(size)
-        header = _pack_header(
-            *(size, magic, body_crc, flag, system_flag, born_ms, attempts, half_offset, len(body))
-        )
-        parts += (header, body, counted, length.to_bytes(2, "big"), properties, EMPTY_CRC_PROPERTY)
+    codes: list[int] = []
+    counts: list[int] = []
+    hashes: list[int] = []
+    for topic, copies in rows:
+        magic, counted = counted_topic(topic)
+        fixed_bytes = HEADER_BYTES + len(counted) + 2
+        for body, body_crc, properties, flag, system_flag, born_ms, _, attempts, half in copies:
+            length = len(properties) + CRC_PROPERTY_BYTES
+            if length > PROPERTIES_BYTES_MAX:
+                raise RecordTooLarge(f"properties of {length} bytes")
+            size = fixed_bytes + len(body) + length
+            header = _pack_header(
+                *(size, magic, body_crc, flag, system_flag, born_ms, attempts, half, len(body))
+            )
+            of_length = length.to_bytes(2, "big")
+            parts += (header, body, counted, of_length, properties, EMPTY_CRC_PROPERTY)
+            keys = index_keys(_find_unique_id(properties), _keys_of(properties))
+            sizes.append(size)
+            codes.append(tag_code(_find_tag(properties)))
+            counts.append(len(keys))
+            hashes += [key_hash(topic, key) for key in keys]
     records = b"".join(parts)
-    encoded = [copy.properties for copy in copies]
-    tags = list(map(_find_tag, encoded))
-    keys_of_each = [index_keys(_find_unique_id(each), _keys_of(each)) for each in encoded]
-    return RecordTable.of(
-        topic,
-        records,
+    return RecordTable(
+        topics=[topic for topic, _ in rows],
+        counts=[len(copies) for _, copies in rows],
+        pieces=(records,),
         sizes=np.array(sizes, np.int32),
-        tag_codes=np.array(list(map(tag_code, tags)), np.int32),
-        key_counts=np.array(list(map(len, keys_of_each)), np.uint8),
-        key_hashes=key_hashes(topic, list(chain.from_iterable(keys_of_each))),
+        tag_codes=np.array(codes, np.int32),
+        key_counts=np.array(counts, np.uint8),
+        key_hashes=np.array(hashes, np.int32),
         crc32=crc32(records),
         forwarded=True,
     )

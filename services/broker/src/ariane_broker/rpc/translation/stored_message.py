@@ -63,6 +63,7 @@ _SENT_TYPES: Final = frozenset(
     {MESSAGE_TYPE_UNSPECIFIED, MESSAGE_TYPE_NORMAL, MESSAGE_TYPE_FIFO, MESSAGE_TYPE_DELAY}
 )
 
+_COMPRESSED: Final = int(SystemFlag.COMPRESSED)
 _COMPRESSION_BITS: Final = {
     COMPRESSION_UNSPECIFIED: 0,
     COMPRESSION_LZ4: SystemFlag.COMPRESSED | SystemFlag.COMPRESSION_LZ4,
@@ -229,7 +230,7 @@ def _stored_type(fields: RecordFields) -> MessageType.ValueType:
 
 
 def _stored_compression(system_flag: int) -> Compression.ValueType:
-    if not system_flag & SystemFlag.COMPRESSED:
+    if not system_flag & _COMPRESSED:
         return COMPRESSION_UNSPECIFIED
     return _COMPRESSIONS.get(system_flag & COMPRESSION_TYPE_MASK, COMPRESSION_UNSPECIFIED)
 

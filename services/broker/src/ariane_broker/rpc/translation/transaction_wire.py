@@ -30,7 +30,13 @@ from ariane_broker.transactions.checking import Answer
 from ariane_broker.transactions.ending import EndOutcome, EndRequest
 from ariane_broker.transactions.halves import HalfOutcome, HalfRequest
 from ariane_broker.transactions.transaction_records import HalfMessage, Outcome
-from ariane_record import PropertyName, RecordTable, decode_record
+from ariane_record import (
+    BlockEncoder,
+    PropertyName,
+    RecordTable,
+    RecordTooLarge,
+    decode_record,
+)
 from ariane_servicekit.errors import ServiceError, field_invalid
 from ariane_servicekit.rpc.error_status import status_of
 
@@ -74,7 +80,10 @@ def half_message(half: HalfMessage) -> transaction_pb.HalfMessage:
 
 
 def half_request(
-    half: transaction_pb.HalfMessageToStore, position: int, defaults: EncodingDefaults
+    half: transaction_pb.HalfMessageToStore,
+    position: int,
+    defaults: EncodingDefaults,
+    bytes_max: int,
 ) -> HalfRequest | ServiceError:
     """A half message that a request asks to store, or why it is none.
 
@@ -82,6 +91,7 @@ def half_request(
         half: The half message.
         position: Its place in the request.
         defaults: For what the producer left out.
+        bytes_max: Bytes of its record.
     """
     message = half.message
     try:
@@ -94,10 +104,14 @@ def half_request(
             raise field_invalid(field, f"must be empty or {half.topic!r}", message.topic)
         plain = plain_message(message, half.topic, position, defaults)
         demand = demand_of(half.required_level, half.in_sync_min)
+        encoder = BlockEncoder(half.topic, size_bytes_max=bytes_max)
+        plain.add_to(encoder, position)
     except ServiceError as error:
         return error
+    except RecordTooLarge as error:
+        return message_illegal(position, str(error))
     queue_id = half.queue_id if half.HasField("queue_id") else None
-    return HalfRequest(half.topic, queue_id, half.producer_group, plain, demand)
+    return HalfRequest.of(encoder.finish(), queue_id, half.producer_group, demand)
 
 
 def half_result(
