@@ -109,6 +109,20 @@ async def test_received_in_order_a_message_is_given_up_only_where_the_group_says
     assert await broker.bodies("%DLQ%billing") == [b"a"]
 
 
+async def test_a_cause_of_several_lines_or_any_length_is_kept_as_one_line(broker):
+    await broker.create_topic("orders")
+    await broker.store("orders", [b"a"])
+    one = Receiver(broker)
+    await one.make_group()
+    (received,) = await one.receive()
+    cause = "first line\n\tsecond\x1b[31m " + "x" * 2000
+    assert [r.dead_letter for r in await one.nack(received, dead_letter=True, cause=cause)] == [
+        True
+    ]
+    (letter,) = await Receiver(broker, "undertakers").receive("%DLQ%billing")
+    assert letter.message.origin.last_error == ("first line  second [31m " + "x" * 2000)[:1024]
+
+
 async def test_a_message_without_attempts_left_becomes_a_dead_letter(clock, broker):
     await broker.create_topic("orders")
     await broker.store("orders", [b"a", b"b", b"c"])

@@ -469,7 +469,9 @@ class Nack(_message.Message):
     dead_letter: _builtins.bool
     """Whether they become dead letters at once."""
     cause: _builtins.str
-    """Why they failed, for people; kept with dead letters. At most 1024 characters."""
+    """Why they failed, for people: any text. Its first 1024 bytes are kept with dead letters, with
+    spaces for control characters.
+    """
     @_builtins.property
     def delay(self) -> _duration_pb2.Duration:
         """How long to wait, at most 12 h. Absent: as the group's retry policy says of the attempt."""

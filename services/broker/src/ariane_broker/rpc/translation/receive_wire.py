@@ -42,7 +42,6 @@ from ariane_broker.rpc.translation.pull_wire import lost_runs
 from ariane_broker.rpc.translation.stored_message import message_of
 from ariane_broker.rpc.translation.subscription_wire import filters_of
 from ariane_broker.rpc.translation.wire_time import seconds_of, set_time
-from ariane_record.control_characters import holds_control_character
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.single.wire_fields import length_prefix, length_tag
 from ariane_servicekit.errors import ServiceError, field_invalid
@@ -52,7 +51,6 @@ ANSWER_BYTES: Final = 1 << 20
 """Bytes of records in a plain answer, after which it is sent and the next one is begun."""
 HANDLES_MAX: Final = 4096
 SETTLEMENTS_MAX: Final = 8192
-CAUSE_LENGTH_MAX: Final = 1024
 
 _Piece: TypeAlias = bytes | memoryview
 
@@ -221,9 +219,6 @@ def nack_of(nack: receive_pb.Nack, path: str) -> Failed:
     Raises:
         ServiceError: FIELD_INVALID.
     """
-    if len(nack.cause) > CAUSE_LENGTH_MAX or holds_control_character(nack.cause):
-        rule = f"must be at most {CAUSE_LENGTH_MAX} characters, none of control"
-        raise field_invalid(f"{path}.cause", rule)
     delay_ms = span_ms_of(seconds_of(nack.delay, f"{path}.delay"), f"{path}.delay")
     return Failed(delay_ms if nack.HasField("delay") else None, nack.dead_letter, nack.cause)
 
