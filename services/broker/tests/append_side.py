@@ -136,7 +136,7 @@ class Side:
         return (
             self.store.copying.read(0, end, bytes_max=end),
             self.store.queues(),
-            self.sequences.document(end),
+            self.sequences.snapshot(end)(),
             self.statistics,
             self.held.woken,
             self.grown.ends[-1:],

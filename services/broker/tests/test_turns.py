@@ -49,10 +49,6 @@ LINES_OF_POSITION = 16
 """Lines for each of the positions of a pull, at most 8192, that remain in one turn: they note where
 to go on and what to wait for."""
 
-LINES_OF_ROW = 11
-"""Lines for each row of a snapshot of a state over the log: it is of one place of the log, so it is
-made in one turn. A deletion of a group, which is to be durable, makes one of each such state."""
-
 OURS = ("ariane_broker", "ariane_servicekit", "ariane_storage", "ariane_record", "ariane_sql92")
 
 SECRET = b"s" * 32
@@ -65,9 +61,11 @@ HANDLES = [
 COLLIDING = ["".join(pairs) for pairs in islice(product(("Aa", "BB"), repeat=13), COUNT)]
 """Transaction ids of one hash: a look for one of them in the index finds all."""
 
-REFUSED = dict.fromkeys(
-    ("TransactionService.CheckTransaction", "TransactionService.ParkTransaction"), "NOT_FOUND"
-)
+REFUSED = {
+    "TransactionService.CheckTransaction": "NOT_FOUND",
+    "TransactionService.ParkTransaction": "NOT_FOUND",
+    "TopicService.UpdateTopic": "FAILED_PRECONDITION",
+}
 """What is refused only after it has looked at much; all others succeed."""
 
 LONG_CONDITION = " OR ".join(f"colour CONTAINS 'x{number}'" for number in range(100))
@@ -195,6 +193,7 @@ HOSTILE = {
         }
     ],
     "TopicService.CreateTopic": [{"topic": {"topic": "one-more"}}],
+    "TopicService.UpdateTopic": [{"topic": "deep", "readQueueCount": 1, "writeQueueCount": 1}],
     "GroupService.CreateConsumerGroup": [{"group": {"consumerGroup": "one-more"}}],
     "GroupService.DeleteConsumerGroup": [{"consumerGroup": "group-1"}, {"consumerGroup": "twin"}],
     "TopicService.DeleteTopic": [{"topic": "topic-2"}, {"topic": "broad"}],
@@ -252,9 +251,11 @@ def fill(rooms):
     state, store = rooms.state, rooms.log.store
     names = [f"topic-{number}" for number in range(COUNT)]
     wide = TopicConfig(topic="broad", read_queue_count=COUNT, write_queue_count=COUNT)
+    deep = TopicConfig(topic="deep", read_queue_count=1024, write_queue_count=1024)
     for name in (*names, "keyed"):
         state.topics.put(TopicConfig(topic=name, read_queue_count=1, write_queue_count=1))
-    state.topics.put(wide)
+    state.topics.put(wide, deep)
+    store.append(block_of("deep", [b"m"]), 1)
     for number, name in enumerate(names):
         store.append(block_of(name, [b"m"]), 0)
         store.append(block_of("broad", [b"m"]), number)
@@ -265,6 +266,7 @@ def fill(rooms):
         queue = QueueKey(name, 0)
         state.receiving.apply(ReceiveEvent(EventKind.BEGIN, group, queue, offset=1))
         state.offsets.put("crowd", QueueKey("broad", number), ConsumerOffset(1))
+        state.offsets.put(group, QueueKey("deep", 0), ConsumerOffset(0))
         crowd = (Membership(consumer_group="crowd"),) if number < 400 else ()
         rooms.clients.table.attach(Hello(client_id=f"client-{number}", memberships=crowd), "test")
     locker = Membership(consumer_group="orderly", ordered=True)
@@ -355,14 +357,9 @@ async def called(channel, method, request):
     return "OK"
 
 
-WHOLE = {
-    "PullService.PullRecords": LINES_OF_POSITION,
-    "GroupService.DeleteConsumerGroup": LINES_OF_ROW,
-}
-
-
 def lines_max(method):
-    return LINES_MAX + COUNT * WHOLE.get(method, 0)
+    positions = COUNT if method == "PullService.PullRecords" else 0
+    return LINES_MAX + positions * LINES_OF_POSITION
 
 
 def methods():

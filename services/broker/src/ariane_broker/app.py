@@ -226,6 +226,9 @@ def _housekeeping(
     async def forget_silent_clients() -> None:
         await in_turns(map(told, clients.table.expire(settings.client_silence_s)))
 
+    async def forget_silent_producers() -> None:
+        await in_turns(log.sequences.forget_expired())
+
     def told(client: AttachedClient | None) -> None:
         if client is not None:
             _log.info("client_expired", client_id=client.client_id, address=client.address)
@@ -234,6 +237,7 @@ def _housekeeping(
         ("expire-clients", forget_silent_clients, settings.client_scan_s),
         ("find-name-servers", naming.registration.look_again, settings.name_server_reread_s),
         ("save-offsets", state.saved_offsets.save, settings.offset_save_s),
+        ("forget-producers", forget_silent_producers, settings.producer_save_s),
         ("save-log-states", log.log_states.save, settings.producer_save_s),
         ("save-log-states-after-much", log.log_states.save_after_much, UNSAVED_LOG_S),
     )

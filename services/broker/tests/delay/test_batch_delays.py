@@ -104,7 +104,7 @@ class Broker:
             TimerQueue(store, TimerHandover(FaultyDisk(), Path("/store")), now_ms=now_ms),
         )
         for state, document in zip((self.table, self.timer), self.documents, strict=True):
-            begin = store.min_offset if document is None else state.load(document)
+            begin = store.min_offset if document is None else state.load(document())
             if begin > store.max_offset:
                 state.clear()
                 begin = store.min_offset
@@ -150,7 +150,7 @@ class Broker:
     def save(self):
         self.store.flush()
         end = self.store.max_offset
-        self.documents = [self.table.document(end), self.timer.document(end)]
+        self.documents = [self.table.snapshot(end), self.timer.snapshot(end)]
 
     async def stage(self, batch_id, partition_id, token, numbers, times_ms):
         block = block_of(

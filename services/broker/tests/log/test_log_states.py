@@ -29,8 +29,9 @@ class SeenOffsets:
         self.offsets += stretch.commit_log_offsets.tolist()
         self.change_count += 1
 
-    def document(self, commit_log_offset):
-        return {"offsets": self.offsets, "commitLogOffset": commit_log_offset}
+    def snapshot(self, commit_log_offset):
+        offsets = list(self.offsets)
+        return lambda: {"offsets": offsets, "commitLogOffset": commit_log_offset}
 
     def load(self, document):
         self.offsets = list(document["offsets"])
@@ -107,12 +108,13 @@ async def test_each_snapshot_has_a_turn_of_its_own_and_its_own_place(
     for machine in (one, two):
         machine.change_count += 1
     made = []
+    snapshot_as_it_is = SeenOffsets.snapshot
 
-    def document(self, commit_log_offset):
+    def snapshot(self, commit_log_offset):
         made.append((self.name, commit_log_offset))
-        return {"offsets": list(self.offsets), "commitLogOffset": commit_log_offset}
+        return snapshot_as_it_is(self, commit_log_offset)
 
-    monkeypatch.setattr(SeenOffsets, "document", document)
+    monkeypatch.setattr(SeenOffsets, "snapshot", snapshot)
     saving = asyncio.create_task(states.save())
     while not made:  # noqa: ASYNC110 - nobody tells of a turn.
         await asyncio.sleep(0)

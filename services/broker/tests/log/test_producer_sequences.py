@@ -16,7 +16,7 @@ from ariane_broker.log.derived.producer_sequences import (
 )
 from ariane_broker.queue_key import QueueKey
 from ariane_record import ProducerSequence
-from ariane_servicekit import ServiceError
+from ariane_servicekit import ServiceError, at_once
 from ariane_servicekit.running import turns
 from ariane_storage.writing.append import Appended
 from ariane_storage.writing.sequenced_batches import SequencedBatch
@@ -34,7 +34,7 @@ class Broker:
         self.log: list[SequencedBatch] = []
         self.end = 0
         self.sequences = self.new_sequences()
-        self.snapshot = self.sequences.document(0)
+        self.snapshot = self.sequences.snapshot(0)
 
     def new_sequences(self):
         return ProducerSequences(now_ms=lambda: self.now_ms, **self.limits)
@@ -61,11 +61,11 @@ class Broker:
         return batch, False
 
     def save(self):
-        self.snapshot = self.sequences.document(self.end)
+        self.snapshot = self.sequences.snapshot(self.end)
 
     def crash(self):
         self.sequences = self.new_sequences()
-        begin = self.sequences.load(self.snapshot)
+        begin = self.sequences.load(self.snapshot())
         for batch in self.log:
             if batch.commit_log_offset >= begin:
                 self.sequences.restore(batch)
@@ -126,7 +126,8 @@ def test_streams_expire_and_their_number_is_bounded():
     assert broker.append(at(1, producer_id=2), 1) == "SEQUENCE_GAP"
     assert broker.append(at(1, producer_id=3), 1)[1] is False
     broker.now_ms += 5000
-    assert broker.sequences.document(0)["streams"] == []
+    at_once(broker.sequences.forget_expired())
+    assert broker.sequences.snapshot(0)()["streams"] == []
 
 
 def test_of_a_stream_that_is_not_known_it_is_said_since_when_it_has_stored_nothing():
@@ -145,7 +146,7 @@ def test_of_a_stream_that_is_not_known_it_is_said_since_when_it_has_stored_nothi
     assert known_for_ms() == 19
     broker.save()
     broker.sequences = broker.new_sequences()
-    broker.sequences.load(broker.snapshot)
+    broker.sequences.load(broker.snapshot())
     # Of who was crowded out the snapshot says no more than that others were used later.
     assert known_for_ms() == 9
     broker.now_ms += 5000
@@ -171,7 +172,7 @@ def test_a_deleted_topic_is_forgotten():
 def test_other_documents_are_refused(change):
     broker = Broker()
     with pytest.raises(ValueError, match=r"version|batches"):
-        broker.sequences.load(broker.sequences.document(0) | change)
+        broker.sequences.load(broker.sequences.snapshot(0)() | change)
 
 
 USUALLY_0 = st.sampled_from([0] * 12 + [1, -1])

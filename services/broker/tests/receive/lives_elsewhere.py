@@ -9,7 +9,7 @@ import os
 import pickle
 import subprocess
 import sys
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from random import Random
 
@@ -53,6 +53,7 @@ def _left(machine, queues, random):
                 machine.settle_all(out)
     machine.take(2, 30)  # Nobody settles it before the end.
     machine.save()
+    machine.snapshot = partial(dict, machine.snapshot())  # As JSON, which is what a process leaves.
     machine.store.close()
     names = ("disk", "clock", "lives", "snapshot", "saved_offsets")
     return {name: getattr(machine, name) for name in names} | {"said": vars(machine.model)}

@@ -134,7 +134,7 @@ class ReceiveMachine(RuleBasedStateMachine):
         self.table = ReceiveTable(self.offsets, lambda: None)
         begin = self.store.min_offset
         if self.snapshot is not None:
-            begin = self.table.load(self.snapshot)
+            begin = self.table.load(self.snapshot())
         for stretch in self.store.stretches(begin):
             self.table.replay(stretch.between(begin, self.store.max_offset))
         self.table.forget_lost(lambda queue: self.store.queue_end(*queue))
@@ -369,7 +369,7 @@ class ReceiveMachine(RuleBasedStateMachine):
     @rule()
     def save(self):
         self.saved_offsets = self.offsets.document()
-        self.snapshot = self.table.document(self.store.max_offset)
+        self.snapshot = self.table.snapshot(self.store.max_offset)
 
     @rule()
     def die(self):

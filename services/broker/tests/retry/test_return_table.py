@@ -86,6 +86,6 @@ def test_memory_is_bounded_and_kept(table):
         returned = Returned("r", 1, dead_letter=True, due_ms=0, commit_log_offset=offset)
         table.remember("g", offset, returned)
     loaded = ReturnTable(now_ms=lambda: 1000)
-    assert loaded.load(table.document(77)) == 77
+    assert loaded.load(table.snapshot(77)()) == 77
     found = [bool(loaded.duplicate_of("g", offset, "")) for offset in range(5)]
     assert found == [False, False, True, True, True]

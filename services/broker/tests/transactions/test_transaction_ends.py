@@ -141,7 +141,7 @@ def test_an_outcome_that_memory_forgets_is_written_nevertheless_once_there_is_ro
         table.decided(decision)
     assert [decision for _, decision in table.owed()] == decisions
     again = TransactionTable(decision_count_max=1)
-    again.load(json.loads(json.dumps(table.document(7))))
+    again.load(json.loads(json.dumps(table.snapshot(7)())))
     assert again.owed() == table.owed()
 
 

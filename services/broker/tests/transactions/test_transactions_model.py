@@ -114,7 +114,7 @@ class TransactionMachine(RuleBasedStateMachine):
         self.table = TransactionTable(decision_count_max=3)
         begin = self.store.min_offset
         if self.snapshot is not None:
-            begin = self.table.load(self.snapshot)
+            begin = self.table.load(self.snapshot())
             if begin > self.store.max_offset:
                 self.table.clear()
                 begin = self.store.min_offset
@@ -350,7 +350,7 @@ class TransactionMachine(RuleBasedStateMachine):
     @rule()
     def save_snapshot(self):
         self.store.flush()
-        self.snapshot = self.table.document(self.store.max_offset)
+        self.snapshot = self.table.snapshot(self.store.max_offset)
 
     @rule(count=st.integers(1, 4))
     def grow_old(self, count):
@@ -362,7 +362,7 @@ class TransactionMachine(RuleBasedStateMachine):
         self.disk.used_ratio = 0.86
         needed = [self.table.needed_from]
         if self.snapshot is not None:
-            needed.append(self.snapshot["commitLogOffset"])
+            needed.append(self.snapshot()["commitLogOffset"])
         keep_from = min((each for each in needed if each is not None), default=None)
         report = self.store.keeping.apply_retention(keep_from=keep_from)
         self.disk.used_ratio = 0.1
@@ -386,7 +386,7 @@ class TransactionMachine(RuleBasedStateMachine):
     @rule(keep=st.booleans())
     def restart(self, keep):
         self.store.close()
-        self.snapshot = self.table.document(self.store.max_offset) if keep else None
+        self.snapshot = self.table.snapshot(self.store.max_offset) if keep else None
         self.start()
 
     @rule()

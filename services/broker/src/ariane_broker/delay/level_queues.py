@@ -32,7 +32,8 @@ from ariane_broker.delay.parked.parked_queue import (
     needed_from,
     rows_from,
 )
-from ariane_broker.delay.parked.queue_progress import QueueProgress
+from ariane_broker.delay.parked.queue_progress import QueueProgress, copied_marks, encoded_marks
+from ariane_broker.log.derived.snapshots import Document
 from ariane_broker.queue_key import QueueKey
 from ariane_record.names import DELAY_TOPIC
 from ariane_storage.config import DELAY_LEVELS_MS
@@ -173,23 +174,24 @@ class LevelQueues:
         self._progress = self._fresh()
         self._origins.clear()
 
-    def document(self, commit_log_offset: int) -> dict[str, Any]:
+    def snapshot(self, commit_log_offset: int) -> Document:
         """The content of the file: RocketMQ's fields, and ours, which RocketMQ ignores."""
-        progress = self._progress
-        return {
-            "dataVersion": {
-                "counter": self.change_count,
-                "stateVersion": 0,
-                "timestamp": self._now_ms(),
-            },
-            "offsetTable": {str(level): queue.begin for level, queue in progress.items()},
-            "commitLogOffset": commit_log_offset,
-            "marks": {
-                str(level): [queue.begin, queue.mark_count, queue.encoded_marks()]
-                for level, queue in progress.items()
-                if queue.mark_count
-            },
-        }
+        version = {"counter": self.change_count, "stateVersion": 0, "timestamp": self._now_ms()}
+        progress = dict(zip(self._progress, copied_marks(self._progress.values()), strict=True))
+
+        def document() -> dict[str, Any]:
+            return {
+                "dataVersion": version,
+                "offsetTable": {str(level): begin for level, (begin, _) in progress.items()},
+                "commitLogOffset": commit_log_offset,
+                "marks": {
+                    str(level): encoded_marks(begin, marks)
+                    for level, (begin, marks) in progress.items()
+                    if marks
+                },
+            }
+
+        return document
 
     def load(self, document: Mapping[str, Any]) -> int:
         """Load a file, ours or RocketMQ's.

@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ariane_broker.delay.parked.queue_progress import QueueProgress
-from ariane_broker.log.derived.snapshots import SnapshotState
+from ariane_broker.delay.parked.queue_progress import QueueProgress, copied_marks, encoded_marks
+from ariane_broker.log.derived.snapshots import Document, SnapshotState
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.retry.text_rows import starts_with
 from ariane_record import PropertyName, RecordFields, decode_record
@@ -106,17 +106,18 @@ class RedrivenTable(SnapshotState):
         """Forget everything."""
         self._progress.clear()
 
-    def contents(self) -> dict[str, Any]:
-        """Everything as JSON."""
-        return {
+    def copied(self) -> Document:
+        """Copy everything."""
+        queues = list(self._progress)
+        marks = copied_marks(self._progress.values())
+        return lambda: {
             "queues": [
-                [*queue, progress.begin, progress.mark_count, progress.encoded_marks()]
-                for queue, progress in self._progress.items()
+                [*queue, *encoded_marks(*each)] for queue, each in zip(queues, marks, strict=True)
             ],
         }
 
     def take_over(self, contents: Mapping[str, Any]) -> None:
-        """Restore the state from ``contents``."""
+        """Restore the state from what ``copied`` made."""
         self._progress = {
             QueueKey(str(topic), int(queue_id)): QueueProgress.decoded(begin, count, encoded)
             for topic, queue_id, begin, count, encoded in contents["queues"]

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from ariane_broker.log.derived.snapshots import SnapshotState
+from ariane_broker.log.derived.snapshots import Document, SnapshotState
 from ariane_broker.retry.failed_records import returned_record
 from ariane_broker.retry.text_rows import starts_with
 from ariane_record import PropertyName, RecordFields, decode_record
@@ -139,14 +139,13 @@ class ReturnTable(SnapshotState):
         """Forget everything."""
         self._returns.clear()
 
-    def contents(self) -> dict[str, Any]:
-        """Everything as JSON."""
-        return {
-            "returns": [[*key, *returned] for key, returned in self._returns.items()],
-        }
+    def copied(self) -> Document:
+        """Copy everything."""
+        returns = self._returns.copy()
+        return lambda: {"returns": [[*key, *returned] for key, returned in returns.items()]}
 
     def take_over(self, contents: Mapping[str, Any]) -> None:
-        """Restore the state from ``contents``."""
+        """Restore the state from what ``copied`` made."""
         self._returns = {
             (str(group), int(failed_offset)): Returned(
                 str(return_id), int(attempts), bool(dead), int(due_ms), int(place)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
+from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
 
 from ariane_broker.log.derived.log_rows import is_committed, is_of_topic, records_where
-from ariane_broker.log.derived.snapshots import SnapshotState
+from ariane_broker.log.derived.snapshots import Document, SnapshotState
 from ariane_broker.spark_batches.batch_records import (
     AttemptKey,
     BatchEvent,
@@ -40,7 +42,7 @@ WAITING: Final = -1
 _HALF_OFFSET_BEFORE_BODY: Final = HEADER_BYTES - FIELD_STARTS["half_offset"]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Progress:
     """The progress of a query."""
 
@@ -248,39 +250,58 @@ class BatchTable(SnapshotState):
         self.publications.clear()
         self.homes.clear()
 
-    def contents(self) -> dict[str, Any]:
-        """Everything as JSON."""
-        return {
-            "staged": [
-                [*batch, *attempt, list(stages)]  # Encoded later, in a thread.
-                for batch, attempts in self.staged.items()
-                for attempt, stages in attempts.items()
-            ],
-            "progress": [
-                [
-                    query_id,
-                    *(each.batch_id, each.commit_log_offset, each.timestamp_ms),
-                    contents_rows(each.contents),
-                ]
-                for query_id, each in self.progress.items()
-            ],
-            "publications": [
-                [
-                    *each.batch,
-                    each.stages,
-                    [[*key, count] for key, count in each.counts.items()],
-                    each.committed_ms,
-                ]
-                for each in self.publications.values()
-            ],
-            "homes": [
-                [query_id, each.commit_log_offset, note_json(each)]
-                for query_id, each in self.homes.items()
-            ],
-        }
+    def copied(self) -> Document:
+        """Copy everything: progress and homes are replaced, and never changed."""
+        staged, progress, homes = self._copied_stages(), self.progress.copy(), self.homes.copy()
+        published = list(self.publications.values())
+        counts = list(map(dict.copy, map(attrgetter("counts"), published)))
+
+        def contents() -> dict[str, Any]:
+            return {
+                "staged": [[*batch, *attempt, stages] for batch, attempt, stages in staged()],
+                "progress": [
+                    [
+                        query_id,
+                        *(each.batch_id, each.commit_log_offset, each.timestamp_ms),
+                        contents_rows(each.contents),
+                    ]
+                    for query_id, each in progress.items()
+                ],
+                "publications": [
+                    [
+                        *each.batch,
+                        each.stages,
+                        [[*key, count] for key, count in counted.items()],
+                        each.committed_ms,
+                    ]
+                    for each, counted in zip(published, counts, strict=True)
+                ],
+                "homes": [
+                    [query_id, each.commit_log_offset, note_json(each)]
+                    for query_id, each in homes.items()
+                ],
+            }
+
+        return contents
+
+    def _copied_stages(self) -> Callable[[], Iterator[tuple[BatchKey, AttemptKey, list[Stage]]]]:
+        """Copy the stages of all attempts; what is returned walks over the copies."""
+        batches, attempts = list(self.staged), list(map(list, self.staged.values()))
+        stages = list(map(list, chain.from_iterable(map(dict.values, self.staged.values()))))
+
+        def walk() -> Iterator[tuple[BatchKey, AttemptKey, list[Stage]]]:
+            keys = (
+                (batch, attempt)
+                for batch, of_batch in zip(batches, attempts, strict=True)
+                for attempt in of_batch
+            )
+            for (batch, attempt), each in zip(keys, stages, strict=True):
+                yield batch, attempt, each
+
+        return walk
 
     def take_over(self, contents: Mapping[str, Any]) -> None:
-        """Restore the state that ``contents`` returned."""
+        """Restore the state from what ``copied`` made."""
         self.clear()
         for query_id, batch_id, partition_id, token, stages in contents["staged"]:
             attempts = self.staged.setdefault(BatchKey(query_id, batch_id), {})

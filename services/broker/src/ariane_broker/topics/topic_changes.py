@@ -36,7 +36,7 @@ from ariane_broker.topics.topic_limits import TopicLimits, added_queue_count
 from ariane_broker.topics.topic_table import TopicChange, TopicConfig, TopicTable
 from ariane_broker.topics.unread_queues import UnreadQueues
 from ariane_record import IllegalName, check_topic_name, is_system_topic
-from ariane_servicekit import in_turns
+from ariane_servicekit import at_once, in_turns
 from ariane_servicekit.errors import ServiceError
 from ariane_servicekit.security.gate.asking import require_create_topic
 
@@ -165,7 +165,7 @@ class TopicChanges:
         before = self._table.find(topic)
         config = self._table.updated(topic, change)
         if not change.allow_unread_queues:
-            self._unread.check(before, config)
+            await in_turns(self._unread.check(before, config))
         added_count = added_queue_count(self._table.get(topic), config)
         if added_count:
             (room,) = await in_turns(self._limits.room_beside(self._table.all()))
@@ -246,7 +246,7 @@ class TopicChanges:
         """The settings of a new topic, unless it would hide messages."""
         config = self._table.created(topic, change)
         if not change.allow_unread_queues:
-            self._unread.check(None, config)
+            at_once(self._unread.check(None, config))  # Compares counts only.
         return config
 
     async def _delete_all(self, waiting: Sequence[Waiting[str, None]]) -> None:

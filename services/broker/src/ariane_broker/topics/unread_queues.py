@@ -105,8 +105,10 @@ class UnreadQueues:
         config = self.topics.find(queue.topic)
         return config is not None and queue.queue_id >= config.read_queue_count
 
-    def check(self, before: TopicConfig | None, config: TopicConfig) -> None:
+    def check(self, before: TopicConfig | None, config: TopicConfig) -> Iterator[None]:
         """Refuse a change that hides messages, present or future ones.
+
+        Yields once for each offset and queue that is examined; for a new topic, there are none.
 
         Args:
             before: The topic as it is; None for a new one.
@@ -122,20 +124,33 @@ class UnreadQueues:
         if writes - reads > unread_before:
             raise queues_unread(config.topic, reads, writes, 0)
         if before is not None and reads < before.read_queue_count:
-            gone = (QueueKey(config.topic, each) for each in range(reads, before.read_queue_count))
-            count = sum(map(self._unconsumed_count, gone))
+            gone = range(reads, before.read_queue_count)
+            count = 0
+            for unconsumed in self._unconsumed_counts(config.topic, gone):
+                count += unconsumed
+                yield
             if count:
                 raise queues_unread(config.topic, reads, writes, count)
 
-    def _unconsumed_count(self, queue: QueueKey) -> int:
-        """Messages of a queue that some group has not consumed; all if its topic has no group."""
-        begin, end = self._kept_range(queue)
-        groups = self._groups_of(queue.topic)
-        done = [self.offsets.find(group, queue) or 0 for group in groups]
-        return max(0, end - max(begin, min(done, default=0)))
+    def _unconsumed_counts(self, topic: str, queue_ids: Iterable[int]) -> Iterator[int]:
+        """Messages of each queue that some group of the topic has not consumed.
 
-    def _groups_of(self, topic: str) -> Iterable[str]:
-        return [group for group in self.offsets.groups() if self.offsets.of_group(group, topic)]
+        Without a group, all of them. Yields 0 for each offset that is examined before.
+        """
+        groups: set[str] = set()
+        least: dict[int, int] = {}
+        known: Counter[int] = Counter()
+        for place in self.offsets.walk(topic=topic):
+            if place is not None:
+                queue_id, offset = place.queue.queue_id, place.consumer_offset
+                groups.add(place.consumer_group)
+                known[queue_id] += 1
+                least[queue_id] = min(offset, least.get(queue_id, offset))
+            yield 0
+        for queue_id in queue_ids:
+            begin, end = self._kept_range(QueueKey(topic, queue_id))
+            done = least[queue_id] if groups and known[queue_id] == len(groups) else 0
+            yield max(0, end - max(begin, done))
 
     def _kept(self, queue: QueueKey) -> UnreadQueue | None:
         begin, end = self._kept_range(queue)

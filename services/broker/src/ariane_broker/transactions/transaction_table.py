@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from ariane_broker.log.broker_log import SYSTEM_QUEUE_ID
 from ariane_broker.log.derived.log_rows import is_committed, is_of_topic, records_where
-from ariane_broker.log.derived.snapshots import SnapshotState
+from ariane_broker.log.derived.snapshots import Document, SnapshotState
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.transactions.transaction_records import (
     Decision,
@@ -207,19 +207,26 @@ class TransactionTable(SnapshotState):
         self._decisions.clear()
         self._owed.clear()
 
-    def contents(self) -> dict[str, Any]:
-        """Everything as JSON."""
-        return {
-            "pending": list(map(_row_of_half, self._pending.values())),
-            "decisions": list(map(_row_of_decision, self._decisions.values())),
-            "owed": [
-                (_row_of_half(half), None if decision is None else _row_of_decision(decision))
-                for half, decision in self._owed.values()
-            ],
-        }
+    def copied(self) -> Document:
+        """Copy everything."""
+        pending = list(self._pending.values())
+        decisions = list(self._decisions.values())
+        owed = self.owed()
+
+        def contents() -> dict[str, Any]:
+            return {
+                "pending": list(map(_row_of_half, pending)),
+                "decisions": list(map(_row_of_decision, decisions)),
+                "owed": [
+                    (_row_of_half(half), None if decision is None else _row_of_decision(decision))
+                    for half, decision in owed
+                ],
+            }
+
+        return contents
 
     def take_over(self, contents: Mapping[str, Any]) -> None:
-        """Restore the state from ``contents``."""
+        """Restore the state from what ``copied`` made."""
         pending = list(map(_half_of_row, contents["pending"]))
         decisions = list(map(_decision_of_row, contents["decisions"]))
         owed = [

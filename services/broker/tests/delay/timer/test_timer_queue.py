@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from ariane_broker.delay.level_queues import LevelQueues
 from ariane_broker.delay.parked import parked_queue as parked_module
 from ariane_broker.delay.parked.parked_queue import ParkedRows
-from ariane_broker.delay.parked.queue_progress import QueueProgress
+from ariane_broker.delay.parked.queue_progress import QueueProgress, copied_marks, encoded_marks
 from ariane_broker.delay.timer import timer_queue as timer_module
 from ariane_broker.delay.timer.timer_handover import TimerHandover
 from ariane_broker.delay.timer.timer_queue import TimerQueue
@@ -119,7 +119,7 @@ class TimerMachine(RuleBasedStateMachine):
 
     @rule()
     def save(self):
-        self.saved = self.timer.document(len(self.origins))
+        self.saved = self.timer.snapshot(len(self.origins))
 
     @rule()
     def crash(self):
@@ -129,7 +129,7 @@ class TimerMachine(RuleBasedStateMachine):
             now_ms=lambda: self.now_ms,
             window_count_max=8,
         )
-        begin = 0 if self.saved is None else self.timer.load(self.saved)
+        begin = 0 if self.saved is None else self.timer.load(self.saved())
         self.timer._origins.append(np.array(self.origins[begin:], np.int64))
         self.timer.keep_topics(lambda topic: True)
 
@@ -193,7 +193,7 @@ def test_progress_survives_its_document():
     progress = QueueProgress()
     progress.mark(np.array([0, 1, 3, 700]))
     assert progress.begin == 2
-    again = QueueProgress.decoded(progress.begin, progress.mark_count, progress.encoded_marks())
+    again = QueueProgress.decoded(*encoded_marks(*copied_marks([progress])[0]))
     every = np.arange(800)
     assert again.begin == 2
     assert (again.pending(every) == progress.pending(every)).all()
@@ -216,7 +216,7 @@ def test_marks_of_a_level_survive_its_document():
 
     before, after = levels(), levels()
     before.mark(1, np.array([1, 3]))
-    assert after.load(before.document(77)) == 77
+    assert after.load(before.snapshot(77)()) == 77
     assert after.due(1, 9).queue_offsets.tolist() == [0, 2, 4]
 
 

@@ -13,6 +13,8 @@ delivered by time.
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
+from collections.abc import Iterable
+from operator import attrgetter, itemgetter
 from typing import Final
 
 import numpy as np
@@ -36,11 +38,6 @@ class QueueProgress:
         self.begin = begin
         self._marks = np.zeros(0, np.bool_) if marks is None else marks
         self._settle()
-
-    @property
-    def mark_count(self) -> int:
-        """Number of queue offsets from ``begin`` on that have marks."""
-        return len(self._marks)
 
     def mark(self, queue_offsets: Int64s) -> None:
         """Mark records as done: delivered, or never to be."""
@@ -80,13 +77,9 @@ class QueueProgress:
         self._marks = self._marks[: max(0, end - self.begin)]
         self.begin = min(self.begin, end)
 
-    def encoded_marks(self) -> str:
-        """The marks as text."""
-        return b64encode(np.packbits(self._marks).tobytes()).decode()
-
     @classmethod
     def decoded(cls, begin: int, count: int, encoded: str) -> QueueProgress:
-        """Restore progress from ``begin``, ``mark_count`` and ``encoded_marks``.
+        """Restore progress from what ``encoded_marks`` made.
 
         Raises:
             ValueError: The values do not fit together.
@@ -106,3 +99,19 @@ class QueueProgress:
             first = len(marks)
         self.begin += first
         self._marks = marks[first:].copy()
+
+
+_begin_and_marks: Final = attrgetter("begin", "_marks")
+
+
+def copied_marks(queues: Iterable[QueueProgress]) -> list[tuple[int, bytes]]:
+    """Copy ``begin`` and the marks of each queue, a byte for each mark: all in C."""
+    begins_and_marks = list(map(_begin_and_marks, queues))
+    begins, marks = map(itemgetter(0), begins_and_marks), map(itemgetter(1), begins_and_marks)
+    return list(zip(begins, map(bytes, marks), strict=True))
+
+
+def encoded_marks(begin: int, marks: bytes) -> tuple[int, int, str]:
+    """Begin, number of marks, and the marks as text, of what ``copied_marks`` copied."""
+    packed = np.packbits(np.frombuffer(marks, np.bool_))
+    return begin, len(marks), b64encode(packed.tobytes()).decode()

@@ -31,11 +31,11 @@ from ariane_broker.delay.parked.parked_queue import (
     rows_from,
 )
 from ariane_broker.delay.parked.parked_records import read_parked
-from ariane_broker.delay.parked.queue_progress import QueueProgress
+from ariane_broker.delay.parked.queue_progress import QueueProgress, copied_marks, encoded_marks
 from ariane_broker.delay.timer.rocketmq_takings import RocketmqTakings
 from ariane_broker.delay.timer.timer_handover import TimerHandover
 from ariane_broker.delay.timer.timer_window import TimerWindow, joined
-from ariane_broker.log.derived.snapshots import SnapshotState
+from ariane_broker.log.derived.snapshots import Document, SnapshotState
 from ariane_broker.queue_key import QueueKey
 from ariane_record.names import TIMER_TOPIC
 from ariane_servicekit import get_logger
@@ -333,15 +333,17 @@ class TimerQueue(SnapshotState):
         self._origins.clear()
         self._takings.clear()
 
-    def contents(self) -> dict[str, Any]:
-        """Everything as JSON."""
-        progress = self._progress
-        return {
-            "queueOffset": progress.begin,
-            "marks": [progress.mark_count, progress.encoded_marks()],
-        }
+    def copied(self) -> Document:
+        """Copy everything."""
+        (marks,) = copied_marks([self._progress])
+
+        def contents() -> dict[str, Any]:
+            begin, *counted = encoded_marks(*marks)
+            return {"queueOffset": begin, "marks": counted}
+
+        return contents
 
     def take_over(self, contents: Mapping[str, Any]) -> None:
-        """Restore the state from ``contents``."""
+        """Restore the state from what ``copied`` made."""
         count, encoded = contents["marks"]
         self._progress = QueueProgress.decoded(int(contents["queueOffset"]), int(count), encoded)

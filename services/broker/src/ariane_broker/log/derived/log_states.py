@@ -31,6 +31,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
+from ariane_broker.log.derived.snapshots import Document
 from ariane_broker.queue_key import QueueKey
 from ariane_servicekit import get_logger
 from ariane_storage.disk.disk import Disk
@@ -76,8 +77,8 @@ class LogState(Protocol):
         """
         ...
 
-    def document(self, commit_log_offset: int) -> dict[str, Any]:
-        """Encode the state as JSON; called on the loop.
+    def snapshot(self, commit_log_offset: int) -> Document:
+        """Copy the state; called on the loop, in one turn whatever its size.
 
         Args:
             commit_log_offset: The present end of the log, which ``load`` returns.
@@ -140,12 +141,12 @@ class _Snapshot(NamedTuple):
     """Its change count."""
     end: int
     """The commit-log offset."""
-    document: dict[str, Any]
-    """The content of the file."""
+    document: Document
+    """Makes the content of the file, in a thread."""
 
 
 def _snapshot(kept: KeptState, end: int) -> _Snapshot:
-    return _Snapshot(kept, kept.state.change_count, end, kept.state.document(end))
+    return _Snapshot(kept, kept.state.change_count, end, kept.state.snapshot(end))
 
 
 class LogStates:
@@ -219,7 +220,7 @@ class LogStates:
             snapshots = []
             for kept in changed:
                 snapshots.append(_snapshot(kept, self._store.max_offset))
-                # Each may be large. The others need not be of the same place.
+                # The others need not be of the same place.
                 await asyncio.sleep(0)
             loop = asyncio.get_running_loop()
             if await loop.run_in_executor(self._executor, self._save, snapshots, end):
@@ -302,7 +303,7 @@ class LogStates:
         except StorePoisoned:
             return False  # The flush has reported its failure; the next start reads the log.
         for snapshot in made:
-            snapshot.kept.file.save(snapshot.document)
+            snapshot.kept.file.save(snapshot.document())
             snapshot.kept.saved_end = snapshot.end
         snapshots = {kept.file_name: kept.saved_end for kept in self._kept}
         self._common.save({"commitLogOffset": end, "snapshots": snapshots})

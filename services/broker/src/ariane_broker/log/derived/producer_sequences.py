@@ -17,7 +17,6 @@ this is rebuilt from the log (``log_states``).
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import compress
@@ -25,7 +24,7 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from ariane_broker.errors.public_errors import producer_fenced, sequence_gap, sequence_passed
-from ariane_broker.log.derived.snapshots import SnapshotState
+from ariane_broker.log.derived.snapshots import Document, SnapshotState
 from ariane_broker.queue_key import QueueKey
 from ariane_record import ProducerSequence
 from ariane_storage.log.scan import Stretch
@@ -68,13 +67,17 @@ class Stream(NamedTuple):
 
     epoch: int
     """The epoch of the batches."""
-    batches: deque[StoredBatch]
+    batches: tuple[StoredBatch, ...]
     """The last batches, oldest first; at least one."""
 
     @classmethod
     def of(cls, epoch: int, batches: Iterable[StoredBatch] = ()) -> Self:
         """A stream with the last of some batches."""
-        return cls(epoch, deque(batches, BATCHES_KEPT))
+        return cls(epoch, tuple(batches)[-BATCHES_KEPT:])
+
+    def with_next(self, batch: StoredBatch) -> Self:
+        """The stream with one more batch."""
+        return type(self)(self.epoch, (*self.batches[1 - BATCHES_KEPT :], batch))
 
     @property
     def last_used_ms(self) -> int:
@@ -86,6 +89,9 @@ StreamKey: TypeAlias = tuple[int, str, int]
 """Producer id, topic, queue id."""
 
 _stored_batch: Final[Callable[[tuple[int, ...]], StoredBatch]] = partial(tuple.__new__, StoredBatch)
+_stream: Final[Callable[[tuple[int, tuple[StoredBatch, ...]]], Stream]] = partial(
+    tuple.__new__, Stream
+)
 _first_of: Final[Callable[[ProducerSequence], int]] = itemgetter(2)
 
 
@@ -216,8 +222,7 @@ class ProducerSequences(SnapshotState):
         stream = self._streams.pop(key, None)
         if stream is None or stream.epoch != sequence.epoch:
             stream = Stream.of(sequence.epoch)
-        stream.batches.append(batch)
-        self._streams[key] = stream
+        self._streams[key] = stream.with_next(batch)
         self.change_count += 1
         self._make_room()
 
@@ -254,10 +259,9 @@ class ProducerSequences(SnapshotState):
     ) -> None:
         """Note stored batches of streams, which are the last ones used now."""
         known, pop = self._streams, self._streams.pop
-        for key, stream, row in zip(keys, streams, rows, strict=True):
+        for key, (epoch, batches), row in zip(keys, streams, rows, strict=True):
             pop(key, None)
-            stream[1].append(row)
-            known[key] = stream
+            known[key] = _stream((epoch, (*batches[1 - BATCHES_KEPT :], row)))
         self.change_count += len(keys)
         self._make_room()
 
@@ -290,6 +294,15 @@ class ProducerSequences(SnapshotState):
                 del self._streams[(sequence.producer_id, *queue)]
         self.remember(queue, sequence, batch)
 
+    def forget_expired(self) -> Iterator[None]:
+        """Forget the streams that were not used for long; yields once for each."""
+        for key, stream in list(self._streams.items()):
+            if self._is_live(stream):
+                break
+            if self._streams.get(key) is stream:
+                self._forget([key])
+            yield None
+
     def forget_topics(self, topics: Container[str]) -> Iterator[None]:
         """Forget the streams of deleted topics; yields once for each that is examined."""
         for key in list(self._streams):
@@ -306,17 +319,21 @@ class ProducerSequences(SnapshotState):
         self._streams.clear()
         self._crowded_out_ms = 0
 
-    def contents(self) -> dict[str, Any]:
-        """Everything as JSON."""
-        self._forget_expired()
-        return {
-            "streams": [
-                [*key, stream.epoch, [*stream.batches]] for key, stream in self._streams.items()
-            ],
-        }
+    def copied(self) -> Document:
+        """Copy everything."""
+        streams = self._streams.copy()
+
+        def contents() -> dict[str, Any]:
+            return {
+                "streams": [
+                    [*key, stream.epoch, stream.batches] for key, stream in streams.items()
+                ],
+            }
+
+        return contents
 
     def take_over(self, contents: Mapping[str, Any]) -> None:
-        """Restore the state from ``contents``."""
+        """Restore the state from what ``copied`` made."""
         streams: dict[StreamKey, Stream] = {}
         for producer_id, topic, queue_id, epoch, rows in contents["streams"]:
             stream = Stream.of(int(epoch), [StoredBatch(*map(int, row)) for row in rows])
@@ -342,14 +359,6 @@ class ProducerSequences(SnapshotState):
 
     def _is_live(self, stream: Stream) -> bool:
         return stream.last_used_ms >= self.matters_since_ms
-
-    def _forget_expired(self) -> None:
-        expired = []
-        for key, stream in self._streams.items():
-            if self._is_live(stream):
-                break
-            expired.append(key)
-        self._forget(expired)
 
     def _forget(self, keys: Collection[StreamKey]) -> None:
         for key in keys:

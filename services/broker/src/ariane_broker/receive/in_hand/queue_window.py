@@ -24,6 +24,8 @@ Rows lie in a buffer with room behind them. Settling moves the shorter side over
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from operator import attrgetter, getitem
 from typing import Final
 
 import numpy as np
@@ -310,3 +312,16 @@ def rows_of(rows: Rows, offsets: Int64s) -> NDArray[np.int64]:
     at = at[at < len(known)]
     found: NDArray[np.int64] = at[known[at] == offsets[: len(at)]].astype(np.int64)
     return found
+
+
+_fields: Final = attrgetter("end", "reset_epoch", "_buffer", "_begin", "_stop")
+
+
+def copied_windows(windows: Iterable[QueueWindow]) -> list[tuple[int, int, bytes]]:
+    """Copy ``end``, ``reset_epoch`` and the octets of the rows of each window: all in C."""
+    columns = list(zip(*map(_fields, windows), strict=True))
+    if not columns:
+        return []
+    ends, reset_epochs, buffers, begins, stops = columns
+    rows: Iterator[Rows] = map(getitem, buffers, map(slice, begins, stops))
+    return list(zip(ends, reset_epochs, map(bytes, rows), strict=True))

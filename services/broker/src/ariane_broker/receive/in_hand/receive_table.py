@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
 
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets
 from ariane_broker.log.derived.log_rows import is_of_topic, records_where
-from ariane_broker.log.derived.snapshots import SnapshotState
+from ariane_broker.log.derived.snapshots import Document, SnapshotState
 from ariane_broker.queue_key import QueueKey
-from ariane_broker.receive.in_hand.queue_window import ROW, QueueWindow
+from ariane_broker.receive.in_hand.queue_window import ROW, QueueWindow, copied_windows
 from ariane_broker.receive.in_hand.ranges import offsets_of
 from ariane_broker.receive.in_hand.receive_events import (
     EventFlag,
@@ -189,20 +190,29 @@ class ReceiveTable(SnapshotState):
         self._holders = _Holders()
         self._last_serial, self.secret = 0, b""
 
-    def contents(self) -> dict[str, Any]:
-        """Everything as JSON; rows as they are, in base64."""
-        return {
-            "lastSerial": self._last_serial,
-            "secret": _text(self.secret),
-            "holders": self._holders.document(),
-            "windows": [
-                [group, *queue, window.end, window.reset_epoch, _text(window.rows.tobytes())]
-                for group, queue, window in self._all()
-            ],
-        }
+    def copied(self) -> Document:
+        """Copy everything; rows become base64 as they are."""
+        head = {"lastSerial": self._last_serial, "secret": _text(self.secret)}
+        holders = self._holders.copied()
+        groups, queues = list(self._windows), list(map(list, self._windows.values()))
+        windows = copied_windows(chain.from_iterable(map(dict.values, self._windows.values())))
+
+        def contents() -> dict[str, Any]:
+            keys = (
+                (group, *queue)
+                for group, of_group in zip(groups, queues, strict=True)
+                for queue in of_group
+            )
+            rows = [
+                [*key, end, reset_epoch, _text(octets)]
+                for key, (end, reset_epoch, octets) in zip(keys, windows, strict=True)
+            ]
+            return {**head, "holders": list(holders.items()), "windows": rows}
+
+        return contents
 
     def take_over(self, contents: Mapping[str, Any]) -> None:
-        """Restore the state that ``contents`` returned."""
+        """Restore the state from what ``copied`` made."""
         self.clear()
         self._last_serial = int(contents["lastSerial"])
         self.secret = base64.b64decode(contents["secret"])
@@ -293,9 +303,9 @@ class _Holders:
         self._names = {n: name for n, name in self._names.items() if n in numbers or n == 0}
         self._numbers = {name: n for n, name in self._names.items()}
 
-    def document(self) -> list[list[Any]]:
-        """Number and name of each."""
-        return [[number, name] for number, name in self._names.items()]
+    def copied(self) -> dict[int, str]:
+        """The name of each number."""
+        return self._names.copy()
 
     def load(self, document: Sequence[Sequence[Any]]) -> None:
         """Restore the numbers of a document."""
