@@ -13,7 +13,10 @@ TESTS = {
     # The race detector needs a C compiler.
     "go": ["go", "test", *(["-race"] if shutil.which("gcc") else []), "./ariane"],
     "java": ["mvn", "-q", "-B", "surefire:test"],
-    "typescript": ["node", "--expose-gc", "--test", "dist/test/client.test.js"],
+    "typescript": [
+        *("node", "--expose-gc", "--test"),
+        *("dist/test/client.test.js", "dist/test/standstill.test.js"),
+    ],
 }
 
 

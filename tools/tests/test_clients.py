@@ -71,7 +71,7 @@ PARTS = [
     {"message", "Message", "Delivery", "Receipt", "Nack", "Outcome", "Times"},
     {"producer", "Producer", "gathering", "Gathering"},
     {"consumer", "Consumer"},
-    {"listener", "listening", "Listener", "Listening"},
+    {"listener", "listening", "Listener", "Listening", "standstill", "Standstill"},
     {"transaction", "transactions", "TransactionProducer"},
     {"compression", "Bodies"},
 ]

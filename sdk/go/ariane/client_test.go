@@ -47,7 +47,8 @@ type process struct {
 	sent    []string
 	calls   []int // Messages of each call of senders.
 	settled []string
-	shown   []string // Handles of what was shown to others at once.
+	failed  map[string]string // Handles of what failed, each with its cause.
+	shown   []string          // Handles of what was shown to others at once.
 }
 
 func start(t *testing.T, name string, brokers ...*process) *process {
@@ -58,6 +59,7 @@ func start(t *testing.T, name string, brokers ...*process) *process {
 	}
 	p := &process{
 		name: name, address: listener.Addr().String(), server: grpc.NewServer(), brokers: brokers, counts: map[string]int{},
+		failed:      map[string]string{},
 		receive:     func(ctx context.Context) []string { <-ctx.Done(); return nil },
 		acknowledge: func(context.Context) {},
 	}
@@ -158,6 +160,17 @@ func (p *process) AckMessages(_ context.Context, request *brokerv1.AckMessagesRe
 		results[place] = &brokerv1.SettledMessage{}
 	}
 	return &brokerv1.AckMessagesResponse{Results: results}, nil
+}
+
+func (p *process) NackMessages(_ context.Context, request *brokerv1.NackMessagesRequest) (*brokerv1.NackMessagesResponse, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	answer := &brokerv1.NackMessagesResponse{}
+	for _, handle := range request.ReceiptHandles {
+		p.failed[handle] = request.Nack.Cause
+		answer.Results = append(answer.Results, &brokerv1.SettledMessage{})
+	}
+	return answer, nil
 }
 
 func (p *process) ChangeInvisibleDuration(_ context.Context, request *brokerv1.ChangeInvisibleDurationRequest) (*brokerv1.ChangeInvisibleDurationResponse, error) {

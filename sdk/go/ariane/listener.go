@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 )
@@ -22,6 +23,10 @@ func (c *Consumer) Listen(ctx context.Context, concurrency int, listener Listene
 	ctx, cancel := context.WithCancel(ctx)
 	defer context.AfterFunc(c.ctx, cancel)()
 	room := make(chan struct{}, concurrency)
+	had := &longWork{group: c.options.Group}
+	watched, unwatch := context.WithCancel(context.Background()) // Those that were begun end later than the context.
+	go had.watch(watched, func(text string) { c.client.options.Logger.Warn(text) })
+	defer unwatch()
 	var begun sync.WaitGroup
 	defer begun.Wait()
 	defer cancel()
@@ -38,7 +43,12 @@ func (c *Consumer) Listen(ctx context.Context, concurrency int, listener Listene
 		var waiting sync.WaitGroup // No more are received than wait for room.
 		for _, each := range deliveries {
 			waiting.Add(1)
-			begun.Go(func() { c.handle(ctx, each, room, waiting.Done, listener) })
+			begun.Go(func() {
+				c.handle(ctx, each, room, waiting.Done, func(ctx context.Context, delivery Delivery) error {
+					defer had.begin(&delivery, time.Now())()
+					return listened(ctx, delivery, listener)
+				})
+			})
 		}
 		waiting.Wait()
 	}
@@ -46,6 +56,7 @@ func (c *Consumer) Listen(ctx context.Context, concurrency int, listener Listene
 
 // handle has one message handled when there is room, keeps it invisible until then, and settles it.
 func (c *Consumer) handle(ctx context.Context, delivery Delivery, room chan struct{}, hasRoom func(), listener Listener) {
+	given := delivery // What is kept gets other handles meanwhile.
 	own, lost := context.WithCancel(ctx)
 	defer lost()
 	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -64,14 +75,14 @@ func (c *Consumer) handle(ctx context.Context, delivery Delivery, room chan stru
 		c.giveBack([]Delivery{delivery})
 		return
 	}
-	err := listened(own, delivery, listener)
+	err := listener(own, given)
 	<-room
 	end()
 	ctx = context.WithoutCancel(ctx)
 	if err == nil {
 		err = c.Ack(ctx, delivery)
 	} else {
-		err = c.Nack(ctx, Nack{Cause: err.Error()}, delivery)
+		err = c.Nack(ctx, Nack{Cause: causeOf(err)}, delivery)
 	}
 	if err != nil {
 		c.client.options.Logger.Warn("a message is not settled, and comes again",
@@ -79,13 +90,28 @@ func (c *Consumer) handle(ctx context.Context, delivery Delivery, room chan stru
 	}
 }
 
-func listened(ctx context.Context, delivery Delivery, listener Listener) (err error) {
-	defer func() {
-		if panicked := recover(); panicked != nil {
-			err = fmt.Errorf("panic: %v", panicked)
-		}
+// listened calls a listener in a goroutine of its own, which it may end, as by a failed assertion of a test.
+func listened(ctx context.Context, delivery Delivery, listener Listener) error {
+	ended := make(chan error, 1)
+	go func() {
+		err := errors.New("the listener ended its goroutine")
+		defer func() {
+			if panicked := recover(); panicked != nil {
+				err = fmt.Errorf("panic: %v", panicked)
+			}
+			ended <- err
+		}()
+		err = listener(ctx, delivery)
 	}()
-	return listener(ctx, delivery)
+	return <-ended
+}
+
+const causeMax = 1024
+
+// causeOf is the beginning of an error's text, also of one whose text is none, or that panics when it is asked.
+func causeOf(err error) string {
+	text := fmt.Sprintf("%v", err)
+	return strings.ToValidUTF8(text[:min(len(text), causeMax)], "\uFFFD")
 }
 
 // keep lets others not see a message until the context ends; lost is called when it is theirs.

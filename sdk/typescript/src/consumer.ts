@@ -151,7 +151,9 @@ export class Consumer {
    * over; others are given back. While a broker is away it waits.
    */
   listen(listener: Listener, settings: ListenSettings = {}): Promise<void> {
-    return listenTo(this, { ...settings, invisibleMs: this.invisibleMs, logger: this.client.settings.logger }, listener);
+    const { group } = this.settings;
+    const { logger } = this.client.settings;
+    return listenTo(this, { ...settings, group, invisibleMs: this.invisibleMs, logger }, listener);
   }
 
   get isClosed(): boolean {

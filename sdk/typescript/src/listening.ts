@@ -2,6 +2,9 @@ import type { Logger } from "./client.js";
 import type { Consumer } from "./consumer.js";
 import { ArianeError } from "./errors.js";
 import type { Delivery } from "./message.js";
+import { LOOK_MS, Standstill } from "./standstill.js";
+
+const CAUSE_LENGTH = 1024;
 
 /** Handles one message: when it resolves, the message is done; when it rejects, it comes again. */
 export type Listener = (delivery: Delivery) => unknown;
@@ -43,21 +46,34 @@ class Held {
   }
 }
 
+/** The beginning of the text of an error, which may be anything. */
+function causeOf(error: unknown): string {
+  try {
+    return String(error).slice(0, CAUSE_LENGTH);
+  } catch {
+    return "an error without a text";
+  }
+}
+
 /** Hand the messages of a consumer to a listener until it is closed, or the signal aborted. */
 export async function listenTo(
-  consumer: Consumer, settings: ListenSettings & { invisibleMs: number; logger: Logger }, listener: Listener,
+  consumer: Consumer, settings: ListenSettings & { group: string; invisibleMs: number; logger: Logger }, listener: Listener,
 ): Promise<void> {
-  const { concurrency = 1, signal, invisibleMs, logger } = settings;
+  const { concurrency = 1, group, signal, invisibleMs, logger } = settings;
   if (!Number.isInteger(concurrency) || concurrency < 1) throw new RangeError(`concurrency is ${concurrency}`);
   const working = new Set<Promise<void>>();
+  const had = new Standstill(group);
 
   const handle = async (held: Held): Promise<void> => {
     try {
       let cause: string | undefined;
+      const end = had.begin(held.message, performance.now());
       try {
         await listener(held.message);
       } catch (error) {
-        cause = String(error);
+        cause = causeOf(error);
+      } finally {
+        end();
       }
       const delivery = await held.end();
       await (cause === undefined ? consumer.ack([delivery]) : consumer.nack([delivery], { cause }));
@@ -66,6 +82,10 @@ export async function listenTo(
     }
   };
 
+  const looking = setInterval(() => {
+    const text = had.look(performance.now());
+    if (text !== undefined) logger.warn(text);
+  }, LOOK_MS);
   try {
     for await (const some of consumer.batches(signal && { signal })) {
       const waiting = some.map((each) => new Held(consumer, each, invisibleMs));
@@ -83,5 +103,6 @@ export async function listenTo(
     if (!(signal?.aborted && error instanceof ArianeError)) throw error;
   } finally {
     await Promise.all(working);
+    clearInterval(looking);
   }
 }

@@ -295,3 +295,21 @@ test("what the wire would change in silence is refused", async () => {
   producer.close();
   await assert.rejects(producer.begin(message("x")), /closed/); // Nobody would be asked how it ended.
 });
+
+test("a message is settled whatever its listener throws", async () => {
+  const broker = await start("broker-a");
+  const thrown: Record<string, unknown> = {
+    error: new Error("fire"), nothing: undefined, bare: Object.create(null), long: "x".repeat(5000),
+  };
+  broker.receive = async () => (broker.count("receive") === 1 ? Object.keys(thrown) : new Promise(() => {}));
+  const consumer = consumerOf(clientOf(await start("", broker)));
+  const listening = consumer.listen((delivery) => {
+    throw thrown[Buffer.from(delivery.body).toString()];
+  }, { concurrency: 2 });
+  while (broker.failed.size < 4) await passed(1);
+  consumer.close();
+  await listening;
+  assert.deepEqual(Object.fromEntries(broker.failed), {
+    error: "Error: fire", nothing: "undefined", bare: "an error without a text", long: "x".repeat(1024),
+  });
+});

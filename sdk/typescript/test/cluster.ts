@@ -1,7 +1,8 @@
 // Name servers and brokers that say what a test wants.
 import { Server, ServerCredentials, status, type UntypedServiceImplementation } from "@grpc/grpc-js";
 import {
-  AckMessagesResponse, ChangeInvisibleDurationResponse, ReceiveMessagesResponse, ReceiveServiceService, type ReceiveServiceServer,
+  AckMessagesResponse, ChangeInvisibleDurationResponse, NackMessagesResponse, ReceiveMessagesResponse, ReceiveServiceService,
+  type ReceiveServiceServer,
 } from "../src/generated/ariane/broker/v1/receive_service.js";
 import {
   type SendMessagesRequest, SendMessagesResponse, type SendServiceServer, SendServiceService,
@@ -22,6 +23,8 @@ export class Process {
   readonly counts: Record<string, number> = {};
   readonly sent: SendMessagesRequest[] = [];
   readonly settled: string[] = [];
+  /** Handles of what failed, each with its cause. */
+  readonly failed = new Map<string, string>();
   /** Handles of what was shown to others at once. */
   readonly shown: string[] = [];
   /** What a send waits for, once it is stored, before it is acknowledged. */
@@ -104,6 +107,10 @@ export class Process {
       changeInvisibleDuration: ({ request }, answer) => {
         if (request.invisibleDuration?.seconds === 0n) this.shown.push(request.receiptHandle);
         answer(null, ChangeInvisibleDurationResponse.fromPartial({ receiptHandle: request.receiptHandle }));
+      },
+      nackMessages: ({ request }, answer) => {
+        for (const each of request.receiptHandles) this.failed.set(each, request.nack!.cause);
+        answer(null, NackMessagesResponse.fromPartial({ results: request.receiptHandles.map(() => ({})) }));
       },
       ackMessages: (call, answer) => {
         this.settled.push(...call.request.receiptHandles);

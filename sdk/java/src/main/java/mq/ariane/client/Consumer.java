@@ -142,7 +142,7 @@ public final class Consumer implements AutoCloseable {
      * @throws ArianeException a broker or name server refuses
      */
     public void listen(int concurrency, Listener listener) throws InterruptedException {
-        new Listening(client, this, settings.invisible(), concurrency, listener).run();
+        new Listening(client, this, settings.group(), settings.invisible(), concurrency, listener).run();
     }
 
     void giveBack(Delivery delivery) {

@@ -14,6 +14,7 @@ import java.util.concurrent.TimeUnit;
 /** Hands the messages of a consumer to a listener, and keeps them invisible to others meanwhile. */
 final class Listening {
     private static final Duration WAIT = Duration.ofSeconds(5);
+    private static final int CAUSE_LENGTH = 1024;
     private static final System.Logger LOG = System.getLogger(Listening.class.getName());
 
     private final Client client;
@@ -21,10 +22,11 @@ final class Listening {
     private final Duration invisible;
     private final Listener listener;
     private final Semaphore room;
+    private final Standstill had;
     private final ExecutorService threads = Executors.newCachedThreadPool(daemons("ariane-listener"));
     private final ScheduledExecutorService clock = Executors.newSingleThreadScheduledExecutor(daemons("ariane-leases"));
 
-    Listening(Client client, Consumer consumer, Duration invisible, int concurrency, Listener listener) {
+    Listening(Client client, Consumer consumer, String group, Duration invisible, int concurrency, Listener listener) {
         if (concurrency < 1) {
             throw new IllegalArgumentException("a listener cannot have " + concurrency + " messages at a time");
         }
@@ -33,6 +35,9 @@ final class Listening {
         this.invisible = invisible;
         this.listener = listener;
         room = new Semaphore(concurrency);
+        had = new Standstill(group);
+        clock.scheduleWithFixedDelay(() -> had.look(System.nanoTime()).ifPresent(text -> LOG.log(Level.WARNING, text)),
+                Standstill.LOOK.toMillis(), Standstill.LOOK.toMillis(), TimeUnit.MILLISECONDS);
     }
 
     private static ThreadFactory daemons(String name) {
@@ -125,12 +130,14 @@ final class Listening {
 
     private void handle(Held held) {
         try {
-            RuntimeException failure = null;
+            Throwable failure = null;
+            Runnable end = had.begin(held.delivery, System.nanoTime());
             try {
                 listener.handle(held.delivery);
-            } catch (Exception error) {
-                failure = new RuntimeException(error);
+            } catch (Throwable error) { // Whatever it is: a message that nobody settles would be kept for ever.
+                failure = error;
             } finally {
+                end.run();
                 room.release();
             }
             settle(held.end(), failure);
@@ -139,11 +146,21 @@ final class Listening {
         }
     }
 
-    private void settle(Delivery delivery, RuntimeException failure) {
+    private void settle(Delivery delivery, Throwable failure) {
         if (failure == null) {
             consumer.ack(List.of(delivery));
         } else {
-            consumer.nack(List.of(delivery), new Nack(null, false, String.valueOf(failure.getCause())));
+            consumer.nack(List.of(delivery), new Nack(null, false, cause(failure)));
         }
+    }
+
+    private static String cause(Throwable failure) {
+        String text;
+        try {
+            text = String.valueOf(failure);
+        } catch (RuntimeException error) {
+            text = failure.getClass().getName();
+        }
+        return text.substring(0, Math.min(text.length(), CAUSE_LENGTH));
     }
 }

@@ -362,4 +362,44 @@ class ClientTest {
         transactions.close();
         assertThrows(IllegalStateException.class, () -> transactions.begin(message("x")), "nobody would be asked");
     }
+
+    /** An error whose text cannot be had. */
+    private static final class Silent extends RuntimeException {
+        @Override
+        public String getMessage() {
+            throw new IllegalStateException();
+        }
+    }
+
+    @Test
+    void aMessageIsSettledWhateverItsListenerThrows() throws Exception {
+        Map<String, Throwable> thrown = Map.of("exception", new IOException("fire"), "error", new AssertionError("water"),
+                "silent", new Silent(), "long", new Exception("x".repeat(5000)));
+        FakeProcess broker = start("broker-a");
+        broker.receive = () -> {
+            if (broker.count("receive") > 1) {
+                Thread.sleep(Long.MAX_VALUE);
+            }
+            return List.copyOf(thrown.keySet());
+        };
+        Consumer consumer = consumer(client(PATIENCE, start("", broker)), PATIENCE);
+        Future<?> listening = threads.submit(() -> {
+            consumer.listen(2, delivery -> {
+                Throwable each = thrown.get(new String(delivery.message().body(), StandardCharsets.UTF_8));
+                if (each instanceof Error error) {
+                    throw error;
+                }
+                throw (Exception) each;
+            });
+            return null;
+        });
+        while (broker.failed.size() < thrown.size()) {
+            Thread.sleep(1);
+        }
+        consumer.close();
+        listening.get();
+        assertEquals(Map.of("exception", "java.io.IOException: fire", "error", "java.lang.AssertionError: water",
+                "silent", Silent.class.getName(),
+                "long", ("java.lang.Exception: " + "x".repeat(5000)).substring(0, 1024)), Map.copyOf(broker.failed));
+    }
 }

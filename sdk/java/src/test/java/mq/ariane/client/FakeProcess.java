@@ -17,6 +17,8 @@ import mq.ariane.broker.v1.AckMessagesRequest;
 import mq.ariane.broker.v1.AckMessagesResponse;
 import mq.ariane.broker.v1.ChangeInvisibleDurationRequest;
 import mq.ariane.broker.v1.ChangeInvisibleDurationResponse;
+import mq.ariane.broker.v1.NackMessagesRequest;
+import mq.ariane.broker.v1.NackMessagesResponse;
 import mq.ariane.broker.v1.ReceiveMessagesRequest;
 import mq.ariane.broker.v1.ReceiveMessagesResponse;
 import mq.ariane.broker.v1.ReceiveServiceGrpc;
@@ -45,6 +47,9 @@ final class FakeProcess implements AutoCloseable {
     final Map<String, Integer> counts = new ConcurrentHashMap<>();
     final List<SendMessagesRequest> sent = Collections.synchronizedList(new ArrayList<>());
     final List<String> settled = Collections.synchronizedList(new ArrayList<>());
+
+    /** Handles of what failed, each with its cause. */
+    final Map<String, String> failed = new ConcurrentHashMap<>();
 
     /** Handles of what was shown to others at once. */
     final List<String> shown = Collections.synchronizedList(new ArrayList<>());
@@ -151,6 +156,16 @@ final class FakeProcess implements AutoCloseable {
             }
             answer(caller, () -> ChangeInvisibleDurationResponse.newBuilder()
                     .setReceiptHandle(request.getReceiptHandle()).build());
+        }
+
+        @Override
+        public void nackMessages(NackMessagesRequest request, StreamObserver<NackMessagesResponse> caller) {
+            NackMessagesResponse.Builder said = NackMessagesResponse.newBuilder();
+            for (String handle : request.getReceiptHandlesList()) {
+                failed.put(handle, request.getNack().getCause());
+                said.addResults(SettledMessage.getDefaultInstance());
+            }
+            answer(caller, said::build);
         }
 
         @Override
