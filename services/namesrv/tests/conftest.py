@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from collections import defaultdict
+from itertools import count
+
 import pytest
 
 from ariane_namesrv import RouteTable
@@ -7,6 +10,8 @@ from ariane_namesrv.registration import BrokerKey, Permission, Registration, Top
 from ariane_testkit.virtual_clock import VirtualClock
 
 READ_WRITE = Permission.READ | Permission.WRITE
+PORTS = defaultdict(count(10_911).__next__)
+"""One for each broker."""
 
 
 @pytest.fixture
@@ -29,7 +34,7 @@ def registration():
         *,
         cluster="c1",
         broker_id=0,
-        port=10_911,
+        port=None,
         queue_count=4,
         permission=READ_WRITE,
         incarnation="first",
@@ -37,6 +42,8 @@ def registration():
         silence_s_max=120.0,
         **rest,
     ):
+        if port is None:
+            port = PORTS[cluster, name]
         layout = TopicLayout(queue_count, queue_count, permission)
         return Registration(
             key=BrokerKey(cluster, name, broker_id),

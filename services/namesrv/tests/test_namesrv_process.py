@@ -190,7 +190,8 @@ async def test_a_name_server_that_is_warm_is_to_be_believed(start):
 async def test_a_silent_broker_is_found_by_the_scan(start):
     server = await start(silence_s_max=1, scan_interval_s=0.05)
     await server.register("broker-a")
-    answer = await server.register("broker-b", silence_max=Duration(seconds=3600))
+    silence_max = Duration(seconds=3600)
+    answer = await server.register("broker-b", silence_max=silence_max, address="127.0.0.1:2")
     assert answer.heartbeat_interval.ToSeconds() == 30
     begin = asyncio.get_running_loop().time()
     async with asyncio.timeout(60):

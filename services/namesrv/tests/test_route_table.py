@@ -75,6 +75,25 @@ class TestRegistration:
         assert names(table.route("orders")) == [("c1", "broker-b"), ("c1", "broker-c")]
 
 
+class TestAddressTaken:
+    def test_a_broker_that_is_where_another_was_takes_its_place(self, table, registration):
+        table.register(registration("broker-a", port=1))
+        table.register(registration("broker-b", port=2))
+        # They have exchanged their addresses, and nobody has said goodbye.
+        table.register(registration("broker-b", port=1, incarnation="second", epoch=1))
+        assert names(table.route("orders")) == [("c1", "broker-b")]
+        table.register(registration("broker-a", port=2, incarnation="second"))
+        [a, b] = table.route("orders")
+        assert (a.addresses, b.addresses) == ({0: "127.0.0.1:2"}, {0: "127.0.0.1:1"})
+
+    def test_another_cluster_may_be_there_and_replicas_are_of_one_name(self, table, registration):
+        table.register(registration("broker-a", port=1))
+        table.register(registration("broker-a", port=1, broker_id=1, incarnation="second"))
+        assert table.route("orders")[0].addresses.keys() == {0, 1}
+        table.register(registration("broker-a", port=1, cluster="c2", incarnation="third"))
+        assert names(table.route("orders")) == [("c2", "broker-a")]
+
+
 class TestNameTaken:
     def test_a_second_process_elsewhere_is_refused_while_the_first_lives(
         self, table, registration, clock

@@ -73,6 +73,14 @@ class RouteTableMachine(RuleBasedStateMachine):
         if same and registration.topics_version < known.registration.topics_version:
             known.heard_s = now_s
         else:
+            taken = [
+                key
+                for key, other in self.known.items()
+                if other.registration.address == registration.address
+                and key[:2] != registration.key[:2]
+            ]
+            for key in taken:
+                del self.known[key]
             self.known[registration.key] = Known(registration, now_s)
 
     @rule(key=KEYS, incarnation=INCARNATIONS, version=VERSIONS)

@@ -39,7 +39,9 @@ def blocking_channel(
                 f"credentials are not sent in plain text, and {address} is another machine: tls is"
                 " needed"
             )
-        return insecure_channel(address, options, opening=opening)
+        from ariane_sdk.net.greeting import Greeting  # noqa: PLC0415 - not with certificates.
+
+        return insecure_channel(address, options, opening=Greeting(expected, before=opening))
 
     def check(certificate: Certificate) -> None:
         expected().check(server_name(certificate))

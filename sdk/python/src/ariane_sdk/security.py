@@ -237,6 +237,9 @@ class Expected(NamedTuple):
     """Empty for any."""
     name: str = ""
     """Empty for any."""
+    cluster: str = ""
+    """By the names of routes; empty for any. Certificates have names of clusters of their own, and
+    each cluster an authority."""
 
     def check(self, shown: ServerName) -> None:
         """Check the process that is there.
@@ -245,10 +248,34 @@ class Expected(NamedTuple):
             ConnectionError: It is another one.
         """
         if (self.kinds and shown.kind not in self.kinds) or (self.name and self.name != shown.name):
-            meant = f"{' or '.join(sorted(self.kinds))} {self.name}".strip()
             raise ConnectionError(
-                f"the certificate of the server is of {shown.kind} {shown.name}, not of {meant}"
+                f"the certificate of the server is of {shown.kind} {shown.name}, not of {self}"
             )
+
+    def check_told(self, told: ServerName) -> None:
+        """Check what the process there tells of itself in plain text.
+
+        Raises:
+            ConnectionError: It is another one.
+        """
+        wrong = (
+            (self.kinds and told.kind not in self.kinds)
+            or (self.name and self.name != told.name)
+            or (self.cluster and self.cluster != told.cluster)
+        )
+        if wrong:
+            there = f"{told.kind} {told.name}".strip()
+            raise ConnectionError(
+                f"the server is {_of(there, told.cluster)}, not {_of(str(self), self.cluster)}"
+            )
+
+    def __str__(self) -> str:
+        """Name it for people."""
+        return f"{' or '.join(sorted(self.kinds))} {self.name}".strip()
+
+
+def _of(name: str, cluster: str) -> str:
+    return f"{name} of cluster {cluster}" if cluster else name
 
 
 def _in_words(error: OSError | ValueError) -> str:

@@ -24,7 +24,7 @@ from ariane_sdk.delegation import delegate
 from ariane_sdk.errors import ArianeError, IllegalArgument
 from ariane_sdk.net.connections import Connections
 from ariane_sdk.security import PLAIN, KeyFile, access_of
-from ariane_servicekit import serving
+from ariane_servicekit import Address, serving
 from ariane_servicekit.security.identity import identities, logins
 from ariane_testkit.access_rules import telling
 from ariane_testkit.certificates import ClusterCertificates
@@ -44,7 +44,11 @@ def served(tmp_path, keys):
     async def served(**settings):
         path = keys.save(tmp_path / "rules")
         made = NamesrvSettings(
-            data_path=tmp_path / "namesrv", access="closed", access_rules_file=path, **settings
+            listen=Address("127.0.0.1", 0),
+            data_path=tmp_path / "namesrv",
+            access="closed",
+            access_rules_file=path,
+            **settings,
         )
         async with serving(made, NamesrvApp) as address:
             yield str(address)

@@ -259,6 +259,11 @@ class ServiceSettings(OpenIdSettings):
         return self
 
     @property
+    def member_cluster(self) -> str:
+        """The name of the cluster that the process belongs to; empty where no setting tells it."""
+        return ""
+
+    @property
     def member_name(self) -> str:
         """The name of the process among members of its kind; empty for one without."""
         return ""

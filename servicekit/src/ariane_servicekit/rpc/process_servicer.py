@@ -45,6 +45,7 @@ class ProcessServicer(ProcessServiceServicer):
         settings: Its settings.
         machine: What it runs on.
         phase: Returns its phase.
+        name: Its cluster, and its own name there; empty where there is none.
         certificate_end: Returns when its certificate ends; None without one.
     """
 
@@ -54,6 +55,8 @@ class ProcessServicer(ProcessServiceServicer):
         settings: LiveSettings,
         machine: Machine,
         phase: Callable[[], Phase],
+        *,
+        name: tuple[str, str],
         certificate_end: Callable[[], datetime] | None = None,
     ) -> None:
         self._settings = settings
@@ -62,6 +65,8 @@ class ProcessServicer(ProcessServiceServicer):
         self._certificate_end = certificate_end
         self._state = process_pb.ProcessState(
             service=service_name,
+            cluster_name=name[0],
+            member_name=name[1],
             version=_version_of(service_name),
             incarnation=machine.new_id(),
             start_time=_time(clock),

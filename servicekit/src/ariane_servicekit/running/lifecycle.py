@@ -237,7 +237,8 @@ class _Life:
             live_settings,
             machine,
             lambda: self._admission.phase,
-            None if tls is None else tls.ends,
+            name=(settings.member_cluster, settings.member_name),
+            certificate_end=None if tls is None else tls.ends,
         )
         rpc_services = (
             *service.rpc_services,

@@ -424,6 +424,12 @@ class BrokerSettings(ServiceSettings):
 
     @property
     @override
+    def member_cluster(self) -> str:
+        """The broker's cluster."""
+        return self.cluster_name
+
+    @property
+    @override
     def member_name(self) -> str:
         """The broker's name."""
         return self.broker_name

@@ -9,6 +9,8 @@ clock:
 since the old one cannot hold the port any more, and replaces it; at another address it is refused
 for as long as the first one is heard of. Primaries of one set have the same key: the one of the
 later epoch replaces the other at once, and one of an earlier epoch is refused.
+* A broker of another name at the *same address* is gone for the same reason, and is forgotten:
+clients would take one for the other.
 * A registration replaces all topics of its broker, unless it is older than the known one: calls
 that arrive late change nothing.
 * A route has the primary's layout. Without a living primary it has that of the replica with the
@@ -78,6 +80,7 @@ class RouteTable:
                 refused_topic_count=registration.refused_topic_count,
                 restarted=entry is not None,
             )
+        self._forget_others_at(registration.address, key)
         self._unindex(key)
         for topic in registration.topics:
             self._keys_by_topic.setdefault(topic, set()).add(key)
@@ -239,6 +242,17 @@ class RouteTable:
     def _hear(self, entry: BrokerEntry) -> None:
         entry.heard_at_s = self._clock.monotonic()
         entry.heard_at_ms = self._clock.now_ms()
+
+    def _forget_others_at(self, address: str, key: BrokerKey) -> None:
+        """Remove brokers of other names that had the address of a broker."""
+        others = [
+            other
+            for other, entry in self._entries.items()
+            if other[:2] != key[:2] and entry.registration.address == address
+        ]
+        for other in others:
+            _log.warning("broker_address_taken", **_names(other), address=address, by=key)
+            self._remove(other)
 
     def _remove(self, key: BrokerKey) -> None:
         self._unindex(key)

@@ -58,8 +58,8 @@ class Channels:
         return channel
 
     def expect(self, address: str, expected: Expected) -> None:
-        """Take only a certain process at an address: routes may lie, certificates do not."""
-        if self._access.tls is None or self._expected.get(address) == expected:
+        """Take only a certain process at an address: routes may lie, addresses are used again."""
+        if self._expected.get(address) == expected:
             return
         self._expected[address] = expected
         # One that was made before may be to another process.
@@ -67,7 +67,7 @@ class Channels:
         if channel is not None:
             channel.close()
 
-    def expect_broker(self, broker_name: str, addresses: Iterable[str]) -> None:
+    def expect_broker(self, name: str, addresses: Iterable[str], cluster: str = "") -> None:
         """Take only one broker at some addresses."""
         for address in addresses:
-            self.expect(address, Expected(BROKER_KINDS, broker_name))
+            self.expect(address, Expected(BROKER_KINDS, name, cluster))

@@ -160,8 +160,11 @@ class Routes:
             RouteNotFound: No live broker has the topic.
             NameServersUnreachable: No name server answered, and no route is known from before.
         """
-        brokers = self._route(topic).brokers
-        return {each.broker_name: each.read_address for each in brokers if each.read_address}
+        brokers = [each for each in self._route(topic).brokers if each.read_address]
+        # Whenever it is used: routes of other topics may name others there by now.
+        for each in brokers:
+            self._channels.expect_broker(each.broker_name, (each.read_address,), each.cluster_name)
+        return {each.broker_name: each.read_address for each in brokers}
 
     def write_queue_counts(self, topic: str) -> Mapping[str, int]:
         """The number of writable queues on each broker of a topic, by broker name.
@@ -210,15 +213,15 @@ class Routes:
                 raise
             self._brokers_until_s = self._monotonic() + KEPT_ROUTE_AGE_S
             return replace(before, complete=False)
-        primaries = (
-            broker.identity
+        primaries = {
+            broker.identity.broker_name: broker.identity
             for answer in reversed(answers)
             for broker in answer.brokers
             if broker.identity.broker_id == PRIMARY_ID
-        )
-        addresses = {identity.broker_name: identity.address for identity in primaries}
-        for name, address in addresses.items():
-            self._channels.expect_broker(name, (address,))
+        }
+        addresses = {name: identity.address for name, identity in primaries.items()}
+        for name, identity in primaries.items():
+            self._channels.expect_broker(name, (identity.address,), identity.cluster_name)
         complete = not (answers[0].warming_up or answers[0].next_page_token)
         if not complete and before is not None:
             addresses = {**before.addresses, **addresses}
@@ -273,8 +276,6 @@ class Routes:
         complete = not answers[0].warming_up
         age_s_max = ROUTE_AGE_S_MAX if complete else WARM_UP_ROUTE_AGE_S_MAX
         found = [route_from_wire(answer.route, complete=complete) for answer in answers]
-        for broker in (each for route in found for each in route.brokers):
-            self._channels.expect_broker(broker.broker_name, broker.addresses.values())
         merged = reduce(Route.with_missing_of, found)
         if not complete and before is not None:
             merged = merged.with_missing_of(before.route)

@@ -26,7 +26,7 @@ from ariane.common.v1 import access_pb2 as ariane_dot_common_dot_v1_dot_access__
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&ariane/common/v1/process_service.proto\x12\x10\x61riane.common.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa4\x02\n\x0cProcessState\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x13\n\x0bincarnation\x18\x04 \x01(\t\x12.\n\nstart_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\x05stage\x18\x06 \x01(\x0e\x32\x1e.ariane.common.v1.ProcessStage\x12\x30\n\x0c\x63urrent_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12;\n\x17\x63\x65rtificate_expire_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x88\x01\n\x0eProcessSetting\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\x15\n\rdefault_value\x18\x03 \x01(\t\x12\x0c\n\x04type\x18\x04 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x05 \x01(\t\x12\x0f\n\x07\x64ynamic\x18\x06 \x01(\x08\x12\x0e\n\x06source\x18\x07 \x01(\t\"\x18\n\x16GetProcessStateRequest\"H\n\x17GetProcessStateResponse\x12-\n\x05state\x18\x01 \x01(\x0b\x32\x1e.ariane.common.v1.ProcessState\"C\n\x1aListProcessSettingsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"j\n\x1bListProcessSettingsResponse\x12\x32\n\x08settings\x18\x01 \x03(\x0b\x32 .ariane.common.v1.ProcessSetting\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\":\n\x1bUpdateProcessSettingRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"Q\n\x1cUpdateProcessSettingResponse\x12\x31\n\x07setting\x18\x01 \x01(\x0b\x32 .ariane.common.v1.ProcessSetting*\x80\x01\n\x0cProcessStage\x12\x1d\n\x19PROCESS_STAGE_UNSPECIFIED\x10\x00\x12\x1a\n\x16PROCESS_STAGE_STARTING\x10\x01\x12\x19\n\x15PROCESS_STAGE_SERVING\x10\x02\x12\x1a\n\x16PROCESS_STAGE_DRAINING\x10\x03\x32\x95\x03\n\x0eProcessService\x12{\n\x0fGetProcessState\x12(.ariane.common.v1.GetProcessStateRequest\x1a).ariane.common.v1.GetProcessStateResponse\"\x13\xca\xf3\x18\x0f\n\x04\x08\x08\x10\x01\x12\x07\x01\x02\x03\x04\x05\x06\x07\x12\x81\x01\n\x13ListProcessSettings\x12,.ariane.common.v1.ListProcessSettingsRequest\x1a-.ariane.common.v1.ListProcessSettingsResponse\"\r\xca\xf3\x18\t\n\x04\x08\x07\x10\x01\x12\x01\x07\x12\x81\x01\n\x14UpdateProcessSetting\x12-.ariane.common.v1.UpdateProcessSettingRequest\x1a..ariane.common.v1.UpdateProcessSettingResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x05\x10\x01\x42\x41\n\x13mq.ariane.common.v1P\x01Z(ariane.mq/go/arianepb/common/v1;commonv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&ariane/common/v1/process_service.proto\x12\x10\x61riane.common.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcf\x02\n\x0cProcessState\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x13\n\x0bincarnation\x18\x04 \x01(\t\x12.\n\nstart_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12-\n\x05stage\x18\x06 \x01(\x0e\x32\x1e.ariane.common.v1.ProcessStage\x12\x30\n\x0c\x63urrent_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12;\n\x17\x63\x65rtificate_expire_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x0c\x63luster_name\x18\t \x01(\t\x12\x13\n\x0bmember_name\x18\n \x01(\t\"\x88\x01\n\x0eProcessSetting\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\x15\n\rdefault_value\x18\x03 \x01(\t\x12\x0c\n\x04type\x18\x04 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x05 \x01(\t\x12\x0f\n\x07\x64ynamic\x18\x06 \x01(\x08\x12\x0e\n\x06source\x18\x07 \x01(\t\"\x18\n\x16GetProcessStateRequest\"H\n\x17GetProcessStateResponse\x12-\n\x05state\x18\x01 \x01(\x0b\x32\x1e.ariane.common.v1.ProcessState\"C\n\x1aListProcessSettingsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\"j\n\x1bListProcessSettingsResponse\x12\x32\n\x08settings\x18\x01 \x03(\x0b\x32 .ariane.common.v1.ProcessSetting\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\":\n\x1bUpdateProcessSettingRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\"Q\n\x1cUpdateProcessSettingResponse\x12\x31\n\x07setting\x18\x01 \x01(\x0b\x32 .ariane.common.v1.ProcessSetting*\x80\x01\n\x0cProcessStage\x12\x1d\n\x19PROCESS_STAGE_UNSPECIFIED\x10\x00\x12\x1a\n\x16PROCESS_STAGE_STARTING\x10\x01\x12\x19\n\x15PROCESS_STAGE_SERVING\x10\x02\x12\x1a\n\x16PROCESS_STAGE_DRAINING\x10\x03\x32\x95\x03\n\x0eProcessService\x12{\n\x0fGetProcessState\x12(.ariane.common.v1.GetProcessStateRequest\x1a).ariane.common.v1.GetProcessStateResponse\"\x13\xca\xf3\x18\x0f\n\x04\x08\x08\x10\x01\x12\x07\x01\x02\x03\x04\x05\x06\x07\x12\x81\x01\n\x13ListProcessSettings\x12,.ariane.common.v1.ListProcessSettingsRequest\x1a-.ariane.common.v1.ListProcessSettingsResponse\"\r\xca\xf3\x18\t\n\x04\x08\x07\x10\x01\x12\x01\x07\x12\x81\x01\n\x14UpdateProcessSetting\x12-.ariane.common.v1.UpdateProcessSettingRequest\x1a..ariane.common.v1.UpdateProcessSettingResponse\"\n\xca\xf3\x18\x06\n\x04\x08\x05\x10\x01\x42\x41\n\x13mq.ariane.common.v1P\x01Z(ariane.mq/go/arianepb/common/v1;commonv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,24 +40,24 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PROCESSSERVICE'].methods_by_name['ListProcessSettings']._serialized_options = b'\312\363\030\t\n\004\010\007\020\001\022\001\007'
   _globals['_PROCESSSERVICE'].methods_by_name['UpdateProcessSetting']._loaded_options = None
   _globals['_PROCESSSERVICE'].methods_by_name['UpdateProcessSetting']._serialized_options = b'\312\363\030\006\n\004\010\005\020\001'
-  _globals['_PROCESSSTAGE']._serialized_start=979
-  _globals['_PROCESSSTAGE']._serialized_end=1107
+  _globals['_PROCESSSTAGE']._serialized_start=1022
+  _globals['_PROCESSSTAGE']._serialized_end=1150
   _globals['_PROCESSSTATE']._serialized_start=125
-  _globals['_PROCESSSTATE']._serialized_end=417
-  _globals['_PROCESSSETTING']._serialized_start=420
-  _globals['_PROCESSSETTING']._serialized_end=556
-  _globals['_GETPROCESSSTATEREQUEST']._serialized_start=558
-  _globals['_GETPROCESSSTATEREQUEST']._serialized_end=582
-  _globals['_GETPROCESSSTATERESPONSE']._serialized_start=584
-  _globals['_GETPROCESSSTATERESPONSE']._serialized_end=656
-  _globals['_LISTPROCESSSETTINGSREQUEST']._serialized_start=658
-  _globals['_LISTPROCESSSETTINGSREQUEST']._serialized_end=725
-  _globals['_LISTPROCESSSETTINGSRESPONSE']._serialized_start=727
-  _globals['_LISTPROCESSSETTINGSRESPONSE']._serialized_end=833
-  _globals['_UPDATEPROCESSSETTINGREQUEST']._serialized_start=835
-  _globals['_UPDATEPROCESSSETTINGREQUEST']._serialized_end=893
-  _globals['_UPDATEPROCESSSETTINGRESPONSE']._serialized_start=895
-  _globals['_UPDATEPROCESSSETTINGRESPONSE']._serialized_end=976
-  _globals['_PROCESSSERVICE']._serialized_start=1110
-  _globals['_PROCESSSERVICE']._serialized_end=1515
+  _globals['_PROCESSSTATE']._serialized_end=460
+  _globals['_PROCESSSETTING']._serialized_start=463
+  _globals['_PROCESSSETTING']._serialized_end=599
+  _globals['_GETPROCESSSTATEREQUEST']._serialized_start=601
+  _globals['_GETPROCESSSTATEREQUEST']._serialized_end=625
+  _globals['_GETPROCESSSTATERESPONSE']._serialized_start=627
+  _globals['_GETPROCESSSTATERESPONSE']._serialized_end=699
+  _globals['_LISTPROCESSSETTINGSREQUEST']._serialized_start=701
+  _globals['_LISTPROCESSSETTINGSREQUEST']._serialized_end=768
+  _globals['_LISTPROCESSSETTINGSRESPONSE']._serialized_start=770
+  _globals['_LISTPROCESSSETTINGSRESPONSE']._serialized_end=876
+  _globals['_UPDATEPROCESSSETTINGREQUEST']._serialized_start=878
+  _globals['_UPDATEPROCESSSETTINGREQUEST']._serialized_end=936
+  _globals['_UPDATEPROCESSSETTINGRESPONSE']._serialized_start=938
+  _globals['_UPDATEPROCESSSETTINGRESPONSE']._serialized_end=1019
+  _globals['_PROCESSSERVICE']._serialized_start=1153
+  _globals['_PROCESSSERVICE']._serialized_end=1558
 # @@protoc_insertion_point(module_scope)

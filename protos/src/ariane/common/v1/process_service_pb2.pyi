@@ -62,6 +62,8 @@ class ProcessState(_message.Message):
     STAGE_FIELD_NUMBER: _builtins.int
     CURRENT_TIME_FIELD_NUMBER: _builtins.int
     CERTIFICATE_EXPIRE_TIME_FIELD_NUMBER: _builtins.int
+    CLUSTER_NAME_FIELD_NUMBER: _builtins.int
+    MEMBER_NAME_FIELD_NUMBER: _builtins.int
     service: _builtins.str
     """What it is: "namesrv", "broker", "filter", "txn-checker" or "admin"."""
     version: _builtins.str
@@ -72,6 +74,12 @@ class ProcessState(_message.Message):
     """Drawn at the start of the process; tells a restart."""
     stage: Global___ProcessStage.ValueType
     """Where it is in its life."""
+    cluster_name: _builtins.str
+    """The cluster that it belongs to; empty where its settings name none. Clients that know a broker
+    by its route ask this on each connection in plain text: addresses are used again.
+    """
+    member_name: _builtins.str
+    """Its name in the cluster, as its certificate has it: of a broker, the broker's. May be empty."""
     @_builtins.property
     def start_time(self) -> _timestamp_pb2.Timestamp:
         """When it started."""
@@ -95,10 +103,12 @@ class ProcessState(_message.Message):
         stage: Global___ProcessStage.ValueType = ...,
         current_time: _timestamp_pb2.Timestamp | None = ...,
         certificate_expire_time: _timestamp_pb2.Timestamp | None = ...,
+        cluster_name: _builtins.str = ...,
+        member_name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["certificate_expire_time", b"certificate_expire_time", "current_time", b"current_time", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "certificate_expire_time", b"certificate_expire_time", "current_time", b"current_time", "incarnation", b"incarnation", "service", b"service", "stage", b"stage", "start_time", b"start_time", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "certificate_expire_time", b"certificate_expire_time", "cluster_name", b"cluster_name", "current_time", b"current_time", "incarnation", b"incarnation", "member_name", b"member_name", "service", b"service", "stage", b"stage", "start_time", b"start_time", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -42,6 +42,7 @@ from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
 from ariane_sdk.errors import ClientNotRunning, IllegalArgument
 from ariane_sdk.net.answers import Call
+from ariane_sdk.net.greeting import Greeting
 from ariane_sdk.net.login import Login
 from ariane_sdk.runtime.fork import PROCESS, ForkGuard
 from ariane_sdk.runtime.tasks import start_task
@@ -201,8 +202,13 @@ class Connections:
                     f"credentials are not sent in plain text, and {address} is another machine:"
                     " tls is needed"
                 )
+            greeting = Greeting(
+                lambda: self._expected.get(address, _ANYBODY),
+                partial(self._shown.__setitem__, address),
+                before=opening,
+            )
             return insecure_channel(
-                address, options=self._options, chance=self._chance, opening=opening
+                address, options=self._options, chance=self._chance, opening=greeting
             )
 
         def check(certificate: Certificate) -> None:
@@ -224,18 +230,22 @@ class Connections:
         return cast("Channel", TellingChannel(channel, partial(_acting, acting_for)))
 
     def expect(self, address: str, expected: Expected) -> None:
-        """Take only a certain process at an address: routes may lie, certificates do not.
+        """Take only a certain process at an address.
 
-        A connection to another one ends.
+        By its certificate, for routes may lie; in plain text by what it tells, for addresses are
+        used again. A connection to another one ends.
         """
-        if self._access.tls is None or self._expected.get(address) == expected:
+        if self._expected.get(address) == expected:
             return
         self._expected[address] = expected
         shown = self._shown.get(address)
         if shown is None:
             return
         try:
-            expected.check(shown)
+            if self._access.tls is None:
+                expected.check_told(shown)
+            else:
+                expected.check(shown)
         except ConnectionError:
             del self._shown[address]
             self._forget(address)

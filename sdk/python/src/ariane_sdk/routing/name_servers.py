@@ -195,7 +195,7 @@ class NameServers:
             )
             for broker in page.brokers:
                 identity = broker.identity
-                expected = Expected(BROKER_KINDS, identity.broker_name)
+                expected = Expected(BROKER_KINDS, identity.broker_name, identity.cluster_name)
                 self._connections.expect(identity.address, expected)
             return page.brokers, page.next_page_token
 
@@ -204,8 +204,9 @@ class NameServers:
     def _expect(self, brokers: Iterable[BrokerRoute]) -> None:
         """Take only the brokers that a route names at the addresses that it names."""
         for broker in brokers:
+            expected = Expected(BROKER_KINDS, broker.broker_name, broker.cluster_name)
             for address in broker.addresses.values():
-                self._connections.expect(address, Expected(BROKER_KINDS, broker.broker_name))
+                self._connections.expect(address, expected)
             for address in broker.filter_servers:
                 self._connections.expect(address, Expected(("filter",)))
 

@@ -129,6 +129,36 @@ class Route:
                 return broker
         return None
 
+    @property
+    def places(self) -> dict[str, tuple[str, str]]:
+        """Cluster and name of the broker at each address."""
+        return {
+            address: (broker.cluster_name, broker.broker_name)
+            for broker in self.brokers
+            for address in broker.addresses.values()
+        }
+
+    def without(self, places: Mapping[str, tuple[str, str]]) -> Self:
+        """This route without addresses where other brokers are by now.
+
+        Args:
+            places: Cluster and name of the broker at each address.
+        """
+        if all(places.get(at, place) == place for at, place in self.places.items()):
+            return self
+        brokers = (
+            replace(
+                broker,
+                addresses={
+                    broker_id: address
+                    for broker_id, address in broker.addresses.items()
+                    if places.get(address) in {None, (broker.cluster_name, broker.broker_name)}
+                },
+            )
+            for broker in self.brokers
+        )
+        return replace(self, brokers=tuple(brokers))
+
     def as_template(self, topic: str, *, provisional: bool = False) -> Self:
         """The first route of a topic that a send will create.
 
@@ -150,6 +180,7 @@ class Route:
     def with_missing_of(self, other: Self) -> Self:
         """This route completed from another one: missing brokers, and the order of queues."""
         known = {(broker.cluster_name, broker.broker_name) for broker in self.brokers}
+        other = other.without(self.places)
         missing = [b for b in other.brokers if (b.cluster_name, b.broker_name) not in known]
         brokers = sorted(
             (*self.brokers, *missing), key=lambda broker: (broker.cluster_name, broker.broker_name)

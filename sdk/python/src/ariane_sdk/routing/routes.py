@@ -65,6 +65,7 @@ class Routes:
         self._clock = clock
         self.known: dict[str, Route] = {}
         self._guessed: set[str] = set()
+        self._places: dict[str, tuple[str, str]] = {}
         self._asked_s: dict[str, float] = {}
         self._confirmed_s: dict[str, float] = {}
         self._fetches: dict[str, asyncio.Task[Route]] = {}
@@ -285,6 +286,7 @@ class Routes:
         finally:
             self._asked_s[topic] = self._clock.monotonic_s()
         self._silence_told = False
+        self._move(route.places)
         if topic == TEMPLATE_TOPIC:
             # It stands for topics that are yet to be created, and is no topic in use.
             return route
@@ -303,6 +305,19 @@ class Routes:
             if self._loop_task is not None:
                 self._doubts.compare(known, route)
         return self._take(route)
+
+    def _move(self, places: dict[str, tuple[str, str]]) -> None:
+        """Learn who is at some addresses; routes that name others there are asked for again."""
+        known = self._places
+        moved = {at: now for at, now in places.items() if known.get(at, now) != now}
+        known.update(places)
+        if not moved:
+            return
+        for route in list(self.known.values()):
+            rest = route.without(moved)
+            if rest is not route:
+                self._take(rest)
+                self._doubts.report(route.topic)
 
     def _take(self, route: Route) -> Route:
         """Store a route, and notify listeners if it differs."""

@@ -105,8 +105,9 @@ class Cluster:
             )
         if not broker.primary_address:
             raise Refused(Refusal.UNAVAILABLE, f"broker {broker_name} has no primary now")
-        # Routes may lie; certificates do not.
-        self.acting.expect(broker.primary_address, Expected(BROKER_KINDS, broker_name))
+        # Routes may lie, and addresses are used again.
+        expected = Expected(BROKER_KINDS, broker_name, broker.cluster_name)
+        self.acting.expect(broker.primary_address, expected)
         return broker.primary_address
 
     def doubt(self, error: CallError, topic: str) -> None:
