@@ -282,6 +282,10 @@ class Store:
         """
         return QueueOffset(self._reader.offset_behind(topic, queue_id, commit_log_offset))
 
+    def show_from(self, topic: str, queue_id: int, queue_offset: int) -> None:
+        """Hide messages of a queue before an offset from readers, until the store is closed."""
+        self._reader.show_from(topic, queue_id, queue_offset)
+
     def queue_entries(
         self, topic: str, queue_id: int, queue_offset: int, *, max_count: int
     ) -> Entries:

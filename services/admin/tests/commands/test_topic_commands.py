@@ -69,6 +69,10 @@ def test_a_topic_lies_where_it_is_wanted(ariane, ariane_json):
 
 def test_a_topic_is_changed_on_all_brokers_or_on_some(ariane, ariane_json):
     ariane("topic", "create", "changing", "--queues", "4", "--cluster", "DefaultCluster")
+    rows = ariane_json("topic", "update", "changing", "--retention", "12h")
+    assert {row["attributes"]["retention.ms"] for row in rows} == {"43200000"}
+    rows = ariane_json("topic", "update", "changing", "--retention", "0s")
+    assert all(row["attributes"] == {} for row in rows)
     rows = ariane_json("topic", "update", "changing", "--write-queues", "2")
     assert [row["write_queues"] for row in rows] == [2, 2]
     ariane("topic", "update", "changing", "--permission", "read", "--broker", "broker-a")

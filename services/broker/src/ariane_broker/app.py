@@ -37,7 +37,8 @@ from ariane_broker.log.cold_reads import THREAD_COUNT
 from ariane_broker.log.room import LogRoom, log_room
 from ariane_broker.measuring.room import measuring_room
 from ariane_broker.naming.room import NamingRoom, naming_room
-from ariane_broker.read.room import read_room
+from ariane_broker.read.room import ReadRoom, read_room
+from ariane_broker.read.topic_retention import HIDING_S
 from ariane_broker.receive.room import ReceiveRoom, receive_room
 from ariane_broker.replication.preferred_return import PreferredReturn
 from ariane_broker.replication.room import Elected, mark_loops, primary_operations
@@ -91,6 +92,7 @@ class _Rooms(NamedTuple):
     spark_batches: SparkBatchesRoom
     retry: RetryRoom
     receive: ReceiveRoom
+    read: ReadRoom
     rpc_services: Sequence[RpcService]
 
 
@@ -139,7 +141,14 @@ def compose_from(
         keeping=rooms.log.keeping,
         log_states=rooms.log.log_states,
         timer_queue=rooms.delay.timer_queue,
+        topic_retention=rooms.read.retention,
         loops=(
+            Loop(
+                "topic-retention",
+                rooms.read.retention.apply,
+                interval_s=HIDING_S,
+                clock=environment.clock,
+            ),
             rooms.delay.delivery_loop.loop,
             rooms.delay.aged_records.loop,
             rooms.log.clock_watch.loop,
@@ -183,6 +192,7 @@ def _rooms(environment: Environment, elected: Elected | None) -> _Rooms:
     spark_batches = spark_batches_room(environment, state, log, delay, append)
     retry = retry_room(environment, state, log, clients, delay=delay, append=append)
     receive = receive_room(environment, state, log, clients, retry)
+    read = read_room(environment, state, log, naming, clients)
 
     rpc_services = rpc_room(
         environment,
@@ -192,7 +202,7 @@ def _rooms(environment: Environment, elected: Elected | None) -> _Rooms:
         clients,
         delay=delay,
         append=append,
-        read=read_room(environment, state, log, naming, clients),
+        read=read,
         transactions=transactions,
         spark_batches=spark_batches,
         retry=retry,
@@ -209,6 +219,7 @@ def _rooms(environment: Environment, elected: Elected | None) -> _Rooms:
         spark_batches,
         retry,
         receive,
+        read,
         rpc_services,
     )
 

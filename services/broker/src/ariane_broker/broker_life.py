@@ -25,6 +25,7 @@ from ariane_broker.measuring.broker_measures import BrokerMeasures
 from ariane_broker.naming.announcement import BrokerAnnouncement
 from ariane_broker.naming.registration import Registration
 from ariane_broker.naming.store_host import store_host
+from ariane_broker.read.topic_retention import TopicRetention
 from ariane_broker.replication.primary import Primary
 from ariane_broker.replication.replica_set import IN_SYNC
 from ariane_broker.replication.shared_row import ROW_RULES, RowUnreachable
@@ -99,6 +100,8 @@ class BrokerLife:
     log_states: LogStates
     """Keeps the state that is rebuilt from the log."""
     timer_queue: TimerQueue
+    topic_retention: TopicRetention
+    """Hides old messages of topics that want so."""
     loops: Sequence[Loop]
     """Other loops, in the order of their stopping."""
     threads: Threads
@@ -166,6 +169,7 @@ class BrokerLife:
             await self.state.load(self.store.queues(), self.required_topics)
             await self.log_states.restore(self.state.has_topic)
             await self.state.set_back_offsets()
+            await self.topic_retention.apply()
             if self.primary is not None:
                 await loop.run_in_executor(self.threads.state, self.primary.begin)
         except StorageError as error:

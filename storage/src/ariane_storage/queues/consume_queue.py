@@ -63,6 +63,8 @@ class ConsumeQueue:
         topic: Its topic.
         queue_id: Its number within the topic.
         min_offset: The oldest queue offset that is kept.
+        shown_from: Messages before this queue offset are kept and shown to no reader: their topic
+            wants so. Forgotten when the store is closed.
         is_on_disk: Whether it has files.
         last_record_end: Commit-log offset behind its newest record, 0 if it has none.
         written_record_end: The same of the newest record with an entry in the files.
@@ -76,6 +78,7 @@ class ConsumeQueue:
         "last_record_end",
         "min_offset",
         "queue_id",
+        "shown_from",
         "topic",
         "written_record_end",
     )
@@ -87,9 +90,15 @@ class ConsumeQueue:
         self.topic = topic
         self.queue_id = queue_id
         self.min_offset = 0
+        self.shown_from = 0
         self.is_on_disk = False
         self.last_record_end = 0
         self.written_record_end = 0
+
+    @property
+    def begin_offset(self) -> int:
+        """The oldest queue offset for readers."""
+        return max(self.min_offset, self.shown_from)
 
     @property
     def end_offset(self) -> int:
@@ -305,6 +314,7 @@ class ConsumeQueue:
                 kept = tail.encoded[: (queue_offset - tail.start) * ENTRY_BYTES]
                 self._tail = _Tail(tail.start, kept)
             self.min_offset = min(self.min_offset, queue_offset)
+            self.shown_from = min(self.shown_from, queue_offset)
             self.last_record_end = self._last_record_end(self.end_offset)
             self.written_record_end = self._last_record_end(self.written_offset)
 

@@ -56,7 +56,14 @@ class QueueReader:
 
     def _bounds(self, queue: ConsumeQueue, limit: int | None) -> tuple[int, int]:
         end = queue.end_below(self._parts.readable_end(limit))
-        return queue.min_offset, max(end, queue.min_offset)
+        begin = queue.begin_offset
+        return begin, max(end, begin)
+
+    def show_from(self, topic: str, queue_id: int, queue_offset: int) -> None:
+        """Hide what is before a queue offset; see ``Store.show_from``."""
+        queue = self._parts.queues.find(topic, queue_id)
+        if queue is not None:
+            queue.shown_from = min(queue_offset, queue.end_offset)
 
     def read(
         self,
@@ -199,7 +206,7 @@ class QueueReader:
         Another copy of this log may have handed out the messages before it.
         """
         is_copied = limit is None and self._parts.confirm_limit is not None
-        return is_copied and queue.min_offset <= queue_offset <= queue.end_offset
+        return is_copied and queue.begin_offset <= queue_offset <= queue.end_offset
 
     def _under_repair(self, queue: ConsumeQueue, queue_offset: int) -> QueueUnderRepair:
         """Request the repair of a wrong entry."""
@@ -257,7 +264,7 @@ class QueueReader:
             return 0
         # Messages that are not confirmed are not lost, though they cannot be read yet.
         behind = min(queue.first_at_or_above(commit_log_offset), queue.end_offset)
-        return max(queue.min_offset, behind)
+        return max(queue.begin_offset, behind)
 
     def entries(self, topic: str, queue_id: int, queue_offset: int, max_count: int) -> Entries:
         """Entries of a queue; see ``Store.queue_entries``."""
@@ -265,7 +272,7 @@ class QueueReader:
         queue = self._parts.queues.find(topic, queue_id)
         if queue is None:
             return np.empty(0, ENTRY)
-        return queue.entries(max(queue_offset, queue.min_offset), max_count)
+        return queue.entries(max(queue_offset, queue.begin_offset), max_count)
 
     def records(self, queue: QueueName, selection: Selection) -> tuple[bytes, Int64s, Int64s]:
         """Records by their places; see ``Store.records_of``."""

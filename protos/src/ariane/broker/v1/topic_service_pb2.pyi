@@ -75,7 +75,9 @@ class Topic(_message.Message):
     """Messages kept in queues that are not read: nobody gets them. Output only."""
     @_builtins.property
     def attributes(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """Further attributes, such as "cleanup.policy"."""
+        """Further attributes, such as "cleanup.policy". "retention.ms": for how long its messages are
+        shown to consumers, in milliseconds, where that is shorter than the broker keeps its log.
+        """
 
     @_builtins.property
     def last_store_time(self) -> _timestamp_pb2.Timestamp:

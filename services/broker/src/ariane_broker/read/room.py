@@ -15,8 +15,10 @@ from ariane_broker.naming.store_host import literal_host
 from ariane_broker.read.message_query import MessageQuery
 from ariane_broker.read.pull import PullRecords
 from ariane_broker.read.queue_looks import QueueLooks
+from ariane_broker.read.queue_lookup import QueueLookup
 from ariane_broker.read.range_pull import PullRange
 from ariane_broker.read.replica_hints import ReplicaHints, memory_bytes_of
+from ariane_broker.read.topic_retention import TopicRetention
 from ariane_broker.state.room import StateRoom
 from ariane_servicekit import ErrorTranslator
 
@@ -28,6 +30,7 @@ class ReadRoom:
     pull_records: PullRecords
     pull_range: PullRange
     query: MessageQuery
+    retention: TopicRetention
 
 
 def read_room(
@@ -71,6 +74,9 @@ def read_room(
             topics,
             log.cold_reads,
             own_host=lambda: literal_host(naming.announcement.address),
+        ),
+        retention=TopicRetention(
+            store, topics, QueueLookup(store, topics, log.cold_reads), log.cold_reads
         ),
     )
 

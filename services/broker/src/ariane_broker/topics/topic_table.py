@@ -28,6 +28,12 @@ QUEUE_COUNT_MAX: Final = 65536
 
 MESSAGE_TYPE_ATTRIBUTE: Final = "message.type"
 
+RETENTION_ATTRIBUTE: Final = "retention.ms"
+"""For how long consumers see messages of the topic; without it, for as long as the broker keeps
+them."""
+
+_RETENTION_MS_MAX: Final = 100 * 366 * 24 * 3_600_000
+
 _ATTRIBUTE_VALUES: Final = {
     "cleanup.policy": frozenset({"DELETE"}),
     "queue.type": frozenset({"SimpleCQ"}),
@@ -90,6 +96,9 @@ class TopicConfig:
     record_type: TopicMessageType | None = field(init=False, repr=False, compare=False)
     """The type that each of these records must have, NORMAL or FIFO; None if any will do."""
 
+    retention_ms: int | None = field(init=False, repr=False, compare=False)
+    """For how long its messages are shown, in milliseconds; None for as long as they are kept."""
+
     def __post_init__(self) -> None:
         """Compute once what every append needs."""
         kind = self.message_type
@@ -97,6 +106,8 @@ class TopicConfig:
         plain = self.writable and (typed or kind in _ANY_TYPES) and not self.system
         object.__setattr__(self, "plain_queue_count", self.write_queue_count if plain else 0)
         object.__setattr__(self, "record_type", kind if typed else None)
+        text = self.attributes.get(RETENTION_ATTRIBUTE, "")
+        object.__setattr__(self, "retention_ms", _retention_ms(text))
 
     @property
     def readable(self) -> bool:
@@ -219,7 +230,10 @@ class TopicTable:
         attributes = dict(config.attributes)
         for name, value in change.attributes.items():
             if value:
-                if value not in _ATTRIBUTE_VALUES.get(name, ()):
+                if name == RETENTION_ATTRIBUTE:
+                    if _retention_ms(value) is None:
+                        raise field_invalid("attributes", f"{name} is no time in ms", value)
+                elif value not in _ATTRIBUTE_VALUES.get(name, ()):
                     raise field_invalid("attributes", "names what is not known here", name)
                 attributes[name] = value
             else:
@@ -299,6 +313,13 @@ def topics_of(document: Mapping[str, Any]) -> dict[str, TopicConfig]:
     return {
         name: _config(name, entry, newest) for name, entry in document["topicConfigTable"].items()
     }
+
+
+def _retention_ms(text: str) -> int | None:
+    """A time in milliseconds, if it is one that a topic may have."""
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        return None
+    return int(text) if 0 < int(text) <= _RETENTION_MS_MAX else None
 
 
 def _given(value: int | None, otherwise: int) -> int:

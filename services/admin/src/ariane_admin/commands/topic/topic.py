@@ -34,18 +34,23 @@ from ariane_admin.commands.topic.layouts import (
 from ariane_admin.commands.topic.order import places_in_order
 from ariane_admin.commands.topic.words import (
     QUEUES_MAX,
+    RETENTION_HELP,
     MessageTypeType,
     PermissionType,
     message_type_word,
     permission_word,
+    retention_attribute,
 )
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.output import Output, Row, output_option
+from ariane_admin.terminal.waits import WaitType
 from ariane_sdk import LiveBroker, MessageQueue, QueueReader
 from ariane_sdk.errors import TopicNotFound
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from ariane.common.v1 import message_pb2
 
 _QUEUES = click.IntRange(1, QUEUES_MAX)
@@ -80,6 +85,7 @@ _LAYOUT_COLUMNS = (
     show_default=True,
     help="Kind of messages that the topic accepts.",
 )
+@click.option("--retention", type=WaitType(), help=RETENTION_HELP)
 @click.option("--exists-ok", is_flag=True, help="Succeed if the topic exists already.")
 @name_servers_option
 @change_option
@@ -92,6 +98,7 @@ def create(
     cluster_name: str,
     permission: route_pb2.TopicPermission.ValueType,
     message_type: message_pb2.MessageType.ValueType,
+    retention: timedelta | None,
     exists_ok: bool,
     name_servers: str,
     admin: AdminChoice,
@@ -113,6 +120,7 @@ def create(
         write_queue_count=queues,
         permission=permission,
         message_type=message_type,
+        attributes=retention_attribute(retention),
     )
     request = topic_pb.CreateTopicRequest(
         topic=wanted, cluster_name=cluster_name, broker_names=broker_names, exists_ok=exists_ok
@@ -179,6 +187,7 @@ def show(*, name: str, brokers: bool, name_servers: str, output: Output) -> int:
     type=MessageTypeType(),
     help="Kind of messages that the topic accepts.",
 )
+@click.option("--retention", type=WaitType(), help=f"{RETENTION_HELP} 0s ends that.")
 @click.option(
     "--broker", "broker_names", multiple=True, help="Only on this broker; may be repeated."
 )
@@ -200,6 +209,7 @@ def update(
     write_queues: int | None,
     permission: route_pb2.TopicPermission.ValueType | None,
     message_type: message_pb2.MessageType.ValueType | None,
+    retention: timedelta | None,
     broker_names: tuple[str, ...],
     force: bool,
     yes: bool,
@@ -218,6 +228,7 @@ def update(
     Examples:
       ariane topic update orders --queues 8
       ariane topic update orders --write-queues 2
+      ariane topic update orders --retention 12h
       ariane topic update orders --permission read --broker broker-a
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if queues is not None and (read_queues is not None or write_queues is not None):
@@ -229,6 +240,7 @@ def update(
         write_queue_count=queues if write_queues is None else write_queues,
         permission=permission or route_pb2.TOPIC_PERMISSION_UNSPECIFIED,
         message_type=message_type,
+        attributes=retention_attribute(retention),
     )
     if request == topic_pb.UpdateTopicRequest(topic=name, broker_names=broker_names):
         raise click.UsageError("nothing to change: give --queues, --permission or another option")

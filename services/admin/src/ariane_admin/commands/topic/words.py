@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from types import MappingProxyType
 from typing import Final
 
@@ -12,6 +13,11 @@ from ariane.namesrv.v1 import route_pb2
 
 QUEUES_MAX: Final = 65_536
 """Queues of a topic on one broker."""
+
+RETENTION_HELP: Final = (
+    "Hide messages that are older, such as 12h or 7d, from consumers; their bytes stay as long as"
+    " the broker keeps its log."
+)
 
 PERMISSIONS: Final = MappingProxyType(
     {
@@ -79,3 +85,11 @@ def permission_word(permission: route_pb2.TopicPermission.ValueType) -> str:
 def message_type_word(message_type: message_pb2.MessageType.ValueType) -> str:
     """The word for a message type of the contract."""
     return _MESSAGE_TYPE_WORDS.get(message_type, str(int(message_type)))
+
+
+def retention_attribute(retention: timedelta | None) -> dict[str, str]:
+    """A topic's own time of retention as its attribute; empty for none or no change."""
+    if retention is None:
+        return {}
+    milliseconds = round(retention.total_seconds() * 1000)
+    return {"retention.ms": str(milliseconds) if milliseconds else ""}
