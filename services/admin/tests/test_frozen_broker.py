@@ -15,7 +15,7 @@ import pytest
 
 from ariane_admin.asking.partial_answers import PartialAnswers
 from ariane_admin.cli import main
-from ariane_admin.commands.group import group
+from ariane_admin.servicers.group import groups
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_sdk import LiveBroker, PushConsumer, PushSettings, QueueReader
 from ariane_sdk.errors import DeadlinePassed, MessagesFailed
@@ -232,14 +232,13 @@ def test_a_dead_letter_at_its_place_needs_no_other_broker(two):
 @pytest.mark.slow
 @pytest.mark.parametrize("text", ["list", "show billing"])
 def test_a_broker_that_freezes_meanwhile_hides_no_other(two, text, monkeypatch, capfd):
-    known_groups = group.known_groups
+    facts_of = groups.facts_of
 
-    async def freeze_behind(*arguments):
-        names = await known_groups(*arguments)
+    async def freeze_before(*arguments):
         freeze(two)
-        return names
+        return await facts_of(*arguments)
 
-    monkeypatch.setattr(group, "known_groups", freeze_behind)
+    monkeypatch.setattr(groups, "facts_of", freeze_before)
     monkeypatch.setenv("ARIANE_NAME_SERVERS", two.name_servers)
     try:
         status = main(["group", *text.split(), "-o", "json"])

@@ -19,7 +19,7 @@ from ariane_admin.terminal.error_statuses import reasoned
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Row
 from ariane_sdk import ClusterClient, LiveBroker
-from ariane_sdk.errors import CallError
+from ariane_sdk.errors import CallError, GroupNotFound
 
 
 class Partial(Protocol):
@@ -69,9 +69,19 @@ async def known_groups(
     return sorted({name for names in await roll.ask(at, nobody_ok=nobody_ok) for name in names})
 
 
-def unknown_among_answers(name: str) -> CommandFailed:
-    """The error for an unknown group that a silent broker may know."""
-    return CommandFailed(f"no broker that answers knows group {name!r}", ExitStatus.UNREACHABLE)
+class CompleteAnswers(Answers):
+    """The brokers that a command asks before a change: one that does not answer is an error."""
+
+    @override
+    def unreachable(self, error: CallError) -> None:
+        raise error
+
+
+def unknown_group(name: str, answers: Partial) -> Exception:
+    """The error for an unknown group, which a broker that did not answer may know."""
+    if answers.unanswered:
+        return CommandFailed(f"no broker that answers knows group {name!r}", ExitStatus.UNREACHABLE)
+    return GroupNotFound(f"no broker knows group {name!r}; ariane group list shows all")
 
 
 def write_rows(

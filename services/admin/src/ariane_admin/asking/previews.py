@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ariane.admin.v1.lag_service_pb2 import ListQueueLagsRequest
 from ariane_admin.asking.cluster_doors import PATIENCE_S, ClusterDoors
 from ariane_admin.asking.own_tls import own_tls
-from ariane_admin.asking.partial_answers import PartialAnswers, known_groups
-from ariane_record.names import dead_letter_topic, retry_topic
+from ariane_admin.asking.questions import questions
+from ariane_record.names import retry_topic
 from ariane_sdk import QueueReader
-from ariane_sdk.errors import GroupNotFound, RouteNotFound
+from ariane_sdk.errors import RouteNotFound
 
 
 async def topic_content(
@@ -49,18 +50,15 @@ async def group_content(name_servers: str, group: str) -> dict[str, Any]:
         GroupNotFound: No broker knows it.
         CallError: A broker refused or did not answer.
     """
-    async with ClusterDoors(name_servers) as doors:
-        roll = PartialAnswers(await doors.primaries())
-        if group not in await known_groups(doors.client, roll) and not roll.unanswered:
-            raise GroupNotFound(f"no broker knows group {group!r}; ariane group list shows all")
-        lags = await doors.client.consumer_lag(group)
-        members = await doors.client.list_members(group)
+    async with questions(name_servers, complete=True) as asked:
+        found = await asked.group(group)
+        lags = await asked.lags.ListQueueLags(ListQueueLagsRequest(consumer_group=group))
     return {
         "group": group,
-        "members": len({member.client_id for member in members}),
-        "offsets": len(lags),
+        "members": found.member_count,
+        "offsets": len(lags.lags),
         "retry_messages": await message_count(name_servers, retry_topic(group)),
-        "dead_letters": await message_count(name_servers, dead_letter_topic(group)),
+        "dead_letters": found.dead_letter_count,
     }
 
 

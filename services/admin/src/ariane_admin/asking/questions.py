@@ -13,13 +13,14 @@ from typing import TypeVar
 
 from google.protobuf.message import Message
 
+from ariane.admin.v1.group_service_pb2 import ClusterGroup, GetGroupRequest
 from ariane_admin.asking.absent_brokers import warn_of_absent
 from ariane_admin.asking.cluster_doors import ClusterDoors
 from ariane_admin.asking.connection import run_async
-from ariane_admin.asking.partial_answers import PartialAnswers
+from ariane_admin.asking.partial_answers import CompleteAnswers, PartialAnswers, unknown_group
 from ariane_admin.servicers.here import ServicersHere
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_sdk.errors import CallError
+from ariane_sdk.errors import CallError, GroupNotFound
 
 _Answer = TypeVar("_Answer")
 
@@ -30,10 +31,19 @@ class Questions(ServicersHere):
     A warning names each such broker once; it is not asked again.
     """
 
-    def __init__(self, name_servers: str, checkers: Sequence[str] = ()) -> None:
-        """Ask nothing yet; arguments as of ``ServicersHere``."""
+    def __init__(
+        self, name_servers: str, checkers: Sequence[str] = (), *, complete: bool = False
+    ) -> None:
+        """Ask nothing yet.
+
+        Args:
+            name_servers: "host:port" of each, separated by commas.
+            checkers: Transaction checkers, "host:port" each.
+            complete: Whether a broker that does not answer is an error.
+        """
         self._silent: dict[str, CallError] = {}
-        super().__init__(name_servers, checkers, partial(PartialAnswers, silent=self._silent))
+        kind = CompleteAnswers if complete else PartialAnswers
+        super().__init__(name_servers, checkers, partial(kind, silent=self._silent))
 
     @property
     def doors(self) -> ClusterDoors:
@@ -53,6 +63,19 @@ class Questions(ServicersHere):
     async def warn_of_absent(self) -> None:
         """Warn of each broker that lists lack because the name server in use does not know it."""
         await warn_of_absent(self.doors, await self.doors.primaries())
+
+    async def group(self, name: str) -> ClusterGroup:
+        """A consumer group.
+
+        Raises:
+            GroupNotFound: No broker knows it.
+            CommandFailed: No broker that answers knows it.
+        """
+        try:
+            answer = await self.groups.GetGroup(GetGroupRequest(consumer_group=name))
+        except GroupNotFound:
+            raise unknown_group(name, self) from None
+        return answer.group
 
 
 def answered(
@@ -84,9 +107,11 @@ def answered(
 
 
 @asynccontextmanager
-async def questions(name_servers: str, checkers: Sequence[str] = ()) -> AsyncIterator[Questions]:
-    """The servicers for questions, for the length of a block."""
-    asked = Questions(name_servers, checkers)
+async def questions(
+    name_servers: str, checkers: Sequence[str] = (), *, complete: bool = False
+) -> AsyncIterator[Questions]:
+    """The servicers for questions, for the length of a block; arguments as of ``Questions``."""
+    asked = Questions(name_servers, checkers, complete=complete)
     await asked.access.start()
     try:
         yield asked

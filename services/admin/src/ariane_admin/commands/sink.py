@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Final
 
 import click
 
 from ariane.admin.v1.sink_service_pb2 import (
+    ClusterSink,
     DeleteSinkRequest,
     DeleteSinkResponse,
+    ListSinksRequest,
     MoveSinkRequest,
     MoveSinkResponse,
 )
-from ariane_admin.asking.absent_brokers import warn_of_absent
 from ariane_admin.asking.changing.changes import AdminChoice, administration, change_option
-from ariane_admin.asking.cluster_doors import ClusterDoors
 from ariane_admin.asking.connection import name_servers_option, run_async
-from ariane_admin.asking.partial_answers import PartialAnswers
+from ariane_admin.asking.questions import answered, questions
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
-from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Row, output_option
-from ariane_sdk import SinkReport
+from ariane_admin.times import moment_text
 from ariane_sdk.errors import ServiceUnavailable, SinkNotFound
 
 _COLUMNS: Final = (
@@ -47,17 +45,11 @@ def list_sinks(*, topic: str, name_servers: str, output: Output) -> int:
       ariane sink list
       ariane sink list --topic copies -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
-
-    async def ask() -> tuple[list[SinkReport], ExitStatus]:
-        async with ClusterDoors(name_servers) as doors:
-            roll = PartialAnswers(await doors.primaries())
-            found = await doors.client.list_sinks(leave_out=roll.leave_out)
-            await warn_of_absent(doors, roll.brokers)
-            return found, roll.status
-
-    found, status = run_async(ask())
-    output.rows(_COLUMNS, [_row(sink) for sink in found if topic in ("", sink.topic)])
-    return status
+    asked, answer = answered(
+        name_servers, lambda one: one.sinks.ListSinks, ListSinksRequest(), warn_of_absent=True
+    )
+    output.rows(_COLUMNS, [_row(sink) for sink in answer.sinks if topic in ("", sink.topic)])
+    return asked.status
 
 
 @click.command("move")
@@ -208,32 +200,32 @@ def delete(
     )
 
 
-async def _sink(name_servers: str, name: str) -> SinkReport:
-    async with ClusterDoors(name_servers) as doors:
-        found = await doors.client.list_sinks(name)
+async def _sink(name_servers: str, name: str) -> ClusterSink:
+    async with questions(name_servers, complete=True) as asked:
+        found = (await asked.sinks.ListSinks(ListSinksRequest(name=name))).sinks
     if not found:
         raise SinkNotFound(f"no broker knows sink {name!r}; ariane sink list shows all")
     return found[0]
 
 
-def _row(sink: SinkReport) -> Row:
+def _row(sink: ClusterSink) -> Row:
     return {
         "name": sink.name,
         "topic": sink.topic,
         "home": sink.home,
         "state": _state(sink),
-        "batch": sink.batch_id,
-        "rows": sink.row_count,
-        "committed": _moment(sink.commit_time),
+        "batch": sink.batch_id if sink.HasField("batch_id") else None,
+        "rows": sink.row_count if sink.HasField("row_count") else None,
+        "committed": moment_text(sink, "commit_time"),
         "staged_rows": sink.staged_row_count,
         "staged_bytes": sink.staged_bytes,
-        "staged": _moment(sink.stage_time),
+        "staged": moment_text(sink, "stage_time"),
         "failure": sink.failure,
         "brokers": list(sink.broker_names),
     }
 
 
-def _state(sink: SinkReport) -> str:
+def _state(sink: ClusterSink) -> str:
     if sink.failure:
         return "damaged"
     if sink.home and not sink.home_is_live:
@@ -241,12 +233,9 @@ def _state(sink: SinkReport) -> str:
     return "publishing" if sink.publishing else "ok"
 
 
-def _last_use(sink: SinkReport) -> str:
+def _last_use(sink: ClusterSink) -> str:
     """When something was written last, and what would go."""
-    times = [time for time in (sink.commit_time, sink.stage_time) if time is not None]
-    used = f"used last at {_moment(max(times))}" if times else "never written to"
+    times = [moment_text(sink, field) for field in ("commit_time", "stage_time")]
+    latest = max(filter(None, times), default="")
+    used = f"used last at {latest}" if latest else "never written to"
     return f"{used}, with {sink.staged_row_count:,} staged rows"
-
-
-def _moment(time: datetime | None) -> str | None:
-    return None if time is None else time.isoformat(timespec="milliseconds")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
@@ -13,7 +13,7 @@ from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_admin.asking.answers import Answers
 from ariane_admin.asking.cluster_doors import PATIENCE_S, ClusterDoors
 from ariane_admin.asking.own_tls import own_tls
-from ariane_sdk import LiveBroker
+from ariane_sdk import LiveBroker, MessageQueue
 from ariane_sdk.errors import ArianeError, RouteNotFound
 from ariane_servicekit import ErrorTranslator, Page, PageKey, ServiceError, take_page
 from ariane_servicekit.rpc.calls import current_caller
@@ -46,6 +46,7 @@ class ClusterAccess:
     Attributes:
         doors: Stubs to every process.
         translator: Translates errors of the client to public ones.
+        whole_lists: Whether lists have no pages.
     """
 
     def __init__(
@@ -67,8 +68,9 @@ class ClusterAccess:
         self.doors = ClusterDoors(name_servers)
         self.translator = translator
         self._name_servers = name_servers
-        self._whole_lists = whole_lists
+        self.whole_lists = whole_lists
         self._asking = asking or partial(Answers, seconds_max=QUESTION_SECONDS_MAX)
+        self._owners: dict[str, Mapping[MessageQueue, str]] = {}
         self._producers: dict[str, Producer] = {}
         self._producer_turn = asyncio.Lock()
         self._reader: DeadLetters | None = None
@@ -141,6 +143,22 @@ class ClusterAccess:
         """Questions to some brokers."""
         return self._asking(brokers)
 
+    async def queue_owners(self, group: str, answers: Answers) -> Mapping[MessageQueue, str]:
+        """Which member has each queue of a group in work, as far as members answer.
+
+        Where lists come whole, members are asked once: each question goes to all of them.
+        """
+        if group in self._owners:
+            return self._owners[group]
+
+        async def at(broker: LiveBroker) -> Mapping[MessageQueue, str]:
+            return await self.doors.client.queue_owners(group, broker_names=[broker.broker_name])
+
+        owners = {queue: who for found in await answers.ask(at) for queue, who in found.items()}
+        if self.whole_lists:
+            self._owners[group] = owners
+        return owners
+
     def page(
         self,
         entries: Sequence[_Entry],
@@ -162,7 +180,7 @@ class ClusterAccess:
         Raises:
             ServiceError: FIELD_INVALID for the size, PAGE_TOKEN_INVALID for the token.
         """
-        if self._whole_lists:
+        if self.whole_lists:
             return Page(entries, "")
         return take_page(
             entries,

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from google.protobuf.duration_pb2 import Duration
@@ -82,10 +82,6 @@ class LagServicer(LagServiceServicer):
             found = await self._lags(broker, group, request.topic)
             return [lag_pb.QueueLag(broker_name=broker.broker_name, lag=lag) for lag in found]
 
-        async def owned(broker: LiveBroker) -> Mapping[MessageQueue, str]:
-            only = [broker.broker_name]
-            return await self._doors.client.queue_owners(group, broker_names=only)
-
         lags = [lag for found in await answers.ask(at) for lag in found]
 
         def key(entry: lag_pb.QueueLag) -> tuple[str, str, int]:
@@ -99,7 +95,7 @@ class LagServicer(LagServiceServicer):
             page_size=_QUEUES_PAGE,
         )
         if page.entries:
-            owners = {q: who for found in await answers.ask(owned) for q, who in found.items()}
+            owners = await self._cluster.queue_owners(group, answers)
             for entry in page.entries:
                 queue = MessageQueue(entry.lag.topic, entry.broker_name, entry.lag.queue_id)
                 entry.client_id = owners.get(queue, "")

@@ -14,7 +14,6 @@ from ariane.broker.v1.group_service_pb2 import (
     ConsumerGroupChange,
     DelayTable,
     ExponentialDelay,
-    GetConsumerGroupRequest,
     RetryPolicy,
 )
 from ariane_admin.asking.changing.changes import (
@@ -23,18 +22,10 @@ from ariane_admin.asking.changing.changes import (
     change_option,
     required,
 )
-from ariane_admin.asking.cluster_doors import (
-    CALL_SECONDS_MAX,
-    ClusterDoors,
-    answer_to_question,
-    broker_peer,
-)
 from ariane_admin.asking.connection import name_servers_option, run_async
-from ariane_admin.asking.partial_answers import PartialAnswers, unknown_among_answers
+from ariane_admin.asking.questions import questions
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Row, output_option
-from ariane_sdk import LiveBroker
-from ariane_sdk.errors import GroupNotFound
 
 _COLUMNS: Final = ("broker", "attempts_max", "ordered_attempts_max", "policy", "waits")
 UNLIMITED_ATTEMPTS: Final = (1 << 31) - 1
@@ -165,13 +156,7 @@ def retry(
         request = UpdateGroupRequest(group=change, allow_missing=True)
         output.rows(_COLUMNS, run_async(_changed(name_servers, admin, request)))
         return ExitStatus.DONE
-    roll, rows = run_async(_known(name_servers, name))
-    if not rows and roll.unanswered:
-        raise unknown_among_answers(name)
-    if not rows:
-        raise GroupNotFound(f"no broker knows group {name!r}; ariane group list shows all")
-    output.rows(_COLUMNS, rows)
-    return roll.status
+    return run_async(_show(name_servers, name, output))
 
 
 async def _changed(name_servers: str, admin: AdminChoice, request: UpdateGroupRequest) -> list[Row]:
@@ -181,22 +166,12 @@ async def _changed(name_servers: str, admin: AdminChoice, request: UpdateGroupRe
     return [_row(each.broker_name, each.group) for each in answer.group.placements]
 
 
-async def _known(name_servers: str, name: str) -> tuple[PartialAnswers, list[Row]]:
+async def _show(name_servers: str, name: str, output: Output) -> ExitStatus:
     """How the group tries again, at each broker that knows it."""
-    async with ClusterDoors(name_servers) as doors:
-        roll = PartialAnswers(await doors.primaries())
-
-        async def at(broker: LiveBroker) -> Row | None:
-            known = GetConsumerGroupRequest(consumer_group=name)
-            stub = doors.groups(broker.address)
-            call = stub.GetConsumerGroup(known, timeout=CALL_SECONDS_MAX)
-            try:
-                answer = await answer_to_question(call, broker_peer(broker))
-            except GroupNotFound:
-                return None
-            return _row(broker.broker_name, answer.group)
-
-        return roll, [row for row in await roll.ask(at) if row is not None]
+    async with questions(name_servers) as asked:
+        group = await asked.group(name)
+    output.rows(_COLUMNS, [_row(part.broker_name, part.group) for part in group.placements])
+    return asked.status
 
 
 def _row(broker_name: str, group: ConsumerGroup) -> Row:

@@ -18,8 +18,8 @@ from ariane_admin.asking.cluster_doors import (
     broker_peer,
 )
 from ariane_admin.asking.connection import name_servers_option, run_async
-from ariane_admin.asking.partial_answers import PartialAnswers, known_groups, unknown_among_answers
 from ariane_admin.asking.paused_groups import pause_warning, paused_groups
+from ariane_admin.asking.questions import Questions, questions
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.error_statuses import line_of
@@ -27,7 +27,7 @@ from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.output import Output, Part, Row, output_option
 from ariane_admin.times import moment_text
 from ariane_sdk import GroupMember, LiveBroker
-from ariane_sdk.errors import CallError, GroupNotFound
+from ariane_sdk.errors import CallError
 
 if TYPE_CHECKING:
     from ariane.broker.v1.client_question_pb2 import ClientQueueState
@@ -75,20 +75,20 @@ def running(
       ariane group running billing --member 10.0.0.7@4242#1f3c --stacks -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
 
-    async def ask() -> tuple[PartialAnswers, list[Row], Sequence[str]]:
-        async with ClusterDoors(name_servers) as doors:
-            roll = PartialAnswers(await doors.primaries())
-            wanted = await _members(doors, roll, name, client_id)
+    async def ask() -> tuple[Questions, list[Row], Sequence[str]]:
+        async with questions(name_servers) as asked:
+            wanted = await _members(asked, name, client_id)
             turns = asyncio.Semaphore(ASKED_TOGETHER_MAX)
 
             async def told(one: _Found) -> Row:
                 async with turns:
-                    return await _told(doors, one, with_stacks=stacks)
+                    return await _told(asked.doors, one, with_stacks=stacks)
 
-            paused = (await paused_groups(doors, roll)).get(name, ())
-            return roll, list(await asyncio.gather(*map(told, wanted))), paused
+            answers = await asked.access.answers()
+            paused = (await paused_groups(asked.doors, answers)).get(name, ())
+            return asked, list(await asyncio.gather(*map(told, wanted))), paused
 
-    roll, rows, paused = run_async(ask())
+    asked, rows, paused = run_async(ask())
     if output.for_programs:
         output.rows(("client_id",), rows)
     else:
@@ -101,27 +101,25 @@ def running(
     errors = [str(row["error"]) for row in rows if row["error"]]
     for error in errors:
         say_warning(error)
-    return ExitStatus.UNREACHABLE if errors else roll.status
+    return ExitStatus.UNREACHABLE if errors else asked.status
 
 
-async def _members(
-    doors: ClusterDoors, roll: PartialAnswers, name: str, client_id: str
-) -> Sequence[_Found]:
+async def _members(asked: Questions, name: str, client_id: str) -> Sequence[_Found]:
     """The live members by client id, or one of them, each with a broker that it is attached to."""
 
     async def at(broker: LiveBroker) -> list[_Found]:
-        members = await doors.client.list_members(name, broker_names=[broker.broker_name])
+        only = [broker.broker_name]
+        members = await asked.doors.client.list_members(name, broker_names=only)
         return [_Found(member, broker) for member in members]
 
-    found = {one.member.client_id: one for each in await roll.ask(at) for one in each}
-    if not found and name not in await known_groups(doors.client, roll):
-        if roll.unanswered:
-            raise unknown_among_answers(name)
-        raise GroupNotFound(f"no broker knows group {name!r}; ariane group list shows all")
+    answers = await (await asked.access.answers()).ask(at)
+    found = {one.member.client_id: one for each in answers for one in each}
+    if not found:
+        await asked.group(name)
     if client_id and client_id not in found:
         raise CommandFailed(
             f"group {name} has no live member {client_id!r}; ariane group show {name} lists them",
-            ExitStatus.UNREACHABLE if roll.unanswered else ExitStatus.NOT_FOUND,
+            ExitStatus.UNREACHABLE if asked.unanswered else ExitStatus.NOT_FOUND,
         )
     return [found[one] for one in sorted(found) if client_id in {"", one}]
 

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from ariane.admin.v1.topic_service_pb2 import TopicPlacement
-from ariane.broker.v1.topic_service_pb2 import Topic
+from ariane.admin.v1.topic_service_pb2 import GetTopicResponse, TopicPlacement
 from ariane_admin.commands.topic.words import message_type_word, permission_word
 from ariane_admin.terminal.output import Row
 from ariane_admin.times import moment_text
-from ariane_sdk import LiveBroker
 
 
-def layout_row(broker: LiveBroker, found: Topic) -> Row:
-    """A topic on one broker."""
-    return placement_row(
-        TopicPlacement(
+def layout_rows(answer: GetTopicResponse) -> list[Row]:
+    """A topic on each broker; of one that does not answer nothing but the place is known."""
+    rows = {part.broker_name: placement_row(part) for part in answer.topic.placements}
+    for broker in answer.silent_brokers:
+        place = TopicPlacement(
             cluster_name=broker.cluster_name,
             broker_name=broker.broker_name,
             address=broker.address,
-            topic=found,
         )
-    )
+        known = ("cluster", "broker", "address")
+        row = placement_row(place)
+        rows[broker.broker_name] = {name: row[name] if name in known else None for name in row}
+    return [rows[name] for name in sorted(rows)]
 
 
 def placement_row(part: TopicPlacement) -> Row:
@@ -39,10 +40,3 @@ def placement_row(part: TopicPlacement) -> Row:
         "last_stored": moment_text(found, "last_store_time"),
         "unread_messages": found.unread_message_count,
     }
-
-
-def unknown_layout(broker: LiveBroker) -> Row:
-    """A topic on a broker that does not answer."""
-    known = layout_row(broker, Topic())
-    named = ("cluster", "broker", "address")
-    return {name: value if name in named else None for name, value in known.items()}

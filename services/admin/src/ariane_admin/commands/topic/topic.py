@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ariane.admin.v1 import topic_service_pb2 as topic_pb
-from ariane.broker.v1.topic_service_pb2 import GetTopicRequest, Topic
+from ariane.broker.v1.topic_service_pb2 import Topic
 from ariane.namesrv.v1 import route_pb2
 from ariane_admin.asking.changing.changes import (
     AdminChoice,
@@ -16,21 +16,10 @@ from ariane_admin.asking.changing.changes import (
     change_option,
     required,
 )
-from ariane_admin.asking.cluster_doors import (
-    CALL_SECONDS_MAX,
-    PATIENCE_S,
-    ClusterDoors,
-    answer_to_question,
-    broker_peer,
-)
 from ariane_admin.asking.connection import name_servers_option, run_async
-from ariane_admin.asking.partial_answers import PartialAnswers
 from ariane_admin.asking.previews import topic_content
-from ariane_admin.commands.topic.layouts import (
-    layout_row,
-    placement_row,
-    unknown_layout,
-)
+from ariane_admin.asking.questions import Questions, answered, questions
+from ariane_admin.commands.topic.layouts import layout_rows, placement_row
 from ariane_admin.commands.topic.order import places_in_order
 from ariane_admin.commands.topic.words import (
     QUEUES_MAX,
@@ -45,7 +34,7 @@ from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.output import Output, Row, output_option
 from ariane_admin.terminal.waits import WaitType
-from ariane_sdk import LiveBroker, MessageQueue, QueueReader
+from ariane_sdk import MessageQueue
 from ariane_sdk.errors import TopicNotFound
 
 if TYPE_CHECKING:
@@ -160,13 +149,15 @@ def show(*, name: str, brokers: bool, name_servers: str, output: Output) -> int:
       ariane topic show orders --brokers -o json
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
     if brokers:
-        roll, layouts = run_async(_layout(name_servers, name))
-        output.rows(_LAYOUT_COLUMNS, layouts)
-        return roll.status
-    roll, queues = run_async(_queues(name_servers, name))
+        asked, answer = answered(
+            name_servers, lambda one: one.topics.GetTopic, topic_pb.GetTopicRequest(topic=name)
+        )
+        output.rows(_LAYOUT_COLUMNS, layout_rows(answer))
+        return asked.status
+    asked, queues = run_async(_queues(name_servers, name))
     ordered = any(queue["order_place"] is not None for queue in queues)
     output.rows((*_QUEUE_COLUMNS, "order_place") if ordered else _QUEUE_COLUMNS, queues)
-    return roll.status
+    return asked.status
 
 
 @click.command("update")
@@ -325,66 +316,42 @@ def delete(
     )
 
 
-async def _queues(name_servers: str, name: str) -> tuple[PartialAnswers, list[Row]]:
+async def _queues(name_servers: str, name: str) -> tuple[Questions, list[Row]]:
     """All queues of the route; what is in those of a broker that does not answer is not known."""
-    async with (
-        ClusterDoors(name_servers) as doors,
-        QueueReader(name_servers, patience_s=PATIENCE_S) as reader,
-    ):
-        route = await doors.client.route(name)
-        roll = PartialAnswers(await doors.primaries_of(name))
+    async with questions(name_servers) as asked:
+        route = await asked.doors.client.route(name)
+        queues = (
+            await asked.topics.ListTopicQueues(topic_pb.ListTopicQueuesRequest(topic=name))
+        ).queues
+        topic = (await asked.topics.GetTopic(topic_pb.GetTopicRequest(topic=name))).topic
+    for layout in map(placement_row, topic.placements):
+        if layout["unread_messages"]:
+            say_warning(
+                "{unread_messages} messages on {broker} are in queues that are not readable, so"
+                " no consumer gets them: raise the readable queues above {read_queues} with"
+                " ariane topic update {topic} --read-queues N".format_map({**layout, "topic": name})
+            )
+    bounds = {
+        MessageQueue(name, each.broker_name, each.bounds.queue_id): each.bounds for each in queues
+    }
+    silent = {q for q in route.read_queues if q.broker_name in asked.unanswered}
+    addresses = {broker.broker_name: broker.read_address for broker in route.brokers}
+    places = places_in_order(route)
 
-        async def at(broker: LiveBroker) -> Mapping[MessageQueue, tuple[int, int]]:
-            return await reader.bounds(name, broker_names=[broker.broker_name])
+    def row(queue: MessageQueue) -> Row:
+        known = bounds.get(queue)
+        begin, end = (known.min_queue_offset, known.max_queue_offset) if known else (None, None)
+        return {
+            "broker": queue.broker_name,
+            "address": addresses.get(queue.broker_name, ""),
+            "queue_id": queue.queue_id,
+            "min_offset": begin,
+            "max_offset": end,
+            "messages": None if begin is None or end is None else end - begin,
+            "order_place": places.get(queue),
+        }
 
-        async def lying(broker: LiveBroker) -> Mapping[str, object]:
-            return await _layout_at(doors, broker, name)
-
-        bounds = {queue: both for each in await roll.ask(at) for queue, both in each.items()}
-        for layout in await roll.ask(lying):
-            if layout["unread_messages"]:
-                say_warning(
-                    "{unread_messages} messages on {broker} are in queues that are not readable, so"
-                    " no consumer gets them: raise the readable queues above {read_queues} with"
-                    " ariane topic update {topic} --read-queues N".format_map(
-                        {**layout, "topic": name}
-                    )
-                )
-        silent = {q for q in route.read_queues if q.broker_name in roll.unanswered}
-        addresses = {broker.broker_name: broker.read_address for broker in route.brokers}
-        places = places_in_order(route)
-
-        def row(queue: MessageQueue) -> Row:
-            begin, end = bounds.get(queue, (None, None))
-            return {
-                "broker": queue.broker_name,
-                "address": addresses.get(queue.broker_name, ""),
-                "queue_id": queue.queue_id,
-                "min_offset": begin,
-                "max_offset": end,
-                "messages": None if begin is None or end is None else end - begin,
-                "order_place": places.get(queue),
-            }
-
-        return roll, [row(queue) for queue in sorted({*bounds, *silent})]
-
-
-async def _layout(name_servers: str, name: str) -> tuple[PartialAnswers, list[Row]]:
-    async with ClusterDoors(name_servers) as doors:
-        brokers = await doors.primaries_of(name)
-        roll = PartialAnswers(brokers)
-
-        async def at(broker: LiveBroker) -> Row:
-            return await _layout_at(doors, broker, name)
-
-        told = {row["broker"]: row for row in await roll.ask(at)}
-        return roll, [told.get(one.broker_name) or unknown_layout(one) for one in brokers]
-
-
-async def _layout_at(doors: ClusterDoors, broker: LiveBroker, name: str) -> Mapping[str, object]:
-    request = GetTopicRequest(topic=name)
-    call = doors.topics(broker.address).GetTopic(request, timeout=CALL_SECONDS_MAX)
-    return layout_row(broker, (await answer_to_question(call, broker_peer(broker))).topic)
+    return asked, [row(queue) for queue in sorted({*bounds, *silent})]
 
 
 def _tell_difference(there: Mapping[str, object], wanted: Topic) -> None:

@@ -24,7 +24,10 @@ async def facts_of(
     async def at(broker: LiveBroker) -> tuple[list[QueueLag], Mapping[str, set[str]]]:
         only = [broker.broker_name]
         lags = await client.consumer_lag(group, broker_names=only)
-        return lags, await client.members_of_groups(broker_names=only)
+        if not group:
+            return lags, await client.members_of_groups(broker_names=only)
+        known = await client.list_members(group, broker_names=only)
+        return lags, {group: {member.client_id for member in known}}
 
     lags: dict[str, list[QueueLag]] = defaultdict(list)
     members: dict[str, set[str]] = defaultdict(set)
@@ -49,6 +52,8 @@ def cluster_group(
     placements: Sequence[group_pb.GroupPlacement],
     lags: Sequence[QueueLag],
     members: set[str],
+    *,
+    topics_max: int | None = TOPICS_MAX,
 ) -> group_pb.ClusterGroup:
     """A group as a message of the contract.
 
@@ -57,6 +62,7 @@ def cluster_group(
         placements: Its settings on brokers.
         lags: Its backlogs.
         members: The client ids of its live members.
+        topics_max: The most topics to name; None for all.
     """
     ordered = sorted(placements, key=lambda each: (each.cluster_name, each.broker_name))
     oldest = min(
@@ -68,7 +74,7 @@ def cluster_group(
         uneven=len({_settings(each.group) for each in ordered}) > 1,
         member_count=len(members),
         lag_message_count=sum(lag.message_count for lag in lags),
-        topics=sorted({lag.message_queue.topic for lag in lags})[:TOPICS_MAX],
+        topics=sorted({lag.message_queue.topic for lag in lags})[:topics_max],
         oldest_store_time=timestamp_of(oldest),
         receiving=_receiving(lags),
     )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
 
 from ariane.admin.v1 import group_service_pb2 as group_pb
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.common.v1.message_pb2 import MessageQueue as QueueMessage
 from ariane_admin.asking.pages import all_pages
 from ariane_admin.servicers.cluster_access import ClusterAccess
-from ariane_sdk import LiveBroker, MessageQueue
+from ariane_sdk import LiveBroker
 from ariane_sdk.errors import GroupNotFound
 
 
@@ -30,14 +29,16 @@ async def list_members(
             found = []
         return broker.broker_name, found
 
-    async def owned(broker: LiveBroker) -> Mapping[MessageQueue, str]:
-        only = [broker.broker_name]
-        return await cluster.doors.client.queue_owners(name, broker_names=only)
-
     members: dict[str, group_pb.ClusterGroupMember] = {}
     for broker_name, found in await answers.ask(at):
         for member in found:
-            entry = members.setdefault(member.client_id, group_pb.ClusterGroupMember(member=member))
+            entry = members.get(member.client_id)
+            if entry is None:
+                entry = group_pb.ClusterGroupMember(member=member)
+                members[member.client_id] = entry
+            else:
+                # Each broker knows what is held of its own queues.
+                entry.member.holds.extend(h for h in member.holds if h not in entry.member.holds)
             entry.broker_names.append(broker_name)
     page = cluster.page(
         sorted(members),
@@ -48,9 +49,8 @@ async def list_members(
     shown = [members[client_id] for client_id in page.entries]
     if shown:
         queues = defaultdict(set)
-        for owners in await answers.ask(owned):
-            for queue, client_id in owners.items():
-                queues[client_id].add(queue)
+        for queue, client_id in (await cluster.queue_owners(name, answers)).items():
+            queues[client_id].add(queue)
         for entry in shown:
             entry.assignment.extend(
                 QueueMessage(topic=q.topic, broker_name=q.broker_name, queue_id=q.queue_id)

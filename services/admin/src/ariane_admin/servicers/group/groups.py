@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from grpc import aio
@@ -24,7 +25,12 @@ from ariane_admin.asking.cluster_doors import (
 )
 from ariane_admin.asking.pages import all_pages
 from ariane_admin.servicers.cluster_access import ClusterAccess, group_not_found
-from ariane_admin.servicers.group.group_facts import cluster_group, facts_of, placement_of
+from ariane_admin.servicers.group.group_facts import (
+    TOPICS_MAX,
+    cluster_group,
+    facts_of,
+    placement_of,
+)
 from ariane_admin.servicers.group.group_members import list_conflicts, list_members
 from ariane_admin.servicers.group.group_offsets import (
     group_queue_offsets,
@@ -53,6 +59,8 @@ class GroupServicer(GroupServiceServicer):
     def __init__(self, cluster: ClusterAccess) -> None:
         self._cluster = cluster
         self._doors = cluster.doors
+        topics_max = None if cluster.whole_lists else TOPICS_MAX
+        self._cluster_group = partial(cluster_group, topics_max=topics_max)
 
     async def before(self, method: str, request: Any) -> Any:
         """The group, or its offsets, as they are before they are changed."""
@@ -111,7 +119,7 @@ class GroupServicer(GroupServiceServicer):
         lags, members = await facts_of(self._doors.client, answers, name)
         if not placements and not lags and not members[name]:
             raise group_not_found(name)
-        group = cluster_group(name, placements, lags[name], members[name])
+        group = self._cluster_group(name, placements, lags[name], members[name])
         group.dead_letter_count = await self._dead_letter_count(name, answers)
         return group_pb.GetGroupResponse(group=group, silent_brokers=self._cluster.silent(answers))
 
@@ -146,7 +154,7 @@ class GroupServicer(GroupServiceServicer):
         )
         return group_pb.ListGroupsResponse(
             groups=(
-                cluster_group(name, placed[name], lags[name], members[name])
+                self._cluster_group(name, placed[name], lags[name], members[name])
                 for name in page.entries
             ),
             next_page_token=page.next_page_token,
