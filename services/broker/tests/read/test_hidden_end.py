@@ -57,7 +57,7 @@ def ranges(store):
         ),
         held,
         BrokerStatistics(),
-        SimpleNamespace(check=lambda *_: None),
+        SimpleNamespace(check=lambda *_: None, current=1),
         cold_reads(),
         hides_end=lambda: store.confirmed_offset < store.max_offset,
     )

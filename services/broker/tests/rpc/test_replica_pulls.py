@@ -112,7 +112,7 @@ async def test_a_range_ends_once_the_log_is_cut(store, gate, following):
         topics,
         HeldRequests(count_max=1),
         BrokerStatistics(),
-        SimpleNamespace(check=lambda *_: None),
+        SimpleNamespace(check=lambda *_: None, current=1),
         cold_reads(),
         open_log=gate.open,
     )

@@ -9,6 +9,7 @@ import pytest
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import offset_service_pb2 as offset_pb
 from ariane.broker.v1 import pull_service_pb2 as pull_pb
+from ariane.broker.v1 import query_service_pb2 as query_pb
 from ariane.broker.v1 import topic_service_pb2 as topic_pb
 
 
@@ -75,6 +76,23 @@ async def test_neither_offsets_nor_ranges_of_the_old_topic_count(orders, reason_
         return [chunk async for chunk in orders.pulls.PullRange(request)]
 
     assert (await refused(read())).reason == "QUEUE_CUT"
+
+
+async def test_no_message_of_the_old_topic_is_found_by_id_or_key_in_the_new_one(orders, refused):
+    ids = {}
+    for topic in ("orders", "bills"):
+        await orders.store(topic, [b"old"], keys=("k",))
+        (found,) = await found_by_key(orders, topic)
+        ids[topic] = query_pb.GetMessageRequest(message_id=found.position.message_id)
+    await make_anew(orders)
+    assert await found_by_key(orders, "orders") == []
+    assert (await refused(orders.queries.GetMessage(ids["orders"]))).reason == "MESSAGE_NOT_FOUND"
+    assert (await orders.queries.GetMessage(ids["bills"])).message.body == b"old"
+
+
+async def found_by_key(broker, topic):
+    request = query_pb.QueryMessagesRequest(topic=topic, key="k")
+    return list((await broker.queries.QueryMessages(request)).messages)
 
 
 @pytest.mark.parametrize("dies", [False, True])

@@ -78,6 +78,9 @@ class MessageQuery:
         if place.store_host not in own_hosts or topic not in {"", message.topic}:
             # The id is another broker's: the same offset here holds another message.
             raise message_not_found(message_id)
+        if place.commit_log_offset < self.store.deleted_end(message.topic):
+            # It was deleted with its topic, though another one may have that name now.
+            raise message_not_found(message_id)
         readable_topic(self.topics, message.topic)
         return message
 

@@ -127,7 +127,7 @@ class PullRange:
         wanted = filter_for(order.filter)
         readable_queue(self.topics, order.topic, order.queue_id)
         self.epochs.check(QueueKey(order.topic, order.queue_id), order.end, order.log_epoch)
-        key = QueueKey(order.topic, order.queue_id)
+        key, epoch = QueueKey(order.topic, order.queue_id), self.epochs.current
         end = min(order.end, self.store.queue_bounds(*key)[1])
         while end < order.end and self.hides_end():
             await self._wait_handed_out()
@@ -139,6 +139,10 @@ class PullRange:
             lease.release()
             granted = await lease.take(chunk_bytes)
             check_readable()
+            if epoch != self.epochs.current:
+                # A topic was deleted meanwhile: if it is this one, another may have its name.
+                self.epochs.check(key, end, epoch)
+                epoch = self.epochs.current
             try:
                 with IN_MEMORY:
                     read = self.store.read_queue(
