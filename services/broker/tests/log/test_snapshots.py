@@ -1,15 +1,23 @@
 """A snapshot of a state is of one turn of the loop, short whatever the size, and of its place.
 
+And what is saved is the same in every process.
+
 Lines of our modules are counted by Python's own tracing: it is no matter of time.
 """
 
 import json
+import os
+import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from ariane_broker.clients.deaths.suspicions import GroupQueue, Suspicion, Suspicions
+from ariane_broker.groups.consumer_groups import ConsumerGroups, GroupConfig
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets
+from ariane_broker.groups.queue_locks import QueueLocks
 from ariane_broker.log.derived.producer_sequences import ProducerSequences, StoredBatch
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.in_hand.receive_events import EventKind, ReceiveEvent
@@ -18,9 +26,11 @@ from ariane_broker.retry.redriven_table import RedrivenTable
 from ariane_broker.retry.return_table import Returned, ReturnTable
 from ariane_broker.spark_batches.batch_records import AttemptKey, BatchKey, Contents, Stage
 from ariane_broker.spark_batches.batch_table import BatchTable, Progress
+from ariane_broker.topics.topic_table import TopicConfig, TopicTable
 from ariane_broker.transactions.transaction_records import Decision, HalfMessage, Outcome
 from ariane_broker.transactions.transaction_table import TransactionTable
 from ariane_record import ProducerSequence
+from ariane_servicekit import at_once
 
 COUNT = 300
 """Producers, queues, groups, batches, transactions or returns of a state."""
@@ -123,6 +133,34 @@ def receiving():
     return state, change
 
 
+STATES = (sequences, transactions, returns, redriven, batches, receiving)
+"""The states over the log, each with a function that changes all of it."""
+
+
+def saved():
+    """The contents of files, as JSON: of the states over the log, and of tables beside it."""
+    documents = []
+    for filled in STATES:
+        state, change = filled()
+        change(0)
+        documents.append(state.snapshot(7)())
+    offsets = ConsumerOffsets(now_ms=lambda: 1)
+    locks = QueueLocks(monotonic=lambda: 0, now_ms=lambda: 1, lease_seconds=60)
+    suspicions = Suspicions()
+    topics = TopicTable(now_ms=lambda: 1, default_queue_count=4)
+    groups = ConsumerGroups(now_ms=lambda: 1)
+    for number in range(20):
+        group, queue = f"group-{number}", queue_of(number)
+        offsets.reset(group, queue, number)
+        at_once(locks.lock(group, "client", [queue]))
+        suspicions.put(GroupQueue(group, queue), Suspicion(watched_end=number))
+        topics.put(TopicConfig(topic=f"topic-{number}", read_queue_count=1, write_queue_count=1))
+        groups.put(GroupConfig(consumer_group=group))
+    documents += [each.document() for each in (offsets, locks, suspicions)]
+    documents += [each.document_with() for each in (topics, groups)]
+    return json.dumps(documents)
+
+
 def lines_of(call):
     """What a call returns, and how many lines of our modules it ran."""
     count = 0
@@ -142,7 +180,7 @@ def lines_of(call):
     return found, count
 
 
-@pytest.mark.parametrize("filled", [sequences, transactions, returns, redriven, batches, receiving])
+@pytest.mark.parametrize("filled", STATES)
 def test_a_snapshot_is_short_and_of_its_place(filled):
     state, change = filled()
     change(0)
@@ -155,3 +193,18 @@ def test_a_snapshot_is_short_and_of_its_place(filled):
     again, _ = filled()
     assert again.load(json.loads(before)) == 7
     assert json.dumps(again.snapshot(7)()) == before
+
+
+def test_what_is_saved_depends_on_no_salt_of_a_process():
+    code = "from services.broker.tests.log import test_snapshots; print(test_snapshots.saved())"
+    salt = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
+    child = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=Path(__file__).parents[4],
+        env={**os.environ, "PYTHONHASHSEED": salt},
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert child.stdout.strip() == saved()
