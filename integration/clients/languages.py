@@ -68,6 +68,7 @@ NOTHING: Final[dict[str, Any]] = {
     "group": "",
     "tags": "",
     "sql": "",
+    "more": {},
     "by_priority": False,
     "compression": "",
     "max": 32,

@@ -112,7 +112,7 @@ class Worker:
             consumer = ReceiveConsumer(
                 self.name_servers,
                 group=group,
-                subscriptions={asked["topic"]: wanted},
+                subscriptions={asked["topic"]: wanted, **asked["more"]},
                 invisible_s=asked["invisible_ms"] / 1000,
                 by_priority=asked["by_priority"],
                 call_timeout_s=CALL_S,

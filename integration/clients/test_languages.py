@@ -9,13 +9,17 @@ import time
 import tomllib
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import grpc
 import pytest
 from languages import COMMANDS, JAVA_CLASSES, Refused, Worker, missing
 
+from ariane.broker.v1.client_service_pb2_grpc import ClientServiceStub
+from ariane.broker.v1.topic_producer_pb2 import ListProducersRequest
 from ariane_record import SystemFlag
 from ariane_record.layout import COMPRESSION_TYPE_MASK
 from ariane_sdk import Compression, MessageQueue
@@ -27,8 +31,7 @@ HERE = Path(__file__).parent
 SCENARIOS = tomllib.loads((HERE / "scenarios.toml").read_text())["scenario"]
 LANGUAGES = tuple(COMMANDS)
 PATIENCE_S = 120.0
-COLD_SENDS = {"go": 10_000, "java": 2_000, "typescript": 10_000}
-"""At once; in Java each has a thread, of which a busy machine makes 10,000 within a minute only."""
+COLD_SENDS = {"go": 10_000, "java": 10_000, "typescript": 10_000}
 PLAYS_MAX = 40
 """Plays at a time: most of their time they wait."""
 Played = tuple[str, Future[None]]
@@ -51,6 +54,7 @@ class Play:
         self.receiver = receiver
         self.reader = reader
         self.topic = "s-" + hashlib.sha256(label.encode()).hexdigest()[:12]
+        self.more = {self.topic + end: tags for end, tags in scenario.get("more", {}).items()}
         self.messages = [self._message(each) for each in scenario["messages"]]
         self.due_at: dict[int, float] = {}
         self.places: dict[int, tuple[MessageQueue, int]] = {}
@@ -66,7 +70,7 @@ class Play:
         if size := said.get("size"):
             body = (b"0123456789abcdef" * (size // 16 + 1))[:size]
         return {
-            "topic": said.get("topic", self.topic),
+            "topic": said.get("topic", self.topic + said.get("in", "")),
             "body": base64.b64encode(body).decode(),
             "tag": said.get("tag", ""),
             "keys": said.get("keys", []),
@@ -113,7 +117,8 @@ class Play:
             self.due_at[number] = asked_at + self.messages[number].get("deliver_in_ms", 0) / 1000
             self.messages[number] |= {"id": receipt["id"]}
             self.receipts[number] = receipt["number"]
-            queue = MessageQueue(self.topic, receipt["broker"], receipt["queue_id"])
+            topic = self.messages[number]["topic"]
+            queue = MessageQueue(topic, receipt["broker"], receipt["queue_id"])
             self.places[number] = queue, receipt["offset"]
         if said.get("one_queue"):
             assert len({queue for queue, _ in self.places.values()}) == 1
@@ -214,6 +219,7 @@ class Play:
             group=self.topic,
             tags=self.scenario.get("tags", ""),
             sql=self.scenario.get("sql", ""),
+            more=self.more,
             by_priority=self.scenario.get("by_priority", False),
             max=self.scenario.get("max", 32),
             invisible_ms=self.scenario.get("invisible_ms", 60_000),
@@ -303,7 +309,8 @@ def plays(request, worker, topics, letters, reader) -> Iterator[Callable[[str, s
 
     def play(scenario: dict[str, Any], sending: str, receiving: str) -> None:
         each = Play(scenario, workers[sending], workers[receiving], reader)
-        topics.create_topic(each.topic, queue_count=2)
+        for topic in (each.topic, *each.more):
+            topics.create_topic(topic, queue_count=2)
         each.perform(letters)
 
     with ThreadPoolExecutor(PLAYS_MAX) as pool:
@@ -329,6 +336,26 @@ def test_each_sends_and_each_other_receives(sending, receiving, plays):
     ]
     if failures:
         raise ExceptionGroup(f"from {sending} to {receiving}", [error for _, error in failures])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("language", COLD_SENDS)
+def test_who_sends_is_told_by_id_and_group(language, worker, topics):
+    topic = f"told-{language}"
+    topics.create_topic(topic, queue_count=1)
+    message = {"topic": topic, "body": "", "keys": [], "properties": {}}
+    message |= dict.fromkeys(("tag", "group", "id"), "")
+    worker(language).ask("send", messages=[message])
+    with ExitStack() as stack:
+        addresses = topics.route(topic).primary_addresses.values()
+        stubs = [
+            ClientServiceStub(stack.enter_context(grpc.insecure_channel(at))) for at in addresses
+        ]
+        answers = [stub.ListProducers(ListProducersRequest(topic=topic)) for stub in stubs]
+    [told] = [each for answer in answers for each in answer.producers]
+    assert (told.agent.split("/")[0], told.producer_group) == (f"ariane-{language}", "conformance")
+    assert told.client_id.count("@") == 2
 
 
 @pytest.mark.slow

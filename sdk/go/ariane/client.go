@@ -42,6 +42,8 @@ type Options struct {
 	TryTimeout time.Duration
 	// CallTimeout bounds a call whose context has no deadline. 0: 30 s.
 	CallTimeout time.Duration
+	// ProducerGroup is told to operators who ask who sends. Optional; printable, without spaces.
+	ProducerGroup string
 	// Logger hears what nobody else could be told. Nil: slog.Default().
 	Logger *slog.Logger
 	// MaxMessageBytes bounds what one answer may have. 0: 64 MiB.
@@ -102,6 +104,9 @@ func NewClient(nameServers []string, options Options) (*Client, error) {
 			return nil, fmt.Errorf("ariane: name server %q is no address host:port", address)
 		}
 	}
+	if strings.ContainsFunc(options.ProducerGroup, func(each rune) bool { return each <= ' ' || each > '~' }) {
+		return nil, fmt.Errorf("ariane: producer group %q is not printable, or has a space", options.ProducerGroup)
+	}
 	if options.TryTimeout < 0 || options.CallTimeout < 0 {
 		return nil, errors.New("ariane: a timeout is negative")
 	}
@@ -144,6 +149,15 @@ func (c *Client) Close() error {
 	return errors.Join(failures...)
 }
 
+// userAgent says who this is, for operators who ask who sends.
+func (c *Client) userAgent() string {
+	agent := "ariane-go/" + Version + " client/" + c.id
+	if c.options.ProducerGroup != "" {
+		agent += " producer-group/" + c.options.ProducerGroup
+	}
+	return agent
+}
+
 // Connection is the one to a process of the cluster, for calls of generated stubs that this package
 // does not wrap.
 func (c *Client) Connection(address string) (*grpc.ClientConn, error) {
@@ -170,7 +184,7 @@ func (c *Client) connect(at place) (*grpc.ClientConn, error) {
 	}
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(guard),
-		grpc.WithUserAgent("ariane-go/" + Version),
+		grpc.WithUserAgent(c.userAgent()),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: time.Minute, Timeout: 10 * time.Second}),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: connectPause / 8, Multiplier: 2, Jitter: 0.2, MaxDelay: connectPause},
@@ -210,12 +224,12 @@ func (c *Client) groupQueue(ctx context.Context, topic, group string) (queue, er
 	})
 }
 
-// forgetRoute has what is known of a topic asked anew.
-func (c *Client) forgetRoute(topic string) {
+// forgetRoute has what is known of topics asked anew.
+func (c *Client) forgetRoute(topics ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for asked, known := range c.known {
-		if asked.topic == topic {
+		if slices.Contains(topics, asked.topic) {
 			c.known[asked] = answer{known.said, time.Time{}}
 		}
 	}
@@ -301,12 +315,12 @@ func (c *Client) remember(asked question, said any, life time.Duration) {
 // onPrimary makes a call that is safe to repeat at the primary of a broker, whoever that is by then,
 // until it answers or the time is over.
 func (c *Client) onPrimary(
-	ctx context.Context, topic, broker string, call func(context.Context, *grpc.ClientConn) error,
+	ctx context.Context, broker string, topics []string, call func(context.Context, *grpc.ClientConn) error,
 ) error {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	for repeats := 0; ; repeats++ {
-		address, err := c.brokerAddress(ctx, topic, broker)
+		address, err := c.brokerAddress(ctx, broker, topics...)
 		if err == nil {
 			var connection *grpc.ClientConn
 			if connection, err = c.broker(address, broker); err == nil {
@@ -323,23 +337,28 @@ func (c *Client) onPrimary(
 		if !may || !pause(ctx, repeats, failure) {
 			return failure
 		}
-		c.forgetRoute(topic)
+		c.forgetRoute(topics...)
 	}
 }
 
-func (c *Client) brokerAddress(ctx context.Context, topic, broker string) (string, error) {
-	route, err := c.Route(ctx, topic)
-	if err != nil {
-		return "", err
-	}
-	for _, each := range route.Brokers {
-		if address := each.Addresses[0]; each.BrokerName == broker && address != "" {
-			return address, nil
+// brokerAddress is where a broker is that has one of the topics.
+func (c *Client) brokerAddress(ctx context.Context, broker string, topics ...string) (string, error) {
+	var failure error
+	for _, topic := range topics {
+		route, err := c.Route(ctx, topic)
+		for _, each := range route.GetBrokers() {
+			if address := each.Addresses[0]; each.BrokerName == broker && address != "" {
+				return address, nil
+			}
 		}
+		failure = cmp.Or(failure, err)
+	}
+	if failure != nil {
+		return "", failure
 	}
 	return "", &Error{
 		Code: codes.Unavailable, Reason: ReasonRouteNotFound, Retriable: true,
-		Message: fmt.Sprintf("no primary of broker %s is known for topic %s", broker, topic),
+		Message: fmt.Sprintf("no primary of broker %s is known for topic %s", broker, strings.Join(topics, ", ")),
 	}
 }
 

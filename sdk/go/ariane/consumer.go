@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,8 @@ type ConsumerOptions struct {
 	Tags string
 	// SQL is a condition over properties. Empty: all.
 	SQL string
+	// More topics to receive from, each with a filter of its own.
+	More []Subscription
 	// ByPriority has messages of a higher priority handed out first; those of one Receive are in the order of their
 	// queue.
 	ByPriority bool
@@ -38,10 +41,18 @@ type ConsumerOptions struct {
 	InvisibleDuration time.Duration
 }
 
+// Subscription says what to receive of a topic.
+type Subscription struct {
+	Topic string
+	// Tags and SQL are as in ConsumerOptions.
+	Tags, SQL string
+}
+
 // Consumer receives messages and settles them. Any number may share a group.
 type Consumer struct {
 	client  *Client
 	options ConsumerOptions
+	topics  []string
 	order   *brokerv1.ReceiveOrder
 
 	ctx     context.Context // Ends with Close.
@@ -68,28 +79,31 @@ const holdMax = 5 * time.Second
 // NewConsumer makes a consumer. Close it at the end, before its client: what the application has in hand comes to
 // others then once it is visible again.
 func NewConsumer(client *Client, options ConsumerOptions) (*Consumer, error) {
-	if options.Tags != "" && options.SQL != "" {
-		return nil, errors.New("ariane: a consumer filters by tags or by SQL, not by both")
+	var topics []string
+	var subscriptions []*commonv1.Subscription
+	for _, each := range append([]Subscription{{options.Topic, options.Tags, options.SQL}}, options.More...) {
+		if each.Tags != "" && each.SQL != "" {
+			return nil, errors.New("ariane: a consumer filters by tags or by SQL, not by both")
+		}
+		if slices.Contains(topics, each.Topic) {
+			return nil, fmt.Errorf("ariane: a consumer subscribes twice to topic %q", each.Topic)
+		}
+		topics, subscriptions = append(topics, each.Topic), append(subscriptions, each.wire())
 	}
 	if options.MaxMessages < 0 || options.MaxMessages > math.MaxInt32 {
 		return nil, fmt.Errorf("ariane: a consumer cannot receive %d messages at once", options.MaxMessages)
 	}
 	options.MaxMessages = cmp.Or(options.MaxMessages, 32)
 	options.InvisibleDuration = cmp.Or(options.InvisibleDuration, time.Minute)
-	subscription := &commonv1.Subscription{Topic: options.Topic}
-	if options.SQL != "" {
-		subscription.Filter = &commonv1.FilterExpression{Kind: commonv1.FilterKind_FILTER_KIND_SQL92, Text: options.SQL}
-	} else if options.Tags != "" && options.Tags != "*" {
-		subscription.Filter = &commonv1.FilterExpression{Kind: commonv1.FilterKind_FILTER_KIND_TAG, Text: options.Tags}
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Consumer{
 		client:  client,
 		options: options,
+		topics:  topics,
 		order: &brokerv1.ReceiveOrder{
 			ConsumerGroup:     options.Group,
 			ClientId:          client.id,
-			Subscriptions:     []*commonv1.Subscription{subscription},
+			Subscriptions:     subscriptions,
 			MessageCountMax:   int32(options.MaxMessages),
 			InvisibleDuration: durationpb.New(options.InvisibleDuration),
 			ByPriority:        options.ByPriority,
@@ -99,6 +113,16 @@ func NewConsumer(client *Client, options ConsumerOptions) (*Consumer, error) {
 		arrived: make(chan received),
 		pending: map[string]bool{},
 	}, nil
+}
+
+func (s Subscription) wire() *commonv1.Subscription {
+	wire := &commonv1.Subscription{Topic: s.Topic}
+	if s.SQL != "" {
+		wire.Filter = &commonv1.FilterExpression{Kind: commonv1.FilterKind_FILTER_KIND_SQL92, Text: s.SQL}
+	} else if s.Tags != "" && s.Tags != "*" {
+		wire.Filter = &commonv1.FilterExpression{Kind: commonv1.FilterKind_FILTER_KIND_TAG, Text: s.Tags}
+	}
+	return wire
 }
 
 // Close ends what is being asked, and gives back what came and nobody took: others see that at once. It returns
@@ -111,7 +135,7 @@ func (c *Consumer) Close() {
 }
 
 // Receive waits at most so long for messages, and returns those of the broker that has some first;
-// none, and no error, when nothing came. Every broker of the topic is asked. Those that have not
+// none, and no error, when nothing came. Every broker of the topics is asked. Those that have not
 // answered yet go on being asked, and what they find comes with the next Receive: nothing is lost when
 // the context ends before, which is an error. One that is Retriable says that a broker is away.
 func (c *Consumer) Receive(ctx context.Context, wait time.Duration) ([]Delivery, error) {
@@ -144,7 +168,7 @@ func (c *Consumer) Receive(ctx context.Context, wait time.Duration) ([]Delivery,
 			if !failure.passing() {
 				return nil, failure
 			}
-			c.client.forgetRoute(c.options.Topic)
+			c.client.forgetRoute(c.topics...)
 			if !pause(waiting, repeats, failure) {
 				return nil, failure
 			}
@@ -162,38 +186,47 @@ func (c *Consumer) Receive(ctx context.Context, wait time.Duration) ([]Delivery,
 	}
 }
 
-// askAll asks each broker of the topic that is not being asked already.
+// askAll asks each broker of the topics that is not being asked already.
 func (c *Consumer) askAll(ctx context.Context, wait, hold time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, max(wait, c.client.options.TryTimeout))
 	defer cancel()
-	route, err := c.client.Route(ctx, c.options.Topic)
-	if err != nil {
-		return err
+	places := map[place][]*commonv1.Subscription{}
+	for number, topic := range c.topics {
+		route, err := c.client.Route(ctx, topic)
+		if err != nil {
+			return err
+		}
+		for _, broker := range route.Brokers {
+			if address := broker.Addresses[0]; address != "" {
+				at := place{address, "broker", broker.BrokerName}
+				// Of a topic that it does not have, a broker would refuse all.
+				places[at] = append(places[at], c.order.Subscriptions[number])
+			}
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ctx.Err() != nil {
 		return closedError()
 	}
-	for _, broker := range route.Brokers {
-		address := broker.Addresses[0]
-		if _, has := c.pending[address]; has || address == "" {
+	for at, subscriptions := range places {
+		if _, has := c.pending[at.address]; has {
 			continue
 		}
-		c.pending[address] = true
-		c.asking.Go(func() { c.ask(address, broker.BrokerName, hold) })
+		c.pending[at.address] = true
+		c.asking.Go(func() { c.ask(at, subscriptions, hold) })
 	}
 	return nil
 }
 
 // ask asks one broker, and waits until somebody takes what it said. A call that holds is never given
 // up early: messages that were on their way would be invisible for nothing.
-func (c *Consumer) ask(address, broker string, hold time.Duration) {
-	answer := received{address: address}
-	answer.deliveries, answer.err = c.receiveFrom(address, broker, hold)
+func (c *Consumer) ask(at place, subscriptions []*commonv1.Subscription, hold time.Duration) {
+	answer := received{address: at.address}
+	answer.deliveries, answer.err = c.receiveFrom(at, subscriptions, hold)
 	answer.at = time.Now()
 	c.mu.Lock()
-	c.pending[address] = false
+	c.pending[at.address] = false
 	c.mu.Unlock()
 	select {
 	case c.arrived <- answer:
@@ -213,19 +246,19 @@ func (c *Consumer) giveBack(deliveries []Delivery) {
 	calls.Wait()
 }
 
-func (c *Consumer) receiveFrom(address, broker string, hold time.Duration) ([]Delivery, error) {
-	connection, err := c.client.broker(address, broker)
+func (c *Consumer) receiveFrom(at place, subscriptions []*commonv1.Subscription, hold time.Duration) ([]Delivery, error) {
+	connection, err := c.client.connect(at)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, hold+c.client.options.TryTimeout)
 	defer cancel()
 	order := proto.CloneOf(c.order)
-	order.HoldDuration = durationpb.New(hold)
+	order.HoldDuration, order.Subscriptions = durationpb.New(hold), subscriptions
 	stub := brokerv1.NewReceiveServiceClient(connection)
 	stream, err := stub.ReceiveMessages(ctx, &brokerv1.ReceiveMessagesRequest{Order: order})
 	if err != nil {
-		return nil, errorOf(err, address)
+		return nil, errorOf(err, at.address)
 	}
 	var deliveries []Delivery
 	for {
@@ -234,7 +267,7 @@ func (c *Consumer) receiveFrom(address, broker string, hold time.Duration) ([]De
 			return deliveries, nil // What came before it broke is in our hands.
 		}
 		if err != nil {
-			return nil, errorOf(err, address)
+			return nil, errorOf(err, at.address)
 		}
 		for _, each := range answer.Messages {
 			c.hear(each)
@@ -350,7 +383,7 @@ func (c *Consumer) settleOn(ctx context.Context, broker string, deliveries []Del
 func (c *Consumer) onPrimary(
 	ctx context.Context, broker string, call func(context.Context, brokerv1.ReceiveServiceClient) error,
 ) error {
-	return c.client.onPrimary(ctx, c.options.Topic, broker, func(ctx context.Context, connection *grpc.ClientConn) error {
+	return c.client.onPrimary(ctx, broker, c.topics, func(ctx context.Context, connection *grpc.ClientConn) error {
 		return call(ctx, brokerv1.NewReceiveServiceClient(connection))
 	})
 }

@@ -177,7 +177,7 @@ func (p *Producer) sendTo(
 		}
 		p.client.forgetRoute(target.topic)
 		// Where nobody knows where the broker is now, it is where it was: it may come back.
-		if now, err := p.client.brokerAddress(ctx, target.topic, target.broker); err == nil {
+		if now, err := p.client.brokerAddress(ctx, target.broker, target.topic); err == nil {
 			address = now
 		}
 	}
@@ -250,7 +250,7 @@ func receiptsOf(answer *brokerv1.SendMessagesResponse) []Receipt {
 func (p *Producer) Recall(ctx context.Context, topic string, receipt Receipt) (string, error) {
 	request := &brokerv1.RecallMessageRequest{Topic: topic, RecallHandle: receipt.RecallHandle}
 	var answer *brokerv1.RecallMessageResponse
-	err := p.client.onPrimary(ctx, topic, receipt.BrokerName, func(ctx context.Context, connection *grpc.ClientConn) (err error) {
+	err := p.client.onPrimary(ctx, receipt.BrokerName, []string{topic}, func(ctx context.Context, connection *grpc.ClientConn) (err error) {
 		answer, err = brokerv1.NewSendServiceClient(connection).RecallMessage(ctx, request)
 		return err
 	})
@@ -261,7 +261,7 @@ func (p *Producer) Recall(ctx context.Context, topic string, receipt Receipt) (s
 func (c *Client) choose(ctx context.Context, topic, group string) (target queue, address string, err error) {
 	if group != "" {
 		if target, err = c.groupQueue(ctx, topic, group); err == nil {
-			address, err = c.brokerAddress(ctx, topic, target.broker)
+			address, err = c.brokerAddress(ctx, target.broker, topic)
 		}
 		return target, address, err
 	}

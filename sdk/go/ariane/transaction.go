@@ -116,7 +116,7 @@ func (p *TransactionProducer) Begin(ctx context.Context, message Message) (*Tran
 		Topic: message.Topic, QueueId: &target.id, HalfGroup: p.group, Messages: []*commonv1.Message{wire},
 	}
 	// To repeat is harmless, also when nobody knows what became of it: its id makes it one message.
-	err = p.client.onPrimary(ctx, target.topic, target.broker, func(ctx context.Context, connection *grpc.ClientConn) error {
+	err = p.client.onPrimary(ctx, target.broker, []string{target.topic}, func(ctx context.Context, connection *grpc.ClientConn) error {
 		_, err := brokerv1.NewSendServiceClient(connection).SendMessages(ctx, half)
 		return err
 	})
@@ -141,7 +141,7 @@ func (t *Transaction) end(ctx context.Context, outcome Outcome) error {
 		Outcome: outcome.wire(), ProducerGroup: t.producer.group,
 	}
 	request := &brokerv1.UpdateTransactionsRequest{Ends: []*brokerv1.TransactionToEnd{end}}
-	return t.producer.client.onPrimary(ctx, end.Topic, t.broker, func(ctx context.Context, connection *grpc.ClientConn) error {
+	return t.producer.client.onPrimary(ctx, t.broker, []string{end.Topic}, func(ctx context.Context, connection *grpc.ClientConn) error {
 		answer, err := brokerv1.NewTransactionServiceClient(connection).UpdateTransactions(ctx, request)
 		if err != nil {
 			return err

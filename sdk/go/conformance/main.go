@@ -46,26 +46,27 @@ type message struct {
 }
 
 type command struct {
-	Call        int       `json:"call"`
-	Do          string    `json:"do"`
-	NameServers []string  `json:"name_servers"`
-	Token       string    `json:"token"`
-	Messages    []message `json:"messages"`
-	Topic       string    `json:"topic"`
-	Group       string    `json:"group"`
-	Tags        string    `json:"tags"`
-	SQL         string    `json:"sql"`
-	ByPriority  bool      `json:"by_priority"`
-	Compression string    `json:"compression"`
-	Max         int       `json:"max"`
-	WaitMs      int64     `json:"wait_ms"`
-	InvisibleMs int64     `json:"invisible_ms"`
-	DelayMs     int64     `json:"delay_ms"`
-	DeadLetter  bool      `json:"dead_letter"`
-	Numbers     []int     `json:"numbers"`
-	Answer      string    `json:"answer"`
-	Count       int64     `json:"count"`
-	InFlight    int       `json:"in_flight"`
+	Call        int               `json:"call"`
+	Do          string            `json:"do"`
+	NameServers []string          `json:"name_servers"`
+	Token       string            `json:"token"`
+	Messages    []message         `json:"messages"`
+	Topic       string            `json:"topic"`
+	Group       string            `json:"group"`
+	More        map[string]string `json:"more"`
+	Tags        string            `json:"tags"`
+	SQL         string            `json:"sql"`
+	ByPriority  bool              `json:"by_priority"`
+	Compression string            `json:"compression"`
+	Max         int               `json:"max"`
+	WaitMs      int64             `json:"wait_ms"`
+	InvisibleMs int64             `json:"invisible_ms"`
+	DelayMs     int64             `json:"delay_ms"`
+	DeadLetter  bool              `json:"dead_letter"`
+	Numbers     []int             `json:"numbers"`
+	Answer      string            `json:"answer"`
+	Count       int64             `json:"count"`
+	InFlight    int               `json:"in_flight"`
 }
 
 type worker struct {
@@ -213,6 +214,7 @@ func (w *worker) connect(compression string) (*ariane.Producer, error) {
 	}
 	options := ariane.Options{
 		Compression: compressions[compression], TryTimeout: tryTimeout, CallTimeout: callTimeout,
+		ProducerGroup: "conformance",
 	}
 	if token := w.token; token != "" {
 		options.Token = func(context.Context) (string, error) { return token, nil }
@@ -293,8 +295,12 @@ func (w *worker) consumer(asked command) (*ariane.Consumer, error) {
 	if known := w.consumers[asked.Group]; known != nil {
 		return known, nil
 	}
+	var more []ariane.Subscription
+	for topic, tags := range asked.More {
+		more = append(more, ariane.Subscription{Topic: topic, Tags: tags})
+	}
 	consumer, err := ariane.NewConsumer(w.clients[""], ariane.ConsumerOptions{
-		Group: asked.Group, Topic: asked.Topic, Tags: asked.Tags, SQL: asked.SQL,
+		Group: asked.Group, Topic: asked.Topic, Tags: asked.Tags, SQL: asked.SQL, More: more,
 		ByPriority:        asked.ByPriority,
 		MaxMessages:       asked.Max,
 		InvisibleDuration: time.Duration(asked.InvisibleMs) * time.Millisecond,

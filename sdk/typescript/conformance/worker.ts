@@ -28,6 +28,7 @@ interface Command {
   group: string;
   tags: string;
   sql: string;
+  more: Record<string, string>;
   by_priority: boolean;
   compression: string;
   max: number;
@@ -65,6 +66,7 @@ function clientOf(compression: string): Client {
   if (!client) {
     client = new Client(nameServers, {
       compression: COMPRESSIONS[compression],
+      producerGroup: "conformance",
       // No play fails because a machine is slow.
       tryTimeoutMs: Number(process.env["TRY_MS"] ?? 30_000),
       callTimeoutMs: Number(process.env["CALL_MS"] ?? 90_000),
@@ -123,6 +125,7 @@ function consumerOf(asked: Command): Consumer {
   if (!consumer) {
     consumer = new Consumer(clientOf(""), {
       group: asked.group, topic: asked.topic, tags: asked.tags, sql: asked.sql,
+      more: Object.entries(asked.more).map(([topic, tags]) => ({ topic, tags })),
       byPriority: asked.by_priority, maxMessages: asked.max, invisibleMs: asked.invisible_ms,
     });
     consumers.set(asked.group, consumer);

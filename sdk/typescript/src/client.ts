@@ -31,6 +31,8 @@ export interface ClientSettings {
   tryTimeoutMs?: number;
   /** Bounds a call with all its repeats, unless the call says otherwise. Default 30000. */
   callTimeoutMs?: number;
+  /** Is told to operators who ask who sends: printable, without spaces. Default: none. */
+  producerGroup?: string;
   /** Default: `console`. */
   logger?: Logger;
   /** Bounds what one answer may have. Default 64 MiB. */
@@ -74,6 +76,8 @@ export class Client {
   /** Unique among those that live. */
   readonly id = `${hostname()}@${process.pid}@${randomBytes(8).toString("hex")}`;
   readonly settings: Required<Omit<ClientSettings, "tls" | "credentials">>;
+  /** Says who this is, for operators who ask who sends. */
+  private readonly userAgent: string;
   private readonly security: Security;
   private readonly stubs = new Map<string, { access: Access; of: Map<unknown, Stub> }>();
   private readonly calls = new Set<Call>();
@@ -101,7 +105,14 @@ export class Client {
     }
     this.nameServer = randomInt(nameServers.length);
     this.security = new Security(settings.tls, settings.credentials);
+    const producerGroup = settings.producerGroup ?? "";
+    if (!/^[!-~]*$/.test(producerGroup)) {
+      throw new TypeError(`producer group ${JSON.stringify(producerGroup)} is not printable, or has a space`);
+    }
+    this.userAgent = `ariane-typescript/${VERSION} client/${this.id}`
+      + (producerGroup && ` producer-group/${producerGroup}`);
     this.settings = {
+      producerGroup,
       tryTimeoutMs: waitable("tryTimeoutMs", settings.tryTimeoutMs ?? 3000),
       callTimeoutMs: waitable("callTimeoutMs", settings.callTimeoutMs ?? 30_000),
       logger: settings.logger ?? console,
@@ -140,7 +151,7 @@ export class Client {
     if (!known) {
       const access = this.security.access(peer, {
         "grpc.max_receive_message_length": this.settings.maxMessageBytes,
-        "grpc.primary_user_agent": `ariane-typescript/${VERSION}`,
+        "grpc.primary_user_agent": this.userAgent,
         "grpc.keepalive_time_ms": 60_000,
         // Whoever comes back is found at once.
         "grpc.initial_reconnect_backoff_ms": 250,
@@ -201,17 +212,27 @@ export class Client {
       (await this.call(stub, (s) => s.getMessageGroupQueue, { topic, messageGroup }, address, once)).queue!);
   }
 
-  /** Have what is known of a topic asked anew. */
-  forgetRoute(topic: string): void {
-    for (const answer of this.known.get(topic)?.values() ?? []) answer.until = 0;
+  /** Have what is known of topics asked anew. */
+  forgetRoute(...topics: readonly string[]): void {
+    for (const topic of topics) {
+      for (const answer of this.known.get(topic)?.values() ?? []) answer.until = 0;
+    }
   }
 
-  /** Where the primary of a broker is. */
-  async brokerAddress(topic: string, broker: string, limit: Limit): Promise<string> {
-    const route = await this.route(topic, limit);
-    const address = route.brokers.find((each) => each.brokerName === broker)?.addresses.get(0n);
-    if (address) return address;
-    const text = `no primary of broker ${broker} is known for topic ${topic}`;
+  /** Where the primary of a broker is that has one of the topics. */
+  async brokerAddress(broker: string, topics: readonly string[], limit: Limit): Promise<string> {
+    let unknown: unknown;
+    for (const topic of topics) {
+      try {
+        const route = await this.route(topic, limit);
+        const address = route.brokers.find((each) => each.brokerName === broker)?.addresses.get(0n);
+        if (address) return address;
+      } catch (error) {
+        unknown ??= error; // Another topic may tell.
+      }
+    }
+    if (unknown !== undefined) throw unknown;
+    const text = `no primary of broker ${broker} is known for topic ${topics.join(", ")}`;
     const failure = new ArianeError(text, Code.UNAVAILABLE, "ROUTE_NOT_FOUND");
     failure.retriable = true;
     throw failure;
@@ -219,18 +240,18 @@ export class Client {
 
   /** Make a call that is safe to repeat at the primary of a broker, whoever that is by then. */
   async onPrimary<A>(
-    topic: string, broker: string, limit: Limit, call: (address: string) => Promise<A>,
+    broker: string, topics: readonly string[], limit: Limit, call: (address: string) => Promise<A>,
   ): Promise<A> {
     for (let repeats = 0; ; repeats++) {
       let address = "";
       try {
-        address = await this.brokerAddress(topic, broker, limit);
+        address = await this.brokerAddress(broker, topics, limit);
         return await call(address);
       } catch (error) {
         const failure = errorOf(error, address);
         const may = failure.retriable || UNCONFIRMED_REASONS.has(failure.reason);
         if (!may || !(await limit.pause(repeats, failure))) throw failure;
-        this.forgetRoute(topic);
+        this.forgetRoute(...topics);
       }
     }
   }

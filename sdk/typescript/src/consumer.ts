@@ -5,21 +5,29 @@ import { ArianeError, errorOf, errorOfStatus, ROUTING_REASONS } from "./errors.j
 import {
   type ReceivedMessage, ReceiveOrder, ReceiveServiceClient, type SettledMessage,
 } from "./generated/ariane/broker/v1/receive_service.js";
-import { FilterKind } from "./generated/ariane/common/v1/subscription.js";
+import {
+  FilterExpression, FilterKind, type Subscription as WireSubscription,
+} from "./generated/ariane/common/v1/subscription.js";
 import { type CallSettings, Limit, waitable } from "./limit.js";
 import { type Listener, type ListenSettings, listenTo } from "./listening.js";
 import { dateOf, type Delivery, deliveryOf, durationOf } from "./message.js";
 
-/** Who receives, and what. */
-export interface ConsumerSettings {
-  /** Shares the messages among its consumers. */
-  group: string;
+/** What to receive of a topic. */
+export interface Subscription {
   /** What to receive from; messages that are tried again come along. */
   topic: string;
   /** Tags to receive, joined by "||". Default: all. Not with `sql`. */
   tags?: string;
   /** A condition over properties. Default: all. */
   sql?: string;
+}
+
+/** Who receives, and what. */
+export interface ConsumerSettings extends Subscription {
+  /** Shares the messages among its consumers. */
+  group: string;
+  /** Further topics, each with a filter of its own. */
+  more?: readonly Subscription[];
   /** Whether messages of a higher priority are handed out first; those of one receive are in the order of their queue. */
   byPriority?: boolean;
   /** At most so many come at a time. Default 32. */
@@ -57,22 +65,23 @@ export class Consumer {
   private readonly pending = new Map<string, Promise<Answer>>();
   private readonly calls = new Set<{ cancel(): void }>();
   private readonly order: ReceiveOrder;
+  private readonly topics: readonly string[];
   private readonly invisibleMs: number;
   private closed = false;
   private lost = 0;
 
   constructor(private readonly client: Client, private readonly settings: ConsumerSettings) {
-    const { tags, sql } = settings;
-    if (tags && sql) throw new TypeError("a consumer filters by tags or by SQL, not by both");
+    const wanted = [settings, ...(settings.more ?? [])];
+    this.topics = wanted.map((each) => each.topic);
+    if (wanted.some(({ tags, sql }) => tags && sql)) throw new TypeError("a consumer filters by tags or by SQL, not by both");
+    if (new Set(this.topics).size < wanted.length) throw new TypeError("a consumer subscribes once to a topic");
     const maxMessages = settings.maxMessages ?? 32;
     if (!Number.isInteger(maxMessages)) throw new RangeError(`maxMessages is ${maxMessages}: a whole number`);
-    const filter = sql ? { kind: FilterKind.FILTER_KIND_SQL92, text: sql }
-      : tags && tags !== "*" ? { kind: FilterKind.FILTER_KIND_TAG, text: tags } : undefined;
     this.invisibleMs = settings.invisibleMs ?? 60_000;
     this.order = ReceiveOrder.fromPartial({
       consumerGroup: settings.group,
       clientId: client.id,
-      subscriptions: [{ topic: settings.topic, filter }],
+      subscriptions: wanted.map((each) => ({ topic: each.topic, filter: filterOf(each) })),
       messageCountMax: maxMessages,
       byPriority: settings.byPriority ?? false,
       invisibleDuration: durationOf(this.invisibleMs),
@@ -96,7 +105,7 @@ export class Consumer {
 
   /**
    * Wait at most so long for messages; resolves to those of the broker that has some first, and to none
-   * when nothing came. Every broker of the topic is asked. Those that have not answered yet go on being
+   * when nothing came. Every broker of the topics is asked. Those that have not answered yet go on being
    * asked, and what they find comes with the next call: nothing is lost when the signal ends the wait. An
    * error that is `retriable` says that a broker is away.
    */
@@ -117,7 +126,7 @@ export class Consumer {
       failed = answer.error !== undefined;
       if (answer.error) {
         if (!answer.error.retriable && !ROUTING_REASONS.has(answer.error.reason)) throw answer.error;
-        this.client.forgetRoute(this.settings.topic);
+        this.client.forgetRoute(...this.topics);
         if (!(await limit.pause(repeats, answer.error))) throw answer.error;
         continue;
       }
@@ -187,22 +196,31 @@ export class Consumer {
       invisibleDuration: durationOf(ms),
     };
     const { brokerName: name } = delivery;
-    const answer = await this.client.onPrimary(this.settings.topic, name, limit, (address) => {
+    const answer = await this.client.onPrimary(name, this.topics, limit, (address) => {
       const stub = this.client.stub(ReceiveServiceClient, { address, kind: "broker", name });
       return this.client.call(stub, (s) => s.changeInvisibleDuration, request, address, limit);
     });
     return { ...delivery, handle: answer.receiptHandle, invisibleUntil: dateOf(answer.invisibleUntil) };
   }
 
-  /** Ask each broker of the topic that is not being asked already. */
+  /** Ask each broker of the topics that is not being asked already. */
   private async askAll(waitMs: number, limit: Limit): Promise<void> {
     await formatsLoaded;
-    const route = await this.client.route(this.settings.topic, limit);
-    for (const broker of route.brokers) {
-      const address = broker.addresses.get(0n);
-      if (address && !this.pending.has(address)) {
-        this.pending.set(address, this.ask(address, broker.brokerName, Math.min(waitMs, HOLD_MAX_MS)));
+    // Of a topic that it does not have, a broker would refuse all.
+    const orders = new Map<string, { name: string; subscriptions: WireSubscription[] }>();
+    for (const subscription of this.order.subscriptions) {
+      const route = await this.client.route(subscription.topic, limit);
+      for (const { brokerName: name, addresses } of route.brokers) {
+        const address = addresses.get(0n);
+        if (!address) continue;
+        const order = orders.get(address) ?? { name, subscriptions: [] };
+        order.subscriptions.push(subscription);
+        orders.set(address, order);
       }
+    }
+    for (const [address, { name, subscriptions }] of orders) {
+      if (this.pending.has(address)) continue;
+      this.pending.set(address, this.ask(address, name, subscriptions, Math.min(waitMs, HOLD_MAX_MS)));
     }
   }
 
@@ -210,11 +228,11 @@ export class Consumer {
    * Ask one broker. A call that holds is never given up early: messages that were on their way would be
    * invisible for nothing.
    */
-  private ask(address: string, name: string, holdMs: number): Promise<Answer> {
+  private ask(address: string, name: string, subscriptions: WireSubscription[], holdMs: number): Promise<Answer> {
     const deliveries: Delivery[] = [];
     return new Promise((resolve) => {
       const stub = this.client.stub(ReceiveServiceClient, { address, kind: "broker", name });
-      const order = { ...this.order, holdDuration: durationOf(holdMs) };
+      const order = { ...this.order, subscriptions, holdDuration: durationOf(holdMs) };
       const deadline = Date.now() + holdMs + this.client.settings.tryTimeoutMs;
       const call = this.client.own(stub.receiveMessages({ order }, new Metadata(), { deadline }));
       this.calls.add(call);
@@ -285,7 +303,7 @@ export class Consumer {
         cause: nack?.cause ?? "",
       },
     };
-    const answer = await this.client.onPrimary(this.settings.topic, broker, limit, (address) => {
+    const answer = await this.client.onPrimary(broker, this.topics, limit, (address) => {
       const stub = this.client.stub(ReceiveServiceClient, { address, kind: "broker", name: broker });
       return method === "ackMessages"
         ? this.client.call(stub, (s) => s.ackMessages, request, address, limit)
@@ -293,6 +311,12 @@ export class Consumer {
     });
     return answer.results;
   }
+}
+
+function filterOf({ tags, sql }: Subscription): WireSubscription["filter"] {
+  if (sql) return FilterExpression.fromPartial({ kind: FilterKind.FILTER_KIND_SQL92, text: sql });
+  if (tags && tags !== "*") return FilterExpression.fromPartial({ kind: FilterKind.FILTER_KIND_TAG, text: tags });
+  return undefined;
 }
 
 /** Deliveries by broker. */

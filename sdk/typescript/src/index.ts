@@ -1,5 +1,5 @@
 export { Client, type ClientSettings, type Logger, VERSION } from "./client.js";
-export { Consumer, type ConsumerSettings, type Nack } from "./consumer.js";
+export { Consumer, type ConsumerSettings, type Nack, type Subscription } from "./consumer.js";
 export { Compression } from "./generated/ariane/common/v1/message.js";
 export { ArianeError } from "./errors.js";
 export { type CallSettings } from "./limit.js";

@@ -107,7 +107,7 @@ export class Producer {
   async recall(receipt: Receipt, call?: CallSettings): Promise<string> {
     const limit = this.client.limitOf(call);
     const { topic, recallHandle } = receipt;
-    const answer = await this.client.onPrimary(topic, receipt.brokerName, limit, (address) => {
+    const answer = await this.client.onPrimary(receipt.brokerName, [topic], limit, (address) => {
       const stub = this.client.stub(SendServiceClient, { address, kind: "broker", name: receipt.brokerName });
       return this.client.call(stub, (s) => s.recallMessage, { topic, recallHandle }, address, limit);
     });
@@ -118,7 +118,7 @@ export class Producer {
   async choose(topic: string, group: string, limit: Limit): Promise<Place> {
     if (group) {
       const { brokerName: broker, queueId } = await this.client.groupQueue(topic, group, limit);
-      return { topic, broker, queueId, address: await this.client.brokerAddress(topic, broker, limit) };
+      return { topic, broker, queueId, address: await this.client.brokerAddress(broker, [topic], limit) };
     }
     const route = await this.client.route(topic, limit);
     const places = route.brokers
@@ -196,7 +196,7 @@ export class Producer {
         }
         this.client.forgetRoute(place.topic);
         // Where nobody knows it, it is where it was: it may come back.
-        address = await this.client.brokerAddress(place.topic, place.broker, limit).catch(() => address);
+        address = await this.client.brokerAddress(place.broker, [place.topic], limit).catch(() => address);
       }
     }
   }

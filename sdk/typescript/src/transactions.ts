@@ -109,7 +109,7 @@ export class TransactionProducer {
       topic: message.topic, queueId, halfGroup: this.group, messages: [wire],
     });
     // To repeat is harmless, also when nobody knows what became of it: its id makes it one message.
-    await this.client.onPrimary(message.topic, broker, limit, (address) => {
+    await this.client.onPrimary(broker, [message.topic], limit, (address) => {
       const stub = this.client.stub(SendServiceClient, { address, kind: "broker", name: broker });
       return this.client.call(stub, (s) => s.sendMessages, half, address, limit);
     });
@@ -122,7 +122,7 @@ export class TransactionProducer {
     const end = { topic, transactionId: uniqueId, uniqueId, outcome: OUTCOMES[outcome], producerGroup: this.group };
     const request = UpdateTransactionsRequest.fromPartial({ ends: [end] });
     const limit = this.client.limitOf(call);
-    await this.client.onPrimary(topic, broker, limit, async (address) => {
+    await this.client.onPrimary(broker, [topic], limit, async (address) => {
       const stub = this.client.stub(TransactionServiceClient, { address, kind: "broker", name: broker });
       const answer = await this.client.call(stub, (s) => s.updateTransactions, request, address, limit);
       const failed = answer.ends[0]?.error;

@@ -24,6 +24,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Executor;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.RejectedExecutionException;
@@ -80,11 +81,15 @@ public final class Client implements AutoCloseable {
      * @param callTimeout bounds a call with all its repeats, unless the call says otherwise
      * @param maxMessageBytes bounds what one answer may have
      * @param compression how bodies of 4 KiB and more are compressed that become smaller by it
+     * @param producerGroup is told to operators who ask who sends; empty for none
      */
     public record Settings(Tls tls, Path credentials, Supplier<String> token, Duration tryTimeout, Duration callTimeout,
-            int maxMessageBytes, Compression compression) {
+            int maxMessageBytes, Compression compression, String producerGroup) {
         /** Checks what has bounds. */
         public Settings {
+            if (!producerGroup.matches("[!-~]*")) {
+                throw new IllegalArgumentException("producer group \"" + producerGroup + "\" is not printable, or has a space");
+            }
             if (tryTimeout.isNegative() || callTimeout.isNegative()) {
                 throw new IllegalArgumentException("a timeout is negative");
             }
@@ -93,22 +98,22 @@ public final class Client implements AutoCloseable {
         /** TLS and credentials as the environment says; bodies are not compressed. */
         public static Settings defaults() {
             return new Settings(Tls.ofEnvironment(), Tls.path("ARIANE_CREDENTIALS"), null, Duration.ofSeconds(3),
-                    Duration.ofSeconds(30), 64 << 20, Compression.COMPRESSION_UNSPECIFIED);
+                    Duration.ofSeconds(30), 64 << 20, Compression.COMPRESSION_UNSPECIFIED, "");
         }
 
         /** The same with these files for TLS. */
         public Settings secured(Tls files) {
-            return new Settings(files, credentials, token, tryTimeout, callTimeout, maxMessageBytes, compression);
+            return new Settings(files, credentials, token, tryTimeout, callTimeout, maxMessageBytes, compression, producerGroup);
         }
 
         /** The same with the file of a key, which proves who the client is. */
         public Settings identified(Path keyFile) {
-            return new Settings(tls, keyFile, null, tryTimeout, callTimeout, maxMessageBytes, compression);
+            return new Settings(tls, keyFile, null, tryTimeout, callTimeout, maxMessageBytes, compression, producerGroup);
         }
 
         /** The same with tokens of an OpenID provider. */
         public Settings identified(Supplier<String> tokens) {
-            return new Settings(tls, null, tokens, tryTimeout, callTimeout, maxMessageBytes, compression);
+            return new Settings(tls, null, tokens, tryTimeout, callTimeout, maxMessageBytes, compression, producerGroup);
         }
 
         boolean logsIn() {
@@ -117,12 +122,22 @@ public final class Client implements AutoCloseable {
 
         /** The same with other time limits. */
         public Settings timed(Duration ofTry, Duration ofCall) {
-            return new Settings(tls, credentials, token, ofTry, ofCall, maxMessageBytes, compression);
+            return new Settings(tls, credentials, token, ofTry, ofCall, maxMessageBytes, compression, producerGroup);
         }
 
         /** The same with bodies of 4 KiB and more compressed. Every client decompresses what it receives. */
         public Settings compressed(Compression how) {
-            return new Settings(tls, credentials, token, tryTimeout, callTimeout, maxMessageBytes, how);
+            return new Settings(tls, credentials, token, tryTimeout, callTimeout, maxMessageBytes, how, producerGroup);
+        }
+
+        /** The same with a producer group, which is told to operators who ask who sends. */
+        public Settings grouped(String producers) {
+            return new Settings(tls, credentials, token, tryTimeout, callTimeout, maxMessageBytes, compression, producers);
+        }
+
+        private String userAgent(String id) {
+            String group = producerGroup.isEmpty() ? "" : " producer-group/" + producerGroup;
+            return "ariane-java/" + VERSION + " client/" + id + group;
         }
     }
 
@@ -135,11 +150,9 @@ public final class Client implements AutoCloseable {
     /** Questions on their way. */
     private final Map<Question, CompletableFuture<Object>> asking = new ConcurrentHashMap<>();
     private final AtomicInteger nameServer;
-    private final ExecutorService threads = Executors.newCachedThreadPool(task -> {
-        Thread thread = new Thread(task, "ariane-client");
-        thread.setDaemon(true);
-        return thread;
-    });
+    private final ExecutorService threads = Executors.newCachedThreadPool(Client::daemon);
+    /** For those that would wait for the same answers, in any number. */
+    private final ExecutorService few = Executors.newFixedThreadPool(8, Client::daemon);
     private volatile boolean closed;
 
     /** A client of the cluster that the name servers of {@code ARIANE_NAME_SERVERS} know, which commas separate. */
@@ -188,6 +201,7 @@ public final class Client implements AutoCloseable {
     public void close() {
         closed = true;
         threads.shutdown();
+        few.shutdown();
         security.close();
         lines.values().forEach(line -> line.channel().shutdownNow());
     }
@@ -219,7 +233,7 @@ public final class Client implements AutoCloseable {
                     + peer.address() + " is another machine: TLS is needed");
         }
         ManagedChannel channel = Grpc.newChannelBuilder(peer.address(), security.credentials(peer))
-                .userAgent("ariane-java/" + VERSION)
+                .userAgent(settings.userAgent(id))
                 .maxInboundMessageSize(settings.maxMessageBytes())
                 .keepAliveTime(1, TimeUnit.MINUTES)
                 // Repeats are ours: only here it is known which are safe.
@@ -243,10 +257,31 @@ public final class Client implements AutoCloseable {
         return ArianeException.of(Status.Code.FAILED_PRECONDITION, "", "the client is closed");
     }
 
+    private static Thread daemon(Runnable task) {
+        Thread thread = new Thread(task, "ariane-client");
+        thread.setDaemon(true);
+        return thread;
+    }
+
     /** Has a thread of the client do something that blocks. */
     <A> CompletableFuture<A> aside(Supplier<A> task) {
+        return on(threads, task);
+    }
+
+    /** Does what needs routes: at once where they are known, else on one of few threads. */
+    <A> CompletableFuture<A> withRoutes(String topic, String group, Supplier<A> task) {
+        boolean isKnown = isFresh(new Question(topic, "")) && isFresh(new Question(topic, group));
+        return on(isKnown ? Runnable::run : few, task);
+    }
+
+    private boolean isFresh(Question asked) {
+        Answer answer = known.get(asked);
+        return answer != null && answer.untilNanos - System.nanoTime() > 0;
+    }
+
+    private static <A> CompletableFuture<A> on(Executor executor, Supplier<A> task) {
         try {
-            return CompletableFuture.supplyAsync(task, Context.currentContextExecutor(threads));
+            return CompletableFuture.supplyAsync(task, Context.currentContextExecutor(executor));
         } catch (RejectedExecutionException closing) {
             throw closedException();
         }
@@ -288,21 +323,30 @@ public final class Client implements AutoCloseable {
         known.replaceAll((asked, answer) -> asked.topic.equals(topic) ? new Answer(answer.said, Duration.ZERO) : answer);
     }
 
-    String brokerAddress(String topic, String brokerName, Deadline deadline) {
-        for (BrokerRoute broker : route(topic, deadline).getBrokersList()) {
-            if (broker.getBrokerName().equals(brokerName) && broker.containsAddresses(0)) {
-                return broker.getAddressesOrThrow(0);
+    /** Where a broker is that has one of the topics. */
+    String brokerAddress(String brokerName, List<String> topics, Deadline deadline) {
+        ArianeException failure = null;
+        for (String topic : topics) {
+            try {
+                for (BrokerRoute broker : route(topic, deadline).getBrokersList()) {
+                    if (broker.getBrokerName().equals(brokerName) && broker.containsAddresses(0)) {
+                        return broker.getAddressesOrThrow(0);
+                    }
+                }
+            } catch (ArianeException unknown) {
+                failure = failure == null ? unknown : failure; // Another topic may tell.
             }
         }
-        throw ArianeException.away("no primary of broker " + brokerName + " is known for topic " + topic);
+        throw failure != null ? failure : ArianeException.away(
+                "no primary of broker " + brokerName + " is known for topic " + String.join(", ", topics));
     }
 
     /** Makes a call that is safe to repeat at the primary of a broker, whoever that is by then. */
-    <A> A onPrimary(String topic, String brokerName, Deadline deadline, Function<Peer, A> call) {
+    <A> A onPrimary(String brokerName, List<String> topics, Deadline deadline, Function<Peer, A> call) {
         for (int repeats = 0;; repeats++) {
             String address = "";
             try {
-                address = brokerAddress(topic, brokerName, deadline);
+                address = brokerAddress(brokerName, topics, deadline);
                 return call.apply(Peer.broker(address, brokerName));
             } catch (RuntimeException error) {
                 ArianeException failure = ArianeException.of(error, address);
@@ -310,7 +354,7 @@ public final class Client implements AutoCloseable {
                 if (!may || !deadline.pause(repeats, failure.retryAfter())) {
                     throw failure;
                 }
-                forgetRoute(topic);
+                topics.forEach(this::forgetRoute);
             }
         }
     }

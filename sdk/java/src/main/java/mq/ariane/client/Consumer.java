@@ -39,49 +39,77 @@ public final class Consumer implements AutoCloseable {
     private static final Duration HOLD_MAX = Duration.ofSeconds(5);
 
     /**
+     * What to receive of a topic.
+     *
+     * @param topic what to receive from; messages that are tried again come along
+     * @param filter which messages; null: all
+     */
+    public record Wanted(String topic, FilterExpression filter) {}
+
+    /**
      * Who receives, and what.
      *
      * @param group shares the messages among its consumers
-     * @param topic what to receive from; messages that are tried again come along
-     * @param filter which messages; null: all
+     * @param wanted what of which topics
      * @param prioritized whether messages of a higher priority are handed out first; those of one receive are in the
      *     order of their queue
      * @param maxMessages at most so many come at a time
      * @param invisible how long others do not see what was received
      */
-    public record Settings(String group, String topic, FilterExpression filter, boolean prioritized, int maxMessages,
-            Duration invisible) {
-        /** All messages of a topic, 32 at a time, invisible for a minute. */
-        public static Settings of(String group, String topic) {
-            return new Settings(group, topic, null, false, 32, Duration.ofMinutes(1));
+    public record Settings(String group, List<Wanted> wanted, boolean prioritized, int maxMessages, Duration invisible) {
+        /** Checks that no topic is wanted twice. */
+        public Settings {
+            wanted = List.copyOf(wanted);
+            if (wanted.stream().map(Wanted::topic).distinct().count() < wanted.size()) {
+                throw new IllegalArgumentException("a consumer wants a topic once");
+            }
         }
 
-        /** The same for messages of tags, joined by "||". */
+        /** All messages of a topic, 32 at a time, invisible for a minute. */
+        public static Settings of(String group, String topic) {
+            return new Settings(group, List.of(new Wanted(topic, null)), false, 32, Duration.ofMinutes(1));
+        }
+
+        /** The same with another topic, which what follows filters. */
+        public Settings and(String topic) {
+            List<Wanted> more = new ArrayList<>(wanted);
+            more.add(new Wanted(topic, null));
+            return new Settings(group, more, prioritized, maxMessages, invisible);
+        }
+
+        /** The same for messages of tags, joined by "||", of the last topic. */
         public Settings withTags(String tags) {
             return filtered(FilterKind.FILTER_KIND_TAG, tags);
         }
 
-        /** The same for messages of a condition over properties. */
+        /** The same for messages of a condition over properties, of the last topic. */
         public Settings withSql(String condition) {
             return filtered(FilterKind.FILTER_KIND_SQL92, condition);
         }
 
         /** The same with another number of messages, and another time for them. */
         public Settings sized(int messages, Duration unseen) {
-            return new Settings(group, topic, filter, prioritized, messages, unseen);
+            return new Settings(group, wanted, prioritized, messages, unseen);
         }
 
         /** The same with messages of a higher priority handed out first. */
         public Settings byPriority() {
-            return new Settings(group, topic, filter, true, maxMessages, invisible);
+            return new Settings(group, wanted, true, maxMessages, invisible);
         }
 
         private Settings filtered(FilterKind kind, String text) {
-            if (filter != null) {
-                throw new IllegalArgumentException("a consumer filters once, by tags or by SQL");
+            List<Wanted> filtered = new ArrayList<>(wanted);
+            Wanted last = filtered.remove(filtered.size() - 1);
+            if (last.filter() != null) {
+                throw new IllegalArgumentException("a consumer filters a topic once, by tags or by SQL");
             }
-            FilterExpression expression = FilterExpression.newBuilder().setKind(kind).setText(text).build();
-            return new Settings(group, topic, expression, prioritized, maxMessages, invisible);
+            var expression = FilterExpression.newBuilder().setKind(kind).setText(text).build();
+            filtered.add(new Wanted(last.topic(), expression));
+            return new Settings(group, filtered, prioritized, maxMessages, invisible);
+        }
+
+        List<String> topics() {
+            return wanted.stream().map(Wanted::topic).toList();
         }
     }
 
@@ -102,12 +130,8 @@ public final class Consumer implements AutoCloseable {
     public Consumer(Client client, Settings settings) {
         this.client = client;
         this.settings = settings;
-        Subscription.Builder subscription = Subscription.newBuilder().setTopic(settings.topic());
-        if (settings.filter() != null) {
-            subscription.setFilter(settings.filter());
-        }
         order = ReceiveOrder.newBuilder().setConsumerGroup(settings.group()).setClientId(client.id())
-                .addSubscriptions(subscription).setMessageCountMax(settings.maxMessages())
+                .setMessageCountMax(settings.maxMessages())
                 .setByPriority(settings.prioritized())
                 .setInvisibleDuration(Times.of(settings.invisible())).build();
     }
@@ -160,7 +184,7 @@ public final class Consumer implements AutoCloseable {
 
     /**
      * Waits at most so long for messages; returns those of the broker that has some first, and none when nothing came.
-     * Every broker of the topic is asked. Those that have not answered yet go on being asked, and what they find
+     * Every broker of the topics is asked. Those that have not answered yet go on being asked, and what they find
      * comes with the next call: nothing is lost when the thread is interrupted.
      *
      * @throws ArianeException a broker or name server refuses, or is away if the exception is retriable
@@ -197,11 +221,22 @@ public final class Consumer implements AutoCloseable {
                 continue;
             }
             boolean passes = answer.error().isRetriable() || answer.error().isRouting();
-            client.forgetRoute(settings.topic());
+            settings.topics().forEach(client::forgetRoute);
             if (!passes || !deadline.pause(repeats, answer.error().retryAfter())) {
                 throw orInterrupted(answer.error());
             }
         }
+    }
+
+    /** The same on a thread of the client, which its end interrupts; a future that is cancelled lets it go on. */
+    public CompletableFuture<List<Delivery>> receiveAsync(Duration wait) {
+        return client.aside(() -> {
+            try {
+                return receive(wait);
+            } catch (InterruptedException interrupted) {
+                throw ArianeException.interrupted();
+            }
+        });
     }
 
     private static ArianeException orInterrupted(ArianeException failure) throws InterruptedException {
@@ -218,6 +253,14 @@ public final class Consumer implements AutoCloseable {
     public void ack(List<Delivery> deliveries) {
         settle(deliveries, (stub, handles) -> stub.ackMessages(AckMessagesRequest.newBuilder()
                 .setConsumerGroup(settings.group()).addAllReceiptHandles(handles).build()).getResultsList());
+    }
+
+    /** The same on a thread of the client. */
+    public CompletableFuture<Void> ackAsync(List<Delivery> deliveries) {
+        return client.aside(() -> {
+            ack(deliveries);
+            return null;
+        });
     }
 
     /** Gives back messages that failed: they come again, or become dead letters at last. */
@@ -244,28 +287,40 @@ public final class Consumer implements AutoCloseable {
                 delivery.attempt(), Times.of(answer.getInvisibleUntil()), answer.getReceiptHandle());
     }
 
-    /** Asks each broker of the topic that is not being asked already. */
+    /** Asks each broker of the topics that is not being asked already. */
     private void askAll(Duration wait, Deadline deadline) {
         Duration hold = wait.compareTo(HOLD_MAX) < 0 ? wait : HOLD_MAX;
-        for (BrokerRoute broker : client.route(settings.topic(), deadline).getBrokersList()) {
-            String address = broker.getAddressesOrDefault(0, "");
-            if (!address.isEmpty() && pending.add(address)) {
-                client.aside(() -> arrived.add(ask(Peer.broker(address, broker.getBrokerName()), hold)));
+        // Of a topic that it does not have, a broker would refuse all.
+        Map<Peer, ReceiveOrder.Builder> orders = new LinkedHashMap<>();
+        for (Wanted each : settings.wanted()) {
+            Subscription.Builder subscription = Subscription.newBuilder().setTopic(each.topic());
+            if (each.filter() != null) {
+                subscription.setFilter(each.filter());
+            }
+            for (BrokerRoute broker : client.route(each.topic(), deadline).getBrokersList()) {
+                if (broker.containsAddresses(0)) {
+                    orders.computeIfAbsent(Peer.broker(broker.getAddressesOrThrow(0), broker.getBrokerName()),
+                            peer -> order.toBuilder().setHoldDuration(Times.of(hold))).addSubscriptions(subscription);
+                }
             }
         }
+        orders.forEach((peer, of) -> {
+            if (pending.add(peer.address())) {
+                client.aside(() -> arrived.add(ask(peer, of.build(), hold)));
+            }
+        });
     }
 
     /**
      * Asks one broker. A call that holds is never given up early: messages that were on their way would be invisible
      * for nothing.
      */
-    private Answer ask(Peer peer, Duration hold) {
+    private Answer ask(Peer peer, ReceiveOrder of, Duration hold) {
         String address = peer.address();
         List<Delivery> deliveries = new ArrayList<>();
         Context before = life.attach();
         try {
-            ReceiveMessagesRequest request = ReceiveMessagesRequest.newBuilder()
-                    .setOrder(order.toBuilder().setHoldDuration(Times.of(hold))).build();
+            ReceiveMessagesRequest request = ReceiveMessagesRequest.newBuilder().setOrder(of).build();
             long nanos = hold.plus(client.settings().tryTimeout()).toNanos();
             Iterator<ReceiveMessagesResponse> answers = client.stub(ReceiveServiceGrpc::newBlockingStub, peer)
                     .withDeadlineAfter(nanos, TimeUnit.NANOSECONDS).receiveMessages(request);
@@ -336,7 +391,7 @@ public final class Consumer implements AutoCloseable {
 
     private <A> A onPrimary(String brokerName, Deadline deadline,
             java.util.function.Function<ReceiveServiceBlockingStub, A> call) {
-        return client.onPrimary(settings.topic(), brokerName, deadline,
+        return client.onPrimary(brokerName, settings.topics(), deadline,
                 peer -> call.apply(client.oneTry(ReceiveServiceGrpc::newBlockingStub, peer, deadline)));
     }
 }

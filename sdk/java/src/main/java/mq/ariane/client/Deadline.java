@@ -20,11 +20,17 @@ record Deadline(long endNanos) {
         return one.endNanos - other.endNanos < 0 ? other : one;
     }
 
-    /** Wait before a repeat, longer each time; false when the time is over before. */
-    boolean pause(int repeats, Duration asked) {
+    /** How long to wait before a repeat, longer each time; -1 when the time is over before. */
+    long pauseMs(int repeats, Duration asked) {
         long mostMs = Math.min(2000, 50L << Math.min(repeats, 6));
         long waitMs = Math.max(asked.toMillis(), ThreadLocalRandom.current().nextLong(mostMs / 2, mostMs));
-        if (left().toMillis() < waitMs) {
+        return left().toMillis() < waitMs ? -1 : waitMs;
+    }
+
+    /** Wait before a repeat; false when the time is over before. */
+    boolean pause(int repeats, Duration asked) {
+        long waitMs = pauseMs(repeats, asked);
+        if (waitMs < 0) {
             return false;
         }
         try {

@@ -70,6 +70,31 @@ final class Gathering {
         return outcome(own);
     }
 
+    /** The same, on a thread of the client; the future fails with an {@link ArianeException}. */
+    CompletableFuture<Receipt> addAsync(Producer.Place place, mq.ariane.common.v1.Message message, Deadline deadline) {
+        Single own = new Single(place, message, deadline);
+        boolean first;
+        synchronized (this) {
+            first = !running;
+            running = true;
+            waiting.add(own);
+        }
+        if (first) {
+            goOn();
+        }
+        return own.receipt.orTimeout(deadline.left().toNanos(), TimeUnit.NANOSECONDS).exceptionally(error -> {
+            if (error instanceof TimeoutException) {
+                throw late(own, ArianeException.of(Status.Code.DEADLINE_EXCEEDED, "DEADLINE_PASSED", "no answer in time"));
+            }
+            throw ArianeException.of(error, place.address());
+        });
+    }
+
+    /** What a message that waits no more is told. */
+    private synchronized ArianeException late(Single own, ArianeException failure) {
+        return failure.withOutcome(!waiting.remove(own));
+    }
+
     private Receipt outcome(Single own) {
         ArianeException failure;
         try {
@@ -82,9 +107,7 @@ final class Gathering {
             Thread.currentThread().interrupt();
             failure = ArianeException.interrupted();
         }
-        synchronized (this) {
-            throw failure.withOutcome(!waiting.remove(own));
-        }
+        throw late(own, failure);
     }
 
     /** How many messages wait for the next call. */

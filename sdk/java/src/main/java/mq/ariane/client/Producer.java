@@ -5,6 +5,8 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
@@ -78,6 +80,39 @@ public final class Producer {
         });
     }
 
+    /**
+     * The same, without a thread that waits; the future fails with an {@link ArianeException}. One that is cancelled lets
+     * the send go on.
+     */
+    public CompletableFuture<Receipt> sendAsync(Message message) {
+        Deadline deadline = client.deadline();
+        return tryAsync(message, message.wire(false, client.settings().compression()), deadline, 0);
+    }
+
+    private CompletableFuture<Receipt> tryAsync(Message message, mq.ariane.common.v1.Message wire, Deadline deadline,
+            int repeats) {
+        return client.withRoutes(message.topic(), message.group(), () -> choose(message.topic(), message.group(), deadline))
+                .thenCompose(place -> gathering(place.queue(), message.group()).addAsync(place, wire, deadline))
+                .exceptionallyCompose(error -> {
+                    ArianeException failure = ArianeException.of(
+                            error instanceof CompletionException ? error.getCause() : error, "");
+                    long waitMs = mayRepeat(failure, repeats) ? deadline.pauseMs(repeats, failure.retryAfter()) : -1;
+                    if (waitMs < 0) {
+                        return CompletableFuture.failedFuture(failure);
+                    }
+                    client.forgetRoute(message.topic());
+                    return CompletableFuture
+                            .runAsync(() -> {}, CompletableFuture.delayedExecutor(waitMs, TimeUnit.MILLISECONDS))
+                            .thenCompose(waited -> tryAsync(message, wire, deadline, repeats + 1));
+                });
+    }
+
+    /** What may be stored goes nowhere else, and what this queue refuses another may take. */
+    private static boolean mayRepeat(ArianeException failure, int repeats) {
+        boolean counted = failure.isRouting() && repeats >= ROUTING_REPEATS;
+        return !failure.isOutcomeUnknown() && !counted && failure.isPassing();
+    }
+
     /** Sends messages of one topic, and of one group or none, to one queue: in order, and all of them or none. */
     public List<Receipt> sendBatch(List<Message> messages) {
         return sendBatch(messages, client.settings().callTimeout());
@@ -107,10 +142,7 @@ public final class Producer {
             try {
                 return send.get();
             } catch (ArianeException failure) {
-                boolean counted = failure.isRouting() && repeats >= ROUTING_REPEATS;
-                // What may be stored goes nowhere else, and what this queue refuses another may take.
-                if (failure.isOutcomeUnknown() || counted || !failure.isPassing()
-                        || !deadline.pause(repeats, failure.retryAfter())) {
+                if (!mayRepeat(failure, repeats) || !deadline.pause(repeats, failure.retryAfter())) {
                     throw failure;
                 }
                 client.forgetRoute(topic);
@@ -134,7 +166,7 @@ public final class Producer {
         Deadline deadline = client.deadline();
         RecallMessageRequest request = RecallMessageRequest.newBuilder().setTopic(receipt.topic())
                 .setRecallHandle(receipt.recallHandle()).build();
-        return client.onPrimary(receipt.topic(), receipt.brokerName(), deadline, peer -> client
+        return client.onPrimary(receipt.brokerName(), List.of(receipt.topic()), deadline, peer -> client
                 .oneTry(SendServiceGrpc::newBlockingStub, peer, deadline).recallMessage(request).getUniqueId());
     }
 
@@ -143,7 +175,7 @@ public final class Producer {
         if (!group.isEmpty()) {
             MessageQueue found = client.groupQueue(topic, group, deadline);
             Queue queue = new Queue(topic, found.getBrokerName(), found.getQueueId());
-            return new Place(queue, client.brokerAddress(topic, queue.brokerName(), deadline));
+            return new Place(queue, client.brokerAddress(queue.brokerName(), List.of(topic), deadline));
         }
         List<Place> places = new ArrayList<>();
         for (BrokerRoute broker : client.route(topic, deadline).getBrokersList()) {
@@ -232,7 +264,7 @@ public final class Producer {
                 }
                 client.forgetRoute(queue.topic());
                 try {
-                    address = client.brokerAddress(queue.topic(), queue.brokerName(), deadline);
+                    address = client.brokerAddress(queue.brokerName(), List.of(queue.topic()), deadline);
                 } catch (ArianeException unknown) {
                     continue; // It is where it was: it may come back.
                 }

@@ -89,7 +89,7 @@ public final class TransactionProducer implements AutoCloseable {
         var half = SendMessagesRequest.newBuilder().setTopic(message.topic()).setQueueId(place.queue().queueId())
                 .setHalfGroup(group).addMessages(message.wire(true, client.settings().compression())).build();
         // To repeat is harmless, also when nobody knows what became of it: its id makes it one message.
-        client.onPrimary(message.topic(), place.queue().brokerName(), deadline,
+        client.onPrimary(place.queue().brokerName(), List.of(message.topic()), deadline,
                 peer -> client.oneTry(SendServiceGrpc::newBlockingStub, peer, deadline).sendMessages(half));
         return new Transaction(place.queue(), message);
     }
@@ -124,7 +124,7 @@ public final class TransactionProducer implements AutoCloseable {
                     .setUniqueId(message.id()).setOutcome(outcome.wire).setProducerGroup(group);
             var request = UpdateTransactionsRequest.newBuilder().addEnds(end).build();
             Deadline deadline = client.deadline();
-            client.onPrimary(queue.topic(), queue.brokerName(), deadline, peer -> {
+            client.onPrimary(queue.brokerName(), List.of(queue.topic()), deadline, peer -> {
                 var answer = client.oneTry(TransactionServiceGrpc::newBlockingStub, peer, deadline)
                         .updateTransactions(request).getEnds(0);
                 if (answer.hasError()) {

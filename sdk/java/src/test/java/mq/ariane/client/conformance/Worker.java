@@ -16,6 +16,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.ExecutorService;
@@ -23,6 +24,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.Supplier;
 import mq.ariane.client.ArianeException;
 import mq.ariane.client.Client;
 import mq.ariane.client.Consumer;
@@ -66,6 +68,7 @@ public final class Worker {
         String group;
         String tags;
         String sql;
+        Map<String, String> more;
         boolean by_priority;
         String compression;
         int max;
@@ -116,13 +119,19 @@ public final class Worker {
         Map<String, Object> answer = new HashMap<>(Map.of("call", asked.call));
         try {
             answer.put("ok", perform(asked));
-        } catch (ArianeException failure) {
-            answer.put("error", Map.of("reason", failure.reason(), "text", failure.getMessage(),
-                    "outcome_unknown", failure.isOutcomeUnknown()));
+        } catch (CompletionException failure) {
+            answer.put("error", told(failure.getCause()));
         } catch (RuntimeException | InterruptedException failure) {
-            answer.put("error", Map.of("reason", "", "text", failure.toString(), "outcome_unknown", false));
+            answer.put("error", told(failure));
         }
         return answer;
+    }
+
+    private static Map<String, Object> told(Throwable failure) {
+        if (failure instanceof ArianeException known) {
+            return Map.of("reason", known.reason(), "text", known.getMessage(), "outcome_unknown", known.isOutcomeUnknown());
+        }
+        return Map.of("reason", "", "text", failure.toString(), "outcome_unknown", false);
     }
 
     private static <T> int add(List<T> list, T each) {
@@ -192,7 +201,8 @@ public final class Worker {
     private Client client(String compression) {
         return clients.computeIfAbsent(compression, how -> {
             // No play fails because a machine is slow.
-            Client.Settings settings = Client.Settings.defaults().timed(time("TRY_MS", "30000"), time("CALL_MS", "90000"));
+            Client.Settings settings = Client.Settings.defaults().timed(time("TRY_MS", "30000"), time("CALL_MS", "90000"))
+                    .grouped("conformance");
             if (!token.isEmpty()) {
                 settings = settings.identified(() -> token);
             }
@@ -229,23 +239,34 @@ public final class Worker {
     }
 
     /** Sends one message again and again, some at a time; returns the seconds. */
-    private double pump(Command asked) throws InterruptedException {
+    private double pump(Command asked) {
         Producer sender = sender(asked.compression);
         Message message = sent(asked.messages.get(0));
         AtomicLong begun = new AtomicLong();
         long began = System.nanoTime();
         List<CompletableFuture<Void>> lines = new ArrayList<>();
-        ExecutorService threads = Executors.newFixedThreadPool(asked.in_flight);
         for (int line = 0; line < asked.in_flight; line++) {
-            lines.add(CompletableFuture.runAsync(() -> {
-                while (begun.getAndIncrement() < asked.count) {
-                    sender.send(message);
-                }
-            }, threads));
+            lines.add(new CompletableFuture<>());
+            pumpLine(() -> begun.getAndIncrement() < asked.count ? sender.sendAsync(message) : null, lines.get(line));
         }
         lines.forEach(CompletableFuture::join);
-        threads.shutdown();
         return (System.nanoTime() - began) / 1e9;
+    }
+
+    /** Sends one after the other until there is no more. */
+    private static void pumpLine(Supplier<CompletableFuture<Receipt>> next, CompletableFuture<Void> over) {
+        CompletableFuture<Receipt> sending = next.get();
+        if (sending == null) {
+            over.complete(null);
+            return;
+        }
+        sending.whenComplete((receipt, failure) -> {
+            if (failure != null) {
+                over.completeExceptionally(failure);
+            } else {
+                pumpLine(next, over);
+            }
+        });
     }
 
     /** Works on messages for a while each; one that is to fail does so at its first attempt. */
@@ -279,6 +300,9 @@ public final class Worker {
             } else if (!asked.tags.isEmpty()) {
                 settings = settings.withTags(asked.tags);
             }
+            for (var each : asked.more.entrySet()) {
+                settings = settings.and(each.getKey()).withTags(each.getValue());
+            }
             return new Consumer(client(""), asked.by_priority ? settings.byPriority() : settings);
         });
     }
@@ -286,7 +310,7 @@ public final class Worker {
     private Object receive(Command asked) throws InterruptedException {
         Consumer consumer = consumer(asked);
         List<Wire> told = new ArrayList<>();
-        for (Delivery delivery : consumer.receive(Duration.ofMillis(asked.wait_ms))) {
+        for (Delivery delivery : consumer.receiveAsync(Duration.ofMillis(asked.wait_ms)).join()) {
             Wire wire = new Wire();
             wire.topic = delivery.message().topic();
             wire.body = Base64.getEncoder().encodeToString(delivery.message().body());
@@ -307,7 +331,7 @@ public final class Worker {
         Consumer consumer = deliveries.get(asked.numbers.get(0)).consumer();
         List<Delivery> theirs = asked.numbers.stream().map(number -> deliveries.get(number).delivery()).toList();
         switch (asked.do_) {
-            case "ack" -> consumer.ack(theirs);
+            case "ack" -> consumer.ackAsync(theirs).join();
             case "nack" -> consumer.nack(theirs, new Nack(Duration.ofMillis(asked.delay_ms), asked.dead_letter, ""));
             default -> deliveries.set(asked.numbers.get(0), new Held(consumer,
                     consumer.changeInvisible(theirs.get(0), Duration.ofMillis(asked.invisible_ms))));
