@@ -309,7 +309,7 @@ _ROWS: Final = (
     ErrorRow(
         ErrorReason.ERROR_REASON_SINK_MOVED,
         StatusCode.FAILED_PRECONDITION,
-        "Stage and commit at the broker that the error names; a restarted Spark query does so.",
+        "Commit at the broker that the error names; a restarted Spark query does so.",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_SINK_NOT_FOUND,

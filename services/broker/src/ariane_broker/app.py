@@ -36,6 +36,7 @@ from ariane_broker.environment import Environment, Threads
 from ariane_broker.log.cold_reads import THREAD_COUNT
 from ariane_broker.log.room import LogRoom, log_room
 from ariane_broker.measuring.room import measuring_room
+from ariane_broker.naming.broker_addresses import BrokerAddresses
 from ariane_broker.naming.room import NamingRoom, naming_room
 from ariane_broker.read.room import ReadRoom, read_room
 from ariane_broker.read.topic_retention import HIDING_S
@@ -45,6 +46,7 @@ from ariane_broker.replication.room import Elected, mark_loops, primary_operatio
 from ariane_broker.replication.shared_row import RowUnreachable
 from ariane_broker.retry.room import RetryRoom, retry_room
 from ariane_broker.rpc.room import rpc_room
+from ariane_broker.rpc.sink_calls import SinkCalls
 from ariane_broker.settings import BrokerSettings
 from ariane_broker.spark_batches.room import SparkBatchesRoom, spark_batches_room
 from ariane_broker.state.room import StateRoom, state_room
@@ -93,6 +95,7 @@ class _Rooms(NamedTuple):
     retry: RetryRoom
     receive: ReceiveRoom
     read: ReadRoom
+    sink_calls: SinkCalls
     rpc_services: Sequence[RpcService]
 
 
@@ -165,6 +168,7 @@ def compose_from(
         primary=rooms.log.primary,
         signs_of_life=_signs_of_life(environment, rooms.log),
         close_row=close_row,
+        close_calls=rooms.sink_calls.close,
         threads=environment.threads,
         grace_seconds=environment.settings.grace_s,
         measures=measuring_room(
@@ -189,7 +193,8 @@ def _rooms(environment: Environment, elected: Elected | None) -> _Rooms:
     delay = delay_room(environment, state, log)
     append = append_room(environment, log, naming, clients, delay)
     transactions = transactions_room(environment, state, log, clients, append)
-    spark_batches = spark_batches_room(environment, state, log, delay, append)
+    sink_calls = _sink_calls(environment)
+    spark_batches = spark_batches_room(environment, state, log, delay, append, peers=sink_calls)
     retry = retry_room(environment, state, log, clients, delay=delay, append=append)
     receive = receive_room(environment, state, log, clients, retry)
     read = read_room(environment, state, log, naming, clients)
@@ -220,8 +225,17 @@ def _rooms(environment: Environment, elected: Elected | None) -> _Rooms:
         retry,
         receive,
         read,
+        sink_calls,
         rpc_services,
     )
+
+
+def _sink_calls(environment: Environment) -> SinkCalls:
+    """The calls to other brokers of sinks."""
+    addresses = BrokerAddresses(
+        environment.settings, environment.clock.monotonic, environment.chance
+    )
+    return SinkCalls(addresses, environment.chance)
 
 
 def _housekeeping(

@@ -110,6 +110,8 @@ class BrokerLife:
     """How long it serves after the notice to clients."""
     measures: BrokerMeasures
     """Its metrics."""
+    close_calls: Callable[[], Awaitable[None]]
+    """Closes its connections to other brokers."""
     primary: Primary | None = None
     """Its side of replication; None without replicas."""
     signs_of_life: Loop | None = None
@@ -243,6 +245,7 @@ class BrokerLife:
             await self.signs_of_life.stop()
         for background in self.loops:
             await background.stop()
+        await self.close_calls()
         await self.keeping.stop()
         await self.group_flush.finish()
         await asyncio.to_thread(self.threads.flusher.shutdown)

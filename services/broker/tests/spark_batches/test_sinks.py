@@ -21,8 +21,8 @@ from ariane.broker.v1.transaction_service_pb2 import (
     StageBatchRecordsRequest,
 )
 from ariane_broker.log.broker_log import BrokerLog
-from ariane_broker.spark_batches.batch_commits import BatchCommits
 from ariane_broker.spark_batches.batch_records import BatchEvent, BatchKey, Contents, batch_event_of
+from ariane_broker.spark_batches.batch_staging import BatchStaging
 from ariane_broker.spark_batches.batch_table import BatchTable, Progress
 from ariane_broker.spark_batches.batch_upkeep import QUERY_IDLE_MS, BatchUpkeep
 from ariane_broker.spark_batches.sink_homes import SinkHome as Home
@@ -124,7 +124,7 @@ async def test_the_higher_of_two_notes_stands(orders, here):
     assert await note(orders, higher) == again
 
 
-async def test_a_broker_takes_nothing_for_a_sink_that_writes_elsewhere(orders, here, refused):
+async def test_a_broker_decides_nothing_for_a_sink_whose_home_is_elsewhere(orders, here, refused):
     await note(orders, here)
     first = await stage(orders, [b"0", b"1"])
     await commit_call(orders, first)
@@ -132,18 +132,21 @@ async def test_a_broker_takes_nothing_for_a_sink_that_writes_elsewhere(orders, h
 
     home = await note(orders, moved(here))
 
-    for call in (stage_call(orders, [b"3"], batch=1)[0], commit_call(orders, waiting, batch=1)):
-        failure = await refused(call)
-        assert (failure.reason, failure.code) == ("SINK_MOVED", "FAILED_PRECONDITION")
-        assert failure.metadata["home"] == "elsewhere"
+    # It may stage, for whoever decides.
+    await stage(orders, [b"3"], batch=1, attempt_token="b")
+    failure = await refused(commit_call(orders, waiting, batch=1))
+    assert (failure.reason, failure.code) == ("SINK_MOVED", "FAILED_PRECONDITION")
+    assert failure.metadata["home"] == "elsewhere"
     # What was committed before is recognised still, and is what the note tells.
     assert (await commit_call(orders, first)).duplicate
-    contents = CommittedBatch(batch_id=0, record_count=2, content_sum=9)
     assert home.committed_batch_id == 0
-    assert list(home.committed_batches) == [contents]
+    [told] = home.committed_batches
+    assert (told.batch_id, told.record_count, told.content_sum) == (0, 2, 9)
+    assert told.decision_id
     assert await visible(orders) == [[b"0"], [b"1"]]
     [sink] = await sinks(orders)
-    assert (sink.staged_record_count, sink.batch_id, sink.home) == (0, 0, home)
+    assert (sink.staged_record_count, sink.batch_id) == (2, 0)
+    assert sink.home == moved(here)
 
 
 @pytest.mark.parametrize("snapshot", [True, False])
@@ -311,7 +314,7 @@ async def test_a_batch_that_the_store_refuses_is_told_and_can_be_given_up(
     async def check_nothing(self, staged):
         pass
 
-    monkeypatch.setattr(BatchCommits, "_check_block", check_nothing)
+    monkeypatch.setattr(BatchStaging, "_check_block", check_nothing)
     lies = np.array([7, 7], "<i4").tobytes()
     attempt = await stage(orders, [b"0", b"1"], tag_codes=lies)
     for _ in range(2):
@@ -344,10 +347,9 @@ class LogOfOne:
 async def test_a_home_that_is_asked_for_is_remembered_for_ever_and_another_is_not():
     log, table, now = LogOfOne(), BatchTable(), 1_700_000_000_000
     clock = SimpleNamespace(ms=now)
-    publication = SimpleNamespace(failed_batches=lambda query_id: [])
-    asked = Sinks(log, table, publication, now_ms=lambda: clock.ms)
+    asked = Sinks(log, table, None, None, broker_name="broker-b", now_ms=lambda: clock.ms)
     upkeep = BatchUpkeep(
-        *(log, table, None),
+        *(log, table, None, None),
         now_ms=lambda: clock.ms,
         expiry_ms=7 * DAY_MS,
         retention_ms=3 * DAY_MS,

@@ -22,11 +22,12 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from ariane.broker.v1 import transaction_service_pb2 as ariane_dot_broker_dot_v1_dot_transaction__service__pb2
 from ariane.common.v1 import access_pb2 as ariane_dot_common_dot_v1_dot_access__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#ariane/broker/v1/sink_service.proto\x12\x10\x61riane.broker.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa8\x01\n\x08SinkHome\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\x12\x12\n\nmove_count\x18\x02 \x01(\x03\x12\x1f\n\x12\x63ommitted_batch_id\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12;\n\x11\x63ommitted_batches\x18\x04 \x03(\x0b\x32 .ariane.broker.v1.CommittedBatchB\x15\n\x13_committed_batch_id\"M\n\x0e\x43ommittedBatch\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\x03\x12\x14\n\x0crecord_count\x18\x02 \x01(\x03\x12\x13\n\x0b\x63ontent_sum\x18\x03 \x01(\x06\"5\n\x12GetSinkHomeRequest\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\"?\n\x13GetSinkHomeResponse\x12(\n\x04home\x18\x01 \x01(\x0b\x32\x1a.ariane.broker.v1.SinkHome\"`\n\x13NoteSinkHomeRequest\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12(\n\x04home\x18\x03 \x01(\x0b\x32\x1a.ariane.broker.v1.SinkHome\"@\n\x14NoteSinkHomeResponse\x12(\n\x04home\x18\x01 \x01(\x0b\x32\x1a.ariane.broker.v1.SinkHome\"K\n\x10ListSinksRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x10\n\x08query_id\x18\x03 \x01(\t\"S\n\x11ListSinksResponse\x12%\n\x05sinks\x18\x01 \x03(\x0b\x32\x16.ariane.broker.v1.Sink\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x89\x03\n\x04Sink\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12(\n\x04home\x18\x03 \x01(\x0b\x32\x1a.ariane.broker.v1.SinkHome\x12-\n\tnote_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\x08\x62\x61tch_id\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12\x19\n\x0crecord_count\x18\x06 \x01(\x03H\x01\x88\x01\x01\x12/\n\x0b\x63ommit_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1b\n\x13staged_record_count\x18\x08 \x01(\x03\x12\x14\n\x0cstaged_bytes\x18\t \x01(\x03\x12.\n\nstage_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\npublishing\x18\x0b \x01(\x08\x12\x0f\n\x07\x66\x61ilure\x18\x0c \x01(\tB\x0b\n\t_batch_idB\x0f\n\r_record_count\"%\n\x11\x44\x65leteSinkRequest\x12\x10\n\x08query_id\x18\x01 \x01(\t\"M\n\x12\x44\x65leteSinkResponse\x12\x1c\n\x14\x64ropped_record_count\x18\x01 \x01(\x03\x12\x19\n\x11lost_record_count\x18\x02 \x01(\x03\x32\xe0\x03\n\x0bSinkService\x12w\n\x0bGetSinkHome\x12$.ariane.broker.v1.GetSinkHomeRequest\x1a%.ariane.broker.v1.GetSinkHomeResponse\"\x1b\xca\xf3\x18\x17\n\r\x08\x02\x10\x02\x1a\x05topic(\x01\n\x06\x08\x07\x10\x06 \x03\x12z\n\x0cNoteSinkHome\x12%.ariane.broker.v1.NoteSinkHomeRequest\x1a&.ariane.broker.v1.NoteSinkHomeResponse\"\x1b\xca\xf3\x18\x17\n\r\x08\x02\x10\x02\x1a\x05topic(\x01\n\x06\x08\x05\x10\x06 \x03\x12u\n\tListSinks\x12\".ariane.broker.v1.ListSinksRequest\x1a#.ariane.broker.v1.ListSinksResponse\"\x1f\xca\xf3\x18\x1b\n\x16\x08\x07\x10\x06\x1a\x0esinks.query_id \x04\x12\x01\x07\x12\x65\n\nDeleteSink\x12#.ariane.broker.v1.DeleteSinkRequest\x1a$.ariane.broker.v1.DeleteSinkResponse\"\x0c\xca\xf3\x18\x08\n\x06\x08\x06\x10\x06 \x03\x42\x41\n\x13mq.ariane.broker.v1P\x01Z(ariane.mq/go/arianepb/broker/v1;brokerv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#ariane/broker/v1/sink_service.proto\x12\x10\x61riane.broker.v1\x1a*ariane/broker/v1/transaction_service.proto\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xdc\x01\n\x08SinkHome\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\x12\x12\n\nmove_count\x18\x02 \x01(\x03\x12\x1f\n\x12\x63ommitted_batch_id\x18\x03 \x01(\x03H\x00\x88\x01\x01\x12;\n\x11\x63ommitted_batches\x18\x04 \x03(\x0b\x32 .ariane.broker.v1.CommittedBatch\x12\x14\n\x0c\x62roker_names\x18\x05 \x03(\t\x12\x1c\n\x14given_up_broker_name\x18\x06 \x01(\tB\x15\n\x13_committed_batch_id\"b\n\x0e\x43ommittedBatch\x12\x10\n\x08\x62\x61tch_id\x18\x01 \x01(\x03\x12\x14\n\x0crecord_count\x18\x02 \x01(\x03\x12\x13\n\x0b\x63ontent_sum\x18\x03 \x01(\x06\x12\x13\n\x0b\x64\x65\x63ision_id\x18\x04 \x01(\x06\"5\n\x12GetSinkHomeRequest\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\"?\n\x13GetSinkHomeResponse\x12(\n\x04home\x18\x01 \x01(\x0b\x32\x1a.ariane.broker.v1.SinkHome\"`\n\x13NoteSinkHomeRequest\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12(\n\x04home\x18\x03 \x01(\x0b\x32\x1a.ariane.broker.v1.SinkHome\"@\n\x14NoteSinkHomeResponse\x12(\n\x04home\x18\x01 \x01(\x0b\x32\x1a.ariane.broker.v1.SinkHome\"K\n\x10ListSinksRequest\x12\x11\n\tpage_size\x18\x01 \x01(\x05\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x10\n\x08query_id\x18\x03 \x01(\t\"S\n\x11ListSinksResponse\x12%\n\x05sinks\x18\x01 \x03(\x0b\x32\x16.ariane.broker.v1.Sink\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\xdc\x03\n\x04Sink\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12(\n\x04home\x18\x03 \x01(\x0b\x32\x1a.ariane.broker.v1.SinkHome\x12-\n\tnote_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\x08\x62\x61tch_id\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12\x19\n\x0crecord_count\x18\x06 \x01(\x03H\x01\x88\x01\x01\x12/\n\x0b\x63ommit_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1b\n\x13staged_record_count\x18\x08 \x01(\x03\x12\x14\n\x0cstaged_bytes\x18\t \x01(\x03\x12.\n\nstage_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x12\n\npublishing\x18\x0b \x01(\x08\x12\x0f\n\x07\x66\x61ilure\x18\x0c \x01(\t\x12\x1e\n\x11prepared_batch_id\x18\r \x01(\x03H\x02\x88\x01\x01\x12\x1b\n\x13untold_broker_names\x18\x0e \x03(\tB\x0b\n\t_batch_idB\x0f\n\r_record_countB\x14\n\x12_prepared_batch_id\"%\n\x11\x44\x65leteSinkRequest\x12\x10\n\x08query_id\x18\x01 \x01(\t\"M\n\x12\x44\x65leteSinkResponse\x12\x1c\n\x14\x64ropped_record_count\x18\x01 \x01(\x03\x12\x19\n\x11lost_record_count\x18\x02 \x01(\x03\"\xaa\x01\n\x13PrepareBatchRequest\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\x03\x12(\n\x04home\x18\x03 \x01(\x0b\x32\x1a.ariane.broker.v1.SinkHome\x12\x13\n\x0b\x64\x65\x63ision_id\x18\x04 \x01(\x06\x12\x30\n\x08\x61ttempts\x18\x05 \x03(\x0b\x32\x1e.ariane.broker.v1.BatchAttempt\"\x16\n\x14PrepareBatchResponse\"\x99\x01\n\x13PublishBatchRequest\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12(\n\x04home\x18\x02 \x01(\x0b\x32\x1a.ariane.broker.v1.SinkHome\x12/\n\x05\x62\x61tch\x18\x03 \x01(\x0b\x32 .ariane.broker.v1.CommittedBatch\x12\x15\n\runtil_visible\x18\x04 \x01(\x08\"\x16\n\x14PublishBatchResponse\"R\n\x17GetBatchDecisionRequest\x12\x10\n\x08query_id\x18\x01 \x01(\t\x12\x10\n\x08\x62\x61tch_id\x18\x02 \x01(\x03\x12\x13\n\x0b\x64\x65\x63ision_id\x18\x03 \x01(\x06\"\\\n\x18GetBatchDecisionResponse\x12\x0f\n\x07\x64\x65\x63ided\x18\x01 \x01(\x08\x12/\n\x05\x62\x61tch\x18\x02 \x01(\x0b\x32 .ariane.broker.v1.CommittedBatch2\xb9\x06\n\x0bSinkService\x12w\n\x0bGetSinkHome\x12$.ariane.broker.v1.GetSinkHomeRequest\x1a%.ariane.broker.v1.GetSinkHomeResponse\"\x1b\xca\xf3\x18\x17\n\r\x08\x02\x10\x02\x1a\x05topic(\x01\n\x06\x08\x07\x10\x06 \x03\x12}\n\x0cNoteSinkHome\x12%.ariane.broker.v1.NoteSinkHomeRequest\x1a&.ariane.broker.v1.NoteSinkHomeResponse\"\x1e\xca\xf3\x18\x1a\n\r\x08\x02\x10\x02\x1a\x05topic(\x01\n\x06\x08\x05\x10\x06 \x03\x12\x01\x01\x12u\n\tListSinks\x12\".ariane.broker.v1.ListSinksRequest\x1a#.ariane.broker.v1.ListSinksResponse\"\x1f\xca\xf3\x18\x1b\n\x16\x08\x07\x10\x06\x1a\x0esinks.query_id \x04\x12\x01\x07\x12\x65\n\nDeleteSink\x12#.ariane.broker.v1.DeleteSinkRequest\x1a$.ariane.broker.v1.DeleteSinkResponse\"\x0c\xca\xf3\x18\x08\n\x06\x08\x06\x10\x06 \x03\x12l\n\x0cPrepareBatch\x12%.ariane.broker.v1.PrepareBatchRequest\x1a&.ariane.broker.v1.PrepareBatchResponse\"\r\xca\xf3\x18\t\n\x04\x08\t\x10\x01\x12\x01\x01\x12l\n\x0cPublishBatch\x12%.ariane.broker.v1.PublishBatchRequest\x1a&.ariane.broker.v1.PublishBatchResponse\"\r\xca\xf3\x18\t\n\x04\x08\t\x10\x01\x12\x01\x01\x12x\n\x10GetBatchDecision\x12).ariane.broker.v1.GetBatchDecisionRequest\x1a*.ariane.broker.v1.GetBatchDecisionResponse\"\r\xca\xf3\x18\t\n\x04\x08\t\x10\x01\x12\x01\x01\x42\x41\n\x13mq.ariane.broker.v1P\x01Z(ariane.mq/go/arianepb/broker/v1;brokerv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,33 +38,51 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SINKSERVICE'].methods_by_name['GetSinkHome']._loaded_options = None
   _globals['_SINKSERVICE'].methods_by_name['GetSinkHome']._serialized_options = b'\312\363\030\027\n\r\010\002\020\002\032\005topic(\001\n\006\010\007\020\006 \003'
   _globals['_SINKSERVICE'].methods_by_name['NoteSinkHome']._loaded_options = None
-  _globals['_SINKSERVICE'].methods_by_name['NoteSinkHome']._serialized_options = b'\312\363\030\027\n\r\010\002\020\002\032\005topic(\001\n\006\010\005\020\006 \003'
+  _globals['_SINKSERVICE'].methods_by_name['NoteSinkHome']._serialized_options = b'\312\363\030\032\n\r\010\002\020\002\032\005topic(\001\n\006\010\005\020\006 \003\022\001\001'
   _globals['_SINKSERVICE'].methods_by_name['ListSinks']._loaded_options = None
   _globals['_SINKSERVICE'].methods_by_name['ListSinks']._serialized_options = b'\312\363\030\033\n\026\010\007\020\006\032\016sinks.query_id \004\022\001\007'
   _globals['_SINKSERVICE'].methods_by_name['DeleteSink']._loaded_options = None
   _globals['_SINKSERVICE'].methods_by_name['DeleteSink']._serialized_options = b'\312\363\030\010\n\006\010\006\020\006 \003'
-  _globals['_SINKHOME']._serialized_start=122
-  _globals['_SINKHOME']._serialized_end=290
-  _globals['_COMMITTEDBATCH']._serialized_start=292
-  _globals['_COMMITTEDBATCH']._serialized_end=369
-  _globals['_GETSINKHOMEREQUEST']._serialized_start=371
-  _globals['_GETSINKHOMEREQUEST']._serialized_end=424
-  _globals['_GETSINKHOMERESPONSE']._serialized_start=426
-  _globals['_GETSINKHOMERESPONSE']._serialized_end=489
-  _globals['_NOTESINKHOMEREQUEST']._serialized_start=491
-  _globals['_NOTESINKHOMEREQUEST']._serialized_end=587
-  _globals['_NOTESINKHOMERESPONSE']._serialized_start=589
-  _globals['_NOTESINKHOMERESPONSE']._serialized_end=653
-  _globals['_LISTSINKSREQUEST']._serialized_start=655
-  _globals['_LISTSINKSREQUEST']._serialized_end=730
-  _globals['_LISTSINKSRESPONSE']._serialized_start=732
-  _globals['_LISTSINKSRESPONSE']._serialized_end=815
-  _globals['_SINK']._serialized_start=818
-  _globals['_SINK']._serialized_end=1211
-  _globals['_DELETESINKREQUEST']._serialized_start=1213
-  _globals['_DELETESINKREQUEST']._serialized_end=1250
-  _globals['_DELETESINKRESPONSE']._serialized_start=1252
-  _globals['_DELETESINKRESPONSE']._serialized_end=1329
-  _globals['_SINKSERVICE']._serialized_start=1332
-  _globals['_SINKSERVICE']._serialized_end=1812
+  _globals['_SINKSERVICE'].methods_by_name['PrepareBatch']._loaded_options = None
+  _globals['_SINKSERVICE'].methods_by_name['PrepareBatch']._serialized_options = b'\312\363\030\t\n\004\010\t\020\001\022\001\001'
+  _globals['_SINKSERVICE'].methods_by_name['PublishBatch']._loaded_options = None
+  _globals['_SINKSERVICE'].methods_by_name['PublishBatch']._serialized_options = b'\312\363\030\t\n\004\010\t\020\001\022\001\001'
+  _globals['_SINKSERVICE'].methods_by_name['GetBatchDecision']._loaded_options = None
+  _globals['_SINKSERVICE'].methods_by_name['GetBatchDecision']._serialized_options = b'\312\363\030\t\n\004\010\t\020\001\022\001\001'
+  _globals['_SINKHOME']._serialized_start=166
+  _globals['_SINKHOME']._serialized_end=386
+  _globals['_COMMITTEDBATCH']._serialized_start=388
+  _globals['_COMMITTEDBATCH']._serialized_end=486
+  _globals['_GETSINKHOMEREQUEST']._serialized_start=488
+  _globals['_GETSINKHOMEREQUEST']._serialized_end=541
+  _globals['_GETSINKHOMERESPONSE']._serialized_start=543
+  _globals['_GETSINKHOMERESPONSE']._serialized_end=606
+  _globals['_NOTESINKHOMEREQUEST']._serialized_start=608
+  _globals['_NOTESINKHOMEREQUEST']._serialized_end=704
+  _globals['_NOTESINKHOMERESPONSE']._serialized_start=706
+  _globals['_NOTESINKHOMERESPONSE']._serialized_end=770
+  _globals['_LISTSINKSREQUEST']._serialized_start=772
+  _globals['_LISTSINKSREQUEST']._serialized_end=847
+  _globals['_LISTSINKSRESPONSE']._serialized_start=849
+  _globals['_LISTSINKSRESPONSE']._serialized_end=932
+  _globals['_SINK']._serialized_start=935
+  _globals['_SINK']._serialized_end=1411
+  _globals['_DELETESINKREQUEST']._serialized_start=1413
+  _globals['_DELETESINKREQUEST']._serialized_end=1450
+  _globals['_DELETESINKRESPONSE']._serialized_start=1452
+  _globals['_DELETESINKRESPONSE']._serialized_end=1529
+  _globals['_PREPAREBATCHREQUEST']._serialized_start=1532
+  _globals['_PREPAREBATCHREQUEST']._serialized_end=1702
+  _globals['_PREPAREBATCHRESPONSE']._serialized_start=1704
+  _globals['_PREPAREBATCHRESPONSE']._serialized_end=1726
+  _globals['_PUBLISHBATCHREQUEST']._serialized_start=1729
+  _globals['_PUBLISHBATCHREQUEST']._serialized_end=1882
+  _globals['_PUBLISHBATCHRESPONSE']._serialized_start=1884
+  _globals['_PUBLISHBATCHRESPONSE']._serialized_end=1906
+  _globals['_GETBATCHDECISIONREQUEST']._serialized_start=1908
+  _globals['_GETBATCHDECISIONREQUEST']._serialized_end=1990
+  _globals['_GETBATCHDECISIONRESPONSE']._serialized_start=1992
+  _globals['_GETBATCHDECISIONRESPONSE']._serialized_end=2084
+  _globals['_SINKSERVICE']._serialized_start=2087
+  _globals['_SINKSERVICE']._serialized_end=2912
 # @@protoc_insertion_point(module_scope)

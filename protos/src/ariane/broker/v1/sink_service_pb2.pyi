@@ -3,6 +3,7 @@
 isort:skip_file
 """
 
+from ariane.broker.v1 import transaction_service_pb2 as _transaction_service_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -21,7 +22,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class SinkHome(_message.Message):
-    """The broker that a sink writes to."""
+    """The broker that decides about the batches of a sink."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -29,15 +30,23 @@ class SinkHome(_message.Message):
     MOVE_COUNT_FIELD_NUMBER: _builtins.int
     COMMITTED_BATCH_ID_FIELD_NUMBER: _builtins.int
     COMMITTED_BATCHES_FIELD_NUMBER: _builtins.int
+    BROKER_NAMES_FIELD_NUMBER: _builtins.int
+    GIVEN_UP_BROKER_NAME_FIELD_NUMBER: _builtins.int
     broker_name: _builtins.str
     """Its name."""
     move_count: _builtins.int
     """How often the sink was moved before."""
     committed_batch_id: _builtins.int
     """The last batch that was committed at homes before. Absent: none, or nobody knows."""
+    given_up_broker_name: _builtins.str
+    """The home before, where it was given up without an answer; else empty."""
     @_builtins.property
     def committed_batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___CommittedBatch]:
         """What the latest of those batches were, by their ids, ascending."""
+
+    @_builtins.property
+    def broker_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """All brokers that may have parts of the sink's batches."""
 
     def __init__(
         self,
@@ -46,10 +55,12 @@ class SinkHome(_message.Message):
         move_count: _builtins.int = ...,
         committed_batch_id: _builtins.int | None = ...,
         committed_batches: _abc.Iterable[Global___CommittedBatch] | None = ...,
+        broker_names: _abc.Iterable[_builtins.str] | None = ...,
+        given_up_broker_name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_committed_batch_id", b"_committed_batch_id", "committed_batch_id", b"committed_batch_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_committed_batch_id", b"_committed_batch_id", "broker_name", b"broker_name", "committed_batch_id", b"committed_batch_id", "committed_batches", b"committed_batches", "move_count", b"move_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_committed_batch_id", b"_committed_batch_id", "broker_name", b"broker_name", "broker_names", b"broker_names", "committed_batch_id", b"committed_batch_id", "committed_batches", b"committed_batches", "given_up_broker_name", b"given_up_broker_name", "move_count", b"move_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__committed_batch_id: _TypeAlias = _typing.Literal["committed_batch_id"]  # noqa: Y015
     _WhichOneofArgType__committed_batch_id: _TypeAlias = _typing.Literal["_committed_batch_id", b"_committed_batch_id"]  # noqa: Y015
@@ -66,22 +77,26 @@ class CommittedBatch(_message.Message):
     BATCH_ID_FIELD_NUMBER: _builtins.int
     RECORD_COUNT_FIELD_NUMBER: _builtins.int
     CONTENT_SUM_FIELD_NUMBER: _builtins.int
+    DECISION_ID_FIELD_NUMBER: _builtins.int
     batch_id: _builtins.int
     """The batch within the query."""
     record_count: _builtins.int
     """Its records."""
     content_sum: _builtins.int
     """As in CommitBatch."""
+    decision_id: _builtins.int
+    """Names the decision: drawn by the home for each commit. 0: not known."""
     def __init__(
         self,
         *,
         batch_id: _builtins.int = ...,
         record_count: _builtins.int = ...,
         content_sum: _builtins.int = ...,
+        decision_id: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "content_sum", b"content_sum", "record_count", b"record_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "content_sum", b"content_sum", "decision_id", b"decision_id", "record_count", b"record_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -269,6 +284,8 @@ class Sink(_message.Message):
     STAGE_TIME_FIELD_NUMBER: _builtins.int
     PUBLISHING_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
+    PREPARED_BATCH_ID_FIELD_NUMBER: _builtins.int
+    UNTOLD_BROKER_NAMES_FIELD_NUMBER: _builtins.int
     query_id: _builtins.str
     """Its name."""
     topic: _builtins.str
@@ -285,6 +302,8 @@ class Sink(_message.Message):
     """Whether something is committed and not visible as a whole yet."""
     failure: _builtins.str
     """Why that does not go on; empty when it does."""
+    prepared_batch_id: _builtins.int
+    """The batch that is prepared here and waits for the word of the home; absent: none."""
     @_builtins.property
     def home(self) -> Global___SinkHome:
         """Where it writes. Absent: nothing is noted here."""
@@ -301,6 +320,10 @@ class Sink(_message.Message):
     def stage_time(self) -> _timestamp_pb2.Timestamp:
         """When the last of them were staged; absent without any."""
 
+    @_builtins.property
+    def untold_broker_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """At the home: brokers with parts of committed batches that do not know it yet."""
+
     def __init__(
         self,
         *,
@@ -316,17 +339,23 @@ class Sink(_message.Message):
         stage_time: _timestamp_pb2.Timestamp | None = ...,
         publishing: _builtins.bool = ...,
         failure: _builtins.str = ...,
+        prepared_batch_id: _builtins.int | None = ...,
+        untold_broker_names: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_batch_id", b"_batch_id", "_record_count", b"_record_count", "batch_id", b"batch_id", "commit_time", b"commit_time", "home", b"home", "note_time", b"note_time", "record_count", b"record_count", "stage_time", b"stage_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_batch_id", b"_batch_id", "_prepared_batch_id", b"_prepared_batch_id", "_record_count", b"_record_count", "batch_id", b"batch_id", "commit_time", b"commit_time", "home", b"home", "note_time", b"note_time", "prepared_batch_id", b"prepared_batch_id", "record_count", b"record_count", "stage_time", b"stage_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_batch_id", b"_batch_id", "_record_count", b"_record_count", "batch_id", b"batch_id", "commit_time", b"commit_time", "failure", b"failure", "home", b"home", "note_time", b"note_time", "publishing", b"publishing", "query_id", b"query_id", "record_count", b"record_count", "stage_time", b"stage_time", "staged_bytes", b"staged_bytes", "staged_record_count", b"staged_record_count", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_batch_id", b"_batch_id", "_prepared_batch_id", b"_prepared_batch_id", "_record_count", b"_record_count", "batch_id", b"batch_id", "commit_time", b"commit_time", "failure", b"failure", "home", b"home", "note_time", b"note_time", "prepared_batch_id", b"prepared_batch_id", "publishing", b"publishing", "query_id", b"query_id", "record_count", b"record_count", "stage_time", b"stage_time", "staged_bytes", b"staged_bytes", "staged_record_count", b"staged_record_count", "topic", b"topic", "untold_broker_names", b"untold_broker_names"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__batch_id: _TypeAlias = _typing.Literal["batch_id"]  # noqa: Y015
     _WhichOneofArgType__batch_id: _TypeAlias = _typing.Literal["_batch_id", b"_batch_id"]  # noqa: Y015
+    _WhichOneofReturnType__prepared_batch_id: _TypeAlias = _typing.Literal["prepared_batch_id"]  # noqa: Y015
+    _WhichOneofArgType__prepared_batch_id: _TypeAlias = _typing.Literal["_prepared_batch_id", b"_prepared_batch_id"]  # noqa: Y015
     _WhichOneofReturnType__record_count: _TypeAlias = _typing.Literal["record_count"]  # noqa: Y015
     _WhichOneofArgType__record_count: _TypeAlias = _typing.Literal["_record_count", b"_record_count"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__batch_id) -> _WhichOneofReturnType__batch_id | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__prepared_batch_id) -> _WhichOneofReturnType__prepared_batch_id | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__record_count) -> _WhichOneofReturnType__record_count | None: ...
 
@@ -379,3 +408,177 @@ class DeleteSinkResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DeleteSinkResponse: _TypeAlias = DeleteSinkResponse  # noqa: Y015
+
+@_typing.final
+class PrepareBatchRequest(_message.Message):
+    """Prepares a part of a batch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUERY_ID_FIELD_NUMBER: _builtins.int
+    BATCH_ID_FIELD_NUMBER: _builtins.int
+    HOME_FIELD_NUMBER: _builtins.int
+    DECISION_ID_FIELD_NUMBER: _builtins.int
+    ATTEMPTS_FIELD_NUMBER: _builtins.int
+    query_id: _builtins.str
+    """The sink."""
+    batch_id: _builtins.int
+    """The batch within it."""
+    decision_id: _builtins.int
+    """As in CommittedBatch."""
+    @_builtins.property
+    def home(self) -> Global___SinkHome:
+        """The broker that will decide."""
+
+    @_builtins.property
+    def attempts(self) -> _containers.RepeatedCompositeFieldContainer[_transaction_service_pb2.BatchAttempt]:
+        """The attempts that count, of those staged at this broker."""
+
+    def __init__(
+        self,
+        *,
+        query_id: _builtins.str = ...,
+        batch_id: _builtins.int = ...,
+        home: Global___SinkHome | None = ...,
+        decision_id: _builtins.int = ...,
+        attempts: _abc.Iterable[_transaction_service_pb2.BatchAttempt] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["home", b"home"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "batch_id", b"batch_id", "decision_id", b"decision_id", "home", b"home", "query_id", b"query_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PrepareBatchRequest: _TypeAlias = PrepareBatchRequest  # noqa: Y015
+
+@_typing.final
+class PrepareBatchResponse(_message.Message):
+    """Answers when the part is prepared, and as safe as an acknowledged message."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PrepareBatchResponse: _TypeAlias = PrepareBatchResponse  # noqa: Y015
+
+@_typing.final
+class PublishBatchRequest(_message.Message):
+    """Tells of a decision."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUERY_ID_FIELD_NUMBER: _builtins.int
+    HOME_FIELD_NUMBER: _builtins.int
+    BATCH_FIELD_NUMBER: _builtins.int
+    UNTIL_VISIBLE_FIELD_NUMBER: _builtins.int
+    query_id: _builtins.str
+    """The sink."""
+    until_visible: _builtins.bool
+    """Whether the answer waits until the part is visible. Otherwise it waits until the decision is
+    safe.
+    """
+    @_builtins.property
+    def home(self) -> Global___SinkHome:
+        """The broker that has decided."""
+
+    @_builtins.property
+    def batch(self) -> Global___CommittedBatch:
+        """The batch as a whole, with its decision."""
+
+    def __init__(
+        self,
+        *,
+        query_id: _builtins.str = ...,
+        home: Global___SinkHome | None = ...,
+        batch: Global___CommittedBatch | None = ...,
+        until_visible: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "home", b"home"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "home", b"home", "query_id", b"query_id", "until_visible", b"until_visible"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PublishBatchRequest: _TypeAlias = PublishBatchRequest  # noqa: Y015
+
+@_typing.final
+class PublishBatchResponse(_message.Message):
+    """Answers when the decision is safe here, or the part visible."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PublishBatchResponse: _TypeAlias = PublishBatchResponse  # noqa: Y015
+
+@_typing.final
+class GetBatchDecisionRequest(_message.Message):
+    """Asks what became of a preparation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUERY_ID_FIELD_NUMBER: _builtins.int
+    BATCH_ID_FIELD_NUMBER: _builtins.int
+    DECISION_ID_FIELD_NUMBER: _builtins.int
+    query_id: _builtins.str
+    """The sink."""
+    batch_id: _builtins.int
+    """The batch within it."""
+    decision_id: _builtins.int
+    """Of the preparation."""
+    def __init__(
+        self,
+        *,
+        query_id: _builtins.str = ...,
+        batch_id: _builtins.int = ...,
+        decision_id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch_id", b"batch_id", "decision_id", b"decision_id", "query_id", b"query_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetBatchDecisionRequest: _TypeAlias = GetBatchDecisionRequest  # noqa: Y015
+
+@_typing.final
+class GetBatchDecisionResponse(_message.Message):
+    """Answers with what became of a preparation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DECIDED_FIELD_NUMBER: _builtins.int
+    BATCH_FIELD_NUMBER: _builtins.int
+    decided: _builtins.bool
+    """Whether it is decided at all."""
+    @_builtins.property
+    def batch(self) -> Global___CommittedBatch:
+        """What is committed, if it is this preparation; absent: it never will be, if `decided`."""
+
+    def __init__(
+        self,
+        *,
+        decided: _builtins.bool = ...,
+        batch: Global___CommittedBatch | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "decided", b"decided"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetBatchDecisionResponse: _TypeAlias = GetBatchDecisionResponse  # noqa: Y015

@@ -26,12 +26,18 @@ if _version_not_supported:
 
 
 class SinkServiceStub(object):
-    """Knows the sinks of batch transactions: to which broker each writes, and how far it has come. A
-    sink is the query of StageBatchRecords and CommitBatch.
+    """Knows the sinks of batch transactions: which broker decides about their batches, and how far each
+    has come. A sink is the query of StageBatchRecords and CommitBatch.
 
-    All messages of a sink go to one broker, its home. The home is noted at every broker that the
-    sink may write to, so that it is known while some of them are away. A broker whose note names
-    another one takes nothing for the sink.
+    Messages of a sink are staged at all its brokers; one of them, its home, decides whether a batch
+    is committed. The home is noted at every broker of the sink, so that it is known while some of
+    them are away. A broker whose note names another one decides nothing for the sink.
+
+    The home speaks with the other brokers of the sink:
+
+    PrepareBatch      the home to each broker with a part, before the decision
+    PublishBatch      the home to each broker of the sink, after it
+    GetBatchDecision  a broker to the home, about what was prepared and never heard of again
     """
 
     def __init__(self, channel):
@@ -60,15 +66,36 @@ class SinkServiceStub(object):
                 request_serializer=ariane_dot_broker_dot_v1_dot_sink__service__pb2.DeleteSinkRequest.SerializeToString,
                 response_deserializer=ariane_dot_broker_dot_v1_dot_sink__service__pb2.DeleteSinkResponse.FromString,
                 _registered_method=True)
+        self.PrepareBatch = channel.unary_unary(
+                '/ariane.broker.v1.SinkService/PrepareBatch',
+                request_serializer=ariane_dot_broker_dot_v1_dot_sink__service__pb2.PrepareBatchRequest.SerializeToString,
+                response_deserializer=ariane_dot_broker_dot_v1_dot_sink__service__pb2.PrepareBatchResponse.FromString,
+                _registered_method=True)
+        self.PublishBatch = channel.unary_unary(
+                '/ariane.broker.v1.SinkService/PublishBatch',
+                request_serializer=ariane_dot_broker_dot_v1_dot_sink__service__pb2.PublishBatchRequest.SerializeToString,
+                response_deserializer=ariane_dot_broker_dot_v1_dot_sink__service__pb2.PublishBatchResponse.FromString,
+                _registered_method=True)
+        self.GetBatchDecision = channel.unary_unary(
+                '/ariane.broker.v1.SinkService/GetBatchDecision',
+                request_serializer=ariane_dot_broker_dot_v1_dot_sink__service__pb2.GetBatchDecisionRequest.SerializeToString,
+                response_deserializer=ariane_dot_broker_dot_v1_dot_sink__service__pb2.GetBatchDecisionResponse.FromString,
+                _registered_method=True)
 
 
 class SinkServiceServicer(object):
-    """Knows the sinks of batch transactions: to which broker each writes, and how far it has come. A
-    sink is the query of StageBatchRecords and CommitBatch.
+    """Knows the sinks of batch transactions: which broker decides about their batches, and how far each
+    has come. A sink is the query of StageBatchRecords and CommitBatch.
 
-    All messages of a sink go to one broker, its home. The home is noted at every broker that the
-    sink may write to, so that it is known while some of them are away. A broker whose note names
-    another one takes nothing for the sink.
+    Messages of a sink are staged at all its brokers; one of them, its home, decides whether a batch
+    is committed. The home is noted at every broker of the sink, so that it is known while some of
+    them are away. A broker whose note names another one decides nothing for the sink.
+
+    The home speaks with the other brokers of the sink:
+
+    PrepareBatch      the home to each broker with a part, before the decision
+    PublishBatch      the home to each broker of the sink, after it
+    GetBatchDecision  a broker to the home, about what was prepared and never heard of again
     """
 
     def GetSinkHome(self, request, context):
@@ -81,8 +108,10 @@ class SinkServiceServicer(object):
     def NoteSinkHome(self, request, context):
         """Notes the home of a sink. Of two homes the one that was moved more often stands, of equals the
         one whose broker's name is greater; noting the lower one changes nothing. Whatever this broker
-        has committed itself becomes part of a note that moves the sink away from it, and what is
-        staged here is dropped. Idempotent.
+        knows to be committed becomes part of the note. A broker that is to become the home has all
+        other brokers of the sink note it first, but the one that is given up: from then on they take
+        no word of a home before, and it knows all that was committed. Idempotent.
+        Errors: PEER_UNREACHABLE when another broker of the sink does not answer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -101,6 +130,36 @@ class SinkServiceServicer(object):
         is not visible yet becomes visible all the same, unless it cannot be read any more: then it is
         given up.
         Errors: SINK_NOT_FOUND.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PrepareBatch(self, request, context):
+        """Prepares this broker's part of a batch for the decision: from now on it is neither dropped nor
+        published without the word of the home. Without attempts only the home is checked. Idempotent;
+        another preparation of the same batch replaces the one before.
+        Errors: SINK_MOVED when the home is another, TRANSACTION_NOT_FOUND for an attempt that did not
+        stage what it should have, TRANSACTION_DECIDED, PEER_UNREACHABLE when an earlier batch waits
+        for its decision and the home does not answer.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PublishBatch(self, request, context):
+        """Tells this broker that a batch is committed: it keeps the decision, and makes its part visible.
+        Idempotent.
+        Errors: SINK_MOVED when the home is another and this decision is not known here,
+        RECORD_CORRUPTED and others when the part cannot become visible now.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetBatchDecision(self, request, context):
+        """Tells what became of a preparation; asked of the home.
+        Errors: SINK_MOVED when this broker is not the home, SINK_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -129,6 +188,21 @@ def add_SinkServiceServicer_to_server(servicer, server):
                     request_deserializer=ariane_dot_broker_dot_v1_dot_sink__service__pb2.DeleteSinkRequest.FromString,
                     response_serializer=ariane_dot_broker_dot_v1_dot_sink__service__pb2.DeleteSinkResponse.SerializeToString,
             ),
+            'PrepareBatch': grpc.unary_unary_rpc_method_handler(
+                    servicer.PrepareBatch,
+                    request_deserializer=ariane_dot_broker_dot_v1_dot_sink__service__pb2.PrepareBatchRequest.FromString,
+                    response_serializer=ariane_dot_broker_dot_v1_dot_sink__service__pb2.PrepareBatchResponse.SerializeToString,
+            ),
+            'PublishBatch': grpc.unary_unary_rpc_method_handler(
+                    servicer.PublishBatch,
+                    request_deserializer=ariane_dot_broker_dot_v1_dot_sink__service__pb2.PublishBatchRequest.FromString,
+                    response_serializer=ariane_dot_broker_dot_v1_dot_sink__service__pb2.PublishBatchResponse.SerializeToString,
+            ),
+            'GetBatchDecision': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetBatchDecision,
+                    request_deserializer=ariane_dot_broker_dot_v1_dot_sink__service__pb2.GetBatchDecisionRequest.FromString,
+                    response_serializer=ariane_dot_broker_dot_v1_dot_sink__service__pb2.GetBatchDecisionResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'ariane.broker.v1.SinkService', rpc_method_handlers)
@@ -138,12 +212,18 @@ def add_SinkServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class SinkService(object):
-    """Knows the sinks of batch transactions: to which broker each writes, and how far it has come. A
-    sink is the query of StageBatchRecords and CommitBatch.
+    """Knows the sinks of batch transactions: which broker decides about their batches, and how far each
+    has come. A sink is the query of StageBatchRecords and CommitBatch.
 
-    All messages of a sink go to one broker, its home. The home is noted at every broker that the
-    sink may write to, so that it is known while some of them are away. A broker whose note names
-    another one takes nothing for the sink.
+    Messages of a sink are staged at all its brokers; one of them, its home, decides whether a batch
+    is committed. The home is noted at every broker of the sink, so that it is known while some of
+    them are away. A broker whose note names another one decides nothing for the sink.
+
+    The home speaks with the other brokers of the sink:
+
+    PrepareBatch      the home to each broker with a part, before the decision
+    PublishBatch      the home to each broker of the sink, after it
+    GetBatchDecision  a broker to the home, about what was prepared and never heard of again
     """
 
     @staticmethod
@@ -244,6 +324,87 @@ class SinkService(object):
             '/ariane.broker.v1.SinkService/DeleteSink',
             ariane_dot_broker_dot_v1_dot_sink__service__pb2.DeleteSinkRequest.SerializeToString,
             ariane_dot_broker_dot_v1_dot_sink__service__pb2.DeleteSinkResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PrepareBatch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ariane.broker.v1.SinkService/PrepareBatch',
+            ariane_dot_broker_dot_v1_dot_sink__service__pb2.PrepareBatchRequest.SerializeToString,
+            ariane_dot_broker_dot_v1_dot_sink__service__pb2.PrepareBatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PublishBatch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ariane.broker.v1.SinkService/PublishBatch',
+            ariane_dot_broker_dot_v1_dot_sink__service__pb2.PublishBatchRequest.SerializeToString,
+            ariane_dot_broker_dot_v1_dot_sink__service__pb2.PublishBatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetBatchDecision(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ariane.broker.v1.SinkService/GetBatchDecision',
+            ariane_dot_broker_dot_v1_dot_sink__service__pb2.GetBatchDecisionRequest.SerializeToString,
+            ariane_dot_broker_dot_v1_dot_sink__service__pb2.GetBatchDecisionResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -27,12 +27,18 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class SinkServiceStub:
-    """Knows the sinks of batch transactions: to which broker each writes, and how far it has come. A
-    sink is the query of StageBatchRecords and CommitBatch.
+    """Knows the sinks of batch transactions: which broker decides about their batches, and how far each
+    has come. A sink is the query of StageBatchRecords and CommitBatch.
 
-    All messages of a sink go to one broker, its home. The home is noted at every broker that the
-    sink may write to, so that it is known while some of them are away. A broker whose note names
-    another one takes nothing for the sink.
+    Messages of a sink are staged at all its brokers; one of them, its home, decides whether a batch
+    is committed. The home is noted at every broker of the sink, so that it is known while some of
+    them are away. A broker whose note names another one decides nothing for the sink.
+
+    The home speaks with the other brokers of the sink:
+
+      PrepareBatch      the home to each broker with a part, before the decision
+      PublishBatch      the home to each broker of the sink, after it
+      GetBatchDecision  a broker to the home, about what was prepared and never heard of again
     """
 
     @_typing.overload
@@ -44,8 +50,10 @@ class SinkServiceStub:
     NoteSinkHome: _grpc.UnaryUnaryMultiCallable[_sink_service_pb2.NoteSinkHomeRequest, _sink_service_pb2.NoteSinkHomeResponse]
     """Notes the home of a sink. Of two homes the one that was moved more often stands, of equals the
     one whose broker's name is greater; noting the lower one changes nothing. Whatever this broker
-    has committed itself becomes part of a note that moves the sink away from it, and what is
-    staged here is dropped. Idempotent.
+    knows to be committed becomes part of the note. A broker that is to become the home has all
+    other brokers of the sink note it first, but the one that is given up: from then on they take
+    no word of a home before, and it knows all that was committed. Idempotent.
+    Errors: PEER_UNREACHABLE when another broker of the sink does not answer.
     """
     ListSinks: _grpc.UnaryUnaryMultiCallable[_sink_service_pb2.ListSinksRequest, _sink_service_pb2.ListSinksResponse]
     """Lists the sinks that this broker knows, by name.
@@ -57,15 +65,39 @@ class SinkServiceStub:
     given up.
     Errors: SINK_NOT_FOUND.
     """
+    PrepareBatch: _grpc.UnaryUnaryMultiCallable[_sink_service_pb2.PrepareBatchRequest, _sink_service_pb2.PrepareBatchResponse]
+    """Prepares this broker's part of a batch for the decision: from now on it is neither dropped nor
+    published without the word of the home. Without attempts only the home is checked. Idempotent;
+    another preparation of the same batch replaces the one before.
+    Errors: SINK_MOVED when the home is another, TRANSACTION_NOT_FOUND for an attempt that did not
+    stage what it should have, TRANSACTION_DECIDED, PEER_UNREACHABLE when an earlier batch waits
+    for its decision and the home does not answer.
+    """
+    PublishBatch: _grpc.UnaryUnaryMultiCallable[_sink_service_pb2.PublishBatchRequest, _sink_service_pb2.PublishBatchResponse]
+    """Tells this broker that a batch is committed: it keeps the decision, and makes its part visible.
+    Idempotent.
+    Errors: SINK_MOVED when the home is another and this decision is not known here,
+    RECORD_CORRUPTED and others when the part cannot become visible now.
+    """
+    GetBatchDecision: _grpc.UnaryUnaryMultiCallable[_sink_service_pb2.GetBatchDecisionRequest, _sink_service_pb2.GetBatchDecisionResponse]
+    """Tells what became of a preparation; asked of the home.
+    Errors: SINK_MOVED when this broker is not the home, SINK_NOT_FOUND.
+    """
 
 @_typing.type_check_only
 class SinkServiceAsyncStub(SinkServiceStub):
-    """Knows the sinks of batch transactions: to which broker each writes, and how far it has come. A
-    sink is the query of StageBatchRecords and CommitBatch.
+    """Knows the sinks of batch transactions: which broker decides about their batches, and how far each
+    has come. A sink is the query of StageBatchRecords and CommitBatch.
 
-    All messages of a sink go to one broker, its home. The home is noted at every broker that the
-    sink may write to, so that it is known while some of them are away. A broker whose note names
-    another one takes nothing for the sink.
+    Messages of a sink are staged at all its brokers; one of them, its home, decides whether a batch
+    is committed. The home is noted at every broker of the sink, so that it is known while some of
+    them are away. A broker whose note names another one decides nothing for the sink.
+
+    The home speaks with the other brokers of the sink:
+
+      PrepareBatch      the home to each broker with a part, before the decision
+      PublishBatch      the home to each broker of the sink, after it
+      GetBatchDecision  a broker to the home, about what was prepared and never heard of again
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -74,8 +106,10 @@ class SinkServiceAsyncStub(SinkServiceStub):
     NoteSinkHome: _aio.UnaryUnaryMultiCallable[_sink_service_pb2.NoteSinkHomeRequest, _sink_service_pb2.NoteSinkHomeResponse]  # type: ignore[assignment]
     """Notes the home of a sink. Of two homes the one that was moved more often stands, of equals the
     one whose broker's name is greater; noting the lower one changes nothing. Whatever this broker
-    has committed itself becomes part of a note that moves the sink away from it, and what is
-    staged here is dropped. Idempotent.
+    knows to be committed becomes part of the note. A broker that is to become the home has all
+    other brokers of the sink note it first, but the one that is given up: from then on they take
+    no word of a home before, and it knows all that was committed. Idempotent.
+    Errors: PEER_UNREACHABLE when another broker of the sink does not answer.
     """
     ListSinks: _aio.UnaryUnaryMultiCallable[_sink_service_pb2.ListSinksRequest, _sink_service_pb2.ListSinksResponse]  # type: ignore[assignment]
     """Lists the sinks that this broker knows, by name.
@@ -87,14 +121,38 @@ class SinkServiceAsyncStub(SinkServiceStub):
     given up.
     Errors: SINK_NOT_FOUND.
     """
+    PrepareBatch: _aio.UnaryUnaryMultiCallable[_sink_service_pb2.PrepareBatchRequest, _sink_service_pb2.PrepareBatchResponse]  # type: ignore[assignment]
+    """Prepares this broker's part of a batch for the decision: from now on it is neither dropped nor
+    published without the word of the home. Without attempts only the home is checked. Idempotent;
+    another preparation of the same batch replaces the one before.
+    Errors: SINK_MOVED when the home is another, TRANSACTION_NOT_FOUND for an attempt that did not
+    stage what it should have, TRANSACTION_DECIDED, PEER_UNREACHABLE when an earlier batch waits
+    for its decision and the home does not answer.
+    """
+    PublishBatch: _aio.UnaryUnaryMultiCallable[_sink_service_pb2.PublishBatchRequest, _sink_service_pb2.PublishBatchResponse]  # type: ignore[assignment]
+    """Tells this broker that a batch is committed: it keeps the decision, and makes its part visible.
+    Idempotent.
+    Errors: SINK_MOVED when the home is another and this decision is not known here,
+    RECORD_CORRUPTED and others when the part cannot become visible now.
+    """
+    GetBatchDecision: _aio.UnaryUnaryMultiCallable[_sink_service_pb2.GetBatchDecisionRequest, _sink_service_pb2.GetBatchDecisionResponse]  # type: ignore[assignment]
+    """Tells what became of a preparation; asked of the home.
+    Errors: SINK_MOVED when this broker is not the home, SINK_NOT_FOUND.
+    """
 
 class SinkServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Knows the sinks of batch transactions: to which broker each writes, and how far it has come. A
-    sink is the query of StageBatchRecords and CommitBatch.
+    """Knows the sinks of batch transactions: which broker decides about their batches, and how far each
+    has come. A sink is the query of StageBatchRecords and CommitBatch.
 
-    All messages of a sink go to one broker, its home. The home is noted at every broker that the
-    sink may write to, so that it is known while some of them are away. A broker whose note names
-    another one takes nothing for the sink.
+    Messages of a sink are staged at all its brokers; one of them, its home, decides whether a batch
+    is committed. The home is noted at every broker of the sink, so that it is known while some of
+    them are away. A broker whose note names another one decides nothing for the sink.
+
+    The home speaks with the other brokers of the sink:
+
+      PrepareBatch      the home to each broker with a part, before the decision
+      PublishBatch      the home to each broker of the sink, after it
+      GetBatchDecision  a broker to the home, about what was prepared and never heard of again
     """
 
     @_abc_1.abstractmethod
@@ -113,8 +171,10 @@ class SinkServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_sink_service_pb2.NoteSinkHomeResponse, _abc.Awaitable[_sink_service_pb2.NoteSinkHomeResponse]]:
         """Notes the home of a sink. Of two homes the one that was moved more often stands, of equals the
         one whose broker's name is greater; noting the lower one changes nothing. Whatever this broker
-        has committed itself becomes part of a note that moves the sink away from it, and what is
-        staged here is dropped. Idempotent.
+        knows to be committed becomes part of the note. A broker that is to become the home has all
+        other brokers of the sink note it first, but the one that is given up: from then on they take
+        no word of a home before, and it knows all that was committed. Idempotent.
+        Errors: PEER_UNREACHABLE when another broker of the sink does not answer.
         """
 
     @_abc_1.abstractmethod
@@ -137,6 +197,42 @@ class SinkServiceServicer(metaclass=_abc_1.ABCMeta):
         is not visible yet becomes visible all the same, unless it cannot be read any more: then it is
         given up.
         Errors: SINK_NOT_FOUND.
+        """
+
+    @_abc_1.abstractmethod
+    def PrepareBatch(
+        self,
+        request: _sink_service_pb2.PrepareBatchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_sink_service_pb2.PrepareBatchResponse, _abc.Awaitable[_sink_service_pb2.PrepareBatchResponse]]:
+        """Prepares this broker's part of a batch for the decision: from now on it is neither dropped nor
+        published without the word of the home. Without attempts only the home is checked. Idempotent;
+        another preparation of the same batch replaces the one before.
+        Errors: SINK_MOVED when the home is another, TRANSACTION_NOT_FOUND for an attempt that did not
+        stage what it should have, TRANSACTION_DECIDED, PEER_UNREACHABLE when an earlier batch waits
+        for its decision and the home does not answer.
+        """
+
+    @_abc_1.abstractmethod
+    def PublishBatch(
+        self,
+        request: _sink_service_pb2.PublishBatchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_sink_service_pb2.PublishBatchResponse, _abc.Awaitable[_sink_service_pb2.PublishBatchResponse]]:
+        """Tells this broker that a batch is committed: it keeps the decision, and makes its part visible.
+        Idempotent.
+        Errors: SINK_MOVED when the home is another and this decision is not known here,
+        RECORD_CORRUPTED and others when the part cannot become visible now.
+        """
+
+    @_abc_1.abstractmethod
+    def GetBatchDecision(
+        self,
+        request: _sink_service_pb2.GetBatchDecisionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_sink_service_pb2.GetBatchDecisionResponse, _abc.Awaitable[_sink_service_pb2.GetBatchDecisionResponse]]:
+        """Tells what became of a preparation; asked of the home.
+        Errors: SINK_MOVED when this broker is not the home, SINK_NOT_FOUND.
         """
 
 def add_SinkServiceServicer_to_server(servicer: SinkServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -628,8 +628,8 @@ class CommitBatchRequest(_message.Message):
     """
     @_builtins.property
     def attempts(self) -> _containers.RepeatedCompositeFieldContainer[Global___BatchAttempt]:
-        """The attempts that count, one for each partition. None when the caller knows that the batch is
-        committed and asks whether it was the same.
+        """The attempts that count, one for each partition and broker. None when the caller knows that the
+        batch is committed and asks whether it was the same.
         """
 
     def __init__(
@@ -659,6 +659,7 @@ class BatchAttempt(_message.Message):
     ATTEMPT_TOKEN_FIELD_NUMBER: _builtins.int
     RECORD_COUNT_FIELD_NUMBER: _builtins.int
     CHECKSUM_FIELD_NUMBER: _builtins.int
+    BROKER_NAME_FIELD_NUMBER: _builtins.int
     partition_id: _builtins.int
     """Spark's partition."""
     attempt_token: _builtins.str
@@ -669,6 +670,8 @@ class BatchAttempt(_message.Message):
     """CRC-32 over the CRC-32s of its blocks in order, each as 4 bytes, little-endian; 0 without
     records. A bit pattern, hence fixed32.
     """
+    broker_name: _builtins.str
+    """The broker that has it. Empty: the one that is asked."""
     def __init__(
         self,
         *,
@@ -676,10 +679,11 @@ class BatchAttempt(_message.Message):
         attempt_token: _builtins.str = ...,
         record_count: _builtins.int = ...,
         checksum: _builtins.int = ...,
+        broker_name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_token", b"attempt_token", "checksum", b"checksum", "partition_id", b"partition_id", "record_count", b"record_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_token", b"attempt_token", "broker_name", b"broker_name", "checksum", b"checksum", "partition_id", b"partition_id", "record_count", b"record_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -177,8 +177,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     FAILED_PRECONDITION.
     """
     ERROR_REASON_SINK_MOVED: _ErrorReason.ValueType  # 105
-    """Another broker is the home of the sink and accepts its batches; `query_id`, `home`. Nothing was
-    done. FAILED_PRECONDITION.
+    """Another broker is the home of the sink and decides about its batches; `query_id`, `home`,
+    `move_count`. Nothing was done. FAILED_PRECONDITION.
     """
     ERROR_REASON_SINK_NOT_FOUND: _ErrorReason.ValueType  # 106
     """The sink is not known here; `query_id`. NOT_FOUND."""
@@ -416,8 +416,8 @@ ERROR_REASON_BATCH_DIFFERS: ErrorReason.ValueType  # 104
 FAILED_PRECONDITION.
 """
 ERROR_REASON_SINK_MOVED: ErrorReason.ValueType  # 105
-"""Another broker is the home of the sink and accepts its batches; `query_id`, `home`. Nothing was
-done. FAILED_PRECONDITION.
+"""Another broker is the home of the sink and decides about its batches; `query_id`, `home`,
+`move_count`. Nothing was done. FAILED_PRECONDITION.
 """
 ERROR_REASON_SINK_NOT_FOUND: ErrorReason.ValueType  # 106
 """The sink is not known here; `query_id`. NOT_FOUND."""

@@ -62,12 +62,30 @@ def batch_differs(
     )
 
 
-def sink_moved(query_id: str, home: str) -> ServiceError:
+def sink_moved(query_id: str, home: str, move_count: int) -> ServiceError:
     """Another broker is the home of the query."""
     return ServiceError(
         ErrorReason.ERROR_REASON_SINK_MOVED,
-        f"query {query_id!r} writes to broker {home}, and not here",
-        {"query_id": query_id, "home": home},
+        f"broker {home} decides about the batches of query {query_id!r}, and not this one",
+        {"query_id": query_id, "home": home, "move_count": move_count},
+    )
+
+
+def peer_silent(broker_name: str, cause: str) -> ServiceError:
+    """Another broker of the query does not answer."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_PEER_UNREACHABLE,
+        f"broker {broker_name} does not answer: {cause}",
+        {"broker_name": broker_name},
+    )
+
+
+def batch_undecided(query_id: str, batch_id: int) -> ServiceError:
+    """A batch is prepared, and its home does not say what became of it."""
+    return ServiceError(
+        ErrorReason.ERROR_REASON_PEER_UNREACHABLE,
+        f"batch {batch_id} of query {query_id!r} is prepared, and its home has not decided it",
+        {"query_id": query_id, "batch_id": batch_id},
     )
 
 

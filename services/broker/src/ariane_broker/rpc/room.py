@@ -102,7 +102,7 @@ def rpc_room(
             broker_name=broker_name,
             store_host=lambda: log.store.config.store_host,
         ),
-        "SinkService": SinkServicer(spark_batches.sinks),
+        "SinkService": SinkServicer(spark_batches.sinks, spark_batches.parts),
         "TopicService": TopicServicer(
             state.topics, clients.topic_changes, clients.lookup, clients.unread
         ),
@@ -111,7 +111,8 @@ def rpc_room(
             _transaction_updates(environment, log, transactions),
             transactions.checks,
             transactions.list,
-            spark_batches.commits,
+            staging=spark_batches.staging,
+            batches=spark_batches.commits,
         ),
     }
     if log.primary is not None:

@@ -3,7 +3,8 @@
 A record whose delivery time is later than the commit is given to the timer instead of its queue.
 The time of the commit decides that, so a broker that continues the publication decides the same.
 
-The published part is derived from the log: after a crash the broker goes on where it stopped.
+The published part is derived from the log: after a crash the broker goes on where it stopped. What
+this broker has decided for a query with other brokers becomes visible once one of them knows.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from ariane_broker.spark_batches.batch_records import (
     named_rows,
 )
 from ariane_broker.spark_batches.batch_table import WAITING, BatchTable, Publication
+from ariane_broker.spark_batches.batch_telling import BatchTelling
 from ariane_broker.spark_batches.stage_format import StagedBlock, decode_stage
 from ariane_broker.topics.system_topics import BATCH_TOPIC
 from ariane_broker.topics.topic_table import TopicConfig
@@ -63,9 +65,12 @@ class BatchPublication:
         table: BatchTable,
         find_topic: Callable[[str], TopicConfig | None],
         parking: Parking,
+        telling: BatchTelling,
+        *,
         clock: Clock,
     ) -> None:
         """``clock`` paces turns without a waiting call."""
+        self._telling = telling
         self._log = log
         self._table = table
         self._find_topic = find_topic
@@ -81,10 +86,10 @@ class BatchPublication:
         The publication goes on when the call is cancelled.
 
         Raises:
-            ServiceError: FLUSH_UNCONFIRMED.
+            ServiceError: FLUSH_UNCONFIRMED; PEER_UNREACHABLE: no other broker knows of it yet.
             StorageError: Not all are visible yet; the publication is tried again.
         """
-        if not any(batch.query_id == query_id for batch in self._table.publications):
+        if not self._is_open(query_id):
             return
         finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(query_id, []).append(finished)
@@ -92,36 +97,52 @@ class BatchPublication:
         await finished
 
     async def turn(self) -> None:
-        """Publish all committed batches, in order for each query."""
-        failed: set[str] = set()
-        for batch in sorted(self._table.publications):
-            if batch.query_id in failed:
-                continue
+        """Tell of all committed batches, and publish them, in order for each query."""
+        batches = (*self._table.publications, *self._table.agreements.owed)
+        # A silent broker of one query delays no other.
+        await asyncio.gather(*map(self._turn_of, {batch.query_id for batch in batches}))
+        for query_id in [query_id for query_id in self._waiting if not self._is_open(query_id)]:
+            self._tell(query_id, None)
+
+    async def _turn_of(self, query_id: str) -> None:
+        try:
+            await self._telling.tell(query_id)
+        except (StorageError, ServicekitError) as error:
+            _log.warning("decision_not_told", query_id=query_id, cause=str(error))
+            self._tell(query_id, error)
+            return
+        batches = [batch for batch in self._table.publications if batch.query_id == query_id]
+        for batch in sorted(batches):
+            owed = self._table.agreements.owed.get(batch)
+            if owed is not None and not owed.witnessed:
+                return
             damage = self._failures.get(batch)
             if damage is not None:
                 # It stays so until the next start: nothing is read again and again.
-                failed.add(batch.query_id)
-                self._tell(batch.query_id, damage)
-                continue
+                self._tell(query_id, damage)
+                return
             try:
                 await self._publish(self._table.publications[batch])
             except RecordCorrupted as error:
-                failed.add(batch.query_id)
                 self._failures[batch] = error
                 _log.error(
                     "staged_batch_damaged",
-                    query_id=batch.query_id,
+                    query_id=query_id,
                     batch_id=batch.batch_id,
                     cause=str(error),
                 )
-                self._tell(batch.query_id, error)
+                self._tell(query_id, error)
+                return
             except (StorageError, ServicekitError, OSError) as error:
-                failed.add(batch.query_id)
-                _log.warning("publication_failed", query_id=batch.query_id, cause=str(error))
-                self._tell(batch.query_id, error)
-        left = {batch.query_id for batch in self._table.publications}
-        for query_id in [query_id for query_id in self._waiting if query_id not in left]:
-            self._tell(query_id, None)
+                _log.warning("publication_failed", query_id=query_id, cause=str(error))
+                self._tell(query_id, error)
+                return
+
+    def _is_open(self, query_id: str) -> bool:
+        """Whether something is committed, and not visible here or known to this broker only."""
+        return self._table.agreements.is_unwitnessed(query_id) or any(
+            batch.query_id == query_id for batch in self._table.publications
+        )
 
     def failed_batches(self, query_id: str) -> list[BatchKey]:
         """Batches of a query that are committed and cannot become visible, by their ids."""

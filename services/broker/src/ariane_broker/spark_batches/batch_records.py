@@ -1,6 +1,6 @@
 r"""The records of a batch transaction: stages, commits, and the end of publication.
 
-::
+On each broker with a part of the batch::
 
     RMQ_SYS_ARIANE_STAGE_TOPIC   |stage|stage|stage|   one for each call, as `stage_format` draws it
     RMQ_SYS_ARIANE_BATCH_TOPIC                 |commit|                       |done|
@@ -11,6 +11,10 @@ The commit record is the decision: it names the stages that count, and is writte
 message. A message names its stage, in the field that names the half message elsewhere, so that the
 log shows the progress of publication. So does a record that is parked because its delivery time is
 later than the commit.
+
+One broker, the home of the query, decides. The others write ``prepare`` before its commit record,
+and their own commit record when they hear of it, or ``release`` when it never came. The home writes
+``told`` when others have that record, and ``undo`` when another home has decided otherwise.
 """
 
 from __future__ import annotations
@@ -81,6 +85,8 @@ class NamedAttempt(NamedTuple):
     token: str
     record_count: int
     checksum: int
+    broker_name: str = ""
+    """The broker that has it; empty for the one that is asked."""
 
 
 class Contents(NamedTuple):
@@ -90,6 +96,12 @@ class Contents(NamedTuple):
     """Number of its records."""
     content_sum: int
     """A sum over them, independent of order and partitions; unsigned, 64 bits."""
+    decision_id: int = 0
+    """Names the decision of the home that committed it; 0 if unknown."""
+
+    def has_rows_of(self, other: Contents) -> bool:
+        """Whether both are the same rows, by whatever decision."""
+        return self[:2] == other[:2]
 
 
 class BatchEvent(StrEnum):
@@ -101,6 +113,10 @@ class BatchEvent(StrEnum):
     PROGRESS = "progress"
     HOME = "home"
     FORGET = "forget"
+    PREPARE = "prepare"
+    RELEASE = "release"
+    TOLD = "told"
+    UNDO = "undo"
 
 
 def stage_record(request: StageRequest, now_ms: int) -> RecordFields:
@@ -139,13 +155,13 @@ def batch_record(event: BatchEvent, batch: BatchKey, now_ms: int, **says: Any) -
 
 
 def contents_rows(contents: Mapping[int, Contents]) -> list[list[int]]:
-    """The contents of batches as JSON: ``[[batch id, count, sum], ...]``."""
+    """The contents of batches as JSON: ``[[batch id, count, sum, decision id], ...]``."""
     return [[batch_id, *each] for batch_id, each in contents.items()]
 
 
 def contents_from(rows: Iterable[Sequence[int]]) -> dict[int, Contents]:
     """Restore the contents of batches from JSON."""
-    return {batch_id: Contents(count, content_sum) for batch_id, count, content_sum in rows}
+    return {batch_id: Contents(*each) for batch_id, *each in rows}
 
 
 def batch_event_of(fields: RecordFields) -> tuple[BatchEvent, BatchKey, Mapping[str, Any]]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ariane_broker.log.derived.log_rows import is_committed, is_of_topic, records_where
 from ariane_broker.log.derived.snapshots import Document, SnapshotState
+from ariane_broker.spark_batches.batch_agreements import BatchAgreements, Owed, Prepared
 from ariane_broker.spark_batches.batch_records import (
     AttemptKey,
     BatchEvent,
@@ -24,17 +25,13 @@ from ariane_broker.spark_batches.batch_records import (
     name_of_stage,
     stage_of,
 )
-from ariane_broker.spark_batches.sink_homes import HomeNote, note_from, note_json
+from ariane_broker.spark_batches.sink_homes import CONTENTS_KEPT, HomeNote, note_from, note_json
 from ariane_broker.topics.system_topics import BATCH_TOPIC, STAGE_TOPIC
 from ariane_record import RecordFields
 from ariane_record.layout import HEADER_BYTES
 from ariane_record.names import TIMER_TOPIC
 from ariane_storage.log.records.fields import FIELD_STARTS, FieldColumn
 from ariane_storage.log.scan import Stretch
-
-CONTENTS_KEPT: Final = 128
-"""The number of batches of a query whose contents are kept: more than the 100 that a checkpoint of
-Spark can go back by itself (``spark.sql.streaming.minBatchesToRetain``)."""
 
 WAITING: Final = -1
 """In place of a queue id: counts records that wait for their delivery time."""
@@ -56,11 +53,12 @@ class Progress:
     """Contents of the latest committed batches by id, ascending, up to this one."""
 
     def joined(self, earlier: Progress | None) -> Progress:
-        """The same with the contents of earlier batches, as many as are kept."""
-        contents = {**(earlier.contents if earlier else {}), **self.contents}
-        for batch_id in list(contents)[:-CONTENTS_KEPT]:
-            del contents[batch_id]
-        return replace(self, contents=contents)
+        """The later of both, with the contents of both batches, as many as are kept."""
+        if earlier is None:
+            return self
+        contents = {**earlier.contents, **self.contents}
+        kept = {batch_id: contents[batch_id] for batch_id in sorted(contents)[-CONTENTS_KEPT:]}
+        return replace(max(self, earlier, key=lambda each: each.batch_id), contents=kept)
 
 
 @dataclass(slots=True)
@@ -87,9 +85,10 @@ class BatchTable(SnapshotState):
         progress: The progress of each query.
         publications: Batches that are committed and not fully visible yet, oldest first.
         homes: The home of each query, if noted.
+        agreements: What is prepared here, and what other brokers are to be told.
     """
 
-    snapshot_version = 4
+    snapshot_version = 5
 
     name: Final = "batch transactions"
     matters_since_ms: Final = None
@@ -101,6 +100,7 @@ class BatchTable(SnapshotState):
         self.progress: dict[str, Progress] = {}
         self.publications: dict[BatchKey, Publication] = {}
         self.homes: dict[str, HomeNote] = {}
+        self.agreements = BatchAgreements()
 
     @property
     def needed_from(self) -> int | None:
@@ -142,19 +142,73 @@ class BatchTable(SnapshotState):
             self.staged.setdefault(batch, {}).setdefault(attempt, []).append(stage)
             self.change_count += 1
 
-    def commit(self, batch: BatchKey, stages: Sequence[int], progress: Progress) -> None:
-        """Apply a commit: the batch's other attempts and older batches are dropped."""
+    def commit(
+        self,
+        batch: BatchKey,
+        stages: Sequence[int],
+        progress: Progress,
+        others: Sequence[str] | None = None,
+    ) -> None:
+        """Apply a commit: the batch's other attempts and older batches are dropped.
+
+        Args:
+            batch: The batch.
+            stages: Commit-log offsets of its stages here.
+            progress: The progress with it.
+            others: Brokers with parts of it, which are to be told; None if nobody is.
+        """
+        self.agreements.prepared.pop(batch, None)
+        if others is not None:
+            contents = progress.contents[batch.batch_id]
+            self.agreements.owed[batch] = Owed(contents, set(others))
         self.advance(batch.query_id, progress.joined(self.progress.get(batch.query_id)))
         if stages:
             self.publications[batch] = Publication(batch, tuple(stages), progress.timestamp_ms)
 
     def advance(self, query_id: str, progress: Progress) -> None:
-        """Set the progress of a query."""
+        """Set the progress of a query; what is prepared stays staged until it is decided."""
         self.progress[query_id] = progress
         for key in [key for key in self.staged if key.query_id == query_id]:
-            if key.batch_id <= progress.batch_id:
+            if key.batch_id <= progress.batch_id and key not in self.agreements.prepared:
                 del self.staged[key]
         self.change_count += 1
+
+    def prepare(self, batch: BatchKey, decision_id: int, stages: Sequence[int]) -> None:
+        """Keep stages of a batch until the home says what becomes of it."""
+        self.agreements.prepared[batch] = Prepared(decision_id, tuple(stages))
+        self.change_count += 1
+
+    def release(self, batch: BatchKey) -> None:
+        """Keep a batch no longer for a decision that never came; what is staged stays."""
+        self.agreements.prepared.pop(batch, None)
+        if self.is_committed(batch):
+            self.staged.pop(batch, None)
+        self.change_count += 1
+
+    def told(self, batch: BatchKey, broker_names: Sequence[str]) -> None:
+        """Note that other brokers know of a decision; without any: that there are none."""
+        self.agreements.told(batch, broker_names)
+        self.change_count += 1
+
+    def undo(self, batch: BatchKey) -> None:
+        """Take back a decision of which nobody was told, because another home has decided."""
+        self.publications.pop(batch, None)
+        self.agreements.owed.pop(batch, None)
+        progress, note = self.progress.get(batch.query_id), self.homes.get(batch.query_id)
+        self.change_count += 1
+        if progress is None or batch.batch_id not in progress.contents:
+            return
+        # What the other home has committed under its name counts.
+        known = {} if note is None else dict(note.home.contents)
+        own = {key: each for key, each in progress.contents.items() if key != batch.batch_id}
+        contents = dict(sorted({**known, **own}.items()))
+        ids = [] if note is None or note.home.committed_id is None else [note.home.committed_id]
+        last_id = max((*contents, *ids), default=None)
+        if last_id is None:
+            del self.progress[batch.query_id]
+        else:
+            undone = replace(progress, batch_id=last_id, contents=contents)
+            self.progress[batch.query_id] = undone
 
     def published(self, batch: BatchKey, stage: int, queue_id: int, count: int) -> None:
         """Count messages of a stage that were appended to a queue, or wait (``WAITING``)."""
@@ -176,6 +230,7 @@ class BatchTable(SnapshotState):
         """Forget a query that was idle for too long."""
         self.progress.pop(query_id, None)
         self.homes.pop(query_id, None)
+        self.agreements.forget(query_id)
         self.change_count += 1
 
     def delete_query(self, query_id: str, lost_ids: Sequence[int]) -> None:
@@ -187,13 +242,9 @@ class BatchTable(SnapshotState):
         self.forget_query(query_id)
 
     def note_home(self, query_id: str, note: HomeNote) -> None:
-        """Set the home of a query; batches that earlier homes committed count as committed."""
-        before = self.homes.get(query_id)
+        """Set the home of a query; batches that it knows to be committed count as committed."""
         self.homes[query_id] = note
         self.change_count += 1
-        if before is not None and before.home.broker_name != note.home.broker_name:
-            for key in [key for key in self.staged if key.query_id == query_id]:
-                del self.staged[key]
         last_id = note.home.committed_id
         if last_id is not None and not self.is_committed(BatchKey(query_id, last_id)):
             contents = dict(note.home.contents)
@@ -230,6 +281,14 @@ class BatchTable(SnapshotState):
             self.note_home(batch.query_id, note_from(says, fields.commit_log_offset))
         elif event is BatchEvent.FORGET:
             self.delete_query(batch.query_id, says["lost"])
+        elif event is BatchEvent.PREPARE:
+            self.prepare(batch, says["decision"], says["stages"])
+        elif event is BatchEvent.RELEASE:
+            self.release(batch)
+        elif event is BatchEvent.TOLD:
+            self.told(batch, says["brokers"])
+        elif event is BatchEvent.UNDO:
+            self.undo(batch)
         else:
             progress = Progress(
                 batch.batch_id,
@@ -238,7 +297,7 @@ class BatchTable(SnapshotState):
                 says.get("timestamp", fields.born_timestamp_ms),
                 contents_from(says["contents"]),
             )
-            self.commit(batch, says.get("stages", ()), progress)
+            self.commit(batch, says.get("stages", ()), progress, says.get("others"))
 
     def keep_topics(self, is_known_topic: Callable[[str], bool]) -> None:
         """Do nothing: stages of missing topics are dropped when they would be published."""
@@ -249,12 +308,14 @@ class BatchTable(SnapshotState):
         self.progress.clear()
         self.publications.clear()
         self.homes.clear()
+        self.agreements.clear()
 
     def copied(self) -> Document:
         """Copy everything: progress and homes are replaced, and never changed."""
         staged, progress, homes = self._copied_stages(), self.progress.copy(), self.homes.copy()
         published = list(self.publications.values())
         counts = list(map(dict.copy, map(attrgetter("counts"), published)))
+        agreements = self.agreements.contents()
 
         def contents() -> dict[str, Any]:
             return {
@@ -280,6 +341,7 @@ class BatchTable(SnapshotState):
                     [query_id, each.commit_log_offset, note_json(each)]
                     for query_id, each in homes.items()
                 ],
+                "agreements": agreements,
             }
 
         return contents
@@ -318,6 +380,7 @@ class BatchTable(SnapshotState):
             )
         for query_id, place, said in contents["homes"]:
             self.homes[query_id] = note_from(said, place)
+        self.agreements.take_over(contents["agreements"])
 
     def _restore_messages(self, stretch: Stretch, first: int, behind: int) -> None:
         """Count the messages of publications among some records of a stretch."""

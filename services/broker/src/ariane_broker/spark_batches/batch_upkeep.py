@@ -1,4 +1,4 @@
-"""Upkeep of batches: drops abandoned ones, and writes old notes again before retention."""
+"""Upkeep of batches: asks about prepared ones, drops abandoned ones, repeats old notes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from ariane_broker.log.broker_log import BrokerLog
 from ariane_broker.spark_batches.batch_commits import BatchCommits
+from ariane_broker.spark_batches.batch_parts import BatchParts
 from ariane_broker.spark_batches.batch_records import (
     BatchEvent,
     BatchKey,
@@ -28,11 +29,12 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchUpkeep:
-    """Drops abandoned batches, and writes notes again before they are too old."""
+    """Asks homes about prepared batches, drops abandoned ones, and writes old notes again."""
 
     log: BrokerLog
     table: BatchTable
     commits: BatchCommits
+    parts: BatchParts
     _: KW_ONLY
     now_ms: Callable[[], int]
     expiry_ms: int
@@ -41,7 +43,9 @@ class BatchUpkeep:
     """How long the log is kept."""
 
     async def turn(self) -> None:
-        """Drop abandoned batches, and write records again that become old."""
+        """Ask about prepared batches, drop abandoned ones, and write old records again."""
+        for batch in list(self.table.agreements.prepared):
+            await self.parts.settle(batch)
         try:
             await in_turns(self._expire())
             await in_turns(self._repeat_old_records())
@@ -49,11 +53,11 @@ class BatchUpkeep:
             _log.warning("batch_upkeep_failed", cause=str(error))
 
     def _expire(self) -> Iterator[None]:
-        """Drop staged batches whose last record is too old."""
+        """Drop staged batches whose last record is too old, unless a home may commit them."""
         limit_ms = self.now_ms() - self.expiry_ms
         for batch, attempts in list(self.table.staged.items()):
             yield
-            if batch not in self.table.staged:
+            if batch not in self.table.staged or self.commits.is_promised(batch):
                 continue
             last_ms = max(stages[-1].store_timestamp_ms for stages in attempts.values())
             if last_ms < limit_ms:

@@ -10,9 +10,13 @@ from ariane_broker.delay.room import DelayRoom
 from ariane_broker.environment import Environment
 from ariane_broker.log.room import LogRoom
 from ariane_broker.spark_batches.batch_commits import BatchCommits
+from ariane_broker.spark_batches.batch_parts import BatchParts
 from ariane_broker.spark_batches.batch_publication import BatchPublication
+from ariane_broker.spark_batches.batch_staging import BatchStaging
 from ariane_broker.spark_batches.batch_table import BatchTable
+from ariane_broker.spark_batches.batch_telling import BatchTelling
 from ariane_broker.spark_batches.batch_upkeep import BatchUpkeep
+from ariane_broker.spark_batches.sink_peers import SinkPeers
 from ariane_broker.spark_batches.sinks import Sinks
 from ariane_broker.state.room import StateRoom
 from ariane_servicekit import Loop
@@ -24,7 +28,9 @@ UPKEEP_SECONDS: Final = 5.0
 class SparkBatchesRoom:
     """The parts of the room of Spark's batches."""
 
+    staging: BatchStaging
     commits: BatchCommits
+    parts: BatchParts
     sinks: Sinks
     loops: tuple[Loop, Loop]
 
@@ -35,6 +41,8 @@ def spark_batches_room(
     log: LogRoom,
     delay: DelayRoom,
     append: AppendRoom,
+    *,
+    peers: SinkPeers,
 ) -> SparkBatchesRoom:
     """Build the room of Spark's batches."""
     settings, clock, store = environment.settings, environment.clock, log.store
@@ -42,26 +50,39 @@ def spark_batches_room(
     table = BatchTable()
     log.log_states.keep(table, "config/batchTransactions.json")
     log.keeping.keep_needed(lambda: table.needed_from)
-    publication = BatchPublication(broker_log, table, state.topics.find, delay.parking, clock)
-    commits = BatchCommits(
+    name, now_ms = settings.broker_name, clock.now_ms
+    telling = BatchTelling(broker_log, table, peers, broker_name=name, now_ms=now_ms)
+    publication = BatchPublication(
+        broker_log, table, state.topics.find, delay.parking, telling, clock=clock
+    )
+    staging = BatchStaging(
         broker_log,
         table,
         append.topics_for_send,
-        publication,
         delay.parking,
-        broker_name=settings.broker_name,
-        now_ms=clock.now_ms,
+        now_ms=now_ms,
         body_bytes_max=settings.message_bytes_max,
         is_draining=lambda: append.append_records.draining,
     )
+    commits = BatchCommits(
+        broker_log,
+        table,
+        publication,
+        telling,
+        broker_name=name,
+        now_ms=now_ms,
+        chance=environment.chance,
+    )
+    parts = BatchParts(broker_log, table, publication, telling, broker_name=name, now_ms=now_ms)
     upkeep = BatchUpkeep(
         broker_log,
         table,
         commits,
+        parts,
         now_ms=store.believed_ms,
         expiry_ms=round(settings.batch_expiry_s * 1000),
         retention_ms=settings.retention_hours * 3_600_000,
     )
     loop = Loop("batches", upkeep.turn, interval_s=UPKEEP_SECONDS, clock=clock)
-    sinks = Sinks(broker_log, table, publication, now_ms=clock.now_ms)
-    return SparkBatchesRoom(commits, sinks, (publication.loop, loop))
+    sinks = Sinks(broker_log, table, publication, parts, broker_name=name, now_ms=now_ms)
+    return SparkBatchesRoom(staging, commits, parts, sinks, (publication.loop, loop))

@@ -7,13 +7,15 @@ from dataclasses import KW_ONLY, dataclass, replace
 from itertools import starmap
 from typing import Final
 
-from ariane_broker.errors.transactions import sink_not_found
+from ariane_broker.errors.transactions import peer_silent, sink_not_found
 from ariane_broker.log.broker_log import BrokerLog
-from ariane_broker.spark_batches.batch_commits import check_query_id
+from ariane_broker.spark_batches.batch_names import check_query_id
+from ariane_broker.spark_batches.batch_parts import BatchParts
 from ariane_broker.spark_batches.batch_publication import BatchPublication
 from ariane_broker.spark_batches.batch_records import BatchEvent, BatchKey, Stage, batch_record
-from ariane_broker.spark_batches.batch_table import CONTENTS_KEPT, BatchTable
-from ariane_broker.spark_batches.sink_homes import HomeNote, SinkHome, note_json
+from ariane_broker.spark_batches.batch_table import BatchTable
+from ariane_broker.spark_batches.sink_homes import CONTENTS_KEPT, HomeNote, SinkHome, note_json
+from ariane_broker.spark_batches.sink_peers import HomeElsewhere, PeerGone
 from ariane_broker.topics.system_topics import BATCH_TOPIC
 from ariane_record.control_characters import holds_control_character
 from ariane_servicekit import Page, PageRequest, get_logger, in_turns
@@ -24,6 +26,7 @@ NOTE_AGE_MS_MAX: Final = 86_400_000
 """The age at which a note is written again when it is read, so that it does not expire."""
 
 NAME_LENGTH_MAX: Final = 255
+BROKERS_MAX: Final = 1000
 
 _log = get_logger(__name__)
 
@@ -52,6 +55,10 @@ class SinkReport:
     """Whether a committed batch is not fully visible yet."""
     failure: str
     """Why its publication has stopped; empty if it has not."""
+    prepared_id: int | None
+    """The batch that waits here for the word of its home; None: none."""
+    untold: Sequence[str]
+    """Brokers with parts of batches that are committed here, and that do not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +78,10 @@ class Sinks:
     log: BrokerLog
     table: BatchTable
     publication: BatchPublication
+    parts: BatchParts
     _: KW_ONLY
+    broker_name: str
+    """The name of this broker."""
     now_ms: Callable[[], int]
 
     def home_of(self, query_id: str) -> SinkHome | None:
@@ -104,7 +114,11 @@ class Sinks:
     async def note_home(
         self, query_id: str, topic: str, home: SinkHome, user: str = ""
     ) -> SinkHome:
-        """Note the home of a query; return the home that counts now.
+        """Note the home of a query; return the home that counts now, with all that is known here.
+
+        This broker becomes the home only after all other brokers of the query, but one that is
+        given up, have noted it: from then on they take no word of a home before, and what they know
+        to be committed is known here.
 
         Args:
             query_id: The query.
@@ -113,20 +127,51 @@ class Sinks:
             user: Who notes it, and owns it if nobody does.
 
         Raises:
-            ServiceError: FIELD_INVALID.
+            ServiceError: FIELD_INVALID, PEER_UNREACHABLE.
             StorageError: It is not noted.
         """
         check_query_id(query_id)
         _check_home(home)
         if len(topic) > NAME_LENGTH_MAX or holds_control_character(topic):
             raise field_invalid("topic", "must be the name of a topic, or empty")
+        if self._becomes_home(query_id, home):
+            home = await self._collected(query_id, topic, home)
         standing = self.table.homes.get(query_id)
-        if standing is None or home.rank > standing.home.rank:
-            home = self._with_own(query_id, home)
+        if (
+            standing is None
+            or home.rank > standing.home.rank
+            or (home.term == standing.home.term and home.broker_names > standing.home.broker_names)
+        ):
+            if standing is not None:
+                home = replace(home, broker_names=home.broker_names | standing.home.broker_names)
             owner = standing.owner if standing else user
             self._write(query_id, home, topic or (standing.topic if standing else ""), owner)
         await self.log.promised()
-        return self.table.homes[query_id].home
+        return self._with_own(query_id, self.table.homes[query_id].home)
+
+    def _becomes_home(self, query_id: str, home: SinkHome) -> bool:
+        standing = self.table.homes.get(query_id)
+        return home.broker_name == self.broker_name and (
+            standing is None or standing.home.term < home.term
+        )
+
+    async def _collected(self, query_id: str, topic: str, home: SinkHome) -> SinkHome:
+        """A home of this broker with all that other brokers know, which have noted it now."""
+        asked = {self.broker_name, home.given_up}
+        standing = self.table.homes.get(query_id)
+        if standing is not None:
+            home = home.merged(standing.home)
+        while others := home.broker_names - asked:
+            for name in sorted(others):
+                asked.add(name)
+                try:
+                    found = await self.parts.telling.peers.note_home(name, query_id, topic, home)
+                except (PeerGone, HomeElsewhere) as error:
+                    raise peer_silent(name, str(error)) from error
+                if found.term > home.term:
+                    return found
+                home = home.merged(found)
+        return home
 
     async def delete(self, query_id: str) -> SinkDeleted:
         """Forget a sink.
@@ -136,6 +181,8 @@ class Sinks:
             StorageError: The sink is unchanged.
         """
         check_query_id(query_id)
+        for batch in self.table.agreements.prepared_of(query_id):
+            await self.parts.settle(batch)
         staged = await in_turns(self._staged({query_id}))
         if query_id not in self.table.query_ids:
             raise sink_not_found(query_id)
@@ -204,6 +251,8 @@ class Sinks:
             stage_ms=max((stage.store_timestamp_ms for stage in stages), default=0),
             publishing=any(batch.query_id == query_id for batch in table.publications),
             failure=self.publication.failure_of(failures[0]) if failures else "",
+            prepared_id=next((key[1] for key in table.agreements.prepared_of(query_id)), None),
+            untold=sorted(table.agreements.untold_of(query_id)),
         )
 
     def _left_of(self, batch: BatchKey) -> int:
@@ -213,14 +262,12 @@ class Sinks:
         return contents.record_count - published if contents else 0
 
     def _with_own(self, query_id: str, home: SinkHome) -> SinkHome:
-        """A home with the batches that this broker has committed."""
+        """A home with the batches that this broker knows to be committed."""
         progress = self.table.progress.get(query_id)
-        if progress is None or progress.batch_id <= home.rank[-1]:
+        if progress is None:
             return home
-        contents = {**home.contents, **progress.contents}
-        latest = sorted(contents)[-CONTENTS_KEPT:]
-        kept = {batch_id: contents[batch_id] for batch_id in latest}
-        return replace(home, committed_id=progress.batch_id, contents=kept)
+        known = replace(home, committed_id=progress.batch_id, contents=progress.contents)
+        return home.merged(known)
 
     def _write(self, query_id: str, home: SinkHome, topic: str, owner: str) -> None:
         now_ms = self.now_ms()
@@ -237,6 +284,12 @@ def _check_home(home: SinkHome) -> None:
         raise field_invalid("home.broker_name", rule)
     if holds_control_character(home.broker_name):
         raise field_invalid("home.broker_name", "must hold no control character")
+    if len(home.broker_names) > BROKERS_MAX:
+        raise field_invalid("home.broker_names", f"must be at most {BROKERS_MAX}")
+    if any(
+        len(name) > NAME_LENGTH_MAX or holds_control_character(name) for name in home.broker_names
+    ):
+        raise field_invalid("home.broker_names", "must be names of brokers")
     if home.move_count < 0:
         raise field_invalid("home.move_count", "must be 0 or more", home.move_count)
     if home.committed_id is not None and home.committed_id < 0:

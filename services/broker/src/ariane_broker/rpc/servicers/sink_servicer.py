@@ -10,9 +10,17 @@ from grpc import aio
 from ariane.broker.v1 import sink_service_pb2 as sink_pb
 from ariane.broker.v1.sink_service_pb2_grpc import SinkServiceServicer
 from ariane.common.v1 import access_pb2 as access
+from ariane_broker.rpc.translation.sink_wire import (
+    attempts_of,
+    batch_message,
+    contents_of,
+    home_message,
+    home_of,
+)
 from ariane_broker.rpc.translation.wire_time import time_of
-from ariane_broker.spark_batches.batch_records import Contents
-from ariane_broker.spark_batches.sink_homes import SinkHome
+from ariane_broker.spark_batches.batch_names import check_batch
+from ariane_broker.spark_batches.batch_parts import BatchParts
+from ariane_broker.spark_batches.batch_records import BatchKey
 from ariane_broker.spark_batches.sinks import SinkReport, Sinks
 from ariane_servicekit import in_turns
 from ariane_servicekit.security.gate.asking import require_sink, user_name
@@ -24,8 +32,9 @@ class SinkServicer(SinkServiceServicer):
     asked_methods: Final = frozenset({"GetSinkHome", "NoteSinkHome", "DeleteSink"})
     """Methods that ask for the rights on what their handles touch."""
 
-    def __init__(self, sinks: Sinks) -> None:
+    def __init__(self, sinks: Sinks, parts: BatchParts) -> None:
         self._sinks = sinks
+        self._parts = parts
 
     async def GetSinkHome(
         self, request: sink_pb.GetSinkHomeRequest, context: aio.ServicerContext[Any, Any]
@@ -34,7 +43,7 @@ class SinkServicer(SinkServiceServicer):
         home = self._sinks.home_of(request.query_id)
         if home is not None:
             self._check_owner(access.ACTION_GET, request.query_id)
-        return sink_pb.GetSinkHomeResponse(home=_home_message(home) if home else None)
+        return sink_pb.GetSinkHomeResponse(home=home_message(home) if home else None)
 
     async def NoteSinkHome(
         self, request: sink_pb.NoteSinkHomeRequest, context: aio.ServicerContext[Any, Any]
@@ -43,9 +52,9 @@ class SinkServicer(SinkServiceServicer):
         if self._sinks.is_known(request.query_id):
             self._check_owner(access.ACTION_UPDATE, request.query_id)
         home = await self._sinks.note_home(
-            request.query_id, request.topic, _home(request.home), user_name()
+            request.query_id, request.topic, home_of(request.home), user_name()
         )
-        return sink_pb.NoteSinkHomeResponse(home=_home_message(home))
+        return sink_pb.NoteSinkHomeResponse(home=home_message(home))
 
     async def ListSinks(
         self, request: sink_pb.ListSinksRequest, context: aio.ServicerContext[Any, Any]
@@ -68,29 +77,39 @@ class SinkServicer(SinkServiceServicer):
             lost_record_count=deleted.lost_count,
         )
 
+    async def PrepareBatch(
+        self, request: sink_pb.PrepareBatchRequest, context: aio.ServicerContext[Any, Any]
+    ) -> sink_pb.PrepareBatchResponse:
+        """Keep a part of a batch for the decision of its home."""
+        batch = BatchKey(request.query_id, request.batch_id)
+        attempts = attempts_of(request.attempts)
+        await self._parts.prepare(batch, home_of(request.home), request.decision_id, attempts)
+        return sink_pb.PrepareBatchResponse()
+
+    async def PublishBatch(
+        self, request: sink_pb.PublishBatchRequest, context: aio.ServicerContext[Any, Any]
+    ) -> sink_pb.PublishBatchResponse:
+        """Keep a decision of a home, and make the part of the batch visible."""
+        await self._parts.publish(
+            BatchKey(request.query_id, request.batch.batch_id),
+            home_of(request.home),
+            contents_of(request.batch),
+            until_visible=request.until_visible,
+        )
+        return sink_pb.PublishBatchResponse()
+
+    async def GetBatchDecision(
+        self, request: sink_pb.GetBatchDecisionRequest, context: aio.ServicerContext[Any, Any]
+    ) -> sink_pb.GetBatchDecisionResponse:
+        """Return what became of a preparation."""
+        batch = BatchKey(request.query_id, request.batch_id)
+        check_batch(batch)
+        fate = await self._parts.telling.fate_of(batch, request.decision_id)
+        committed = None if fate.contents is None else batch_message(batch.batch_id, fate.contents)
+        return sink_pb.GetBatchDecisionResponse(decided=fate.decided, batch=committed)
+
     def _check_owner(self, action: int, query_id: str) -> None:
         require_sink(action, query_id, self._sinks.owner_of(query_id))
-
-
-def _home(message: sink_pb.SinkHome) -> SinkHome:
-    contents = {
-        each.batch_id: Contents(each.record_count, each.content_sum)
-        for each in message.committed_batches
-    }
-    last_id = message.committed_batch_id if message.HasField("committed_batch_id") else None
-    return SinkHome(message.broker_name, message.move_count, last_id, contents)
-
-
-def _home_message(home: SinkHome) -> sink_pb.SinkHome:
-    return sink_pb.SinkHome(
-        broker_name=home.broker_name,
-        move_count=home.move_count,
-        committed_batch_id=home.committed_id,
-        committed_batches=[
-            sink_pb.CommittedBatch(batch_id=batch_id, record_count=count, content_sum=content_sum)
-            for batch_id, (count, content_sum) in home.contents.items()
-        ],
-    )
 
 
 def _sink_message(report: SinkReport) -> sink_pb.Sink:
@@ -98,7 +117,7 @@ def _sink_message(report: SinkReport) -> sink_pb.Sink:
     return sink_pb.Sink(
         query_id=report.query_id,
         topic=note.topic if note else "",
-        home=_home_message(note.home) if note else None,
+        home=home_message(note.home) if note else None,
         note_time=time_of(note.timestamp_ms) if note else None,
         batch_id=report.batch_id,
         record_count=report.record_count,
@@ -108,4 +127,6 @@ def _sink_message(report: SinkReport) -> sink_pb.Sink:
         stage_time=time_of(report.stage_ms) if report.stage_ms else None,
         publishing=report.publishing,
         failure=report.failure,
+        prepared_batch_id=report.prepared_id,
+        untold_broker_names=report.untold,
     )

@@ -13,6 +13,7 @@ from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceServ
 from ariane.common.v1 import access_pb2 as access
 from ariane_broker.rpc.peer_address import peer_host
 from ariane_broker.rpc.transaction_updates import TransactionUpdates
+from ariane_broker.rpc.translation.sink_wire import attempts_of
 from ariane_broker.rpc.translation.transaction_wire import (
     ANSWERS,
     half_message,
@@ -20,7 +21,8 @@ from ariane_broker.rpc.translation.transaction_wire import (
 )
 from ariane_broker.rpc.translation.wire_time import seconds_of, time_of
 from ariane_broker.spark_batches.batch_commits import BatchCommits
-from ariane_broker.spark_batches.batch_records import BatchKey, Contents, NamedAttempt
+from ariane_broker.spark_batches.batch_records import BatchKey, Contents
+from ariane_broker.spark_batches.batch_staging import BatchStaging
 from ariane_broker.transactions.checking import TransactionChecks
 from ariane_broker.transactions.ending import TransactionEnds
 from ariane_broker.transactions.half_list import HalfList
@@ -42,12 +44,15 @@ class TransactionServicer(TransactionServiceServicer):
         updates: TransactionUpdates,
         checks: TransactionChecks,
         half_list: HalfList,
+        *,
+        staging: BatchStaging,
         batches: BatchCommits,
     ) -> None:
         self._ends = ends
         self._updates = updates
         self._checks = checks
         self._half_list = half_list
+        self._staging = staging
         self._batches = batches
 
     def UpdateTransactions(
@@ -108,7 +113,7 @@ class TransactionServicer(TransactionServiceServicer):
     ) -> transaction_pb.StageBatchRecordsResponse:
         """Stage records of one attempt."""
         self._check_sink(access.ACTION_UPDATE, request.query_id)
-        count = await self._batches.stage(stage_request(request), peer_host(context.peer()))
+        count = await self._staging.stage(stage_request(request), peer_host(context.peer()))
         return transaction_pb.StageBatchRecordsResponse(record_count=count)
 
     async def CommitBatch(
@@ -116,13 +121,9 @@ class TransactionServicer(TransactionServiceServicer):
     ) -> transaction_pb.CommitBatchResponse:
         """Make the named attempts visible."""
         self._check_sink(access.ACTION_UPDATE, request.query_id)
-        attempts = [
-            NamedAttempt(each.partition_id, each.attempt_token, each.record_count, each.checksum)
-            for each in request.attempts
-        ]
         committed = await self._batches.commit(
             BatchKey(request.query_id, request.batch_id),
-            attempts,
+            attempts_of(request.attempts),
             Contents(request.record_count, request.content_sum),
         )
         return transaction_pb.CommitBatchResponse(

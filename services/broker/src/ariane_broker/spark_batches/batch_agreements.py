@@ -1,0 +1,104 @@
+"""What brokers of a query agree on: parts that wait for a decision, and decisions to be told."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ariane_broker.spark_batches.batch_records import BatchKey, Contents
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A part of a batch that waits for the word of the home."""
+
+    decision_id: int
+    """Names the decision."""
+    stages: tuple[int, ...]
+    """Commit-log offsets of its stages, in the order of publication."""
+
+
+@dataclass(slots=True)
+class Owed:
+    """A decision of this broker that others are to be told."""
+
+    contents: Contents
+    """The batch."""
+    untold: set[str]
+    """Brokers that have a part of it and do not know."""
+    witnessed: bool = False
+    """Whether some other broker knows. Before that nothing is visible here: if this broker is lost
+    then, its decision is lost, and nobody has seen anything of it."""
+
+
+class BatchAgreements:
+    """Parts that wait, and decisions that are to be told, by batch."""
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self.prepared: dict[BatchKey, Prepared] = {}
+        self.owed: dict[BatchKey, Owed] = {}
+
+    def prepared_of(self, query_id: str) -> list[BatchKey]:
+        """The batches of a query that wait here, by their ids."""
+        return sorted(batch for batch in self.prepared if batch.query_id == query_id)
+
+    def owed_of(self, query_id: str) -> list[BatchKey]:
+        """The batches of a query that others are to be told of, by their ids."""
+        return sorted(batch for batch in self.owed if batch.query_id == query_id)
+
+    def is_unwitnessed(self, query_id: str) -> bool:
+        """Whether there is a decision about a query that only this broker knows."""
+        return any(
+            not each.witnessed for key, each in self.owed.items() if key.query_id == query_id
+        )
+
+    def untold_of(self, query_id: str) -> set[str]:
+        """The brokers that have parts of committed batches and do not know."""
+        owed = (each.untold for key, each in self.owed.items() if key.query_id == query_id)
+        return set[str]().union(*owed)
+
+    def told(self, batch: BatchKey, broker_names: Collection[str]) -> None:
+        """Note that brokers know of a decision; without any: that there are no others."""
+        owed = self.owed.get(batch)
+        if owed is None:
+            return
+        owed.witnessed = True
+        owed.untold.difference_update(broker_names)
+        if not owed.untold:
+            del self.owed[batch]
+
+    def forget(self, query_id: str) -> None:
+        """Forget a query."""
+        for batch in self.prepared_of(query_id):
+            del self.prepared[batch]
+        for batch in self.owed_of(query_id):
+            del self.owed[batch]
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.prepared.clear()
+        self.owed.clear()
+
+    def contents(self) -> dict[str, Any]:
+        """Everything as JSON."""
+        return {
+            "prepared": [
+                [*batch, each.decision_id, list(each.stages)]
+                for batch, each in self.prepared.items()
+            ],
+            "owed": [
+                [*batch, list(each.contents), sorted(each.untold), each.witnessed]
+                for batch, each in self.owed.items()
+            ],
+        }
+
+    def take_over(self, contents: Mapping[str, Any]) -> None:
+        """Restore what ``contents`` returned."""
+        self.clear()
+        for query_id, batch_id, decision_id, stages in contents["prepared"]:
+            self.prepared[BatchKey(query_id, batch_id)] = Prepared(decision_id, tuple(stages))
+        for query_id, batch_id, said, untold, witnessed in contents["owed"]:
+            owed = Owed(Contents(*said), set(untold), witnessed)
+            self.owed[BatchKey(query_id, batch_id)] = owed

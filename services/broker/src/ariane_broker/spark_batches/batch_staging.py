@@ -1,0 +1,129 @@
+"""Staging: records that many tasks store, and that nobody sees before their batch is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Final
+
+from ariane_broker.append.row_check import check_sizes, check_takes_delayed
+from ariane_broker.append.topics_for_send import TopicsForSend
+from ariane_broker.delay.parking import Parking
+from ariane_broker.errors.public_errors import (
+    block_corrupted,
+    broker_draining,
+    message_type_mismatch,
+    queue_not_found,
+    topic_not_writable,
+)
+from ariane_broker.errors.transactions import transaction_decided
+from ariane_broker.log.broker_log import BrokerLog
+from ariane_broker.spark_batches.batch_names import check_attempt, check_batch, name_of
+from ariane_broker.spark_batches.batch_records import Stage, StageRequest, stage_record
+from ariane_broker.spark_batches.batch_table import BatchTable
+from ariane_broker.spark_batches.stage_format import StagedBlock
+from ariane_broker.topics.message_types import check_message_types
+from ariane_broker.topics.system_topics import STAGE_TOPIC
+from ariane_broker.topics.topic_changes import check_user_topic
+from ariane_broker.topics.topic_table import TopicConfig, TopicMessageType
+from ariane_record.encoding.block import encode_block
+from ariane_record.layout import Host
+from ariane_servicekit.errors import field_invalid
+
+STAGE_ROOM_BYTES: Final = 48 << 10
+"""What a stage may have beyond the largest body, so that one message of that size fits with its
+properties; segments have room for 64 KiB."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BatchStaging:
+    """Stages records of batches."""
+
+    log: BrokerLog
+    table: BatchTable
+    topics: TopicsForSend
+    parking: Parking
+    _: KW_ONLY
+    now_ms: Callable[[], int]
+    body_bytes_max: int
+    """Largest body of a message; the records of one call have a little more."""
+    is_draining: Callable[[], bool]
+
+    async def stage(self, request: StageRequest, born_host: Host) -> int:
+        """Stage records of one attempt.
+
+        Returns:
+            The number of records that the attempt has staged.
+
+        Raises:
+            ServiceError: TRANSACTION_DECIDED if the batch is committed, or the errors of an append.
+            StorageError: Nothing is staged.
+        """
+        if self.is_draining():
+            raise broker_draining()
+        batch, attempt = request.batch, request.attempt
+        check_batch(batch)
+        check_attempt(attempt)
+        block = request.staged.block
+        await self._check_block(request.staged)
+        if self.table.is_committed(batch):
+            raise transaction_decided(name_of(batch), "COMMIT")
+        stages = self.table.stages_of(batch, attempt)
+        staged_count = sum(stage.record_count for stage in stages)
+        if request.count_before not in {None, staged_count}:
+            self._check_repeat(request, stages, staged_count)
+            await self.log.promised(stages[-1].commit_log_offset + 1)
+            return staged_count
+        record = stage_record(request, self.now_ms())
+        limit_bytes = self.body_bytes_max + STAGE_ROOM_BYTES
+        if len(record.body) > limit_bytes:
+            rule = f"of one call must have {limit_bytes} bytes at most, with their places"
+            raise field_invalid("records", rule, len(record.body))
+        appended = self.log.append(encode_block(STAGE_TOPIC, [record]), born_host=born_host)
+        place = int(appended.first_commit_log_offset)
+        stage = Stage(
+            place, block.count, block.crc32, appended.store_timestamp_ms, len(block.records)
+        )
+        self.table.add_stage(batch, attempt, stage)
+        await self.log.promised(appended.next_commit_log_offset)
+        return staged_count + block.count
+
+    @staticmethod
+    def _check_repeat(request: StageRequest, stages: Sequence[Stage], staged_count: int) -> None:
+        """Refuse a call that neither continues the attempt nor repeats a call."""
+        last = stages[-1] if stages else None
+        if (
+            last is None
+            or request.count_before != staged_count - last.record_count
+            or last.records_crc32 != request.staged.block.crc32
+            or last.record_count != request.staged.block.count
+        ):
+            rule = f"must be {staged_count}: so many this attempt has staged"
+            raise field_invalid("record_count_before", rule, request.count_before)
+
+    async def _check_block(self, staged: StagedBlock) -> None:
+        """Refuse records that could not be appended as messages, so that the commit cannot fail."""
+        block = staged.block
+        if not block.count:
+            raise block_corrupted(-1, "it has no records")
+        least, most = int(staged.queue_ids.min()), int(staged.queue_ids.max())
+        if least < 0:
+            raise field_invalid("queue_ids", "must be 0 or more", least)
+        check_user_topic(block.topic)
+        config = await self.topics.find_or_create(block.topic, most, block)
+        self.topics.check_table(block)
+        if not config.writable:
+            raise topic_not_writable(config.topic, int(config.permission))
+        if most >= config.write_queue_count:
+            raise queue_not_found(config.topic, most, config.write_queue_count)
+        check_sizes(block, self.body_bytes_max)
+        check_message_types(block, config)
+        self._check_times(staged, config)
+
+    def _check_times(self, staged: StagedBlock, config: TopicConfig) -> None:
+        """Refuse delivery times that the topic would refuse at the commit."""
+        if not staged.times_ms.all() and config.message_type is TopicMessageType.DELAY:
+            raise message_type_mismatch(config.topic, config.message_type.value, "NORMAL")
+        if staged.times_ms.any():
+            check_takes_delayed(config)
+            self.parking.check_staged(staged.block, staged.times_ms)
