@@ -9,14 +9,9 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from ariane_admin.errors import CommandFailed
+from ariane_admin.messages.message_fields import own_properties, producer_address
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_record.layout import PropertyName
 from ariane_sdk import Message, ReceivedMessage
-
-_SYSTEM_PROPERTIES: Final = frozenset(
-    value for name, value in vars(PropertyName).items() if not name.startswith("_")
-)
-"""Properties of the system that have fields of their own in a row."""
 
 _FIELDS: Final = frozenset(
     {"body", "body_hex", "tag", "keys", "message_group", "properties", "deliver_at", "priority"}
@@ -155,7 +150,6 @@ def _own_time(given: Mapping[str, Any]) -> datetime | None:
 
 def as_row(message: ReceivedMessage) -> Mapping[str, Any]:
     """Return a received message for programs, with the field names of ``ariane message``."""
-    host, port = message.born_host
     return {
         "topic": message.topic,
         "broker": message.message_queue.broker_name,
@@ -168,14 +162,10 @@ def as_row(message: ReceivedMessage) -> Mapping[str, Any]:
         "keys": list(message.keys),
         "message_group": message.message_group,
         "priority": message.priority,
-        "properties": {
-            name: value
-            for name, value in message.properties.items()
-            if name not in _SYSTEM_PROPERTIES
-        },
+        "properties": own_properties(message),
         "create_time": message.born_time.isoformat(timespec="milliseconds"),
         "store_time": message.store_time.isoformat(timespec="milliseconds"),
-        "producer_address": f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+        "producer_address": producer_address(message),
         "delivery_attempt": message.attempts,
         "body_bytes": len(message.body),
         **body_fields(bytes(message.body)),

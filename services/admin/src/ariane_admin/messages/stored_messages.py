@@ -7,9 +7,8 @@ from enum import Enum
 
 from ariane.common.v1.message_pb2 import Message
 from ariane_admin.messages.message_body import body_of
-from ariane_admin.messages.message_lines import as_row, body_fields
+from ariane_admin.messages.message_lines import body_fields
 from ariane_admin.times import moment_text
-from ariane_sdk import ReceivedMessage
 
 _BODY_CHARACTERS_SHOWN = 60
 
@@ -46,14 +45,6 @@ def message_row(message: Message, form: BodyForm) -> Mapping[str, object]:
         "body_bytes": len(body),
         **_body_fields(body, form),
     }
-
-
-def received_row(message: ReceivedMessage, form: BodyForm) -> Mapping[str, object]:
-    """All fields of a message that was read by its position."""
-    row = dict(as_row(message))
-    for name in ("body", "body_hex"):
-        row.pop(name, None)
-    return {**row, **_body_fields(bytes(message.body), form)}
 
 
 def shortened(row: Mapping[str, object]) -> Mapping[str, object]:

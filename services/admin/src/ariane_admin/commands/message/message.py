@@ -2,46 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
 import click
 
 from ariane.admin.v1.delayed_message_service_pb2 import RecallMessageRequest
-from ariane.broker.v1.query_service_pb2 import GetMessageRequest, QueryMessagesRequest
+from ariane.admin.v1.message_service_pb2 import GetMessageRequest, QueryMessagesRequest
 from ariane.common.v1.message_pb2 import Message
 from ariane_admin.asking.changing.changes import AdminChoice, administration, change_option
-from ariane_admin.asking.cluster_doors import (
-    CALL_SECONDS_MAX,
-    PATIENCE_S,
-    ClusterDoors,
-    answer_to_question,
-    broker_peer,
-)
 from ariane_admin.asking.connection import name_servers_option, run_async
-from ariane_admin.asking.partial_answers import PartialAnswers
+from ariane_admin.asking.questions import Questions, answered, questions
 from ariane_admin.errors import CommandFailed
 from ariane_admin.messages.message_body import body_of
-from ariane_admin.messages.message_traces import LifeStep, life_of
-from ariane_admin.messages.newest_messages import (
-    bounds_between,
-    newest_messages,
-    stored_order,
-)
+from ariane_admin.messages.message_traces import LifeStep
 from ariane_admin.messages.start_position import MomentType
-from ariane_admin.messages.stored_messages import BodyForm, message_row, received_row, shortened
+from ariane_admin.messages.stored_messages import BodyForm, message_row, shortened
+from ariane_admin.servicers.message.message_search import MessageSearch
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_admin.terminal.output import Output, Row, first_of, output_option
+from ariane_admin.terminal.output import Output, first_of, output_option
 from ariane_admin.times import timestamp_of
 from ariane_record.errors import RecallHandleIllegal
-from ariane_record.names import TRACE_TOPIC
 from ariane_record.single.recall_handle import decode_recall_handle
-from ariane_sdk import LiveBroker, QueueReader, ReceivedMessage
-from ariane_sdk.errors import CallError, TopicNotFound
+from ariane_sdk.errors import CallError
 
 _COUNT_MAX = 64
-_ABSENT = frozenset({"MESSAGE_NOT_FOUND", "FIELD_INVALID"})
+_BODY_BYTES_MAX = 2**31 - 1
+_MESSAGE_NOT_FOUND = "MESSAGE_NOT_FOUND"
 
 
 @click.command("show")
@@ -80,21 +67,21 @@ def show(
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
 
     async def ask() -> Message:
-        async with ClusterDoors(name_servers) as doors:
-            roll = PartialAnswers(await doors.primaries())
-            found = await _by_message_id(doors, roll, message_id, topic)
-            if not found and topic:
-                await doors.client.route(topic)
-                request = QueryMessagesRequest(topic=topic, unique_id=message_id)
-                found = await _query(doors, roll, request)
-            if not found and roll.unanswered:
+        async with questions(name_servers) as asked:
+            request = GetMessageRequest(message_id=message_id, topic=topic)
+            try:
+                return (await asked.messages.GetMessage(request)).message
+            except CallError as error:
+                if error.reason != _MESSAGE_NOT_FOUND:
+                    raise
+            if topic:
+                await asked.doors.client.route(topic)
+            if asked.unanswered:
                 raise CommandFailed(
                     f"no message {message_id} on the brokers that answer", ExitStatus.UNREACHABLE
                 )
-            if not found:
-                hint = "" if topic else "; to find a unique id, give --topic"
-                raise CommandFailed(f"no message {message_id}{hint}", ExitStatus.NOT_FOUND)
-            return found[0]
+            hint = "" if topic else "; to find a unique id, give --topic"
+            raise CommandFailed(f"no message {message_id}{hint}", ExitStatus.NOT_FOUND)
 
     found = run_async(ask())
     if save_body is None:
@@ -157,61 +144,26 @@ def query(
     form = BodyForm(body_form)
     if key is not None and unique_id is not None:
         raise click.UsageError("give either --key or --unique-id")
-    if key is None and unique_id is None:
-        if begin is None and end is None:
-            raise click.UsageError("give --key, --unique-id, --from or --until")
-        span = begin, end
-        return _show_found(output, *run_async(_stored_in(name_servers, topic, span, count, form)))
+    if all(each is None for each in (key, unique_id, begin, end)):
+        raise click.UsageError("give --key, --unique-id, --from or --until")
     request = QueryMessagesRequest(
         topic=topic,
         begin_time=timestamp_of(begin),
         end_time=timestamp_of(end),
-        message_count_max=min(count + 1, _COUNT_MAX),
+        page_size=count + 1,
+        body_bytes_max=_BODY_BYTES_MAX,
     )
     if key is not None:
         request.key = key
-    else:
-        request.unique_id = unique_id or ""
-
-    async def ask() -> tuple[PartialAnswers, Sequence[Message]]:
-        async with ClusterDoors(name_servers) as doors:
-            roll = PartialAnswers(await doors.primaries_of(topic))
-            return roll, await _query(doors, roll, request)
-
-    roll, found = run_async(ask())
-    return _show_found(output, roll, [message_row(e, form) for e in first_of(found, count)])
-
-
-def _show_found(output: Output, roll: PartialAnswers, rows: Sequence[Row]) -> int:
+    elif unique_id is not None:
+        request.unique_id = unique_id
+    asked, answer = answered(name_servers, lambda one: one.messages.QueryMessages, request)
+    rows = [message_row(each, form) for each in first_of(list(answer.messages), count)]
     output.rows(
         ["store_time", "broker", "queue_id", "queue_offset", "tag", "keys", "message_id", "body"],
         rows if output.for_programs else map(shortened, rows),
     )
-    return roll.status
-
-
-async def _stored_in(
-    name_servers: str,
-    topic: str,
-    span: tuple[datetime | None, datetime | None],
-    count: int,
-    form: BodyForm,
-) -> tuple[PartialAnswers, list[Row]]:
-    """The newest messages that were stored in a time, as rows, newest first."""
-    async with (
-        ClusterDoors(name_servers) as doors,
-        QueueReader(name_servers, patience_s=PATIENCE_S) as reader,
-    ):
-        roll = PartialAnswers(await doors.primaries_of(topic))
-
-        async def at(broker: LiveBroker) -> list[ReceivedMessage]:
-            bounds = await bounds_between(reader, topic, *span, broker_name=broker.broker_name)
-            return await newest_messages(reader, bounds, count + 1)
-
-        found = sorted(
-            (each for part in await roll.ask(at) for each in part), key=stored_order, reverse=True
-        )
-        return roll, [received_row(each, form) for each in first_of(found, count)]
+    return asked.status
 
 
 @click.command("trace")
@@ -229,16 +181,13 @@ def trace(*, unique_id: str, name_servers: str, output: Output) -> int:
       ariane message trace 0A1B2C3D4E5F60718293A4B5C6D7E8F9
     """  # noqa: D301 - \b is click's mark for text that keeps its lines
 
-    async def ask() -> tuple[PartialAnswers, list[LifeStep]]:
-        async with ClusterDoors(name_servers) as doors:
-            roll = PartialAnswers(await doors.primaries())
-            request = QueryMessagesRequest(
-                topic=TRACE_TOPIC, key=unique_id, message_count_max=_COUNT_MAX
-            )
-            return roll, life_of(unique_id, await _query(doors, roll, request))
+    async def ask() -> tuple[Questions, list[LifeStep]]:
+        async with questions(name_servers) as asked:
+            answers = await asked.access.answers()
+            return asked, await MessageSearch(asked.access).life(answers, unique_id)
 
-    roll, steps = run_async(ask())
-    if not steps and not roll.unanswered:
+    asked, steps = run_async(ask())
+    if not steps and not asked.unanswered:
         raise CommandFailed(
             f"no trace of message {unique_id}: only clients with the setting message_trace"
             " record one",
@@ -246,7 +195,7 @@ def trace(*, unique_id: str, name_servers: str, output: Output) -> int:
         )
     columns = ["time", "what", "successful", "cost_ms", "group", "client", "attempt", "state"]
     output.rows(columns, [step.row() for step in steps])
-    return roll.status
+    return asked.status
 
 
 @click.command("recall")
@@ -283,53 +232,4 @@ def recall(*, handle: str, name_servers: str, admin: AdminChoice, output: Output
     output.done(
         f"Message {named.unique_id} of {named.topic} will not be delivered.",
         {"topic": named.topic, "unique_id": named.unique_id, "broker": named.broker_name},
-    )
-
-
-async def _by_message_id(
-    doors: ClusterDoors, roll: PartialAnswers, message_id: str, topic: str
-) -> list[Message]:
-    """The message of a broker's id. Only the broker that gave it knows it; all are asked."""
-
-    async def at(broker: LiveBroker) -> Message | None:
-        request = GetMessageRequest(message_id=message_id, topic=topic)
-        call = doors.queries(broker.address).GetMessage(request, timeout=CALL_SECONDS_MAX)
-        try:
-            return (await answer_to_question(call, broker_peer(broker))).message
-        except CallError as error:
-            if error.reason in _ABSENT:
-                return None
-            raise
-
-    return [found for found in await roll.ask(at) if found is not None]
-
-
-async def _query(
-    doors: ClusterDoors, roll: PartialAnswers, request: QueryMessagesRequest
-) -> list[Message]:
-    """What the brokers of a topic find; newest first."""
-
-    async def at(broker: LiveBroker) -> Sequence[Message]:
-        found: list[Message] = []
-        wanted = QueryMessagesRequest()
-        wanted.CopyFrom(request)
-        while True:
-            call = doors.queries(broker.address).QueryMessages(wanted, timeout=CALL_SECONDS_MAX)
-            try:
-                page = await answer_to_question(call, broker_peer(broker))
-            except TopicNotFound:
-                # It is not there, or was deleted since the route was told.
-                return found
-            found += page.messages
-            wanted.message_count_max -= len(page.messages)
-            if not page.truncated or not page.messages or wanted.message_count_max <= 0:
-                return found
-            # Large bodies have ended the page.
-            wanted.before_commit_log_offset = found[-1].position.commit_log_offset
-
-    answers = await roll.ask(at)
-    return sorted(
-        (found for messages in answers for found in messages),
-        key=lambda found: found.position.store_time.ToNanoseconds(),
-        reverse=True,
     )

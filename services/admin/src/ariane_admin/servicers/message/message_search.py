@@ -20,9 +20,11 @@ from ariane_admin.asking.cluster_doors import (
     broker_peer,
 )
 from ariane_admin.messages.message_body import body_of
+from ariane_admin.messages.message_traces import LifeStep, life_of
 from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_admin.servicers.message.message_wire import message_of, shortened
 from ariane_admin.servicers.times import moment_in
+from ariane_record.names import TRACE_TOPIC
 from ariane_sdk import LiveBroker, MessageQueue, QueueReader, ReceivedMessage
 from ariane_sdk.errors import CallError, TopicNotFound
 from ariane_servicekit import PageKey, PageRequest, ServiceError, field_invalid
@@ -35,6 +37,9 @@ READ_AT_ONCE_MIN: Final = 4
 
 READ_SIDE_BY_SIDE: Final = 32
 """The most queues of a broker that are read at the same time."""
+
+TRACES_MAX: Final = 1000
+"""The most messages of the trace topic that are read from each broker for one message."""
 
 _ABSENT: Final = frozenset({"MESSAGE_NOT_FOUND", "FIELD_INVALID"})
 
@@ -120,6 +125,12 @@ class MessageSearch:
 
         found = [message for messages in await answers.ask(at) for message in messages]
         return sorted(found, key=_term_key)
+
+    async def life(self, answers: Answers, unique_id: str) -> list[LifeStep]:
+        """The steps of one message's life, oldest first, as clients have recorded them."""
+        asked = query_pb.QueryMessagesRequest(topic=TRACE_TOPIC, key=unique_id)
+        told = await self.by_term(answers, lambda _: asked, count_max=TRACES_MAX)
+        return life_of(unique_id, told)
 
     async def found_by_term(
         self,

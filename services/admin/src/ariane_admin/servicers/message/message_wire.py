@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ariane.common.v1.message_pb2 import Message, StoredPosition
+from ariane_admin.messages.message_fields import own_properties, producer_address
 from ariane_admin.servicers.times import time_of
 from ariane_sdk import ReceivedMessage
 
@@ -25,7 +26,8 @@ def message_of(message: ReceivedMessage, *, body_bytes_max: int = 0) -> tuple[Me
         tag=message.tag,
         keys=message.keys,
         message_group=message.message_group,
-        properties=message.properties,
+        priority=message.priority,
+        properties=own_properties(message),
         unique_id=message.unique_id,
         flag=message.flag,
         create_time=time_of(message.born_timestamp_ms),
@@ -35,7 +37,7 @@ def message_of(message: ReceivedMessage, *, body_bytes_max: int = 0) -> tuple[Me
             queue_offset=message.queue_offset,
             commit_log_offset=message.commit_log_offset,
             store_time=time_of(message.store_timestamp_ms),
-            producer_address=str(message.born_host),
+            producer_address=producer_address(message),
             delivery_attempt=message.attempts,
             message_id=message.offset_message_id,
         ),

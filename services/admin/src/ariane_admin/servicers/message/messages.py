@@ -10,7 +10,6 @@ from grpc import aio
 from ariane.admin.v1 import message_service_pb2 as message_pb
 from ariane.admin.v1.message_service_pb2_grpc import MessageServiceServicer
 from ariane.broker.v1 import client_service_pb2 as client_pb
-from ariane.broker.v1 import query_service_pb2 as query_pb
 from ariane.common.v1.message_pb2 import AcknowledgedLevel, Message, StoredPosition
 from ariane_admin.asking.answers import Answers
 from ariane_admin.asking.cluster_doors import (
@@ -18,7 +17,7 @@ from ariane_admin.asking.cluster_doors import (
     answer_of,
     broker_peer,
 )
-from ariane_admin.messages.message_traces import KINDS, LifeStep, life_of
+from ariane_admin.messages.message_traces import KINDS, LifeStep
 from ariane_admin.servicers.cluster_access import ClusterAccess
 from ariane_admin.servicers.message.message_search import (
     PLACE_KINDS,
@@ -27,7 +26,6 @@ from ariane_admin.servicers.message.message_search import (
     plain,
 )
 from ariane_admin.servicers.times import moment_in
-from ariane_record.names import TRACE_TOPIC
 from ariane_sdk import LiveBroker, MessageQueue, QueueLag
 from ariane_sdk import Message as OutgoingMessage
 from ariane_servicekit import PageRequest, field_invalid
@@ -36,9 +34,6 @@ _Context = aio.ServicerContext[Any, Any]
 
 BODY_BYTES_DEFAULT: Final = 1024
 GROUPS_MAX: Final = 100
-TOLD_MAX: Final = 1000
-"""The most messages of the trace topic that are read from each broker for one message."""
-
 CONSUME_SECONDS_DEFAULT: Final = 10
 CONSUME_SECONDS_MAX: Final = 60
 
@@ -102,9 +97,7 @@ class MessageServicer(MessageServiceServicer):
             kinds=(int,),
         )
         answers = await self._cluster.answers()
-        asked = query_pb.QueryMessagesRequest(topic=TRACE_TOPIC, key=request.unique_id)
-        told = await self._search.by_term(answers, lambda _: asked, count_max=TOLD_MAX)
-        steps = life_of(request.unique_id, told)
+        steps = await self._search.life(answers, request.unique_id)
         places = list(enumerate(steps))
         if page.last is not None:
             places = places[int(page.last[0]) + 1 :]
