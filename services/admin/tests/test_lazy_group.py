@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from ariane_admin.cli import main, root
-from ariane_admin.command_table import OWN_COMMANDS, CommandGroup, LazyCommand
 from ariane_admin.lazy_group import PLUGIN_GROUP, LazyGroup
+from ariane_admin.own_commands import OWN_COMMANDS, CommandGroup, LazyCommand
 from ariane_admin.terminal.exits import ExitStatus
 
 
@@ -72,7 +72,7 @@ def test_commands_are_not_loaded_before_they_are_run(here):
 def test_a_plugin_cannot_take_an_own_commands_name(here):
     root = root_of(
         plugin("greet", "no_such_module:command"),
-        commands={"greet": LazyCommand(f"{here}:greet", "Say.")},
+        commands={"greet": LazyCommand(f"{here}:greet")},
     )
     assert CliRunner().invoke(root, ["greet"]).stdout == "good morning\n"
 

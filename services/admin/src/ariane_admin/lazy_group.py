@@ -1,9 +1,9 @@
 """Groups of commands that load a command when it is run, and not before.
 
-``ariane`` has its own commands (``command_table``), and those that other distributions register
-under the entry-point group ``ariane.commands``. Help, completion and suggestions take the
-lines of lists from the table, and of a plugin from the first line of its module, so that a command
-that is broken, or slow to load, does not affect others.
+``ariane`` has its own commands (``own_commands.py``), and those that other distributions register
+under the entry-point group ``ariane.commands``. Help, completion and suggestions read the lines of
+lists from the source of commands, and of a plugin from the first line of its module, so that a
+command that is broken, or slow to load, does not affect others.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from ariane_admin.command_table import OWN_COMMANDS, CommandGroup, LazyCommand
 from ariane_admin.errors import say_error
 from ariane_admin.name_completion import complete_names
+from ariane_admin.own_commands import OWN_COMMANDS, CommandGroup, LazyCommand
 
 PLUGIN_GROUP: Final = "ariane.commands"
 """Entry points of this group are click commands."""

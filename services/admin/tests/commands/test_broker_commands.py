@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from ariane_admin.cli import main, root
-from ariane_admin.command_table import OWN_COMMANDS
+from ariane_admin.own_commands import OWN_COMMANDS
 from ariane_admin.terminal.exits import ExitStatus
 
 
