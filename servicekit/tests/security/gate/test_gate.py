@@ -217,6 +217,11 @@ async def test_servicers_ask_for_what_handles_touch(probe, refused):
         assert (reason, more["name"]) == ("ACCESS_DENIED", "touched")
 
 
+async def change_access(served, mode):
+    request = UpdateProcessSettingRequest(name="access", value=mode)
+    await ProcessServiceStub(served.channel).UpdateProcessSetting(request, metadata=ROOT)
+
+
 def hello(*groups):
     return AttachRequest(
         hello=ClientHello(memberships=[Membership(consumer_group=g) for g in groups])
@@ -245,12 +250,14 @@ async def test_a_stream_ends_when_its_right_does(probe, refused, begin):
             await streams[user].read()
         await admin.tell("anna: allow SUBSCRIBE group other", "bert: allow SUBSCRIBE group g")
         if begin != "closed":
-            await ProcessServiceStub(served.channel).UpdateProcessSetting(
-                UpdateProcessSettingRequest(name="access", value="closed"), metadata=ROOT
-            )
+            await change_access(served, "closed")
         assert (await refused(streams["anna"].read()))[0] == "ACCESS_DENIED"
         await streams["bert"].write(hello("g"))
         assert (await streams["bert"].read()).HasField("accepted")
+        # Requests from now on are judged, whatever held when the stream began.
+        await streams["bert"].write(hello("g", "other"))
+        reason, more, _ = await refused(streams["bert"].read())
+        assert (reason, more["name"]) == ("ACCESS_DENIED", "other")
 
 
 async def test_a_stream_of_a_user_who_is_gone_ends(probe, refused):
@@ -296,6 +303,33 @@ async def test_learning_lets_through_and_counts(probe):
             ("a", 1, 0),
             ("b", 2, 2),
         ]
+
+
+async def test_what_streams_use_is_learned_that_began_before(probe):
+    async def uses(served):
+        answer = await AccessServiceStub(served.channel).ListAccessUses(
+            ListAccessUsesRequest(user="anna"), metadata=ROOT
+        )
+        return [(use.name, use.count, use.refused_count) for use in answer.uses]
+
+    async with probe(access="open") as served, telling(served.channel) as admin:
+        await admin.tell("anna: allow SUBSCRIBE group g")
+        stream = served.client.Attach(metadata=ANNA)
+        await stream.write(hello("g", "h"))
+        await stream.read()
+        await change_access(served, "learn")
+        async with asyncio.timeout(20):
+            while await uses(served) != [("g", 1, 0), ("h", 1, 1)]:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        await stream.write(hello("g"))
+        await stream.read()
+        assert await uses(served) == [("g", 2, 0), ("h", 1, 1)]
+        # In an open process nothing is counted or logged any more.
+        await change_access(served, "open")
+        with capture_logs() as logs:
+            await stream.write(hello("h"))
+            await stream.read()
+        assert [line for line in logs if line["event"] == "access_refused"] == []
 
 
 async def test_a_refusal_is_logged_and_explained(probe, refused):

@@ -11,6 +11,7 @@ from ariane.admin.v1 import user_service_pb2 as user_pb
 from ariane.common.v1 import access_pb2 as access
 from ariane.common.v1 import access_rules_pb2 as rules
 from ariane.common.v1 import access_service_pb2 as access_service_pb
+from ariane_admin.users import teller as teller_module
 from ariane_admin.users.credential_store import CredentialStore
 from ariane_admin.users.processes import AskedProcesses
 from ariane_admin.users.servicers import AccessPolicyServicer, UserServicer
@@ -23,6 +24,7 @@ from ariane_sdk import ClusterClient
 from ariane_servicekit import Address, Machine, ServiceError, SystemClock, serving
 from ariane_servicekit.security.rights.rights import Rights
 from ariane_testkit.access_rules import entries_of
+from ariane_testkit.free_ports import free_port
 from ariane_testkit.identities import told_identity
 
 on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -241,6 +243,31 @@ async def test_processes_are_told_within_seconds(users, policies, database, name
             store.raise_version(seen.version + 5)
             await grant(policies, "anna", "allow GET topic b")
             await seen.version_at_least(store.version())
+    finally:
+        await teller.stop()
+
+
+@on_sqlite
+async def test_a_process_that_begins_anew_is_told_again(users, policies, database, monkeypatch):
+    monkeypatch.setattr(teller_module, "LOOK_S", 0.2)
+    monkeypatch.setattr(teller_module, "AGAIN_S", 0.1)
+    listen = Address("127.0.0.1", free_port())
+    settings = NamesrvSettings(listen=listen, grace_s=0)
+
+    async def processes():
+        return {str(listen)}
+
+    store = UserStore(database)
+    teller = RulesTeller(store, database, processes, SystemClock())
+    users._changed = policies._changed = teller.changed
+    await create(users, "anna")
+    teller.start()
+    try:
+        for _ in range(2):
+            async with serving(settings, NamesrvApp), ClusterClient(str(listen)) as client:
+                await Seen(client.channel(str(listen))).version_at_least(store.version())
+            # While it is away, admin finds that out by its next word.
+            await asyncio.sleep(0.5)
     finally:
         await teller.stop()
 

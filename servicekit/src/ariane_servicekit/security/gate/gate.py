@@ -141,7 +141,7 @@ class Gate:
         Raises:
             ServiceError: ACCESS_DENIED.
         """
-        if not call.is_judged:
+        if not call.is_judged or self.mode is AccessMode.OPEN:
             return
         caller = call.caller
         if caller.kind is CallerKind.MEMBER:
@@ -257,13 +257,32 @@ class Gate:
         return answer
 
     def still_allows(self, call: Call, rule: MethodRule, uses: Iterable[Use]) -> str:
-        """Return why a call that lasts would be refused now; empty if it would not."""
-        if self.mode is not AccessMode.CLOSED or rule.is_open:
+        """Return why a call that lasts would be refused now; empty if it would not.
+
+        One that came in before anybody was asked is judged from now on, and learned where calls are
+        learned.
+        """
+        if self.mode is AccessMode.OPEN or rule.is_open:
             return ""
         try:
+            if not call.is_judged:
+                self.admit(call, rule)
+                self._learn(call, uses)
+            if self.mode is AccessMode.LEARN:
+                return ""
             return self._cause_now(call.caller, rule, uses)
         except ServiceError as error:
             return error.message
+
+    def _learn(self, call: Call, uses: Iterable[Use]) -> None:
+        """Count what a call has used, if the mode says so."""
+        if self.mode is not AccessMode.LEARN or not call.is_judged:
+            return
+        caller = call.caller
+        rights = self._judge_of(caller) if caller.kind is CallerKind.USER else None
+        if rights is not None:
+            for use in uses:
+                self._ask_one(call, caller, rights, use._replace(user=caller.name))
 
     def uses_of(self, rule: MethodRule, request: Any) -> Iterable[Use]:
         """Yield what a request uses, for ``still_allows``."""

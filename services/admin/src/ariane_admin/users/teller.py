@@ -134,7 +134,8 @@ class RulesTeller:
             while True:
                 try:
                     await self._follow(AccessServiceStub(channel).TellAccessRules())
-                except (RpcError, OSError) as error:
+                # A stream that ended between two words says so by the last of them.
+                except (RpcError, OSError, asyncio.InvalidStateError) as error:
                     _log.info("access_rules_untold", address=address, cause=str(error)[:200])
                 except DatabaseError as error:
                     _log.warning("access_rules_unread", cause=str(error))
