@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final, Self
@@ -11,9 +11,11 @@ from typing import Any, Final, Self
 from ariane_broker.settings import BrokerSettings
 from ariane_namesrv.app import NamesrvApp
 from ariane_namesrv.settings import NamesrvSettings
-from ariane_sdk import ClusterClient
+from ariane_sdk import ClusterClient, Tls
 from ariane_servicekit import Address, StopRequest, serving
+from ariane_servicekit.security.caller import MemberKind
 from ariane_storage.testing.faulty_disk import FaultyDisk
+from pytest_ariane.closing import Closing
 from pytest_ariane.faults import Faults
 from pytest_ariane.forward_clock import ForwardClock
 from pytest_ariane.loop_thread import LoopThread
@@ -23,6 +25,7 @@ from pytest_ariane.shared_disk import shared
 _LOOKS_AT_DISK_S: Final = 10.0
 """How often the broker checks how full its disk is."""
 
+_BROKER_NAME: Final = "broker-a"
 _WAIT_S: Final = 1.0
 _TRIES_MAX: Final = 10
 _FOR_EVER_S: Final = 1e9
@@ -39,12 +42,14 @@ class InProcessCluster:
         faults: Switches for faults.
     """
 
-    def __init__(self, data_path: Path) -> None:
+    def __init__(self, data_path: Path, closing: Closing | None = None) -> None:
         """Start nothing yet.
 
         Args:
             data_path: A folder for the files of the name server.
+            closing: Closes the cluster; None leaves it open, and in plain text.
         """
+        self._closing = closing
         self.clock = ForwardClock()
         self.faults = Faults(self)
         self._data_path = data_path
@@ -104,6 +109,25 @@ class InProcessCluster:
                 await client.create_topic(topic, queue_count=queue_count, fifo=fifo)
 
         self._loop_thread.call(create())
+
+    def user(self, name: str, *rights: str) -> Tls:
+        """Give a user of a closed cluster rights; return what he shows, for ``tls=`` of clients.
+
+        Args:
+            name: The user.
+            rights: All of his rights, such as ``PUBLISH topic order-*``.
+
+        Raises:
+            ValueError: A right is none.
+            RuntimeError: The cluster is open.
+        """
+        if self._closing is None:
+            raise RuntimeError("rights are for a closed cluster: run pytest with --ariane-closed")
+        addresses = (self._name_server_address, self.broker_address)
+        return self._loop_thread.call(self._closing.add(name, rights, addresses))
+
+    def _closed_as(self, kind: MemberKind, name: str) -> Mapping[str, Any]:
+        return {} if self._closing is None else self._closing.settings(kind, name)
 
     def start_broker(self) -> None:
         """Start the broker on its port and its disk; harmless if it is running."""
@@ -167,6 +191,7 @@ class InProcessCluster:
             "listen": Address("127.0.0.1", 0),
             "data_path": self._data_path,
             "warm_up_s": 0,
+            **self._closed_as(MemberKind.NAME_SERVER, "pytest"),
         }
         life = serving(NamesrvSettings(**told), NamesrvApp)
         self._name_server_address = str(await self._name_server.enter_async_context(life))
@@ -196,6 +221,7 @@ class InProcessCluster:
         told: dict[str, Any] = {
             "listen": self._broker_address,
             "name_servers": (self._name_server_address,),
+            "broker_name": _BROKER_NAME,
             "store_path": Path("/ariane/store"),
             # Small: the whole disk is in memory.
             "segment_bytes": 8 << 20,
@@ -205,6 +231,7 @@ class InProcessCluster:
             "grace_s": 0.2,
             # Moving the clock must not make clients count as silent.
             "client_silence_s": _FOR_EVER_S,
+            **self._closed_as(MemberKind.BROKER, _BROKER_NAME),
         }
         return BrokerSettings(**told)
 

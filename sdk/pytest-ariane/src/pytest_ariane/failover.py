@@ -12,6 +12,7 @@ from typing import Final, Self
 from ariane_sdk import ClusterClient
 from ariane_servicekit.running.broker_groups import BrokerGroup, broker_groups
 from ariane_servicekit.running.processes import LocalCluster, ServiceProcess
+from pytest_ariane.closing import Closing
 
 _LEASE_S: Final = 2.0
 """The lease of a primary, in seconds: short, so that tests need not wait long."""
@@ -25,19 +26,28 @@ _FLAGS: Final = (
 )
 
 
+def _closed_by(closing: Closing) -> type[LocalCluster]:
+    class Closed(LocalCluster):
+        closed_by = closing.certificates
+
+    return Closed
+
+
 class FailoverCluster:
     """A name server, and a broker with one replica: three processes, so that crashes are real.
 
     Its methods wait for their effect: a failover takes some 2.5 s.
     """
 
-    def __init__(self, data_path: Path) -> None:
+    def __init__(self, data_path: Path, closing: Closing | None = None) -> None:
         """Start nothing yet.
 
         Args:
             data_path: A folder for all of their files.
+            closing: Closes the cluster; None leaves it open, and in plain text.
         """
-        self._cluster = LocalCluster(data_path, replicas=1, extra_broker_args=_FLAGS)
+        cluster = LocalCluster if closing is None else _closed_by(closing)
+        self._cluster = cluster(data_path, replicas=1, extra_broker_args=_FLAGS)
         self._group: BrokerGroup | None = None
         self._away: list[ServiceProcess] = []
 
