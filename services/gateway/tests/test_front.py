@@ -2,10 +2,14 @@
 
 import asyncio
 import ssl
+from datetime import datetime
+from importlib.metadata import version
 
 import pytest
 
 from apache.rocketmq.v2 import definition_pb2 as dp
+from ariane_admin.asking.cluster_doors import ClusterDoors
+from ariane_admin.doctor.cluster_facts import gather_facts
 from ariane_gateway.settings import GatewaySettings
 from ariane_servicekit import Address, StartRefused
 from ariane_servicekit.security.tls.authority import new_authority, sign_leaf
@@ -65,6 +69,27 @@ async def test_the_certificate_that_is_given_is_shown_and_read_again(start_gatew
     assert first != second
     certificate.write_text("no certificate")
     assert await shown_by(address, authorities) == second
+
+
+async def test_the_doctor_asks_gateways_by_way_of_brokers(start_gateway, files, ariane_cluster):
+    certificate, key, _ = files()
+    address, _ = await start_gateway(front_certificate=certificate, front_key=key)
+    async with ClusterDoors(ariane_cluster.name_servers) as doors:
+        while True:
+            told = next(
+                (each for each in await gateways(doors) if address in each.facts.values()), None
+            )
+            if told is not None:
+                break
+            await asyncio.sleep(0.05)
+    assert (told.error, told.facts["stage"]) == ("", "serving")
+    assert told.version == version("ariane-gateway")
+    ends = datetime.fromisoformat(told.facts["front_certificate_ends"])
+    assert ends > datetime.fromisoformat(told.facts["current_time"])
+
+
+async def gateways(doors):
+    return (await gather_facts(doors)).gateways
 
 
 async def test_a_certificate_that_is_none_is_refused_at_the_start(start_gateway, files):

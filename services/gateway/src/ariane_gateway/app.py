@@ -44,6 +44,7 @@ from ariane_sdk import ProducerSettings, Tls
 from ariane_servicekit import Address, ErrorRules, Loop, Machine, RpcService, StopRequest
 from ariane_servicekit.clock import Clock
 from ariane_servicekit.observability.measures import Measures, one
+from ariane_servicekit.security.tls.service_tls import MEMBER_TLS
 from ariane_wire import TlsContext
 
 LOOK_S: Final = 5.0
@@ -58,6 +59,8 @@ class GatewayApp:
     ) -> None:
         machine = machine or Machine()
         clock = machine.clock
+        self._tls = MEMBER_TLS.get()
+        self._is_draining = False
         self._address = settings.listen
         name_servers = settings.name_servers
         tls = _tls_of(settings)
@@ -83,6 +86,7 @@ class GatewayApp:
             f"gateway@{socket.gethostname()[:100]}@{machine.process_id}@{machine.new_id()}",
             everybody=self.clients.portraits,
             ask=self._commands.ask,
+            facts=self._facts,
         )
         self._commands.attachments = self.clients.audience = self._attachments
         self._keys = _keys_of(settings, clock)
@@ -139,6 +143,21 @@ class GatewayApp:
         ):
             measures.gauge(name, unit, description, read)
 
+    def _facts(self) -> dict[str, str]:
+        """What operators are told by way of brokers, and the doctor judges."""
+        times = {
+            "current_time": datetime.now(UTC),
+            "certificate_ends": None if self._tls is None else self._tls.ends(),
+            "front_certificate_ends": self._front.ends,
+        }
+        return {
+            "address": str(self._address),
+            "stage": "draining" if self._is_draining else "serving",
+            "clients": str(len(self.clients)),
+            "streams": str(self.clients.stream_count),
+            **{name: time.isoformat() for name, time in times.items() if time is not None},
+        }
+
     async def recover(self, _address: Address) -> None:
         """Get ready to ask name servers, which may start later; learn who clients are."""
         self._cluster.open()
@@ -152,6 +171,7 @@ class GatewayApp:
 
     async def drain(self) -> None:
         """Answer held receives, and end the streams of clients."""
+        self._is_draining = True
         self._commands.say_goodbye()
         self._holds.close()
         self._telemetry.close()

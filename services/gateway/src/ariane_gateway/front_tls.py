@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Final
+
+from cryptography import x509
 
 from ariane_gateway.settings import GatewaySettings
 from ariane_servicekit import StartRefused, get_logger
@@ -23,7 +26,11 @@ OLDEST: Final = "1.2"
 
 
 class FrontTls:
-    """The context for connections of clients; files are read again when they change."""
+    """The context for connections of clients; files are read again when they change.
+
+    Attributes:
+        ends: When the certificate of the files ends; None without files.
+    """
 
     def __init__(self, settings: GatewaySettings, hosts: Sequence[str]) -> None:
         """Read the files, or make a pair.
@@ -38,6 +45,7 @@ class FrontTls:
         self._files: tuple[Path, Path] | None = None
         self._state: tuple[tuple[int, int], ...] = ()
         self._context: TlsContext | None = None
+        self.ends: datetime | None = None
         certificate, key = settings.front_certificate, settings.front_key
         if certificate is not None and key is not None:
             self._files = certificate, key
@@ -61,6 +69,8 @@ class FrontTls:
         state = tuple((each.stat().st_mtime_ns, each.stat().st_ino) for each in files)
         if state != self._state:
             self._context = server_tls(*files, oldest=OLDEST)
+            leaf = x509.load_pem_x509_certificates(files[0].read_bytes())[0]
+            self.ends = leaf.not_valid_after_utc
             self._state = state
 
 

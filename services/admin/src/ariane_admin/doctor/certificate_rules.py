@@ -24,14 +24,21 @@ def certificates_that_end(facts: ClusterFacts) -> Iterator[Finding]:
     ]
     for subject, process in processes:
         days = _days_left(process)
-        if days is None or days >= DAYS_MIN:
-            continue
+        if days is not None:
+            advice = "make it anew where the authority is, by ariane tls renew"
+            yield from certificate_finding(
+                subject, "certificate, or that of its authority,", days, advice
+            )
+
+
+def certificate_finding(subject: str, which: str, days: float, advice: str) -> Iterator[Finding]:
+    """The finding that a certificate ends soon; none if it does not."""
+    if days < DAYS_MIN:
         yield Finding(
             Severity.ERROR if days < _URGENT_DAYS else Severity.WARNING,
             subject,
-            f"its certificate, or that of its authority, ends in {days:.0f} days",
-            "make it anew where the authority is, by ariane tls renew, and hand the files out:"
-            " nothing is restarted",
+            f"its {which} ends in {days:.0f} days",
+            f"{advice}, and hand the files out: nothing is restarted",
         )
 
 

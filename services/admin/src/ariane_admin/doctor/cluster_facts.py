@@ -31,7 +31,8 @@ from ariane_admin.asking.cluster_doors import (
     answer_of,
 )
 from ariane_admin.asking.paused_groups import paused_groups_at
-from ariane_admin.doctor.member_facts import MemberFacts, ask_members
+from ariane_admin.doctor.gateway_facts import GatewayFacts, ask_gateways
+from ariane_admin.doctor.member_facts import MemberFacts, ask_members, attached_clients
 from ariane_sdk.errors import CallError
 
 
@@ -97,11 +98,14 @@ class ClusterFacts:
     members: Sequence[MemberFacts] = field(default=())
     """The members of consumer groups that have answered."""
 
+    gateways: Sequence[GatewayFacts] = field(default=())
+    """The gateways that brokers know."""
+
 
 async def gather_facts(
     doors: ClusterDoors, *, now: Callable[[], float] = time.time
 ) -> ClusterFacts:
-    """Ask all name servers, then all brokers in their answers, then the members of groups."""
+    """Ask all name servers, then all brokers in their answers, then their clients."""
     name_servers = await asyncio.gather(
         *(_ask_name_server(doors, address, now) for address in doors.name_servers)
     )
@@ -113,9 +117,12 @@ async def gather_facts(
     brokers = await asyncio.gather(
         *(_ask_broker(doors, identities[key], now) for key in sorted(identities))
     )
-    primaries = [one.identity.address for one in brokers if one.state is not None]
+    primaries = [one.identity for one in brokers if one.state is not None]
     rivals = await _ask_rivals(doors, brokers)
-    return ClusterFacts(name_servers, brokers, rivals, await ask_members(doors, primaries))
+    attached = await asyncio.gather(*(attached_clients(doors, one.address) for one in primaries))
+    members = await ask_members(doors, [one.address for one in primaries], attached)
+    gateways = await ask_gateways(doors, primaries, attached)
+    return ClusterFacts(name_servers, brokers, rivals, members, gateways)
 
 
 async def _ask_rivals(doors: ClusterDoors, brokers: Sequence[BrokerFacts]) -> Sequence[BrokerFacts]:

@@ -14,7 +14,7 @@ from typing import Final
 from ariane.broker.v1.broker_service_pb2 import ClockState, EarlyDeletions
 from ariane.namesrv.v1.route_pb2 import BrokerIdentity
 from ariane_admin.asking.absent_brokers import topics_of_absent
-from ariane_admin.doctor import certificate_rules, member_rules, replica_rules
+from ariane_admin.doctor import certificate_rules, gateway_rules, member_rules, replica_rules
 from ariane_admin.doctor.cluster_facts import ClusterFacts, ProcessFacts
 from ariane_admin.doctor.findings import Finding, Severity
 
@@ -271,6 +271,8 @@ def _versions(facts: ClusterFacts) -> Iterator[Finding]:
     by_version = defaultdict(list)
     for subject, process in _processes(facts):
         by_version[process.state.version].append(subject)
+    for gateway in facts.gateways:
+        by_version[gateway.version].append(f"gateway {gateway.gateway_id}")
     if len(by_version) > 1:
         told = "; ".join(f"{version}: {', '.join(by_version[version])}" for version in by_version)
         yield Finding(
@@ -394,6 +396,7 @@ RULES: Final[Sequence[Callable[[ClusterFacts], Iterable[Finding]]]] = (
     _subscription_conflicts,
     *replica_rules.RULES,
     *certificate_rules.RULES,
+    *gateway_rules.RULES,
     *member_rules.RULES,
 )
 

@@ -46,7 +46,9 @@ class MemberFacts:
     """Those of its groups whose members share the queues: each has one owner."""
 
 
-async def ask_members(doors: ClusterDoors, addresses: Sequence[str]) -> Sequence[MemberFacts]:
+async def ask_members(
+    doors: ClusterDoors, addresses: Sequence[str], attached: Sequence[Sequence[AttachedClient]]
+) -> Sequence[MemberFacts]:
     """Ask the members that are attached to some brokers, each once.
 
     Brokers and members that do not answer are left out: other facts tell of brokers, and
@@ -55,14 +57,16 @@ async def ask_members(doors: ClusterDoors, addresses: Sequence[str]) -> Sequence
     Args:
         doors: The cluster.
         addresses: The brokers.
+        attached: The clients of each.
     """
     groups: dict[str, Sequence[str]] = {}
     sharing: dict[str, Sequence[str]] = {}
     holds: dict[str, list[QueueHold]] = defaultdict(list)
     attached_to: dict[str, str] = {}
-    attached = await asyncio.gather(*(_consumers(doors, address) for address in addresses))
-    for address, consumers in zip(addresses, attached, strict=True):
-        for client in consumers:
+    for address, clients in zip(addresses, attached, strict=True):
+        for client in clients:
+            if not client.hello.memberships:
+                continue
             client_id = client.hello.client_id
             groups[client_id] = [one.consumer_group for one in client.hello.memberships]
             sharing[client_id] = [
@@ -99,8 +103,8 @@ async def ask_members(doors: ClusterDoors, addresses: Sequence[str]) -> Sequence
     return [member for member in told if member is not None]
 
 
-async def _consumers(doors: ClusterDoors, address: str) -> Sequence[AttachedClient]:
-    """The consuming clients of a broker; what it told, if it stops answering."""
+async def attached_clients(doors: ClusterDoors, address: str) -> Sequence[AttachedClient]:
+    """The clients of a broker; what it told, if it stops answering."""
     found: list[AttachedClient] = []
     token = ""
     while True:
@@ -110,7 +114,7 @@ async def _consumers(doors: ClusterDoors, address: str) -> Sequence[AttachedClie
             page = await answer_to_question(call, f"broker at {address}")
         except CallError:
             return found
-        found += [client for client in page.clients if client.hello.memberships]
+        found += page.clients
         token = page.next_page_token
         if not token:
             return found

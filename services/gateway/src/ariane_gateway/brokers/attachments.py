@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -55,6 +55,7 @@ class Attachments:
         *,
         everybody: Callable[[], Iterable[Portrait]],
         ask: Callable[[Question], None],
+        facts: Callable[[], Mapping[str, str]],
     ) -> None:
         """Attach to nobody yet: see ``follow``.
 
@@ -63,14 +64,13 @@ class Attachments:
             gateway_id: The id under which brokers know the gateway.
             everybody: All clients, for a broker that knows none.
             ask: Takes the questions of brokers.
+            facts: What operators are told of the gateway.
         """
         self._cluster = cluster
         self._gateway_id = gateway_id
         self._everybody = everybody
         self._ask = ask
-        self._answers = OperatorAnswers(
-            facts=lambda: {"gateway": gateway_id, "clients": str(sum(1 for _ in everybody()))}
-        )
+        self._answers = OperatorAnswers(facts=facts)
         self._attachments: dict[str, Attachment] = {}
 
     async def follow(self) -> None:
