@@ -70,7 +70,7 @@ async def test_waiting_messages_are_withdrawn_but_not_those_of_repeated_rows(
                     return
 
         senders = [asyncio.create_task(send_on()) for _ in range(SENDERS)]
-        await broker.wait_called(40)
+        await broker.wait_called(8)
         broker.script.extend([busy, *[answer] * 10])
         calls = len(broker.calls)
         # Not before all that may leave has left: what was refused is under way again.
