@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ariane_sdk.message import ReceivedMessage as ReceivedMessage
     from ariane_sdk.message import SendResult as SendResult
     from ariane_sdk.message_queue import MessageQueue as MessageQueue
-    from ariane_sdk.producer.accumulator.topic_lane import QueueSelector as QueueSelector
+    from ariane_sdk.producer.accumulator.topic_info import QueueSelector as QueueSelector
     from ariane_sdk.producer.producer import Producer as Producer
     from ariane_sdk.producer.transactions.transaction import HalfMessage as HalfMessage
     from ariane_sdk.producer.transactions.transaction import TransactionCheck as TransactionCheck

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ariane_sdk import ClusterClient, Message, MessageQueue, Producer, PushConsumer, PushSettings
-from ariane_sdk.consumer.delivery.message_lanes import MessageLanes
+from ariane_sdk.consumer.delivery.message_shards import MessageShards
 from ariane_sdk.consumer.delivery.window import QueueWindow
 from ariane_sdk.errors import ConsumptionHeld
 from sdk.python.tests.consumer.push_side import wait_until
@@ -32,37 +32,37 @@ class Stub:
     st.integers(1, 4),
     st.data(),
 )
-def test_lanes_keep_the_order_of_groups_and_the_smallest_offset(groups, batch, loops, data):
-    window, lanes = QueueWindow(0), MessageLanes()
+def test_shards_keep_the_order_of_groups_and_the_smallest_offset(groups, batch, loops, data):
+    window, shards = QueueWindow(0), MessageShards()
     window.put([Stub(place, group) for place, group in enumerate(groups)], len(groups))
     given_, done, in_work = [], set(), []
     while len(done) < len(groups):
         while len(in_work) < loops:
-            if not lanes.ready_count:
+            if not shards.ready_count:
                 delivery = window.take(data.draw(st.integers(1, 20)))
                 if delivery is None:
                     break
-                lanes.put(delivery)
+                shards.put(delivery)
                 continue
-            group, lane = lanes.take(batch, lambda message: message.queue_offset % 7 == 3)
-            offsets = [message.queue_offset for message in lane.messages]
+            group, shard = shards.take(batch, lambda message: message.queue_offset % 7 == 3)
+            offsets = [message.queue_offset for message in shard.messages]
             assert {groups[offset] for offset in offsets} == {group}
             assert len(offsets) == 1 or not any(offset % 7 == 3 for offset in offsets)
             assert group == "" or all(group != other for other, _, _ in in_work)
             given_ += offsets
-            in_work.append((group, lane, offsets))
+            in_work.append((group, shard, offsets))
         # The smallest unfinished message is in work: nothing waits for what is behind it.
         smallest = min(set(range(len(groups))) - done)
         assert smallest in {offset for _, _, offsets in in_work for offset in offsets}
-        group, lane, offsets = in_work.pop(data.draw(st.integers(0, len(in_work) - 1)))
-        for delivery in lanes.finish(group, lane):
+        group, shard, offsets = in_work.pop(data.draw(st.integers(0, len(in_work) - 1)))
+        for delivery in shards.finish(group, shard):
             window.finish(delivery)
         done.update(offsets)
         unfinished = [offset for offset in range(len(groups)) if offset not in done]
         assert window.consumer_offset <= min(unfinished, default=len(groups))
-        assert lanes.in_work_count == sum(len(offsets) for _, _, offsets in in_work)
+        assert shards.in_work_count == sum(len(offsets) for _, _, offsets in in_work)
     assert window.consumer_offset == len(groups)
-    assert (lanes.waiting_count, lanes.ready_count) == (0, 0)
+    assert (shards.waiting_count, shards.ready_count) == (0, 0)
     for group in set(groups) - {""}:
         own = [offset for offset in given_ if groups[offset] == group]
         assert own == sorted(own)

@@ -79,7 +79,7 @@ async def warnings(capfd):
         await server.stop(None)
 
 
-async def test_nothing_is_said_where_all_is_known(warnings):
+async def test_nothing_is_explicit_where_all_is_known(warnings):
     orders = {"trades": "broker-a:4;broker-b:4", "mistyped": "broker-c;:3"}
     one = ScriptedNameServer(["broker-a", "broker-b"], orders)
 

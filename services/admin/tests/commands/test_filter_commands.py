@@ -134,7 +134,7 @@ def test_what_cannot_be_done_is_one_line(ready, ariane, tmp_path, arguments, sta
     assert "Traceback" not in line
 
 
-def test_without_filter_servers_it_is_said_what_is_missing(ariane, monkeypatch):
+def test_without_filter_servers_it_is_explicit_what_is_missing(ariane, monkeypatch):
     async def none(self, names=(), *, cluster_name=""):
         return []
 

@@ -159,7 +159,7 @@ def test_a_group_is_not_cloned_to_itself(ariane):
         (("group", "delete", "no name", "--yes"), "1 to 120"),
     ],
 )
-def test_the_rule_for_names_is_said_once(ariane, command, rule):
+def test_the_rule_for_names_is_explicit_once(ariane, command, rule):
     [line] = ariane(*command, status=ExitStatus.USAGE).splitlines()
     assert line.count(rule) == 1
     assert line.count("A-Z a-z 0-9 _ and -") == 1

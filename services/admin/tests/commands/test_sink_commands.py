@@ -86,7 +86,7 @@ def test_a_move_and_a_deletion_leave_their_entries(admin_beside, sink, ariane, a
     assert json.loads(rows[-1]["before"])["sinks"][0]["home"] == "broker-a"
 
 
-def test_what_cannot_be_done_is_said_in_one_line(sink, cluster, ariane):
+def test_what_cannot_be_done_is_explicit_in_one_line(sink, cluster, ariane):
     for words, status, text in (
         (("move", "nobody", "broker-b", "-y"), ExitStatus.NOT_FOUND, "no broker knows sink"),
         (("delete", "nobody", "--dry-run"), ExitStatus.NOT_FOUND, "no broker knows sink 'nobody'"),

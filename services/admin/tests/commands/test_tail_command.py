@@ -40,7 +40,7 @@ def test_the_newest_of_all_queues_come_in_the_order_of_their_storing(ariane, num
 _LAST_AS_JSON = ("-n", "1", "--no-follow", "-o", "json")
 
 
-def test_a_topic_that_is_not_there_is_said(ariane):
+def test_a_topic_that_is_not_there_is_explicit(ariane):
     ariane("topic", "tail", "t-missing", status=ExitStatus.NOT_FOUND)
 
 

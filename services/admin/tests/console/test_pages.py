@@ -121,7 +121,7 @@ async def test_a_link_says_nothing_in_the_consoles_name(browser):
     assert "password" not in page.text
 
 
-async def test_what_is_refused_is_said_in_one_line(browser):
+async def test_what_is_refused_is_explicit_in_one_line(browser):
     missing = await browser.get("/topics/never-there")
     assert missing.status_code == 404
     assert "no live broker carries topic" in missing.text
@@ -146,7 +146,7 @@ async def test_definitions_are_taken_out_and_brought_in(browser, topic):
     assert "0 changes were made." in done.text
 
 
-async def test_one_consumer_consumes_a_message_once_more_and_its_failure_is_said(
+async def test_one_consumer_consumes_a_message_once_more_and_its_failure_is_explicit(
     browser, topic, cluster, entries
 ):
     bodies = []

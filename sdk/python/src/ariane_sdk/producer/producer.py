@@ -18,7 +18,7 @@ from ariane_sdk.errors import (
 from ariane_sdk.message import AcknowledgedLevel, Message, ReceivedMessage, SendResult
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.accumulator.send_results import JoinedResults, SendResults
-from ariane_sdk.producer.accumulator.topic_lane import (
+from ariane_sdk.producer.accumulator.topic_info import (
     NO_OPTIONS,
     QueueSelector,
     SendOptions,
@@ -320,7 +320,7 @@ class Producer(ProducerLife):
             self._columns_intake.take_all,
             table,
             columns,
-            learn_lane=lambda grouped: self._intake.lane_of(topic, grouped=grouped),
+            learn_info=lambda grouped: self._intake.info_of(topic, grouped=grouped),
             timeout_s=timeout_s,
         )
         if self._telemetry is None:

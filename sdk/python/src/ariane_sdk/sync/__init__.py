@@ -39,7 +39,7 @@ from ariane_sdk.consumer.offsets.start_position import StartPosition
 from ariane_sdk.consumer.receiving.message_listener import MessageListener
 from ariane_sdk.message import AcknowledgedLevel, Message, Receipt, ReceivedMessage, SendResult
 from ariane_sdk.message_queue import MessageQueue
-from ariane_sdk.producer.accumulator.topic_lane import QueueSelector
+from ariane_sdk.producer.accumulator.topic_info import QueueSelector
 from ariane_sdk.producer.transactions.transaction import (
     HalfMessage,
     TransactionCheck,

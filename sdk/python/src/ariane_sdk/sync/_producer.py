@@ -9,7 +9,7 @@ from ariane_sdk.errors import ClientNotRunning
 from ariane_sdk.message import AcknowledgedLevel, Message, SendResult
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer import producer as _producer
-from ariane_sdk.producer.accumulator.topic_lane import QueueSelector
+from ariane_sdk.producer.accumulator.topic_info import QueueSelector
 from ariane_sdk.producer.transactions.transaction import TransactionChecker
 from ariane_sdk.routing.name_servers import NameServerAddresses
 from ariane_sdk.runtime.blocking import BlockingClient, blocking

@@ -192,7 +192,7 @@ async def test_an_answer_to_another_table_tells_nobody_anything(tables, answered
 
 @pytest.mark.parametrize("ends", ["stored", "stored as sent again", "failed"])
 async def test_settled_rows_keep_no_message(tables, ends):
-    """The lane of a topic that has gone quiet still knows its last row."""
+    """The info of a topic that has gone quiet still knows its last row."""
     side = Side([(number % 4, b"%d" % number, "", ()) for number in range(20)])
     results = results_for(tables.batches_of(side.request()))
     rows = list(side.call.rows)

@@ -159,6 +159,6 @@ async def test_withdrawn_messages_do_not_count_when_a_call_fails(many):
         with pytest.raises(errors.SendError):
             await withdrawn
         # Nobody takes the topic any more.
-        producer._intake._lanes["topic-1"].follow(Route("topic-1", ()))
+        producer._intake._topics["topic-1"].follow(Route("topic-1", ()))
         await asyncio.gather(*sends)
     assert sorted(many.brokers["broker-a"].bodies) == [b"hangs", b"waits"]

@@ -89,7 +89,7 @@ class Settlement(NamedTuple):
     """Whether it becomes a dead letter at once."""
 
 
-class _Lane(NamedTuple):
+class _BatchKey(NamedTuple):
     """Settlements that can share a call."""
 
     broker_name: str
@@ -103,7 +103,7 @@ class ReceiveCalls:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._batches: SettleBatches[_Lane, Settlement, Refused | None]
+        self._batches: SettleBatches[_BatchKey, Settlement, Refused | None]
         self._batches = SettleBatches(self._settle)
 
     async def receive(self, broker_name: str, wish: Wish, hold_s: float) -> list[Delivery]:
@@ -154,18 +154,18 @@ class ReceiveCalls:
         Raises:
             Refused: The broker refused all, or did not answer; what is settled is unknown then.
         """
-        lane = _Lane(broker_name, topic, group, USER.get())
-        return await self._batches.settle(lane, settlements)
+        key = _BatchKey(broker_name, topic, group, USER.get())
+        return await self._batches.settle(key, settlements)
 
     async def _settle(
-        self, lane: _Lane, settlements: Sequence[Settlement]
+        self, key: _BatchKey, settlements: Sequence[Settlement]
     ) -> Sequence[Refused | None]:
-        USER.set(lane.user)  # In a task of the lane, which another call may have begun.
+        USER.set(key.user)  # In a task of the batch, which another call may have begun.
         results: list[Refused | None] = [None] * len(settlements)
         unclear: list[int] = []
         shares = _shares_of(settlements)
         wanted = [[settlements[place] for place in share] for share in shares]
-        for share, refused in zip(shares, await self._settle_shares(lane, wanted), strict=True):
+        for share, refused in zip(shares, await self._settle_shares(key, wanted), strict=True):
             if refused is None:
                 continue
             if len(share) > 1:  # For some of them: each by itself tells for which.
@@ -174,15 +174,15 @@ class ReceiveCalls:
                 results[share[0]] = refused
         if unclear:
             alone = [[settlements[place]] for place in unclear]
-            for place, refused in zip(unclear, await self._settle_shares(lane, alone), strict=True):
+            for place, refused in zip(unclear, await self._settle_shares(key, alone), strict=True):
                 results[place] = refused
         return results
 
     async def _settle_shares(
-        self, lane: _Lane, shares: Sequence[Sequence[Settlement]]
+        self, key: _BatchKey, shares: Sequence[Sequence[Settlement]]
     ) -> Sequence[Refused | None]:
         """Settle messages of one broker; those of a share have one receipt and one outcome."""
-        broker_name, topic, group, _ = lane
+        broker_name, topic, group, _ = key
         address = await self._cluster.primary(broker_name, topic)
         request = SettleRecordsRequest(
             consumer_group=group, settlements=map(_settlement_of, shares)

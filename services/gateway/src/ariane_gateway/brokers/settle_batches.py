@@ -33,7 +33,7 @@ class _Waiting(NamedTuple, Generic[EntryT, ResultT]):
 
 
 @dataclass(slots=True, eq=False)
-class _Lane(Generic[EntryT, ResultT]):
+class _Pending(Generic[EntryT, ResultT]):
     """What goes to one broker for one group."""
 
     waiting: deque[_Waiting[EntryT, ResultT]] = field(default_factory=deque)
@@ -59,7 +59,7 @@ class SettleBatches(Generic[KeyT, EntryT, ResultT]):
     ) -> None:
         """``send`` makes one call; its results have the order of the entries."""
         self._send = send
-        self._lanes: dict[KeyT, _Lane[EntryT, ResultT]] = {}
+        self._pending: dict[KeyT, _Pending[EntryT, ResultT]] = {}
         self._calls: set[asyncio.Task[None]] = set()
 
     async def settle(self, key: KeyT, entries: Sequence[EntryT]) -> Sequence[ResultT]:
@@ -68,24 +68,24 @@ class SettleBatches(Generic[KeyT, EntryT, ResultT]):
         Raises:
             Exception: That of the call.
         """
-        lane = self._lanes.setdefault(key, _Lane())
+        pending = self._pending.setdefault(key, _Pending())
         results: asyncio.Future[Sequence[ResultT]] = asyncio.get_running_loop().create_future()
-        lane.waiting.append(_Waiting(entries, results))
-        if lane.call_count < CALLS_MAX:
-            lane.call_count += 1
-            call = asyncio.create_task(self._send_all(key, lane))
+        pending.waiting.append(_Waiting(entries, results))
+        if pending.call_count < CALLS_MAX:
+            pending.call_count += 1
+            call = asyncio.create_task(self._send_all(key, pending))
             self._calls.add(call)
             call.add_done_callback(self._calls.discard)
         return await results
 
-    async def _send_all(self, key: KeyT, lane: _Lane[EntryT, ResultT]) -> None:
+    async def _send_all(self, key: KeyT, pending: _Pending[EntryT, ResultT]) -> None:
         try:
-            while taken := lane.take():
+            while taken := pending.take():
                 await self._send_some(key, taken)
         finally:
-            lane.call_count -= 1
-            if not lane.call_count:
-                self._lanes.pop(key, None)
+            pending.call_count -= 1
+            if not pending.call_count:
+                self._pending.pop(key, None)
 
     async def _send_some(self, key: KeyT, taken: Sequence[_Waiting[EntryT, ResultT]]) -> None:
         entries = [entry for each in taken for entry in each.entries]

@@ -106,9 +106,9 @@ def values_anywhere(octets: NDArray[np.uint8], lengths: Int64s, name: SearchedNa
     following = np.searchsorted(separators, begins)
     is_ended = following < len(separators)
     ends[is_ended] = np.minimum(ends[is_ended], separators[following[is_ended]])
-    is_said = begins < ends
-    if not bool(is_said.all()):
-        owners, begins, ends = owners[is_said], begins[is_said], ends[is_said]
+    is_present = begins < ends
+    if not bool(is_present.all()):
+        owners, begins, ends = owners[is_present], begins[is_present], ends[is_present]
     is_last = np.ones(len(owners), np.bool_)
     is_last[:-1] = owners[1:] != owners[:-1]
     if not bool(is_last.all()):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from ariane_sdk.consumer.delivery.message_lanes import MessageLanes
+from ariane_sdk.consumer.delivery.message_shards import MessageShards
 from ariane_sdk.consumer.delivery.ordered_work import OrderedQueueWork
 from ariane_sdk.consumer.delivery.window import Delivery
 
 FEED_MESSAGES: Final = 256
-"""Messages that go from the window to the lanes at a time."""
+"""Messages that go from the window to the shards at a time."""
 
 
 class GroupedQueueWork(OrderedQueueWork):
@@ -22,21 +22,21 @@ class GroupedQueueWork(OrderedQueueWork):
     no order. The smallest unfinished offset is stored.
     """
 
-    _lanes: MessageLanes
+    _shards: MessageShards
 
     @property
     def in_flight_count(self) -> int:
         """Messages that the listener has and has not finished."""
-        return self._lanes.in_work_count
+        return self._shards.in_work_count
 
     @property
     def waiting_count(self) -> int:
         """Messages that wait for the listener."""
-        return self.window.waiting_count + self._lanes.waiting_count
+        return self.window.waiting_count + self._shards.waiting_count
 
     def start(self) -> None:
         """Start delivering."""
-        self._lanes = MessageLanes()
+        self._shards = MessageShards()
         super().start()
 
     async def _run(self) -> None:
@@ -44,37 +44,37 @@ class GroupedQueueWork(OrderedQueueWork):
         now_s = asyncio.get_running_loop().time
         while await self._wait_free():
             self._feed()
-            taken = self._lanes.take(self._batch_size, self.hand_out.suspects)
+            taken = self._shards.take(self._batch_size, self.hand_out.suspects)
             if taken is None:
                 self._arrived.clear()
                 await self._arrived.wait()
                 continue
-            group, lane = taken
+            group, shard = taken
             self.delivered_s = now_s()
-            batch = lane.messages
+            batch = shard.messages
             if not await self._deliver_until_done(Delivery(batch, batch[0].queue_offset, 0)):
                 return
             had_room = self.wants_records
-            for finished in self._lanes.finish(group, lane):
+            for finished in self._shards.finish(group, shard):
                 self.window.finish(finished)
             self.hand_out.wake()
             if self._after_batch is not None:
                 await self._after_batch(self.queue)
-            if self._lanes.ready_count:
+            if self._shards.ready_count:
                 self._arrived.set()  # For the loops beside this one.
             if not had_room and self.wants_records:
                 self._on_room()
             await asyncio.sleep(0)
 
     def _feed(self) -> None:
-        """Put waiting messages into the lanes, as many as all loops may need."""
-        hand_out, lanes = self.hand_out, self._lanes
-        while lanes.ready_count < self._settings.queue_concurrency:
+        """Put waiting messages into the shards, as many as all loops may need."""
+        hand_out, shards = self.hand_out, self._shards
+        while shards.ready_count < self._settings.queue_concurrency:
             # With care, brokers are told of all messages that were taken: these are then few.
-            count = FEED_MESSAGES if hand_out.is_careless else self._batch_size
-            if not hand_out.is_careless and lanes.waiting_count >= count:
+            count = FEED_MESSAGES if hand_out.is_past_suspects else self._batch_size
+            if not hand_out.is_past_suspects and shards.waiting_count >= count:
                 return
             delivery = self.window.take(count)
             if delivery is None:
                 return
-            lanes.put(delivery)
+            shards.put(delivery)

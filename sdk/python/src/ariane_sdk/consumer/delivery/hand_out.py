@@ -96,7 +96,7 @@ class HandOut:
         return None
 
     @property
-    def is_careless(self) -> bool:
+    def is_past_suspects(self) -> bool:
         """Whether no messages from here on need care."""
         caution = self._caution
         needed_until = max(caution.alone_end, caution.watched_end)

@@ -246,7 +246,7 @@ class QueueWork:
                 await asyncio.sleep(0)
 
     def _take(self) -> Delivery | None:
-        if self.hand_out.is_careless:
+        if self.hand_out.is_past_suspects:
             return self.window.take(self._run_size)
         return self.window.take(self._batch_size, self.hand_out.suspects)
 

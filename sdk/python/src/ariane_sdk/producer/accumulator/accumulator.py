@@ -21,12 +21,12 @@ from ariane_sdk.checks.delay import AT_ONCE
 from ariane_sdk.checks.demand import Demand
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.accumulator.row import ChooseQueue, Row
-from ariane_sdk.producer.accumulator.topic_lane import (
+from ariane_sdk.producer.accumulator.topic_info import (
     MOVABLE,
     PINNED,
     RowKey,
     SendOptions,
-    TopicLane,
+    TopicInfo,
 )
 from ariane_sdk.settings import ProducerSettings
 
@@ -222,7 +222,7 @@ class OpenRows:
         )
 
     def for_any_queue(
-        self, lane: TopicLane, body_bytes: int, kind: int = AT_ONCE, demand: Demand | None = None
+        self, info: TopicInfo, body_bytes: int, kind: int = AT_ONCE, demand: Demand | None = None
     ) -> Row:
         """Return the row that takes a message for any queue.
 
@@ -232,20 +232,20 @@ class OpenRows:
             TopicRefused: No broker takes messages for the topic.
         """
         is_usual = kind == AT_ONCE and demand is None
-        row = lane.row if is_usual else lane.open_rows.get((None, kind, demand, MOVABLE))
+        row = info.row if is_usual else info.open_rows.get((None, kind, demand, MOVABLE))
         if row is not None and len(row.messages) < row.count_max and self.fits(row, body_bytes):
             return row
-        queue = lane.next_queue(self._is_welcome)
-        row = self._share(lane, queue, body_bytes, kind, demand)
+        queue = info.next_queue(self._is_welcome)
+        row = self._share(info, queue, body_bytes, kind, demand)
         if is_usual:
-            lane.row = row
+            info.row = row
         else:
-            lane.open_rows[None, kind, demand, MOVABLE] = row
+            info.open_rows[None, kind, demand, MOVABLE] = row
         return row
 
     def _share(
         self,
-        lane: TopicLane,
+        info: TopicInfo,
         queue: MessageQueue,
         body_bytes: int,
         kind: int,
@@ -253,19 +253,19 @@ class OpenRows:
     ) -> Row:
         """The row in which a queue gets its next share of the messages for any queue."""
         if not self._spread_count:
-            return self._open(lane, queue, lane.choose_queue, kind, demand)
+            return self._open(info, queue, info.choose_queue, kind, demand)
         key: RowKey = (queue, kind, demand, MOVABLE)
-        row = lane.open_rows.get(key)
+        row = info.open_rows.get(key)
         if row is None or row.queue != queue or not self.fits(row, body_bytes):
-            row = self._open(lane, queue, lane.choose_queue, kind, demand)
-            lane.open_rows[key] = row
-        if lane.queue_count > 1:
+            row = self._open(info, queue, info.choose_queue, kind, demand)
+            info.open_rows[key] = row
+        if info.queue_count > 1:
             row.count_max = len(row.messages) + self._spread_count
         return row
 
     def for_queue(
         self,
-        lane: TopicLane,
+        info: TopicInfo,
         queue: MessageQueue,
         body_bytes: int,
         kind: int,
@@ -280,38 +280,38 @@ class OpenRows:
         """
         demand, grouped = options.demand, not options.names_queue
         key: RowKey = (queue, kind, None if kind == AT_ONCE else demand, PINNED)
-        row = lane.open_rows.get(key)
+        row = info.open_rows.get(key)
         if (
             row is None
             or row.grouped != grouped
             or row.demand != demand
             or not self.fits(row, body_bytes)
         ):
-            row = self._open(lane, queue, None, kind, demand, grouped=grouped)
-            lane.open_rows[key] = row
+            row = self._open(info, queue, None, kind, demand, grouped=grouped)
+            info.open_rows[key] = row
         return row
 
-    def half(self, lane: TopicLane, queue: MessageQueue | None, options: SendOptions) -> Row:
+    def half(self, info: TopicInfo, queue: MessageQueue | None, options: SendOptions) -> Row:
         """Return the row of a half message; nothing joins it: the end of each stands for itself.
 
         Raises:
             TopicRefused: No broker takes messages for the topic.
         """
         return self._open(
-            lane,
-            queue or lane.next_queue(self._is_welcome),
-            lane.choose_queue if queue is None else None,
+            info,
+            queue or info.next_queue(self._is_welcome),
+            info.choose_queue if queue is None else None,
             AT_ONCE,
             options.demand,
             grouped=queue is not None and not options.names_queue,
             half_of=options.half_of,
         )
 
-    def whole(self, lane: TopicLane, queue: MessageQueue | None, kind: int) -> Row:
+    def whole(self, info: TopicInfo, queue: MessageQueue | None, kind: int) -> Row:
         """Make a row for messages that come encoded; nothing else joins it, and it is not added.
 
         Args:
-            lane: Their topic.
+            info: Their topic.
             queue: The queue that they must go to; ``None``: any queue will do.
             kind: Their kind of delay.
 
@@ -320,18 +320,18 @@ class OpenRows:
         """
         if queue is not None:
             # Later messages for this queue must not join a row that is ahead of this one.
-            lane.open_rows.pop((queue, AT_ONCE, None, PINNED), None)
+            info.open_rows.pop((queue, AT_ONCE, None, PINNED), None)
         return Row(
-            queue or lane.next_queue(self._is_welcome),
-            lane.properties,
-            choose_other=lane.choose_queue if queue is None else None,
+            queue or info.next_queue(self._is_welcome),
+            info.properties,
+            choose_other=info.choose_queue if queue is None else None,
             sequenced=self._sequenced,
             kind=kind,
         )
 
     def _open(
         self,
-        lane: TopicLane,
+        info: TopicInfo,
         queue: MessageQueue,
         choose_other: ChooseQueue | None,
         kind: int,
@@ -342,7 +342,7 @@ class OpenRows:
     ) -> Row:
         row = Row(
             queue,
-            lane.properties,
+            info.properties,
             choose_other=choose_other,
             sequenced=self._sequenced and not half_of,
             grouped=grouped,

@@ -32,7 +32,7 @@ from ariane_sdk.producer.accumulator.row import (
     KEY_HASH_BYTES,
     Row,
 )
-from ariane_sdk.producer.accumulator.topic_lane import TopicLane
+from ariane_sdk.producer.accumulator.topic_info import TopicInfo
 from ariane_sdk.producer.intake.column_outcomes import ColumnOutcomes
 from ariane_sdk.producer.intake.whole_rows import UNIQUE_ID_DIGITS_MAX, WholeRows, cuts
 from ariane_sdk.runtime.clock import Clock
@@ -105,7 +105,7 @@ class ColumnsIntake:
         table: Any,
         columns: Mapping[str, str] | None,
         *,
-        learn_lane: Callable[[bool], Awaitable[TopicLane]],
+        learn_info: Callable[[bool], Awaitable[TopicInfo]],
         timeout_s: float | None,
         sent_in: tuple[str, ...] = (),
     ) -> pa.Table:
@@ -114,7 +114,7 @@ class ColumnsIntake:
         Args:
             table: The table.
             columns: Names of columns, by the field of a message that they hold.
-            learn_lane: Gives the lane of the topic once its route is known; its argument tells
+            learn_info: Gives what is known of the topic once its route is known; its argument tells
                 whether rows have message groups.
             timeout_s: Time for the whole table; ``None``: ``send_timeout_s`` for each row.
             sent_in: The sampled span in which the table is sent, as a W3C trace context, which
@@ -135,14 +135,14 @@ class ColumnsIntake:
         )
         outcomes = ColumnOutcomes(parts[-1].first_row + len(parts[-1].messages))
         grouped = any(part.messages.message_group is not None for part in parts)
-        lane = await learn_lane(grouped)
-        with self._whole_rows.spreading(lane) as spread_count:
-            await self._send_all(lane, parts, outcomes, spread_count, _Call(deadline_s, sent_in))
+        info = await learn_info(grouped)
+        with self._whole_rows.spreading(info) as spread_count:
+            await self._send_all(info, parts, outcomes, spread_count, _Call(deadline_s, sent_in))
         return outcomes.result()
 
     async def _send_all(
         self,
-        lane: TopicLane,
+        info: TopicInfo,
         parts: Iterable[TablePart],
         outcomes: ColumnOutcomes,
         spread_count: int,
@@ -152,13 +152,13 @@ class ColumnsIntake:
         sent: list[tuple[Row, NDArray[np.int64]]] = []
         turns = self._whole_rows.turns()
         taken_bytes = 0
-        for part in chain.from_iterable(map(partial(self._packed, lane.topic), parts)):
-            for share in self._shares(lane, part):
-                for start, stop in self._cuts(lane, share, spread_count):
+        for part in chain.from_iterable(map(partial(self._packed, info.topic), parts)):
+            for share in self._shares(info, part):
+                for start, stop in self._cuts(info, share, spread_count):
                     await turns.next(taken_bytes)
                     piece = share.slice(start, stop)
                     try:
-                        row = self._send(lane, piece, call)
+                        row = self._send(info, piece, call)
                     except ArianeError as error:
                         outcomes.refuse(piece.rows, error)
                     else:
@@ -182,7 +182,7 @@ class ColumnsIntake:
                 None if times_ms is None else times_ms[start:stop],
             )
 
-    def _shares(self, lane: TopicLane, part: TablePart) -> Iterator[ColumnShare]:
+    def _shares(self, info: TopicInfo, part: TablePart) -> Iterator[ColumnShare]:
         """Divide rows among queues; order is kept within each queue."""
         messages = part.messages
         rows = np.arange(part.first_row, part.first_row + len(messages))
@@ -197,12 +197,12 @@ class ColumnsIntake:
         if messages.message_group is None:
             yield ColumnShare(None, messages, rows)
             return
-        sizes = record_sizes(lane.topic, messages)
+        sizes = record_sizes(info.topic, messages)
         for start, stop in cuts(sizes, BYTES_AT_ONCE_MAX, ROWS_AT_ONCE_MAX):
             window = ColumnShare(None, messages.slice(start, stop), rows[start:stop])
-            queues = lane.group_queues
+            queues = info.group_queues
             groups = window.messages.message_group
-            # A lane without queues fails here, and the error says why.
+            # A info without queues fails here, and the error says why.
             queue_of_row = java_hashes(groups) % max(1, len(queues))
             queue_of_row[(lengths_of(groups) == 0) | (not queues)] = _ANY_QUEUE
             for number in np.unique(queue_of_row).tolist():
@@ -214,19 +214,19 @@ class ColumnsIntake:
                 )
 
     def _cuts(
-        self, lane: TopicLane, share: ColumnShare, spread_count: int
+        self, info: TopicInfo, share: ColumnShare, spread_count: int
     ) -> Iterator[tuple[int, int]]:
         """Divide the rows of a queue."""
         messages = share.messages
         count = len(messages)
         rows_max = ROWS_AT_ONCE_MAX
         if share.queue is None and count:
-            rows_max = min(rows_max, lane.share_count(count, spread_count))
+            rows_max = min(rows_max, info.share_count(count, spread_count))
         if not messages.have_properties and 0 < count <= rows_max:
-            beside = lane.properties.of_tag("").overhead_bytes + COLUMN_BYTES + DELIVERY_TIME_BYTES
+            beside = info.properties.of_tag("").overhead_bytes + COLUMN_BYTES + DELIVERY_TIME_BYTES
             if own_octets(messages.body).size + beside * count <= self._settings.batch_bytes_max:
                 return iter(((0, count),))
-        sizes = record_sizes(lane.topic, messages, unique_id_bytes=UNIQUE_ID_DIGITS_MAX)
+        sizes = record_sizes(info.topic, messages, unique_id_bytes=UNIQUE_ID_DIGITS_MAX)
         sizes += COLUMN_BYTES
         if messages.keys is not None:
             sizes += KEY_HASH_BYTES * messages.keys.counts
@@ -234,7 +234,7 @@ class ColumnsIntake:
             sizes += DELIVERY_TIME_BYTES
         return cuts(sizes, self._settings.batch_bytes_max, rows_max)
 
-    def _send(self, lane: TopicLane, share: ColumnShare, call: _Call) -> Row:
+    def _send(self, info: TopicInfo, share: ColumnShare, call: _Call) -> Row:
         """Encode messages as one row, and send it.
 
         Raises:
@@ -244,10 +244,10 @@ class ColumnsIntake:
         """
         groups = share.messages.message_group
         if share.queue is None and groups is not None and lengths_of(groups).any():
-            lane.check_groups()
+            info.check_groups()
         return self._whole_rows.send(
-            lane,
-            partial(self._encoded, lane.properties, share.messages),
+            info,
+            partial(self._encoded, info.properties, share.messages),
             queue=share.queue,
             delivery_times_ms=share.delivery_times_ms,
             deadline_s=call.deadline_s,

@@ -26,12 +26,12 @@ from ariane_sdk.errors import ArianeError, SendError
 from ariane_sdk.message import Message, SendResult
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.accumulator.row import Row
-from ariane_sdk.producer.accumulator.topic_lane import SendOptions, TopicLane
+from ariane_sdk.producer.accumulator.topic_info import SendOptions, TopicInfo
 from ariane_sdk.producer.sending.sending import Sending
 from ariane_sdk.routing.route import Route
 
 PlaceAnew: TypeAlias = Callable[
-    [TopicLane, Message, SendOptions, "asyncio.Future[SendResult]"], Row
+    [TopicInfo, Message, SendOptions, "asyncio.Future[SendResult]"], Row
 ]
 """Puts a checked message into the open row of its group's queue; returns the row's queue."""
 
@@ -46,57 +46,57 @@ class GroupMoves:
         # cost one comparison, and no search through everything in flight.
         self._awaited: dict[str, tuple[Row, Route | None]] = {}
 
-    def follow(self, lane: TopicLane, route: Route) -> None:
+    def follow(self, info: TopicInfo, route: Route) -> None:
         """Make a topic follow a route; its message groups follow as soon as none is overtaken."""
-        lane.groups_held = True
-        lane.follow(route)
-        self._move(lane)
+        info.groups_held = True
+        info.follow(route)
+        self._move(info)
 
-    def take_over(self, lane: TopicLane, row: Row) -> bool:
+    def take_over(self, info: TopicInfo, row: Row) -> bool:
         """Move a row that was refused, or keep it until others in flight have landed.
 
         Returns:
             Whether the row's queue is lost; for other rows the caller decides.
         """
-        if row.maybe_stored or not _is_homeless(row, lane.route):
+        if row.maybe_stored or not _is_homeless(row, info.route):
             return False
-        self._look_again(lane)
+        self._look_again(info)
         return True
 
-    def _look_again(self, lane: TopicLane) -> None:
+    def _look_again(self, info: TopicInfo) -> None:
         """Move rows, unless the awaited row is still in flight."""
-        row, route = self._awaited.get(lane.topic, (None, None))
-        if row is None or row.settled or lane.route is not route or not _is_away(row):
-            self._move(lane)
+        row, route = self._awaited.get(info.topic, (None, None))
+        if row is None or row.settled or info.route is not route or not _is_away(row):
+            self._move(info)
 
-    def _move(self, lane: TopicLane) -> None:
+    def _move(self, info: TopicInfo) -> None:
         """Move the rows of lost queues, now or when none of them is in flight."""
-        grouped = [row for row in self._sending.unsettled.of_topic(lane.topic) if row.grouped]
-        homeless = [row for row in grouped if _is_homeless(row, lane.route)]
+        grouped = [row for row in self._sending.unsettled.of_topic(info.topic) if row.grouped]
+        homeless = [row for row in grouped if _is_homeless(row, info.route)]
         self._sending.release(set(grouped).difference(homeless))
         # The row sent last mostly lands last.
         away = next(filter(_is_away, reversed(homeless)), None)
         if away is not None:
-            self._awaited[lane.topic] = away, lane.route
-            self._sending.unsettled.await_landing(lane.topic, partial(self._look_again, lane))
+            self._awaited[info.topic] = away, info.route
+            self._sending.unsettled.await_landing(info.topic, partial(self._look_again, info))
             return
-        self._awaited.pop(lane.topic, None)
-        self._sending.unsettled.await_landing(lane.topic, None)
-        lane.follow_groups()
+        self._awaited.pop(info.topic, None)
+        self._sending.unsettled.await_landing(info.topic, None)
+        info.follow_groups()
         if homeless:
             self._sending.take_out(homeless)
-            lane.close_pinned()
+            info.close_pinned()
             for row in homeless:
-                self._send_anew(lane, row)
+                self._send_anew(info, row)
             # Later messages have later deadlines than these.
-            lane.close_pinned()
+            info.close_pinned()
 
-    def _send_anew(self, lane: TopicLane, gone: Row) -> None:
+    def _send_anew(self, info: TopicInfo, gone: Row) -> None:
         deadline_s = gone.deadline_s
         options = SendOptions(demand=gone.demand, half_of=gone.half_of)
         for message, future in gone.take_apart():
             try:
-                row = self._place_anew(lane, message, options, future)
+                row = self._place_anew(info, message, options, future)
             except ArianeError as error:
                 if not future.done():
                     future.set_exception(_refusal(error))

@@ -20,7 +20,7 @@ from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.accumulator.accumulator import OpenRows
 from ariane_sdk.producer.accumulator.row import Row
 from ariane_sdk.producer.accumulator.sent_in import note_span
-from ariane_sdk.producer.accumulator.topic_lane import NO_OPTIONS, SendOptions, TopicLane
+from ariane_sdk.producer.accumulator.topic_info import NO_OPTIONS, SendOptions, TopicInfo
 from ariane_sdk.producer.intake.group_moves import GroupMoves
 from ariane_sdk.producer.intake.message_encoding import MessageEncoding, time_of
 from ariane_sdk.producer.intake.message_run import MessageRun, send_run
@@ -56,7 +56,7 @@ class Intake:
         self._encoding = MessageEncoding(settings=settings, clock=clock)
         self._plain_bytes_max = self._encoding.plain_bytes_max
         self._loop = asyncio.get_running_loop()
-        self._lanes: dict[str, TopicLane] = {}
+        self._topics: dict[str, TopicInfo] = {}
         self._route_wait = RouteWait(
             parts.routes,
             parts.unsettled,
@@ -66,7 +66,7 @@ class Intake:
         )
         self._moves = GroupMoves(sending, self._place_anew)
         parts.routes.on_change(self._follow)
-        sending.on_gone(lambda row: self._moves.take_over(self._lanes[row.topic], row))
+        sending.on_gone(lambda row: self._moves.take_over(self._topics[row.topic], row))
 
     def take(self, message: Message, options: SendOptions) -> asyncio.Future[SendResult]:
         """Take one message; the future will hold its outcome.
@@ -108,11 +108,11 @@ class Intake:
             SendError: No broker takes messages for the topic.
         """
         try:
-            lane = self._lanes.get(message.topic)
-            if lane is None or lane.route is None:
+            info = self._topics.get(message.topic)
+            if info is None or info.route is None:
                 return False
             body = message.body
-            properties = lane.properties.of_tags.get(message.tag)
+            properties = info.properties.of_tags.get(message.tag)
             if (
                 properties is None
                 or type(body) is not bytes
@@ -130,7 +130,7 @@ class Intake:
                 return False
         except TYPE_ERRORS:
             return False
-        row = self._open_rows.for_any_queue(lane, len(body))
+        row = self._open_rows.for_any_queue(info, len(body))
         self._unsettled.size_bytes += row.add(body, properties, self._clock.now_ms(), future)
         return True
 
@@ -151,8 +151,8 @@ class Intake:
             outcome.
         """
         future.cancel()
-        lane = self._lanes.get(topic)
-        if lane is not None and self._route_wait.withdraw(lane, future):
+        info = self._topics.get(topic)
+        if info is not None and self._route_wait.withdraw(info, future):
             return True
         return self._unsettled.withdraw(future)
 
@@ -175,9 +175,9 @@ class Intake:
                 # The garbage collector scans all objects that are alive: thousands of messages that
                 # only wait here would cost more in scans than in encoding.
                 del messages
-                lane = partial(self.lane_of, run.topic, grouped=False)
+                info = partial(self.info_of, run.topic, grouped=False)
                 sending = send_run(
-                    run, properties, lane, self.whole_rows, self._settings.batch_bytes_max
+                    run, properties, info, self.whole_rows, self._settings.batch_bytes_max
                 )
                 del run
                 return await sending
@@ -194,7 +194,7 @@ class Intake:
         taken_bytes = 0
         async with AsyncExitStack() as in_turn:
             try:
-                refused = await self._learn_lanes(messages, in_turn)
+                refused = await self._learn_infos(messages, in_turn)
             except TYPE_ERRORS:
                 # No message was sent yet.
                 for message in messages:
@@ -206,7 +206,7 @@ class Intake:
                     if message.topic in refused:
                         raise refused[message.topic]
                     await turns.next(taken_bytes)
-                    self._put(self._lane(message.topic), message, options, future)
+                    self._put(self._info(message.topic), message, options, future)
                 except (ArianeError, *TYPE_ERRORS) as error:
                     taken.append(_refusal_of(message, error))
                 else:
@@ -214,7 +214,7 @@ class Intake:
                     taken.append(future)
         return taken
 
-    async def _learn_lanes(
+    async def _learn_infos(
         self, messages: Sequence[Message], in_turn: AsyncExitStack
     ) -> dict[str, ArianeError]:
         """Wait for the turn of each topic and for its route; returns the topics without one."""
@@ -223,15 +223,15 @@ class Intake:
         # Topics are sorted, so that two calls cannot wait for each other.
         for topic in sorted({message.topic for message in messages}):
             try:
-                lane = self._lane(topic)
-                await in_turn.enter_async_context(lane.turn)
-                await self._route_wait.wait_for(lane, grouped=topic in grouped)
+                info = self._info(topic)
+                await in_turn.enter_async_context(info.turn)
+                await self._route_wait.wait_for(info, grouped=topic in grouped)
             except ArianeError as error:
                 refused[topic] = error
         return refused
 
-    async def lane_of(self, topic: str, *, grouped: bool) -> TopicLane:
-        """Return the lane of a topic, once its route is known.
+    async def info_of(self, topic: str, *, grouped: bool) -> TopicInfo:
+        """Return what is known of a topic, once its route is known.
 
         Args:
             topic: The topic.
@@ -242,46 +242,46 @@ class Intake:
             NameIllegal: The topic's name is illegal.
             CallError: The topic has no route.
         """
-        lane = self._lane(topic)
-        async with lane.turn:
-            await self._route_wait.wait_for(lane, grouped=grouped)
-        return lane
+        info = self._info(topic)
+        async with info.turn:
+            await self._route_wait.wait_for(info, grouped=grouped)
+        return info
 
     async def wait_for_routes(self) -> None:
         """Wait until no message waits for a route."""
-        await self._route_wait.wait_for_all(self._lanes.values())
+        await self._route_wait.wait_for_all(self._topics.values())
 
     def _place_or_park(
         self, message: Message, options: SendOptions, future: asyncio.Future[SendResult] | None
     ) -> None:
         try:
-            lane = self._lane(message.topic)
-            if self._route_wait.must_wait(lane, message, options):
+            info = self._info(message.topic)
+            if self._route_wait.must_wait(info, message, options):
                 self._encoding.check(message)
-                self._route_wait.park(lane, message, options, future)
+                self._route_wait.park(info, message, options, future)
             else:
-                self._put(lane, message, options, future)
+                self._put(info, message, options, future)
         except TYPE_ERRORS:
             check_types(message)
             raise
 
     def _place(
         self,
-        lane: TopicLane,
+        info: TopicInfo,
         message: Message,
         options: SendOptions,
         future: asyncio.Future[SendResult] | None,
     ) -> None:
         """Add a parked message to the open row of its queue."""
         try:
-            self._put(lane, message, options, future)
+            self._put(info, message, options, future)
         except TYPE_ERRORS:
             check_types(message)
             raise
 
     def _put(
         self,
-        lane: TopicLane,
+        info: TopicInfo,
         message: Message,
         options: SendOptions,
         future: asyncio.Future[SendResult] | None,
@@ -289,30 +289,30 @@ class Intake:
         self._encoding.check(message)
         queue = None
         if message.message_group or options is not NO_OPTIONS:
-            queue = lane.pinned_queue(message, options)
-        self._add(lane, message, queue, future, options)
+            queue = info.pinned_queue(message, options)
+        self._add(info, message, queue, future, options)
 
     def _place_anew(
         self,
-        lane: TopicLane,
+        info: TopicInfo,
         message: Message,
         options: SendOptions,
         future: asyncio.Future[SendResult],
     ) -> Row:
         """Add a message, whose group has lost its queue, to the open row of its new queue."""
-        queue = lane.pinned_queue(message, NO_OPTIONS)
-        return self._add(lane, message, queue, future, options)
+        queue = info.pinned_queue(message, NO_OPTIONS)
+        return self._add(info, message, queue, future, options)
 
     def _add(
         self,
-        lane: TopicLane,
+        info: TopicInfo,
         message: Message,
         queue: MessageQueue | None,
         future: asyncio.Future[SendResult] | None,
         options: SendOptions,
     ) -> Row:
         """Add a checked message to the open row of a queue; None as queue means any queue."""
-        body, properties = self._encoding.encode(lane.properties, message)
+        body, properties = self._encoding.encode(info.properties, message)
         born_ms = self._clock.now_ms()
         if isinstance(message, RelayedMessage):
             born_ms = message.born_timestamp_ms
@@ -320,25 +320,25 @@ class Intake:
         time_ms = time_of(message, kind, born_ms)
         size = len(body)
         if options.half_of:
-            row = self._open_rows.half(lane, queue, options)
+            row = self._open_rows.half(info, queue, options)
         elif queue is None:
-            row = self._open_rows.for_any_queue(lane, size, kind, options.demand)
+            row = self._open_rows.for_any_queue(info, size, kind, options.demand)
         else:
-            row = self._open_rows.for_queue(lane, queue, size, kind, options)
+            row = self._open_rows.for_queue(info, queue, size, kind, options)
         kept = message if row.grouped else None
         self._unsettled.size_bytes += row.add(body, properties, born_ms, future, time_ms, kept)
         if message.properties:
             note_span(row, message)
         elif not message.message_group and not message.keys:
-            lane.properties.of_tag(message.tag)  # So that later ones are taken as usual ones.
+            info.properties.of_tag(message.tag)  # So that later ones are taken as usual ones.
         return row
 
-    def _lane(self, topic: str) -> TopicLane:
-        """Return the lane of a topic, with or without a route."""
-        return self._lanes.get(topic) or self._new_lane(topic)
+    def _info(self, topic: str) -> TopicInfo:
+        """Return what is known of a topic, with or without a route."""
+        return self._topics.get(topic) or self._new_info(topic)
 
-    def _new_lane(self, topic: str) -> TopicLane:
-        lane = TopicLane(
+    def _new_info(self, topic: str) -> TopicInfo:
+        info = TopicInfo(
             checked_topic(topic),
             id_digits=self._unique_ids.digit_count,
             sequenced=self._settings.idempotent,
@@ -347,21 +347,21 @@ class Intake:
         )
         route = self._routes.cached(topic)
         if route is not None:
-            lane.follow(route)
-        self._lanes[topic] = lane
-        return lane
+            info.follow(route)
+        self._topics[topic] = info
+        return info
 
     def _properties_of(self, run: MessageRun) -> EncodedProperties | None:
         """The properties of messages; None if topic or tag break a rule."""
         try:
-            return self._lane(run.topic).properties.of_tag(checked_tag(run.tag))
+            return self._info(run.topic).properties.of_tag(checked_tag(run.tag))
         except (NameIllegal, MessageIllegal, RecordError):
             return None
 
     def _follow(self, route: Route) -> None:
-        lane = self._lanes.get(route.topic)
-        if lane is not None and lane.route_task is None:
-            self._moves.follow(lane, route)
+        info = self._topics.get(route.topic)
+        if info is not None and info.route_task is None:
+            self._moves.follow(info, route)
 
 
 async def _outcome(future: asyncio.Future[SendResult]) -> Outcome:

@@ -20,7 +20,7 @@ from ariane_sdk.errors import ArianeError
 from ariane_sdk.message import Message, SendResult
 from ariane_sdk.producer.accumulator.row import COLUMN_BYTES, Row
 from ariane_sdk.producer.accumulator.send_results import JoinedResults, SendResults
-from ariane_sdk.producer.accumulator.topic_lane import TopicLane
+from ariane_sdk.producer.accumulator.topic_info import TopicInfo
 from ariane_sdk.producer.intake.whole_rows import WholeRows, cuts
 
 COUNT_MIN: Final = 64
@@ -89,7 +89,7 @@ class MessageRun(NamedTuple):
 async def send_run(
     messages: MessageRun,
     properties: EncodedProperties,
-    learn_lane: Callable[[], Awaitable[TopicLane]],
+    learn_info: Callable[[], Awaitable[TopicInfo]],
     whole_rows: WholeRows,
     batch_bytes_max: int,
 ) -> Sequence[SendResult | ArianeError]:
@@ -98,17 +98,17 @@ async def send_run(
     Args:
         messages: The messages.
         properties: The properties of each.
-        learn_lane: Gives the lane of their topic once its route is known.
+        learn_info: Gives what is known of their topic once its route is known.
         whole_rows: Encodes and sends them.
         batch_bytes_max: The most bytes of a row.
     """
     try:
-        lane = await learn_lane()
+        info = await learn_info()
     except ArianeError as error:
         return [error] * len(messages.bodies)
     sent: list[tuple[Row | ArianeError, int]] = []
-    with whole_rows.spreading(lane) as spread_count:
-        count_max = lane.share_count(len(messages.bodies), spread_count)
+    with whole_rows.spreading(info) as spread_count:
+        count_max = info.share_count(len(messages.bodies), spread_count)
         turns = whole_rows.turns()
         taken_bytes = 0
         sizes = messages.lengths + np.int64(COLUMN_BYTES + properties.overhead_bytes)
@@ -116,10 +116,10 @@ async def send_run(
             part = messages.slice(start, stop)
             await turns.next(taken_bytes)
             encode = partial(
-                whole_rows.encoded_run, lane.properties, properties, part.bodies, part.lengths
+                whole_rows.encoded_run, info.properties, properties, part.bodies, part.lengths
             )
             try:
-                row = whole_rows.send(lane, encode)
+                row = whole_rows.send(info, encode)
             except ArianeError as error:
                 sent.append((error, stop - start))
             else:

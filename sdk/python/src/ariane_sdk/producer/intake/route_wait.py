@@ -15,7 +15,7 @@ from ariane_sdk.errors import (
 )
 from ariane_sdk.message import Message, SendResult
 from ariane_sdk.net.error_copy import error_copy
-from ariane_sdk.producer.accumulator.topic_lane import ParkedMessage, SendOptions, TopicLane
+from ariane_sdk.producer.accumulator.topic_info import ParkedMessage, SendOptions, TopicInfo
 from ariane_sdk.producer.sending.unsettled import Unsettled
 from ariane_sdk.routing.routes import Routes
 from ariane_sdk.runtime.clock import Clock
@@ -26,7 +26,7 @@ ROUTE_RETRY_S: Final = 0.2
 """How long to wait before asking name servers again if none knew the answer."""
 
 Place: TypeAlias = Callable[
-    [TopicLane, Message, SendOptions, asyncio.Future[SendResult] | None], None
+    [TopicInfo, Message, SendOptions, asyncio.Future[SendResult] | None], None
 ]
 """Puts a message into the open row of its queue."""
 
@@ -43,15 +43,15 @@ class RouteWait:
         self._timeout_s = timeout_s
         self._place = place
 
-    def must_wait(self, lane: TopicLane, message: Message, options: SendOptions) -> bool:
+    def must_wait(self, info: TopicInfo, message: Message, options: SendOptions) -> bool:
         """Whether a message must be parked."""
-        if lane.route is None:
+        if info.route is None:
             return True
-        return bool(message.message_group) and not options.names_queue and lane.groups_wait
+        return bool(message.message_group) and not options.names_queue and info.groups_wait
 
     def park(
         self,
-        lane: TopicLane,
+        info: TopicInfo,
         message: Message,
         options: SendOptions,
         future: asyncio.Future[SendResult] | None,
@@ -60,18 +60,18 @@ class RouteWait:
         size_bytes = len(message.body)
         self._unsettled.size_bytes += size_bytes
         parked = ParkedMessage(message, options, future, size_bytes)
-        if lane.route is None:
-            lane.parked.append(parked)
-            self._start_learning(lane)
+        if info.route is None:
+            info.parked.append(parked)
+            self._start_learning(info)
         else:
-            lane.parked_groups.append(parked)
-            self._start_ordering(lane)
+            info.parked_groups.append(parked)
+            self._start_ordering(info)
 
-    async def wait_for(self, lane: TopicLane, *, grouped: bool) -> None:
+    async def wait_for(self, info: TopicInfo, *, grouped: bool) -> None:
         """Wait until the route of a topic is known.
 
         Args:
-            lane: The topic.
+            info: The topic.
             grouped: Whether to wait for the order of queues as well, which message groups need; at
                 most until the time is up.
 
@@ -79,106 +79,106 @@ class RouteWait:
             SendError: The topic has no route.
         """
         try:
-            if lane.route is None:
-                await asyncio.wait((self._start_learning(lane),))
-            if lane.route is None and lane.refusal is not None:
-                raise lane.refusal
-            if grouped and lane.groups_wait:
-                await asyncio.wait((self._start_ordering(lane),))
+            if info.route is None:
+                await asyncio.wait((self._start_learning(info),))
+            if info.route is None and info.refusal is not None:
+                raise info.refusal
+            if grouped and info.groups_wait:
+                await asyncio.wait((self._start_ordering(info),))
         except asyncio.CancelledError:
-            _stop_asking(lane)
+            _stop_asking(info)
             raise
 
-    def withdraw(self, lane: TopicLane, future: asyncio.Future[SendResult]) -> bool:
+    def withdraw(self, info: TopicInfo, future: asyncio.Future[SendResult]) -> bool:
         """Drop a message that waits here, and stop asking if no other message waits.
 
         Returns:
             Whether the message was here.
         """
-        for parked in (lane.parked, lane.parked_groups):
+        for parked in (info.parked, info.parked_groups):
             for position, each in enumerate(parked):
                 if each.future is future:
                     del parked[position]
                     self._unsettled.release(each.size_bytes)
-                    if not lane.turn.locked():
-                        _stop_asking(lane)
+                    if not info.turn.locked():
+                        _stop_asking(info)
                     return True
         return False
 
-    async def wait_for_all(self, lanes: Iterable[TopicLane]) -> None:
+    async def wait_for_all(self, infos: Iterable[TopicInfo]) -> None:
         """Wait until no message is parked."""
-        waiting = list(lanes)
+        waiting = list(infos)
         # The end of a wait for a route may begin a wait for the order of queues.
-        await _wait([lane.route_task for lane in waiting])
-        await _wait([lane.order_task for lane in waiting])
+        await _wait([info.route_task for info in waiting])
+        await _wait([info.order_task for info in waiting])
 
-    def _start_learning(self, lane: TopicLane) -> asyncio.Task[None]:
-        if lane.route_task is None:
-            lane.route_task = start_task(self._learn_route(lane), f"route-{lane.topic}")
-        return lane.route_task
+    def _start_learning(self, info: TopicInfo) -> asyncio.Task[None]:
+        if info.route_task is None:
+            info.route_task = start_task(self._learn_route(info), f"route-{info.topic}")
+        return info.route_task
 
-    def _start_ordering(self, lane: TopicLane) -> asyncio.Task[None]:
-        if lane.order_task is None:
-            lane.order_task = start_task(self._learn_order(lane), f"order-{lane.topic}")
-        return lane.order_task
+    def _start_ordering(self, info: TopicInfo) -> asyncio.Task[None]:
+        if info.order_task is None:
+            info.order_task = start_task(self._learn_order(info), f"order-{info.topic}")
+        return info.order_task
 
-    async def _learn_route(self, lane: TopicLane) -> None:
+    async def _learn_route(self, info: TopicInfo) -> None:
         """Query a route until it is known or time is up; then send or refuse parked messages."""
         deadline_s = self._clock.monotonic_s() + self._timeout_s
-        lane.refusal = None
+        info.refusal = None
         while True:
             try:
-                lane.follow(await self._routes.get_for_send(lane.topic))
+                info.follow(await self._routes.get_for_send(info.topic))
             except CallError as error:
                 if _may_pass(error) and self._clock.monotonic_s() < deadline_s:
                     await self._clock.sleep(ROUTE_RETRY_S)
                     continue
-                lane.refusal = error_copy(error, SendError)
-                lane.refusal.__cause__ = error
+                info.refusal = error_copy(error, SendError)
+                info.refusal.__cause__ = error
             break
-        lane.route_task = None
-        parked, lane.parked = lane.parked, []
-        self._release(lane, parked, self._place_or_park)
+        info.route_task = None
+        parked, info.parked = info.parked, []
+        self._release(info, parked, self._place_or_park)
 
-    async def _learn_order(self, lane: TopicLane) -> None:
+    async def _learn_order(self, info: TopicInfo) -> None:
         """Ask for the order of queues; then send or refuse the messages that wait for it."""
         deadline_s = self._clock.monotonic_s() + self._timeout_s
         while True:
-            route = await self._routes.settle_groups(lane.topic)
+            route = await self._routes.settle_groups(info.topic)
             if not route.groups_wait or self._clock.monotonic_s() >= deadline_s:
                 break
             await self._clock.sleep(ROUTE_RETRY_S)
-        lane.order_task = None
-        parked, lane.parked_groups = lane.parked_groups, []
-        self._release(lane, parked, self._place)
+        info.order_task = None
+        parked, info.parked_groups = info.parked_groups, []
+        self._release(info, parked, self._place)
 
     def _place_or_park(
         self,
-        lane: TopicLane,
+        info: TopicInfo,
         message: Message,
         options: SendOptions,
         future: asyncio.Future[SendResult] | None,
     ) -> None:
         """Place a parked message, now that the route is known; its group may have to wait on."""
-        if lane.route is None and lane.refusal is not None:
-            raise lane.refusal
-        if self.must_wait(lane, message, options):
-            self.park(lane, message, options, future)
+        if info.route is None and info.refusal is not None:
+            raise info.refusal
+        if self.must_wait(info, message, options):
+            self.park(info, message, options, future)
         else:
-            self._place(lane, message, options, future)
+            self._place(info, message, options, future)
 
-    def _release(self, lane: TopicLane, parked: Iterable[ParkedMessage], place: Place) -> None:
+    def _release(self, info: TopicInfo, parked: Iterable[ParkedMessage], place: Place) -> None:
         for message, options, future, size_bytes in parked:
             self._unsettled.release(size_bytes)
             if future is not None and future.done():
                 continue
             try:
-                place(lane, message, options, future)
+                place(info, message, options, future)
             except Exception as error:  # noqa: BLE001 - a selector may raise anything.
                 if future is not None:
                     future.set_exception(error)
                 elif not isinstance(error, ArianeError):
-                    logger.warning("a message of %s is not sent", lane.topic, exc_info=True)
+                    logger.warning("a message of %s is not sent", info.topic, exc_info=True)
 
 
 def _may_pass(error: CallError) -> bool:
@@ -187,14 +187,14 @@ def _may_pass(error: CallError) -> bool:
     return isinstance(error, NameServersUnreachable)
 
 
-def _stop_asking(lane: TopicLane) -> None:
+def _stop_asking(info: TopicInfo) -> None:
     """Stop asking about a topic for which no message and no call waits."""
-    if lane.route_task is not None and not lane.parked:
-        lane.route_task.cancel()
-        lane.route_task = None
-    if lane.order_task is not None and not lane.parked_groups:
-        lane.order_task.cancel()
-        lane.order_task = None
+    if info.route_task is not None and not info.parked:
+        info.route_task.cancel()
+        info.route_task = None
+    if info.order_task is not None and not info.parked_groups:
+        info.order_task.cancel()
+        info.order_task = None
 
 
 async def _wait(tasks: Iterable[asyncio.Task[None] | None]) -> None:

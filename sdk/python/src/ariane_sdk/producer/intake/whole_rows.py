@@ -19,7 +19,7 @@ from ariane_sdk.errors import DeadlinePassed
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.producer.accumulator.accumulator import OpenRows
 from ariane_sdk.producer.accumulator.row import Row
-from ariane_sdk.producer.accumulator.topic_lane import TopicLane
+from ariane_sdk.producer.accumulator.topic_info import TopicInfo
 from ariane_sdk.producer.sending.producer_parts import ProducerParts
 from ariane_sdk.producer.sending.sending import Sending
 from ariane_sdk.producer.sending.unsettled import SendTurns
@@ -49,15 +49,15 @@ class WholeRows:
         return SendTurns(self._unsettled, self._settings.batch_bytes_max)
 
     @contextmanager
-    def spreading(self, lane: TopicLane) -> Iterator[int]:
+    def spreading(self, info: TopicInfo) -> Iterator[int]:
         """Number of messages that each queue gets at least; 0 if one queue gets all of a call."""
-        is_few = lane.flow.begin(self._clock.monotonic_s())
+        is_few = info.flow.begin(self._clock.monotonic_s())
         # While each queue has a send under way, whole ones are even enough, and cost half as much.
-        is_spread = is_few and lane.flow.running <= lane.queue_count
+        is_spread = is_few and info.flow.running <= info.queue_count
         try:
             yield self._settings.spread_count if is_spread else 0
         finally:
-            lane.flow.end(self._clock.monotonic_s())
+            info.flow.end(self._clock.monotonic_s())
 
     def encoded_run(
         self,
@@ -82,7 +82,7 @@ class WholeRows:
 
     def send(
         self,
-        lane: TopicLane,
+        info: TopicInfo,
         encode: Callable[[], tuple[RecordTable, UniqueIds]],
         *,
         queue: MessageQueue | None = None,
@@ -93,7 +93,7 @@ class WholeRows:
         """Send messages as one row.
 
         Args:
-            lane: Their topic.
+            info: Their topic.
             encode: Makes the table and the unique ids.
             queue: The queue that they must go to; ``None``: any queue will do.
             delivery_times_ms: When each message is to be delivered; ``None``: at once.
@@ -107,7 +107,7 @@ class WholeRows:
         if self._clock.monotonic_s() >= deadline_s:
             raise DeadlinePassed("time was up before it was sent", retriable=True)
         kind = AT_ONCE if delivery_times_ms is None else AT_TIMES
-        row = self._open_rows.whole(lane, queue, kind)
+        row = self._open_rows.whole(info, queue, kind)
         row.take_encoded(*encode(), delivery_times_ms)
         row.sent_in = sent_in
         self._unsettled.size_bytes += row.size_bytes

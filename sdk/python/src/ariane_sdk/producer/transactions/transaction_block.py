@@ -13,7 +13,7 @@ from ariane_sdk.errors import (
     TransactionNotFound,
 )
 from ariane_sdk.message import Message, SendResult
-from ariane_sdk.producer.accumulator.topic_lane import SendOptions
+from ariane_sdk.producer.accumulator.topic_info import SendOptions
 from ariane_sdk.producer.transactions.transaction import (
     HalfMessage,
     TransactionCheck,

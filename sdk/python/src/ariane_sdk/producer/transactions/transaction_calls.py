@@ -21,7 +21,7 @@ from ariane_sdk.client.message_trace import MessageTrace
 from ariane_sdk.errors import CallError, IllegalArgument, MessageIllegal
 from ariane_sdk.message import AcknowledgedLevel, Message, RelayedMessage, SendResult
 from ariane_sdk.message_queue import MessageQueue
-from ariane_sdk.producer.accumulator.topic_lane import SendOptions
+from ariane_sdk.producer.accumulator.topic_info import SendOptions
 from ariane_sdk.producer.intake.intake import Intake
 from ariane_sdk.producer.sending.producer_parts import ProducerParts
 from ariane_sdk.producer.transactions.end_calls import EndCalls

@@ -8,7 +8,7 @@ from ariane_sdk.checks.demand import demand_of
 from ariane_sdk.client.session import Session
 from ariane_sdk.message import AcknowledgedLevel, Message, SendResult
 from ariane_sdk.message_queue import MessageQueue
-from ariane_sdk.producer.accumulator.topic_lane import QueueSelector, options_of
+from ariane_sdk.producer.accumulator.topic_info import QueueSelector, options_of
 from ariane_sdk.producer.transactions.transaction import (
     HalfMessage,
     TransactionChecker,

@@ -17,7 +17,7 @@ from ariane_sdk.message import Message
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sdk.net.status import error_from_status
 from ariane_sdk.producer.accumulator.row import Row
-from ariane_sdk.producer.accumulator.topic_lane import NO_OPTIONS, TopicLane
+from ariane_sdk.producer.accumulator.topic_info import NO_OPTIONS, TopicInfo
 from ariane_sdk.producer.sending.table_wire import table_request
 from ariane_sdk.sql._outbox.rows import OutboxRow
 
@@ -62,7 +62,7 @@ class OutboxSends:
         self._session = session
         self._timeout_s = timeout_s
         self._random = random
-        self._lanes: dict[str, TopicLane] = {}
+        self._topics: dict[str, TopicInfo] = {}
 
     async def learn_routes(self, topics: Collection[str]) -> dict[str, ArianeError]:
         """Look up the routes of topics; return the errors of topics without a route."""
@@ -75,18 +75,18 @@ class OutboxSends:
             except ArianeError as error:
                 refused[topic] = error
                 continue
-            lane = self._lanes.get(topic)
-            if lane is None:
+            info = self._topics.get(topic)
+            if info is None:
                 first = self._random.getrandbits(16)
-                lane = self._lanes[topic] = TopicLane(topic, sticky_first=first)
-            if lane.route != route:
-                lane.follow(route)
+                info = self._topics[topic] = TopicInfo(topic, sticky_first=first)
+            if info.route != route:
+                info.follow(route)
         return refused
 
     def group_queue(self, topic: str, message_group: str) -> MessageQueue | None:
         """The queue of a message group; None while it is unknown."""
         try:
-            return self._lanes[topic].pinned_queue(
+            return self._topics[topic].pinned_queue(
                 Message(topic, b"", message_group=message_group), NO_OPTIONS
             )
         except ArianeError:
@@ -96,11 +96,11 @@ class OutboxSends:
         self, topic: str, is_free: Callable[[MessageQueue], bool]
     ) -> MessageQueue | None:
         """The next queue for messages without a message group; None if no queue is free."""
-        lane = self._lanes[topic]
-        tries = len(lane.route.write_queues) if lane.route is not None else 0
+        info = self._topics[topic]
+        tries = len(info.route.write_queues) if info.route is not None else 0
         for _ in range(tries):
             try:
-                queue = lane.next_queue(lambda _broker_name: True)
+                queue = info.next_queue(lambda _broker_name: True)
             except SendError:
                 return None
             if is_free(queue):

@@ -54,7 +54,7 @@ class AdminChoice(NamedTuple):
 
     address: str
     """Its address; empty for none."""
-    is_said: bool
+    is_explicit: bool
     """Whether the address was given. Otherwise it is only tried."""
 
 
@@ -91,20 +91,20 @@ async def administration(
         CommandFailed: The given admin is away, or serves another cluster.
     """
     cluster = _Served("checkers", checker) if checker else _Served("name_servers", name_servers)
-    if choice.address and (choice.is_said or await _listens(choice.address)):
+    if choice.address and (choice.is_explicit or await _listens(choice.address)):
         async with admin_channel(choice.address) as channel:
             trouble = await _trouble(channel, choice.address, cluster)
             if not trouble:
                 yield services_at(channel, f"admin {choice.address}")
                 return
-        if choice.is_said:
+        if choice.is_explicit:
             raise CommandFailed(
                 f"nothing was changed: {trouble}; --admin none makes the change without admin,"
                 " and without an audit record",
                 ExitStatus.UNREACHABLE,
             )
         say_warning(f"this change is not recorded in an audit trail: {trouble}")
-    if choice.is_said:
+    if choice.is_explicit:
         say_warning(
             "this change is not recorded in the audit trail of admin, because of --admin none"
         )
@@ -144,8 +144,8 @@ class _Served(NamedTuple):
 
 def _choice(context: click.Context, parameter: click.Parameter, value: str) -> AdminChoice:
     source = context.get_parameter_source(str(parameter.name))
-    is_said = source is not ParameterSource.DEFAULT
-    return AdminChoice("" if value == NO_ADMIN else check_address(value), is_said)
+    is_explicit = source is not ParameterSource.DEFAULT
+    return AdminChoice("" if value == NO_ADMIN else check_address(value), is_explicit)
 
 
 async def _listens(address: str) -> bool:

@@ -1,14 +1,14 @@
-"""Messages of one queue in lanes, one for each message group: what may be delivered at a time.
+"""Messages of one queue in shards, one for each message group: what may be delivered at a time.
 
 ::
 
     queue    a1 b1 a2 c1 a3 b2 --
-    lanes    a: a1 a2 a3     in work: a1, b1         ready: c1, and the message without a group
+    shards   a: a1 a2 a3     in work: a1, b1         ready: c1, and the message without a group
              b: b1 b2        a2 waits for a1
              c: c1
 
-A lane has at most one batch in work. The lane whose first message is the oldest goes first: so the
-smallest unfinished message of the queue is always in work or next.
+A shard has at most one batch in work. The shard whose first message is the oldest goes first:
+so the smallest unfinished message of the queue is always in work or next.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Taken:
 
 
 @dataclass(slots=True)
-class Lane:
+class Shard:
     """The messages of one message group that wait or are in work, in the order of the queue."""
 
     waiting: deque[tuple[ReceivedMessage, _Taken]] = field(default_factory=deque)
@@ -56,11 +56,11 @@ class Lane:
         return [message for message, _ in self.in_work]
 
 
-class MessageLanes:
-    """The lanes of one queue.
+class MessageShards:
+    """The shards of one queue.
 
     Attributes:
-        waiting_count: Messages that are in a lane and not in work.
+        waiting_count: Messages that are in a shard and not in work.
         in_work_count: Messages that are in work.
     """
 
@@ -68,35 +68,35 @@ class MessageLanes:
         """Start without messages."""
         self.waiting_count = 0
         self.in_work_count = 0
-        self._lanes: dict[str, Lane] = {}
-        self._ready: list[tuple[int, int, str, Lane]] = []
+        self._shards: dict[str, Shard] = {}
+        self._ready: list[tuple[int, int, str, Shard]] = []
         self._serial = 0
 
     @property
     def ready_count(self) -> int:
-        """Lanes from which a batch may be taken now."""
+        """Shards from which a batch may be taken now."""
         return len(self._ready)
 
     def put(self, delivery: Delivery) -> None:
-        """Put messages into the lanes of their groups; each without a group has its own."""
+        """Put messages into the shards of their groups; each without a group has its own."""
         taken = _Taken(delivery)
         for message in delivery.messages:
             group = message.message_group
-            lane = self._lanes.get(group) if group else None
-            if lane is None:
-                lane = Lane()
+            shard = self._shards.get(group) if group else None
+            if shard is None:
+                shard = Shard()
                 if group:
-                    self._lanes[group] = lane
-            idle = not (lane.waiting or lane.in_work)
-            lane.waiting.append((message, taken))
+                    self._shards[group] = shard
+            idle = not (shard.waiting or shard.in_work)
+            shard.waiting.append((message, taken))
             if idle:
-                self._make_ready(group, lane)
+                self._make_ready(group, shard)
         self.waiting_count += len(delivery.messages)
 
     def take(
         self, count_max: int, is_single: Callable[[ReceivedMessage], bool] | None
-    ) -> tuple[str, Lane] | None:
-        """Take the next messages of the lane that goes first into work; None if none is ready.
+    ) -> tuple[str, Shard] | None:
+        """Take the next messages of the shard that goes first into work; None if none is ready.
 
         Args:
             count_max: Messages at most, at least one.
@@ -104,30 +104,30 @@ class MessageLanes:
         """
         if not self._ready:
             return None
-        _, _, group, lane = heappop(self._ready)
-        while lane.waiting and len(lane.in_work) < count_max:
-            alone = is_single is not None and is_single(lane.waiting[0][0])
-            if alone and lane.in_work:
+        _, _, group, shard = heappop(self._ready)
+        while shard.waiting and len(shard.in_work) < count_max:
+            alone = is_single is not None and is_single(shard.waiting[0][0])
+            if alone and shard.in_work:
                 break
-            lane.in_work.append(lane.waiting.popleft())
+            shard.in_work.append(shard.waiting.popleft())
             if alone:
                 break
-        self.waiting_count -= len(lane.in_work)
-        self.in_work_count += len(lane.in_work)
-        return group, lane
+        self.waiting_count -= len(shard.in_work)
+        self.in_work_count += len(shard.in_work)
+        return group, shard
 
-    def finish(self, group: str, lane: Lane) -> list[Delivery]:
-        """End the work on a lane's batch; returns what was taken together and is finished now."""
-        finished = [taken.delivery for message, taken in lane.in_work if taken.finish(message)]
-        self.in_work_count -= len(lane.in_work)
-        lane.in_work.clear()
-        if lane.waiting:
-            self._make_ready(group, lane)
+    def finish(self, group: str, shard: Shard) -> list[Delivery]:
+        """End the work on a shard's batch; returns what was taken together and is finished now."""
+        finished = [taken.delivery for message, taken in shard.in_work if taken.finish(message)]
+        self.in_work_count -= len(shard.in_work)
+        shard.in_work.clear()
+        if shard.waiting:
+            self._make_ready(group, shard)
         elif group:
-            del self._lanes[group]
+            del self._shards[group]
         return finished
 
-    def _make_ready(self, group: str, lane: Lane) -> None:
+    def _make_ready(self, group: str, shard: Shard) -> None:
         self._serial += 1
-        offset = lane.waiting[0][0].queue_offset
-        heappush(self._ready, (offset, self._serial, group, lane))
+        offset = shard.waiting[0][0].queue_offset
+        heappush(self._ready, (offset, self._serial, group, shard))

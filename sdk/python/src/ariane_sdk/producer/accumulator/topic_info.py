@@ -76,7 +76,7 @@ class ParkedMessage(NamedTuple):
     size_bytes: int
 
 
-class TopicLane:
+class TopicInfo:
     """Queue choice and open rows of one topic.
 
     Attributes:
