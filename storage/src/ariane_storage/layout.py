@@ -136,9 +136,9 @@ def find_layout(disk: Disk, files: StoreFiles) -> StoreLayout:
         StoreFormatError: A newer version of this program wrote it.
         StateFileDamaged: The file with its sizes cannot be read.
     """
-    said = load_layout(disk, files)
-    if said is not None:
-        return said
+    stated = load_layout(disk, files)
+    if stated is not None:
+        return stated
     usual = StoreLayout.of(StoreConfig())
     slots, items = _index_sizes(disk, files, usual)
     return StoreLayout(
@@ -202,11 +202,11 @@ def _index_sizes(disk: Disk, files: StoreFiles, usual: StoreLayout) -> tuple[int
     names = [name for name in disk.names(files.index) if _is_index_name(name)]
     for name in names:
         try:
-            told = sizes_in(disk, files.index / name)
+            sizes = sizes_in(disk, files.index / name)
         except OSError:
             continue  # Unreadable bytes are found when the file is opened.
-        if told is not None:
-            return told
+        if sizes is not None:
+            return sizes
     for name in names:
         length = disk.size_of(files.index / name) or 0
         fixed = index_file_bytes(0, 0)

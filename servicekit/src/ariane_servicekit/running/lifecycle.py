@@ -172,13 +172,13 @@ async def live(
     Raises:
         StartRefused: It could not start.
     """
-    told = False
+    notified = False
 
     def ready(address: Address) -> None:
-        nonlocal told
-        if not told:
+        nonlocal notified
+        if not notified:
             announce(address)
-        told = True
+        notified = True
 
     while True:
         tls = ServiceTls(settings) if settings.has_tls else None

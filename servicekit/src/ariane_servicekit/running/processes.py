@@ -208,8 +208,8 @@ class ServiceProcess:
 
     def _failure(self, message: str) -> ProcessFailed:
         # Lines of earlier starts are about another failure, or none.
-        said = self.log_path.read_bytes()[self._log_begin :].decode(errors="replace")
-        lines = said.splitlines()[-_LOG_LINES_SHOWN:] or ["(nothing since it was started)"]
+        log = self.log_path.read_bytes()[self._log_begin :].decode(errors="replace")
+        lines = log.splitlines()[-_LOG_LINES_SHOWN:] or ["(nothing since it was started)"]
         shown = "\n  ".join(lines)
         text = f"{message}; the end of {self.log_path}:\n  {shown}"
         return ProcessFailed(self.name, text, self._child.returncode)

@@ -69,8 +69,8 @@ def gateway_flags(cluster: LocalCluster, name: str) -> tuple[str, ...]:
         return ()
     keys = LocalCluster.closed_by.folder.path / _KEYS
     # Its clients choose between TLS and plain text.
-    told = ("--insecure", "--access-keys", str(keys))
-    return (*cluster.shown(MemberKind.GATEWAY, name), *told)
+    options = ("--insecure", "--access-keys", str(keys))
+    return (*cluster.shown(MemberKind.GATEWAY, name), *options)
 
 
 def open_aio_channel(address: object, **options: Any) -> aio.Channel:

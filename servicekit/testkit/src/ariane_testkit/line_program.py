@@ -111,12 +111,12 @@ class LineProgram:
 
     def _listen(self) -> None:
         for line in cast("IO[str]", self._process.stdout):
-            said = json.loads(line)
-            answer = self._asked.pop(said["call"])
-            if said.get("error") is not None:
-                answer.set_exception(Refused(self.name, said["error"]))
+            parsed = json.loads(line)
+            answer = self._asked.pop(parsed["call"])
+            if parsed.get("error") is not None:
+                answer.set_exception(Refused(self.name, parsed["error"]))
             else:
-                answer.set_result(said.get("ok"))
+                answer.set_result(parsed.get("ok"))
         with self._lock:
             for answer in self._asked.values():
                 answer.set_exception(ConnectionError(f"the program {self.name} has ended"))

@@ -153,8 +153,8 @@ def _with_checked_texts(command: click.Command) -> click.Command:
         rest = parse(ctx, args)
         for param in command.params:
             name = str(param.name)
-            said = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
-            if said and param.type is not click.UNPROCESSED:
+            is_given = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+            if is_given and param.type is not click.UNPROCESSED:
                 trouble = _trouble_of(ctx.params.get(name))
                 if trouble:
                     raise click.BadParameter(trouble, ctx, param)

@@ -93,10 +93,10 @@ def _names(kind: str, context: click.Context) -> list[str]:
         return sorted(load_contexts().by_name)
     root = context.find_root()
     enter_context(root, root.params.get("context_name"))
-    said = context.params.get("name_servers")
+    given = context.params.get("name_servers")
     if context.get_parameter_source("name_servers") is not ParameterSource.COMMANDLINE:
-        said = os.environ.get(NAME_SERVERS_VARIABLE) or DEFAULT_NAME_SERVERS
-    return asyncio.run(_ask(kind, str(said)))
+        given = os.environ.get(NAME_SERVERS_VARIABLE) or DEFAULT_NAME_SERVERS
+    return asyncio.run(_ask(kind, str(given)))
 
 
 async def _ask(kind: str, name_servers: str) -> list[str]:

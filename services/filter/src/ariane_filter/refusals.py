@@ -27,7 +27,7 @@ def refusal_of(error: FilterError, subject: str) -> ServiceError:
         error: The error.
         subject: The filter, "name@version", or another name of the module.
     """
-    said = {"filter": subject, "cause": error.cause}
+    fields = {"filter": subject, "cause": error.cause}
     match error:
         case JailUnavailable():
             return ServiceError(
@@ -41,7 +41,7 @@ def refusal_of(error: FilterError, subject: str) -> ServiceError:
             reason, text = ErrorReason.ERROR_REASON_FILTER_QUARANTINED, "is quarantined"
         case _:
             reason, text = ErrorReason.ERROR_REASON_FILTER_FAILED, "failed, and nothing was passed"
-    return ServiceError(reason, f"filter {subject} {text}: {error.cause}", said)
+    return ServiceError(reason, f"filter {subject} {text}: {error.cause}", fields)
 
 
 def broker_refusal(error: AioRpcError) -> ServiceError:

@@ -65,14 +65,14 @@ class SealedKeys:
             sealed = self._path.read_bytes()
             nonce, body = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
             content = self._cipher().decrypt(nonce, body, _PURPOSE)
-            told = WatchGatewayKeysResponse.FromString(content[_TIME_BYTES:])
+            kept = WatchGatewayKeysResponse.FromString(content[_TIME_BYTES:])
         except FileNotFoundError:
             return None
         except (OSError, ValueError, InvalidTag, DecodeError) as error:
             cause = str(error) or "it was sealed for another tls_key, or is damaged"
             _log.warning("access_keys_not_read", path=str(self._path), cause=cause)
             return None
-        return KeptKeys(told, int.from_bytes(content[:_TIME_BYTES], "big"))
+        return KeptKeys(kept, int.from_bytes(content[:_TIME_BYTES], "big"))
 
     def save(self, kept: KeptKeys) -> None:
         """Write the file. What cannot be written is logged: the keys hold all the same."""

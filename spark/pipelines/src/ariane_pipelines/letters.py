@@ -138,23 +138,23 @@ def _span(wanted: LetterFilter) -> dict[str, str]:
 
 
 def _columns() -> list[Column]:
-    said = f.col("properties")
+    properties = f.col("properties")
     origin = f.coalesce(
-        said[PropertyName.DEAD_LETTER_TOPIC], said[PropertyName.RETRY_TOPIC], f.lit("")
+        properties[PropertyName.DEAD_LETTER_TOPIC], properties[PropertyName.RETRY_TOPIC], f.lit("")
     )
-    reason = f.coalesce(said[PropertyName.DEAD_LETTER_REASON], f.lit(UNKNOWN_REASON))
+    reason = f.coalesce(properties[PropertyName.DEAD_LETTER_REASON], f.lit(UNKNOWN_REASON))
     return [
         f.concat_ws("/", "brokerName", "queueId", "queueOffset").alias("place"),
         f.col("storeTimestamp").alias("died"),
         origin.alias("topic"),
         reason.alias("reason"),
-        f.coalesce(said[PropertyName.LAST_ERROR], f.lit("")).alias("lastError"),
+        f.coalesce(properties[PropertyName.LAST_ERROR], f.lit("")).alias("lastError"),
         f.col("reconsumeTimes").alias("attempts"),
         f.col("body"),
         f.col("tag"),
         f.col("keys"),
         f.col("messageGroup"),
-        f.map_filter(said, _is_own).alias("properties"),
+        f.map_filter(properties, _is_own).alias("properties"),
     ]
 
 

@@ -226,13 +226,13 @@ def _sent(plan: RedrivePlan, ledger: RedriveLedger, decisions: DataFrame) -> Red
     # The function runs once for each letter: its results are stored first, and then sent.
     ledger.decide(run, decisions)
     decided = ledger.decisions(run)
-    told = _counted(decided)
-    if told.sent_count:
+    counts = _counted(decided)
+    if counts.sent_count:
         _check_groups(plan, decided)
         _finish(plan, ledger, ledger.mark_planned(run, exactly_once=plan.exactly_once))
     else:
         ledger.forget(run)
-    return told
+    return counts
 
 
 def _is_open(run: Run) -> bool:

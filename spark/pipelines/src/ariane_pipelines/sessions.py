@@ -166,14 +166,14 @@ def sessions_of(messages: DataFrame, plan: SessionsPlan) -> DataFrame:
             f.count(f.lit(1)).alias("events"),
             *(f.expr(expression).alias(name) for name, expression in plan.totals.items()),
         )
-    told = sessions.select(
+    columns = sessions.select(
         f.to_json(_body(plan), {"timeZone": "UTC", "timestampFormat": _INSTANT}).alias("body"),
         f.lit(SESSION_TAG).alias("tag"),
         f.array("sessionKey").alias("keys"),
         f.col("events"),
     )
     counts = f.count(f.lit(1)).alias("sessions"), f.sum("events").alias("events")
-    return told.observe(OBSERVATION, *counts).drop("events")
+    return columns.observe(OBSERVATION, *counts).drop("events")
 
 
 def _check_gap(spark: SparkSession, gap: str) -> None:

@@ -86,10 +86,10 @@ class JobAccess:
             OptionIllegal: A file cannot be read.
             IllegalArgument: The same of one that the environment names.
         """
-        own, told = self._own_source(), told_tls()
+        own, given = self._own_source(), told_tls()
         text = _text_of("tlsCa", self.tls_ca) if self.tls_ca else ""
-        if own is not None and told is not None:
-            text = text or _text_of("tlsCa", str(told.ca))
+        if own is not None and given is not None:
+            text = text or _text_of("tlsCa", str(given.ca))
         if own is None:
             return replace(self, tls_ca=text)
         from ariane_sdk.delegation import delegate  # noqa: PLC0415 - only with keys.
@@ -102,10 +102,10 @@ class JobAccess:
 
     def tls(self) -> Tls | None:
         """The files of TLS in this process; ``None`` without any."""
-        told = told_tls()
+        given = told_tls()
         if not self.tls_ca:
-            return told
-        return Tls(ca=self.tls_ca) if told is None else replace(told, ca=self.tls_ca)
+            return given
+        return Tls(ca=self.tls_ca) if given is None else replace(given, ca=self.tls_ca)
 
     def credentials(self) -> CredentialSource | None:
         """What this process logs in by; ``None``: nothing.

@@ -58,9 +58,9 @@ def contents_of(share: TopicRows) -> Contents:
         column = _whole(share.table[name])
         numbers = _column(name, column)
         # A row without the column equals one with a null.
-        said = numbers != 0
+        mask = numbers != 0
         place = np.uint64(zlib.crc32(name.encode()))
-        total[said] += _mixed(numbers[said] ^ place)
+        total[mask] += _mixed(numbers[mask] ^ place)
     return Contents(len(total), int(_mixed(total).sum(dtype=np.uint64)))
 
 
@@ -133,8 +133,8 @@ def _pairs(names: Any, values: Any) -> Numbers:
     flags = counts.to_numpy(zero_copy_only=False)
     numbers = np.zeros(len(names), np.uint64)
     if flags.any():
-        said = _mixed(_texts(names.filter(counts)))
-        numbers[flags] = _mixed(said ^ _texts(values.filter(counts)))
+        mask = _mixed(_texts(names.filter(counts)))
+        numbers[flags] = _mixed(mask ^ _texts(values.filter(counts)))
     return numbers
 
 

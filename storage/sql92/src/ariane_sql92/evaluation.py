@@ -214,12 +214,12 @@ def _keys(operand: Operand, kind: NumberKind) -> Callable[[Batch], tuple[Keys, M
         case Property(name):
             return lambda batch: batch.numbers(name, kind)
         case Number():
-            keys, told = np.array([key_of(operand, kind)]), np.ones(1, np.bool_)
+            keys, known = np.array([key_of(operand, kind)]), np.ones(1, np.bool_)
         case Text(text):
-            keys, told = number_keys([text], kind)
+            keys, known = number_keys([text], kind)
         case _:
-            keys, told = np.zeros(1, np.int64), np.ones(1, np.bool_)  # A null, which is not read.
+            keys, known = np.zeros(1, np.int64), np.ones(1, np.bool_)  # A null, which is not read.
     return lambda batch: (
         np.broadcast_to(keys, batch.message_count),
-        np.broadcast_to(told, batch.message_count),
+        np.broadcast_to(known, batch.message_count),
     )

@@ -53,15 +53,15 @@ def number_keys(texts: Sequence[str], kind: NumberKind) -> tuple[Keys, NDArray[n
         if all_plain:
             return double_keys(list(map(float, texts))), np.ones(len(texts), np.bool_)
         doubles = list(map(java_double, texts))
-        told = np.array([value is not None for value in doubles], np.bool_)
-        return double_keys([0.0 if value is None else value for value in doubles]), told
+        known = np.array([value is not None for value in doubles], np.bool_)
+        return double_keys([0.0 if value is None else value for value in doubles]), known
     if all_plain:
         keys = np.array(list(map(int, texts)), np.int64)
         shift = _BITS[kind]
         return keys, (keys >> shift) == (keys >> _BITS[NumberKind.LONG])
     integers = [java_integer(text, kind) for text in texts]
-    told = np.array([value is not None for value in integers], np.bool_)
-    return np.array([value or 0 for value in integers], np.int64), told
+    known = np.array([value is not None for value in integers], np.bool_)
+    return np.array([value or 0 for value in integers], np.int64), known
 
 
 def key_of(number: Number, kind: NumberKind) -> np.int64:

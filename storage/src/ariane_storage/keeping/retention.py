@@ -208,8 +208,8 @@ def _newest_ms(
     stamped_ms = _first_ms(behind)
     if stamped_ms is None:
         return None
-    told = (stamped_ms, disk.modified_ms(segment.path))
-    return max((ms for ms in told if ms is not None and ms <= now_ms), default=None)
+    stamp = (stamped_ms, disk.modified_ms(segment.path))
+    return max((ms for ms in stamp if ms is not None and ms <= now_ms), default=None)
 
 
 def _first_ms(segments: tuple[Segment, ...]) -> int | None:

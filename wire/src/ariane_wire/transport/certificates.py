@@ -52,10 +52,10 @@ def certificate_of(transport: asyncio.BaseTransport | None) -> Certificate | Non
     if not raw:
         return None
     try:
-        told: dict[str, Any] = tls.getpeercert() or {}
+        certificate: dict[str, Any] = tls.getpeercert() or {}
     except ValueError:  # A name that is no text: then it names nobody.
-        told = {}
-    return _certificate(raw, told)
+        certificate = {}
+    return _certificate(raw, certificate)
 
 
 def _certificate(raw: bytes, told: dict[str, Any]) -> Certificate:

@@ -33,9 +33,10 @@ class QueueOwners:
 
     async def _ask_member(self, broker: LiveBroker, client_id: str) -> None:
         try:
-            told = await self._calls.client_queues(route_to(broker), client_id)
+            answer = await self._calls.client_queues(route_to(broker), client_id)
         except CallError:
             return  # The member has left, or is too busy to answer.
         self.found.update(
-            (MessageQueue(each.topic, each.broker_name, each.queue_id), client_id) for each in told
+            (MessageQueue(each.topic, each.broker_name, each.queue_id), client_id)
+            for each in answer
         )

@@ -142,8 +142,8 @@ class OwnedQueues:
         # What holds all queues is said once.
         everywhere = {hold.reason: (queue, hold) for queue, hold in held if hold.everywhere}
         single = [(queue, hold) for queue, hold in held if not hold.everywhere]
-        told = [*everywhere.values(), *single]
-        return [hold.to_wire(self._group, queue, now_s) for queue, hold in told]
+        known = [*everywhere.values(), *single]
+        return [hold.to_wire(self._group, queue, now_s) for queue, hold in known]
 
     def find(self, queue: MessageQueue) -> OwnedQueue | None:
         """A queue in work."""
@@ -228,8 +228,8 @@ class OwnedQueues:
         if error is not None:
             logger.warning("%s is dropped: %s", queue, error)
         if error is not None and error.reason == "QUEUE_CUT":
-            said = error.metadata
-            kept = QueuePosition(int(said.get("end", 0)), int(said.get("log_epoch", 0)))
+            fields = error.metadata
+            kept = QueuePosition(int(fields.get("end", 0)), int(fields.get("log_epoch", 0)))
             self._keeping.note_cut(queue, kept)
         if self._locks is not None and (error is None or error.reason not in STILL_LOCKED_REASONS):
             self._locks.lose(queue)

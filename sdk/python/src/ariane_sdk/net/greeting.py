@@ -68,6 +68,6 @@ class Greeting:
                 raise
             return
         state = answer.state
-        told = ServerName(state.cluster_name, state.service, state.member_name)
-        self._expected().check_told(told)
-        self._shown(told)
+        stated = ServerName(state.cluster_name, state.service, state.member_name)
+        self._expected().check_told(stated)
+        self._shown(stated)

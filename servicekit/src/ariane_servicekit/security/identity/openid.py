@@ -218,10 +218,10 @@ def _keys_in(content: bytes) -> dict[str, jwt.PyJWK]:
         ValueError: It is no set.
     """
     try:
-        told = json.loads(content)
+        answer = json.loads(content)
     except RecursionError:
         raise ValueError("they are nested too deeply") from None
-    rows = told.get("keys") if isinstance(told, dict) else None
+    rows = answer.get("keys") if isinstance(answer, dict) else None
     if not isinstance(rows, list) or len(rows) > KEYS_MAX:
         raise ValueError("they are no JWK set, or too many")
     keys = {}

@@ -103,10 +103,10 @@ def answering(members: Sequence[Member]) -> list[tuple[Member, set_pb.GetReplica
     Raises:
         CallError: None answers.
     """
-    told = [(member, member.state) for member in members if member.state is not None]
-    if not told:
+    states = [(member, member.state) for member in members if member.state is not None]
+    if not states:
         raise next(member.error for member in members if member.error is not None)
-    return told
+    return states
 
 
 def primary_of(members: Sequence[Member], name: str) -> Member:

@@ -191,11 +191,11 @@ def _success(answer: Message) -> Ended:
 
 def _consumed(answer: ConsumeMessageResponse) -> Ended:
     """The end of a request to consume a message: the consumer's result is in the answer."""
-    said = answer.answer
-    if said.outcome == CONSUME_OUTCOME_CONSUMED:
+    outcome = answer.answer
+    if outcome.outcome == CONSUME_OUTCOME_CONSUMED:
         return Ended(AUDIT_OUTCOME_DONE, trail_json(answer))
-    reason = ConsumeOutcome.Name(said.outcome).removeprefix("CONSUME_OUTCOME_")
-    cause = said.cause[:_CAUSE_LENGTH_MAX]
+    reason = ConsumeOutcome.Name(outcome.outcome).removeprefix("CONSUME_OUTCOME_")
+    cause = outcome.cause[:_CAUSE_LENGTH_MAX]
     return Ended(AUDIT_OUTCOME_FAILED, trail_json(answer), f"CONSUME_{reason}", cause)
 
 

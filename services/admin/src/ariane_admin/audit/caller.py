@@ -38,15 +38,15 @@ def caller_of(call: Call | None, console_pass: str) -> Caller:
     """
     if call is None:
         return Caller("", "", "")
-    said = {
+    claims = {
         key: value if isinstance(value, str) else value.decode("utf-8", "replace")
         for key, value in call.context.invocation_metadata() or ()
         if key in {USER_KEY, ORIGIN_KEY, PROOF_KEY}
     }
     address = _plain(call.peer)
-    if hmac.compare_digest(said.get(PROOF_KEY, "").encode(), console_pass.encode()):
-        address = said.get(ORIGIN_KEY, address)
-    return Caller(_proved(call), said.get(USER_KEY, ""), address)
+    if hmac.compare_digest(claims.get(PROOF_KEY, "").encode(), console_pass.encode()):
+        address = claims.get(ORIGIN_KEY, address)
+    return Caller(_proved(call), claims.get(USER_KEY, ""), address)
 
 
 def _proved(call: Call) -> str:

@@ -243,11 +243,11 @@ def test(
             call = stub.CheckAccess(request, timeout=ADMIN_SECONDS_MAX)
             return await answer_to_question(call, f"admin {admin}")
 
-    told = run_async(ask())
-    allowed = told.decision == rules_pb.ACCESS_DECISION_ALLOW
+    answer = run_async(ask())
+    allowed = answer.decision == rules_pb.ACCESS_DECISION_ALLOW
     row: dict[str, Any] = {"user": user, "allowed": allowed}
-    if told.HasField("entry"):
-        row |= {f"by_{key}": value for key, value in entry_row(told.entry).items()}
+    if answer.HasField("entry"):
+        row |= {f"by_{key}": value for key, value in entry_row(answer.entry).items()}
     output.record(row)
     return ExitStatus.DONE if allowed else ExitStatus.FAILED
 
@@ -273,7 +273,7 @@ def suggest(*, user: str, refused: bool, admin: str, output: Output) -> int:
             call = stub.SuggestAccess(request, timeout=ADMIN_SECONDS_MAX)
             return await answer_to_question(call, f"admin {admin}")
 
-    told = run_async(ask())
+    answer = run_async(ask())
     if refused:
         output.rows(
             ("action", "resource", "name", "refused_count"),
@@ -284,12 +284,12 @@ def suggest(*, user: str, refused: bool, admin: str, output: Output) -> int:
                     "name": use.name,
                     "refused_count": use.refused_count,
                 }
-                for use in told.refused
+                for use in answer.refused
             ],
         )
     else:
-        output.rows(_ENTRY_COLUMNS, map(entry_row, told.entries))
-    return _warn_of_silent(told.silent_addresses)
+        output.rows(_ENTRY_COLUMNS, map(entry_row, answer.entries))
+    return _warn_of_silent(answer.silent_addresses)
 
 
 @click.command("explain")
@@ -310,14 +310,14 @@ def explain(*, request_id: str, admin: str, output: Output) -> int:
             call = stub.ExplainRefusal(request, timeout=ADMIN_SECONDS_MAX)
             return await answer_to_question(call, f"admin {admin}")
 
-    told = run_async(ask())
-    if not told.HasField("refusal"):
-        _warn_of_silent(told.silent_addresses)
+    answer = run_async(ask())
+    if not answer.HasField("refusal"):
+        _warn_of_silent(answer.silent_addresses)
         raise CommandFailed(
             f"no process that answers remembers a refusal of request {request_id}",
             ExitStatus.NOT_FOUND,
         )
-    output.record(_refusal_row(told))
+    output.record(_refusal_row(answer))
     return ExitStatus.DONE
 
 

@@ -78,7 +78,7 @@ def rules(*, admin: str, output: Output) -> None:
             call = AlertServiceStub(channel).ListAlertRules(request, timeout=ADMIN_SECONDS_MAX)
             return await answer_to_question(call, f"admin {admin}")
 
-    told = run_async(ask())
+    answer = run_async(ask())
     output.rows(
         _RULE_COLUMNS,
         [
@@ -86,9 +86,9 @@ def rules(*, admin: str, output: Output) -> None:
                 "figure": _word(each.figure),
                 "bound": each.threshold,
                 "patience_s": each.patience.ToMilliseconds() / 1000,
-                "webhook": told.webhook,
+                "webhook": answer.webhook,
             }
-            for each in told.rules
+            for each in answer.rules
         ],
     )
 

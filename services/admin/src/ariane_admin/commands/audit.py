@@ -117,17 +117,17 @@ def verify(*, known: str, admin: str, output: Output) -> None:
             stub = AuditServiceStub(channel)
             while True:
                 call = stub.VerifyAuditTrail(request, timeout=ADMIN_SECONDS_MAX)
-                told = await answer_to_question(call, f"admin {admin}")
-                count += told.record_count
-                if told.broken_sequence:
-                    raise CommandFailed(f"the audit trail is broken: {told.finding}")
-                if not told.next_sequence:
+                answer = await answer_to_question(call, f"admin {admin}")
+                count += answer.record_count
+                if answer.broken_sequence:
+                    raise CommandFailed(f"the audit trail is broken: {answer.finding}")
+                if not answer.next_sequence:
                     break
-                request.first_sequence = told.next_sequence
+                request.first_sequence = answer.next_sequence
         return {
             "records": count,
-            "last_sequence": told.last_sequence,
-            "last_sha256": told.last_sha256.hex(),
+            "last_sequence": answer.last_sequence,
+            "last_sha256": answer.last_sha256.hex(),
         }
 
     row = run_async(ask())

@@ -328,17 +328,17 @@ async def _sent_back(
         async with administration(name_servers, admin) as changes:
             while True:
                 redrive = changes.dead_letters.RedriveDeadLetters
-                told = await changes.ask(redrive, request, seconds_max=_CHUNK_SECONDS_MAX)
-                done.redriven_count += told.redriven_count
-                done.duplicate_count += told.duplicate_count
-                done.failures.extend(told.failures)
+                answer = await changes.ask(redrive, request, seconds_max=_CHUNK_SECONDS_MAX)
+                done.redriven_count += answer.redriven_count
+                done.duplicate_count += answer.duplicate_count
+                done.failures.extend(answer.failures)
                 tell(
                     f"{done.redriven_count:,} sent back;"
                     f" {done.duplicate_count:,} were sent back before"
                 )
-                if not told.HasField("continue_after"):
+                if not answer.HasField("continue_after"):
                     return done
-                request.continue_after.CopyFrom(told.continue_after)
+                request.continue_after.CopyFrom(answer.continue_after)
 
 
 async def _doubt(doors: ClusterDoors, roll: PartialAnswers, group: str) -> None:

@@ -113,7 +113,7 @@ def _answer(question: Sequence[str], name_servers: str) -> tuple[Kept, object]:
     with redirect_stdout(out), redirect_stderr(err):
         status = main([*question, "--name-servers", name_servers, "-o", "json"])
     answer = json.loads(out.getvalue()) if out.getvalue().strip() else None
-    told = {
+    facts = {
         "command": " ".join(("ariane", *question)),
         "status": ExitStatus(status).name,
         "seconds": round(time.monotonic() - begin, 3),
@@ -121,20 +121,20 @@ def _answer(question: Sequence[str], name_servers: str) -> tuple[Kept, object]:
         "answer": answer,
     }
     name = "-".join(word.lstrip("-") for word in question)
-    return Kept(f"{name}.json", _without_secrets(json.dumps(told, indent=1))), answer
+    return Kept(f"{name}.json", _without_secrets(json.dumps(facts, indent=1))), answer
 
 
 def _machine(now: datetime) -> Kept:
     """Where and when the bundle was made, and with what."""
     versions = {each.name: each.version for each in distributions()}
-    told = {
+    facts = {
         "time": now.isoformat(timespec="milliseconds"),
         "python": platform.python_version(),
         "system": platform.platform(),
         "processors": os.cpu_count(),
         "versions": dict(sorted(versions.items())),
     }
-    return Kept("machine.json", json.dumps(told, indent=1).encode())
+    return Kept("machine.json", json.dumps(facts, indent=1).encode())
 
 
 def _log(path: Path) -> Kept:

@@ -54,10 +54,10 @@ def export(*, file: TextIO, admin: str) -> None:
             )
             return await answer_to_question(call, f"admin {admin}")
 
-    told = run_async(ask())
-    for name in told.uneven_names:
+    answer = run_async(ask())
+    for name in answer.uneven_names:
         say_warning(f"{name} differs between brokers: exported as on the first one")
-    row = MessageToDict(told.definitions, preserving_proto_field_name=True)
+    row = MessageToDict(answer.definitions, preserving_proto_field_name=True)
     file.write(json.dumps(row, indent=2, ensure_ascii=False) + "\n")
 
 
@@ -118,9 +118,9 @@ def import_definitions(
                 call = stub.ImportDefinitions(
                     request, timeout=ADMIN_SECONDS_MAX, metadata=own_name()
                 )
-                told = await answer_of(call, f"admin {admin}")
-                changes.extend(told.changes)
-                silent.update(each.broker_name for each in told.silent_brokers)
+                answer = await answer_of(call, f"admin {admin}")
+                changes.extend(answer.changes)
+                silent.update(each.broker_name for each in answer.silent_brokers)
 
     run_async(ask())
     rows: list[Row] = [

@@ -63,11 +63,11 @@ def list_settings(
         async with questions(name_servers, checkers) as asked:
             return await asked.settings.ListSettings(request)
 
-    told = run_async(ask())
-    for each in told.silent_processes:
+    answer = run_async(ask())
+    for each in answer.silent_processes:
         say_warning(f"a process does not answer, and is not shown: {each.error.message}")
-    output.rows(("name", "value", "default", "changeable"), map(_row, told.settings))
-    return ExitStatus.UNREACHABLE if told.silent_processes else ExitStatus.DONE
+    output.rows(("name", "value", "default", "changeable"), map(_row, answer.settings))
+    return ExitStatus.UNREACHABLE if answer.silent_processes else ExitStatus.DONE
 
 
 @click.command("set")

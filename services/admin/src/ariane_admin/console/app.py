@@ -312,8 +312,8 @@ class Console:
 
     def _moved(self, request: Request, where: str, done: str) -> Response:
         joint = "&" if urlsplit(where).query else "?"
-        said = urlencode({"done": done, "seal": self._guard.token(done)})
-        target = f"{where}{joint}{said}"
+        query = urlencode({"done": done, "seal": self._guard.token(done)})
+        target = f"{where}{joint}{query}"
         response = RedirectResponse(target, 303, headers=HEADERS)
         self._guard.seal(request, response, self._guard.visitor(request))
         return response

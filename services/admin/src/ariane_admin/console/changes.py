@@ -59,8 +59,8 @@ async def _create_topic(ask: Asker, given: Given) -> str:
         write_queue_count=queues,
         message_type=MessageType.Value(f"MESSAGE_TYPE_{given.get('type', 'UNSPECIFIED')}"),
     )
-    told = await ask(ask.api.topics.CreateTopic, topic_pb.CreateTopicRequest(topic=topic))
-    return f"Topic {given['topic']} is there.{not_on(told.outcomes)}"
+    answer = await ask(ask.api.topics.CreateTopic, topic_pb.CreateTopicRequest(topic=topic))
+    return f"Topic {given['topic']} is there.{not_on(answer.outcomes)}"
 
 
 async def _update_topic(ask: Asker, given: Given) -> str:
@@ -73,14 +73,14 @@ async def _update_topic(ask: Asker, given: Given) -> str:
         write_queue_count=number_in(given, "write_queues") if writes else None,
         permission=TopicPermission.Value(f"TOPIC_PERMISSION_{permission or 'UNSPECIFIED'}"),
     )
-    told = await ask(ask.api.topics.UpdateTopic, request)
-    return f"Topic {given['topic']} is changed.{not_on(told.outcomes)}"
+    answer = await ask(ask.api.topics.UpdateTopic, request)
+    return f"Topic {given['topic']} is changed.{not_on(answer.outcomes)}"
 
 
 async def _delete_topic(ask: Asker, given: Given) -> str:
     request = topic_pb.DeleteTopicRequest(topic=given["topic"])
-    told = await ask(ask.api.topics.DeleteTopic, request)
-    return f"Topic {given['topic']} is gone.{not_on(told.outcomes)}"
+    answer = await ask(ask.api.topics.DeleteTopic, request)
+    return f"Topic {given['topic']} is gone.{not_on(answer.outcomes)}"
 
 
 async def _send(ask: Asker, given: Given) -> str:
@@ -139,16 +139,16 @@ async def _redrive(ask: Asker, given: Given) -> str | Unfinished:
         request.places.append(_letter_place(given["place"]))
     if given.get("after"):
         request.continue_after.CopyFrom(_letter_place(given["after"]))
-    told = await ask(ask.api.dead_letters.RedriveDeadLetters, request)
-    if request.places and not (told.redriven_count or told.duplicate_count or told.failures):
+    answer = await ask(ask.api.dead_letters.RedriveDeadLetters, request)
+    if request.places and not (answer.redriven_count or answer.duplicate_count or answer.failures):
         raise NotDone(f"Group {given['group']} has no dead letter {given['place']}.")
-    sent += told.redriven_count
-    duplicates += told.duplicate_count
-    failed += len(told.failures)
-    cause = given.get("cause") or next(iter(told.failures), "")
+    sent += answer.redriven_count
+    duplicates += answer.duplicate_count
+    failed += len(answer.failures)
+    cause = given.get("cause") or next(iter(answer.failures), "")
     shortfall = f" {failed:,} could not be: {cause}." if failed else ""
-    if told.HasField("continue_after"):
-        place = told.continue_after
+    if answer.HasField("continue_after"):
+        place = answer.continue_after
         rest = {
             "sent": str(sent),
             "duplicates": str(duplicates),
@@ -171,8 +171,8 @@ def _letter_place(text: str) -> letter_pb.DeadLetterPlace:
 
 async def _recall(ask: Asker, given: Given) -> str:
     request = delayed_pb.RecallMessageRequest(recall_handle=given["handle"], topic=given["topic"])
-    told = await ask(ask.api.delayed.RecallMessage, request)
-    return "It will not be delivered." if told.recalled else "It was delivered before."
+    answer = await ask(ask.api.delayed.RecallMessage, request)
+    return "It will not be delivered." if answer.recalled else "It was delivered before."
 
 
 async def _decide(ask: Asker, given: Given) -> str:
@@ -193,15 +193,15 @@ async def _resume(ask: Asker, given: Given) -> str:
 
 async def _drain(ask: Asker, given: Given) -> str:
     request = cluster_pb.DrainBrokerRequest(broker_name=given["broker"])
-    told = await ask(ask.api.cluster.DrainBroker, request)
-    missing = f" Not told: {'; '.join(told.not_told)}." if told.not_told else ""
+    answer = await ask(ask.api.cluster.DrainBroker, request)
+    missing = f" Not told: {'; '.join(answer.not_told)}." if answer.not_told else ""
     return f"Broker {given['broker']} takes no more messages.{missing}"
 
 
 async def _restore(ask: Asker, given: Given) -> str:
     request = cluster_pb.RestoreBrokerRequest(broker_name=given["broker"])
-    told = await ask(ask.api.cluster.RestoreBroker, request)
-    missing = f" Not told: {'; '.join(told.not_told)}." if told.not_told else ""
+    answer = await ask(ask.api.cluster.RestoreBroker, request)
+    missing = f" Not told: {'; '.join(answer.not_told)}." if answer.not_told else ""
     return f"Broker {given['broker']} takes messages again.{missing}"
 
 
@@ -211,8 +211,8 @@ async def _setting(ask: Asker, given: Given) -> str:
     )
     if given.get("address"):
         request.addresses.append(given["address"])
-    told = await ask(ask.api.settings.UpdateSetting, request)
-    return f"{given['name']} is {given['value']} in {len(told.outcomes)} process(es)."
+    answer = await ask(ask.api.settings.UpdateSetting, request)
+    return f"{given['name']} is {given['value']} in {len(answer.outcomes)} process(es)."
 
 
 async def _import(ask: Asker, given: Given) -> str:

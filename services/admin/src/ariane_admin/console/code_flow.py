@@ -153,10 +153,10 @@ class CodeFlow:
             headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
         endpoint = settings.openid_token_endpoint
         try:
-            told: Any = json.loads(fetch_once(endpoint, urlencode(form).encode(), headers))
+            answer: Any = json.loads(fetch_once(endpoint, urlencode(form).encode(), headers))
         except (OSError, ValueError, RecursionError) as error:
             raise ValueError(f"the provider gave no token: {type(error).__name__}") from None
-        token = told.get("id_token") if isinstance(told, dict) else None
+        token = answer.get("id_token") if isinstance(answer, dict) else None
         if not isinstance(token, str):
             raise ValueError("the provider gave no token of a sign-in")  # noqa: TRY004
         return token

@@ -31,9 +31,9 @@ def _reset_request(given: Given) -> group_pb.ResetGroupOffsetsRequest:
 async def _reset_preview(ask: Asker, given: Given) -> Sequence[Block]:
     request = _reset_request(given)
     request.validate_only = True
-    told = await ask(ask.api.groups.ResetGroupOffsets, request)
+    answer = await ask(ask.api.groups.ResetGroupOffsets, request)
     rows, skipped, again = [], 0, 0
-    for each in told.offsets:
+    for each in answer.offsets:
         was = each.previous_queue_offset if each.HasField("previous_queue_offset") else None
         moved = 0 if was is None else each.queue_offset - was
         skipped += max(0, moved)
@@ -51,15 +51,15 @@ async def _reset_preview(ask: Asker, given: Given) -> Sequence[Block]:
     return (
         Notice(
             f"{skipped:,} messages would be skipped, and {again:,} would come once more."
-            f"{not_on(told.outcomes)}"
+            f"{not_on(answer.outcomes)}"
         ),
         Table("What would change", columns, rows, "No queue would be moved."),
     )
 
 
 async def _reset_group(ask: Asker, given: Given) -> str:
-    told = await ask(ask.api.groups.ResetGroupOffsets, _reset_request(given))
-    return f"Offsets of {len(told.offsets)} queues are set."
+    answer = await ask(ask.api.groups.ResetGroupOffsets, _reset_request(given))
+    return f"Offsets of {len(answer.offsets)} queues are set."
 
 
 async def _clone_group(ask: Asker, given: Given) -> str:
@@ -68,28 +68,28 @@ async def _clone_group(ask: Asker, given: Given) -> str:
         target_consumer_group=given["target"],
         topic=given["topic"],
     )
-    told = await ask(ask.api.groups.CloneGroupOffsets, request)
-    return f"Offsets of {len(told.offsets)} queues are copied to {given['target']}."
+    answer = await ask(ask.api.groups.CloneGroupOffsets, request)
+    return f"Offsets of {len(answer.offsets)} queues are copied to {given['target']}."
 
 
 async def _pause_group(ask: Asker, given: Given) -> str:
     change = ConsumerGroupChange(consumer_group=given["group"], consume_enabled=False)
-    told = await ask(ask.api.groups.UpdateGroup, group_pb.UpdateGroupRequest(group=change))
-    return f"Group {given['group']} is paused.{not_on(told.outcomes)}"
+    answer = await ask(ask.api.groups.UpdateGroup, group_pb.UpdateGroupRequest(group=change))
+    return f"Group {given['group']} is paused.{not_on(answer.outcomes)}"
 
 
 async def _resume_group(ask: Asker, given: Given) -> str:
     change = ConsumerGroupChange(consumer_group=given["group"], consume_enabled=True)
-    told = await ask(ask.api.groups.UpdateGroup, group_pb.UpdateGroupRequest(group=change))
-    return f"Group {given['group']} may consume again.{not_on(told.outcomes)}"
+    answer = await ask(ask.api.groups.UpdateGroup, group_pb.UpdateGroupRequest(group=change))
+    return f"Group {given['group']} may consume again.{not_on(answer.outcomes)}"
 
 
 async def _delete_group(ask: Asker, given: Given) -> str:
     request = group_pb.DeleteGroupRequest(
         consumer_group=given["group"], keep_dead_letters=bool(given.get("keep"))
     )
-    told = await ask(ask.api.groups.DeleteGroup, request)
-    return f"Group {given['group']} is gone.{not_on(told.outcomes)}"
+    answer = await ask(ask.api.groups.DeleteGroup, request)
+    return f"Group {given['group']} is gone.{not_on(answer.outcomes)}"
 
 
 def _group_page(given: Given) -> str:

@@ -126,10 +126,10 @@ class SignIn:
         if self._flow is None:
             return RedirectResponse(SIGN_IN, 303, headers=HEADERS)
         kept = request.cookies.get(PENDING, "")
-        told = dict(request.query_params)
+        query = dict(request.query_params)
         peer = peer_of(request).peer
         try:
-            caller = await self._flow.finish(kept, told, self._back(request), peer)
+            caller = await self._flow.finish(kept, query, self._back(request), peer)
         except ValueError as error:
             return self._refused(request, "openid", str(error))
         done = self.enter(

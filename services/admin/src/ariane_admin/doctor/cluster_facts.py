@@ -139,12 +139,12 @@ async def _ask_rivals(doors: ClusterDoors, brokers: Sequence[BrokerFacts]) -> Se
             cluster_name=cluster_name, broker_name=name, broker_id=broker_id, address=address
         )
         try:
-            said = await _replica_set(doors, address, f"broker {name} at {address}")
+            answer = await _replica_set(doors, address, f"broker {name} at {address}")
         except CallError:
             return None  # It has ended.
-        is_there = said is not None and said.broker_id == broker_id and bool(said.trouble)
-        is_named = said is not None and said.replica_set.broker_name == name
-        return BrokerFacts(identity, replica_set=said) if is_there and is_named else None
+        is_there = answer is not None and answer.broker_id == broker_id and bool(answer.trouble)
+        is_named = answer is not None and answer.replica_set.broker_name == name
+        return BrokerFacts(identity, replica_set=answer) if is_there and is_named else None
 
     found = await asyncio.gather(*map(ask, sorted(places)))
     return [one for one in found if one is not None]

@@ -58,12 +58,12 @@ def sets_without_primary(facts: ClusterFacts) -> Iterator[Finding]:
         for broker in facts.brokers
         if broker.replica_set is not None and broker.replica_set.has_lease
     }
-    told: dict[str, BrokerFacts] = {}
+    by_name: dict[str, BrokerFacts] = {}
     for broker in facts.brokers:
         name = broker.identity.broker_name
         if broker.identity.broker_id != PRIMARY_ID and name not in has_lease:
-            told.setdefault(name, broker)
-    for name, broker in told.items():
+            by_name.setdefault(name, broker)
+    for name, broker in by_name.items():
         known = broker.replica_set
         trouble = known.trouble if known is not None else ""
         advice = (

@@ -33,9 +33,9 @@ def queue_offsets(
     Raises:
         click.BadParameter: A text is not a queue, or has no offset.
     """
-    said = queue_places(context, parameter, texts)
-    offsets = {queue: place for queue, place in said.items() if place is not None}
-    for broker_name, queue_id in said.keys() - offsets.keys():
+    places = queue_places(context, parameter, texts)
+    offsets = {queue: place for queue, place in places.items() if place is not None}
+    for broker_name, queue_id in places.keys() - offsets.keys():
         raise click.BadParameter(f"'{broker_name}:{queue_id}' is not BROKER:ID=OFFSET")
     return offsets
 

@@ -205,8 +205,8 @@ class ClusterServicer(ClusterServiceServicer):
             groups = await client.list_groups(include_system=True, broker_names=only)
             return groups, await client.consumer_lag(broker_names=only)
 
-        told = await answers.ask(at, nobody_ok=True)
-        groups = {group for found, _ in told for group in found if not is_system_group(group)}
+        answer = await answers.ask(at, nobody_ok=True)
+        groups = {group for found, _ in answer for group in found if not is_system_group(group)}
         rates = [self._rates.of(each.liveness.identity.broker_name) for each in brokers]
         return cluster_pb.Cluster(
             cluster_name=name,
@@ -216,7 +216,7 @@ class ClusterServicer(ClusterServiceServicer):
             consumer_group_count=len(groups),
             client_count=max((each.client_count for each in brokers), default=0),
             throughput=_throughput(*(each for each in rates if each is not None)),
-            lag_message_count=sum(lag.message_count for _, lags in told for lag in lags),
+            lag_message_count=sum(lag.message_count for _, lags in answer for lag in lags),
             silent_brokers=self._cluster.silent(answers),
         )
 
@@ -286,7 +286,7 @@ class ClusterServicer(ClusterServiceServicer):
             GetProcessStateRequest(), timeout=CALL_SECONDS_MAX
         )
         try:
-            brokers, told = await asyncio.gather(
+            brokers, answer = await asyncio.gather(
                 self._known_to(address), answer_to_question(asked, f"name server {address}")
             )
         except CallError as error:
@@ -300,7 +300,7 @@ class ClusterServicer(ClusterServiceServicer):
             broker_count=len(brokers),
             topic_count=max((each.topic_count for each in brokers), default=0),
             answer_duration=took,
-            incarnation=told.state.incarnation,
+            incarnation=answer.state.incarnation,
         )
 
 

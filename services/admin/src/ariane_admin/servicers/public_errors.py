@@ -32,8 +32,8 @@ def public_error(error: ArianeError) -> ServiceError:
     if _PREFIX + error.reason in _KNOWN:
         known = ErrorReason.Value(_PREFIX + error.reason)
         # The refusing service added its advice; it is cut here, since admin's own advice is added.
-        said = message.removesuffix(".").removesuffix(ERROR_TABLE[known].hint.removesuffix("."))
-        return ServiceError(known, said.rstrip(". "), error.metadata)
+        text = message.removesuffix(".").removesuffix(ERROR_TABLE[known].hint.removesuffix("."))
+        return ServiceError(known, text.rstrip(". "), error.metadata)
     if isinstance(error, IllegalArgument):
         return field_invalid("request", f"is refused: {message}")
     fault = ErrorReason.ERROR_REASON_INTERNAL_FAULT

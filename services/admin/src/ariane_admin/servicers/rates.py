@@ -51,15 +51,15 @@ class RateMemory:
         Returns:
             The rates since the observation before; None after a restart of the broker.
         """
-        told = state.statistics
+        statistics = state.statistics
         look = _Look(
             state.start_time.ToMilliseconds(),
             at_s,
             (
-                told.stored_message_count,
-                told.stored_bytes,
-                told.pulled_message_count,
-                told.pulled_bytes,
+                statistics.stored_message_count,
+                statistics.stored_bytes,
+                statistics.pulled_message_count,
+                statistics.pulled_bytes,
             ),
         )
         before = self._looks.get(broker_name)

@@ -104,11 +104,11 @@ class ReplicaSetServicer(ReplicaSetServiceServicer):
         return admin_pb.RemoveReplicaResponse(replica_set=answer.replica_set)
 
     def _told(self, members: list[Member]) -> admin_pb.GetReplicaSetResponse:
-        told = admin_pb.GetReplicaSetResponse()
+        answer = admin_pb.GetReplicaSetResponse()
         for member in members:
-            entry = told.members.add(address=member.address)
+            entry = answer.members.add(address=member.address)
             if member.state is not None:
                 entry.state.CopyFrom(member.state)
             if member.error is not None:
                 entry.error.CopyFrom(self._cluster.translator.status(member.error))
-        return told
+        return answer

@@ -40,17 +40,17 @@ class GatewayKeyServicer(GatewayKeyServiceServicer):
     ) -> AsyncIterator[key_pb.WatchGatewayKeysResponse]:
         """Tell keys at once, and after each change."""
         _check_is_gateway()
-        told: list[key_pb.GatewayKey] | None = None
+        latest: list[key_pb.GatewayKey] | None = None
         while not self._teller.is_closed:
             # Asked for before it is read: a change meanwhile is not missed.
             change = self._teller.change
             keys = await self._database.call(self._store.gateway_keys)
-            if keys == told:
+            if keys == latest:
                 yield key_pb.WatchGatewayKeysResponse()
             else:
                 for answer in _answers_of(keys):
                     yield answer
-                told = keys
+                latest = keys
             await self._teller.wait_for(change)
 
 

@@ -42,9 +42,9 @@ class Agent(NamedTuple):
 def agent_of(user_agent: str) -> Agent:
     """Read a user agent."""
     words = user_agent.split()
-    said = dict(word.split("/", 1) for word in words if "/" in word)
+    agents = dict(word.split("/", 1) for word in words if "/" in word)
     name = words[0] if words else ""
-    return Agent(name, said.get("client", ""), said.get("producer-group", ""))
+    return Agent(name, agents.get("client", ""), agents.get("producer-group", ""))
 
 
 @dataclass(slots=True, eq=False)

@@ -104,8 +104,8 @@ class Delivery:
                 continue
             append = partial(self._append, parked, queue, mark)
             for place, error in append_in_parts(chosen, append):
-                told = parked.names(place)
-                self._drop(parked.queue_offsets[[place]], str(error), mark, **told)
+                names = parked.names(place)
+                self._drop(parked.queue_offsets[[place]], str(error), mark, **names)
 
     def _append(
         self,

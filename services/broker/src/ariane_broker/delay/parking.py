@@ -201,8 +201,8 @@ def _head(queue: QueueKey) -> bytes:
 
 def _refuse(moved: MovedRecords, name: str) -> None:
     """Refuse records with a property that names the destination of a parked record."""
-    said = np.fromiter(map(bool, moved.values(name)), np.bool_, len(moved.columns))
-    _refuse_rows(np.flatnonzero(said), name)
+    is_set = np.fromiter(map(bool, moved.values(name)), np.bool_, len(moved.columns))
+    _refuse_rows(np.flatnonzero(is_set), name)
 
 
 def _refuse_rows(rows: Int64s, name: str) -> None:

@@ -88,11 +88,11 @@ class Recall:
         """All records of a message in the timer topic: the message, its copies, and notes."""
         query = KeyQuery(TIMER_QUEUE.topic, named.unique_id, max_count=_COPIES_MAX)
         records = await self.log.cold_reads.in_turns(QUERIES, self.log.store.search_by_key(query))
-        said = {
+        fields = {
             PropertyName.REAL_TOPIC: named.topic,
             PropertyName.UNIQUE_ID: named.unique_id,
         }
-        return [record for record in records if said.items() <= record.properties.items()]
+        return [record for record in records if fields.items() <= record.properties.items()]
 
     def _take_out(self, record: RecordFields, named: RecallHandle, born_host: Host) -> int:
         """Append a note that takes a record out; returns where the note ends."""

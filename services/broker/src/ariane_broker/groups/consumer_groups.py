@@ -158,8 +158,8 @@ class GroupChange:
         Raises:
             ServiceError: FIELD_INVALID.
         """
-        said = {each.name: getattr(self, each.name) for each in fields(self)}
-        return replace(config, **{name: it for name, it in said.items() if it is not None})
+        settings = {each.name: getattr(self, each.name) for each in fields(self)}
+        return replace(config, **{name: it for name, it in settings.items() if it is not None})
 
 
 class ConsumerGroups:

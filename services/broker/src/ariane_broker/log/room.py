@@ -171,13 +171,13 @@ def _copying(primary: Primary | None, set_begin: Callable[[], int] | None) -> Co
 
 def _end_process(environment: Environment) -> Callable[[BaseException], None]:
     """Make the function to be called when a flush has failed."""
-    told: set[str] = set()
+    reported: set[str] = set()
 
     def flush_failed(error: BaseException) -> None:
         # All calls to a poisoned store meet the same failure: it is logged once.
-        if not told:
+        if not reported:
             _log.error("flush_failed", cause=str(error))
-        told.add(str(error))
+        reported.add(str(error))
         environment.stop.request(str(error), exit_status=ExitStatus.FAULT)
 
     return flush_failed

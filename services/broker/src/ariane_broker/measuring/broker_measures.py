@@ -67,43 +67,43 @@ class BrokerMeasures:
             self.replication.make(measures)
 
     def _make_traffic(self, measures: Measures) -> None:
-        said = self.statistics
+        statistics = self.statistics
         for name, unit, description, read in (
             (
                 "ariane.messages.stored",
                 "{message}",
                 "Messages stored, and records stored beside them.",
-                lambda: one(said.stored_message_count),
+                lambda: one(statistics.stored_message_count),
             ),
             (
                 "ariane.messages.stored.size",
                 "By",
                 "Bytes of their records.",
-                lambda: one(said.stored_bytes),
+                lambda: one(statistics.stored_bytes),
             ),
             (
                 "ariane.batches.stored",
                 "{batch}",
                 "Batches stored.",
-                lambda: one(said.stored_batch_count),
+                lambda: one(statistics.stored_batch_count),
             ),
             (
                 "ariane.append.time",
                 "s",
                 "Time spent appending.",
-                lambda: one(said.append_seconds),
+                lambda: one(statistics.append_seconds),
             ),
             (
                 "ariane.messages.read",
                 "{message}",
                 "Messages handed out, to consumers and to readers of ranges.",
-                lambda: one(said.pulled_message_count),
+                lambda: one(statistics.pulled_message_count),
             ),
             (
                 "ariane.messages.read.size",
                 "By",
                 "Bytes of their records.",
-                lambda: one(said.pulled_bytes),
+                lambda: one(statistics.pulled_bytes),
             ),
         ):
             measures.counter(name, unit, description, read)
@@ -196,7 +196,7 @@ class BrokerMeasures:
         yield from one(count)
 
     def _make_incidents(self, measures: Measures) -> None:
-        said, late = self.statistics, self.delayed.lateness
+        statistics, late = self.statistics, self.delayed.lateness
         for name, unit, description, read in (
             (
                 "ariane.delayed.delivered",
@@ -214,31 +214,31 @@ class BrokerMeasures:
                 "ariane.members.vanished",
                 "{member}",
                 "Members of groups whose stream broke without a goodbye.",
-                lambda: one(said.vanished_member_count),
+                lambda: one(statistics.vanished_member_count),
             ),
             (
                 "ariane.offsets.set_back",
                 "{offset}",
                 "Offsets beyond what the log kept of its end, set back.",
-                lambda: one(said.set_back_offset_count),
+                lambda: one(statistics.set_back_offset_count),
             ),
             (
                 "ariane.messages.lost",
                 "{message}",
                 "Damaged messages that readers were told of and passed over; each time.",
-                lambda: one(said.lost_message_count),
+                lambda: one(statistics.lost_message_count),
             ),
             (
                 "ariane.reads.cold",
                 "{read}",
                 "Reads that had to wait for the disk, in a thread.",
-                lambda: one(said.cold_fetch_count),
+                lambda: one(statistics.cold_fetch_count),
             ),
             (
                 "ariane.reads.cold.bytes",
                 "By",
                 "Bytes that these reads wanted.",
-                lambda: one(said.cold_bytes),
+                lambda: one(statistics.cold_bytes),
             ),
             (
                 "ariane.clock.jumps",

@@ -127,8 +127,8 @@ class FailedColumns:
 
     def _first(self, name: str, rows: list[int], own: Iterable[str]) -> Iterator[str]:
         """Read a property of the origin from each record; the origin itself gives its own."""
-        said = self._said(name)
-        return (text or mine for text, mine in zip(map(said.__getitem__, rows), own, strict=False))
+        texts = self._said(name)
+        return (text or mine for text, mine in zip(map(texts.__getitem__, rows), own, strict=False))
 
     def _message_ids(self, rows: Int64s) -> Iterator[str]:
         headers = self.columns.headers[rows]

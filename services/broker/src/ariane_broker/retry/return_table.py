@@ -120,17 +120,17 @@ class ReturnTable(SnapshotState):
         """Note the return in one record; records come in the order of the log."""
         if PropertyName.REAL_TOPIC in fields.properties and fields.topic not in _WAITING_TOPICS:
             return  # A producer wrote this.
-        said = returned_record(fields)
-        if said is None:
+        record = returned_record(fields)
+        if record is None:
             return
         due_ms = _due_ms(fields, self._delay_levels_ms, self._now_ms())
-        known = self._returns.get((said.consumer_group, said.failed_offset))
-        if known is not None and not due_ms and not said.dead_letter:
+        known = self._returns.get((record.consumer_group, record.failed_offset))
+        if known is not None and not due_ms and not record.dead_letter:
             return  # The parked copy was noted before it was delivered.
         returned = Returned(
-            said.return_id, said.attempts, said.dead_letter, due_ms, fields.commit_log_offset
+            record.return_id, record.attempts, record.dead_letter, due_ms, fields.commit_log_offset
         )
-        self.remember(said.consumer_group, said.failed_offset, returned)
+        self.remember(record.consumer_group, record.failed_offset, returned)
 
     def keep_topics(self, is_known_topic: Callable[[str], bool]) -> None:
         """Do nothing: a return from a topic that is gone is not repeated."""

@@ -112,9 +112,9 @@ class BatchTable(SnapshotState):
             for stage in attempt
         )
         published = (place for each in self.publications.values() for place in each.stages)
-        said = (each.commit_log_offset for each in self.progress.values())
+        offsets = (each.commit_log_offset for each in self.progress.values())
         noted = (each.commit_log_offset for each in self.homes.values())
-        return min((*stages, *published, *said, *noted), default=None)
+        return min((*stages, *published, *offsets, *noted), default=None)
 
     @property
     def query_ids(self) -> set[str]:
@@ -378,8 +378,8 @@ class BatchTable(SnapshotState):
                 committed_ms,
                 {(stage, queue): count for stage, queue, count in counts},
             )
-        for query_id, place, said in contents["homes"]:
-            self.homes[query_id] = note_from(said, place)
+        for query_id, place, offsets in contents["homes"]:
+            self.homes[query_id] = note_from(offsets, place)
         self.agreements.take_over(contents["agreements"])
 
     def _restore_messages(self, stretch: Stretch, first: int, behind: int) -> None:

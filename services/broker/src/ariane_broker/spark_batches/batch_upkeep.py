@@ -76,10 +76,10 @@ class BatchUpkeep:
         for query_id in sorted({*table.progress, *table.homes}):
             yield
             progress, note = table.progress.get(query_id), table.homes.get(query_id)
-            said = [each for each in (progress, note) if each is not None]
-            if not said or min(each.commit_log_offset for each in said) >= old:
+            records = [each for each in (progress, note) if each is not None]
+            if not records or min(each.commit_log_offset for each in records) >= old:
                 continue
-            if max(each.timestamp_ms for each in said) < idle_ms:
+            if max(each.timestamp_ms for each in records) < idle_ms:
                 table.forget_query(query_id)
                 continue
             # In this order: a note may contain batches that are older than the progress.

@@ -145,7 +145,7 @@ class BrokerState:
         """
         changes = self._offsets.set_back(self._end_of_queue)
         if changes:
-            told = "; ".join(
+            losses = "; ".join(
                 f"group {place.consumer_group}, topic {place.queue.topic}, queue "
                 f"{place.queue.queue_id}: {place.consumer_offset} to {kept}"
                 for place, kept in changes[:CHANGES_TOLD_MAX]
@@ -154,7 +154,7 @@ class BrokerState:
             self._found(
                 f"{len(changes)} consumer offsets lay outside of their queues: beyond the end, "
                 "whose last messages were lost, or below 0; they were set to the end or to 0, so "
-                "that no message is skipped: " + told + (f"; and {more} more" if more > 0 else "")
+                "that no message is skipped: " + losses + (f"; and {more} more" if more > 0 else "")
             )
             self._statistics.set_back_offset_count += len(changes)
             await self._save(self._files.offsets, self._offsets.document())

@@ -60,11 +60,11 @@ async def _piece(running: RunningFilter, records: bytes, sizes: NDArray[np.int32
             raise
         return Verdicts(NONE_YET, error)
     except RecordCorrupted as error:
-        said = str(error)
+        text = str(error)
     # If the records are corrupted, it is not the filter's fault: check them outside the filter.
     damaged = await asyncio.to_thread(_first_damaged, records, sizes)
     if damaged is None:
-        failure = await running.blame(f"it cannot read a message that can be read: {said}")
+        failure = await running.blame(f"it cannot read a message that can be read: {text}")
         return Verdicts(NONE_YET, refusal_of(failure, str(running.version)))
     place, stop = damaged
     before = NONE_YET

@@ -62,11 +62,11 @@ def handed_message(delivery: Delivery, wanted: Resource, now_ms: int) -> Message
         BodyDamaged: Its stored body cannot be unpacked.
     """
     handed = message_for(delivery.message, _topic_of(delivery, wanted))
-    said = handed.system_properties
+    system = handed.system_properties
     place = delivery.message.message_queue.broker_name, delivery.message.queue_offset
-    said.receipt_handle = Handle(*place, delivery.receipt).encode()
-    said.delivery_attempt = delivery.attempt
-    _put_ms(said.invisible_duration, max(0, delivery.invisible_until_ms - now_ms))
+    system.receipt_handle = Handle(*place, delivery.receipt).encode()
+    system.delivery_attempt = delivery.attempt
+    _put_ms(system.invisible_duration, max(0, delivery.invisible_until_ms - now_ms))
     return handed
 
 
@@ -85,7 +85,7 @@ def message_for(message: ReceivedMessage, topic: Resource) -> Message:
     property_of = properties.get
     body = bytes(message.body)
     message_group = property_of(PropertyName.MESSAGE_GROUP, "")
-    said = SystemProperties(
+    system = SystemProperties(
         keys=split_keys(property_of(PropertyName.KEYS, "")),
         message_id=property_of(PropertyName.UNIQUE_ID) or message.offset_message_id,
         body_digest=Digest(type=MD5, checksum=_md5(body)),
@@ -97,25 +97,25 @@ def message_for(message: ReceivedMessage, topic: Resource) -> Message:
         queue_offset=message.queue_offset,
         delivery_attempt=1,
     )
-    _put_ms(said.born_timestamp, message.born_timestamp_ms)
-    _put_ms(said.store_timestamp, message.store_timestamp_ms)
+    _put_ms(system.born_timestamp, message.born_timestamp_ms)
+    _put_ms(system.store_timestamp, message.store_timestamp_ms)
     if tag := property_of(PropertyName.TAGS):
-        said.tag = tag
+        system.tag = tag
     if message_group:
-        said.message_group = message_group
+        system.message_group = message_group
     if PropertyName.PRIORITY in properties:
-        said.priority = message.priority
+        system.priority = message.priority
     due_ms = property_of(PropertyName.DELIVERY_TIME_MS, "")
     if due_ms.isdecimal():
-        said.delivery_timestamp.FromMilliseconds(int(due_ms))
+        system.delivery_timestamp.FromMilliseconds(int(due_ms))
     if TRACE_CONTEXT in properties:
-        said.trace_context = properties[TRACE_CONTEXT]
+        system.trace_context = properties[TRACE_CONTEXT]
     dead_topic = property_of(PropertyName.DEAD_LETTER_TOPIC, "")
     if dead_topic and message.topic.startswith(DEAD_LETTER_PREFIX):
         dead_id = property_of(PropertyName.DEAD_LETTER_MESSAGE_ID, "")
-        said.dead_letter_queue.CopyFrom(DeadLetterQueue(topic=dead_topic, message_id=dead_id))
+        system.dead_letter_queue.CopyFrom(DeadLetterQueue(topic=dead_topic, message_id=dead_id))
     user = {name: value for name, value in properties.items() if name not in _OF_SYSTEM}
-    return Message(topic=topic, user_properties=user, system_properties=said, body=body)
+    return Message(topic=topic, user_properties=user, system_properties=system, body=body)
 
 
 def _topic_of(delivery: Delivery, wanted: Resource) -> Resource:

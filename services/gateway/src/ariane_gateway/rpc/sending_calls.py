@@ -127,9 +127,9 @@ class SendingCalls:
 
     async def _send_half(self, relayed: RelayedMessage, message: Message) -> pb.SendResultEntry:
         immunity_s = None
-        said = message.system_properties
-        if said.HasField("orphaned_transaction_recovery_duration"):
-            wanted_s = said.orphaned_transaction_recovery_duration.seconds
+        system = message.system_properties
+        if system.HasField("orphaned_transaction_recovery_duration"):
+            wanted_s = system.orphaned_transaction_recovery_duration.seconds
             immunity_s = max(0, min(wanted_s, IMMUNITY_S_MAX))
         handle = await self._sending.send_half(relayed, immunity_s)
         return pb.SendResultEntry(

@@ -85,32 +85,32 @@ def relayed_message(message: Message, *, body_bytes_max: int, now_ms: int) -> Re
     Raises:
         Illegal: It breaks a rule; the code says which.
     """
-    said = message.system_properties
-    if not 0 < len(said.message_id) <= MESSAGE_ID_LENGTH_MAX or _is_odd(said.message_id):
+    system = message.system_properties
+    if not 0 < len(system.message_id) <= MESSAGE_ID_LENGTH_MAX or _is_odd(system.message_id):
         raise Illegal(
             Code.ILLEGAL_MESSAGE_ID, "the message id is missing, too long or not printable"
         )
-    _check_type(said)
+    _check_type(system)
     properties = _checked_properties(message.user_properties)
-    if said.trace_context:
-        properties[TRACE_CONTEXT] = said.trace_context
+    if system.trace_context:
+        properties[TRACE_CONTEXT] = system.trace_context
     deliver_at = None
-    if said.HasField("delivery_timestamp"):
+    if system.HasField("delivery_timestamp"):
         try:
-            deliver_at = said.delivery_timestamp.ToDatetime(UTC)
+            deliver_at = system.delivery_timestamp.ToDatetime(UTC)
         except ValueError:
             raise Illegal(Code.ILLEGAL_DELIVERY_TIME, "the delivery time is none") from None
     return RelayedMessage(
         topic_of(message.topic),
         _checked_body(message, body_bytes_max),
-        tag=_checked_tag(said),
-        keys=_checked_keys(said),
-        message_group=said.message_group,
+        tag=_checked_tag(system),
+        keys=_checked_keys(system),
+        message_group=system.message_group,
         properties=properties,
         deliver_at=deliver_at,
-        priority=said.priority,
-        unique_id=said.message_id,
-        born_timestamp_ms=_born_ms(said, now_ms),
+        priority=system.priority,
+        unique_id=system.message_id,
+        born_timestamp_ms=_born_ms(system, now_ms),
     )
 
 
@@ -183,10 +183,10 @@ def _checked_body(message: Message, bytes_max: int) -> bytes:
     body = message.body
     if not body:
         raise Illegal(Code.MESSAGE_BODY_EMPTY, "the body is empty")
-    said = message.system_properties
-    if said.HasField("body_digest"):
-        _check_digest(body, said.body_digest)
-    if said.body_encoding == GZIP:
+    system = message.system_properties
+    if system.HasField("body_digest"):
+        _check_digest(body, system.body_digest)
+    if system.body_encoding == GZIP:
         body = _unpacked(body, bytes_max)
     if len(body) > bytes_max:
         raise Illegal(

@@ -60,10 +60,10 @@ def signer_of(
     Raises:
         SignatureRefused: It is not signed, by a key that is not known, wrongly, or long ago.
     """
-    said = headers.get(AUTHORIZATION, "")
-    if not said:
+    header = headers.get(AUTHORIZATION, "")
+    if not header:
         raise SignatureRefused("the call is not signed: the client has no credentials")
-    signed = _SIGNED.fullmatch(said)
+    signed = _SIGNED.fullmatch(header)
     if signed is None:
         raise SignatureRefused("the header authorization is none of MQv2-HMAC-SHA1")
     # What is behind a slash names a service and a region, which nobody looks at.

@@ -140,8 +140,8 @@ def redrive(
 
 def _tell(plan: RedrivePlan, report: RedriveReport, *, data_format: str) -> None:
     if data_format:
-        told = {"group": plan.group, "letter_count": report.letter_count, **asdict(report)}
-        write_data(told, data_format)
+        row = {"group": plan.group, "letter_count": report.letter_count, **asdict(report)}
+        write_data(row, data_format)
         return
     if report.reasons:
         click.echo(

@@ -164,8 +164,8 @@ def _say(
     else:
         # An invalid place is never followed: it is replaced by a readable one.
         topics = _taken(buffer, f"V{len(counted)}", np.where(inside, places, 0))
-    said: NDArray[np.bool_] = topics == np.frombuffer(counted, topics.dtype)
-    return inside & said
+    same: NDArray[np.bool_] = topics == np.frombuffer(counted, topics.dtype)
+    return inside & same
 
 
 def _taken(buffer: ByteBuffer, dtype: str, places: Int64s) -> NDArray[np.void]:

@@ -192,9 +192,9 @@ def _refused(
 ) -> Sequence[ReceivedMessage]:
     """The messages that the broker's answer refuses."""
     if len(answer.messages) != len(messages):
-        told = f"{peer} gives {len(answer.messages)} results for {len(messages)} messages"
+        trouble = f"{peer} gives {len(answer.messages)} results for {len(messages)} messages"
         # Which messages they belong to is unknown. Brokers know repeats by their return id.
-        _log_failure(queue, messages, CallError(told, outcome_unknown=True))
+        _log_failure(queue, messages, CallError(trouble, outcome_unknown=True))
         return messages
     refused = []
     for message, said in zip(messages, answer.messages, strict=True):

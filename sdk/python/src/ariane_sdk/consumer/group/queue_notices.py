@@ -33,18 +33,18 @@ class QueueNotices:
         self, notice: QueueNotice | None, name: str, queues: Sequence[MessageQueue]
     ) -> None:
         # The application does not know the group's retry topic.
-        told = sorted(queue for queue in queues if not queue.topic.startswith(RETRY_PREFIX))
-        if notice is None or not told:
+        own = sorted(queue for queue in queues if not queue.topic.startswith(RETRY_PREFIX))
+        if notice is None or not own:
             return
         try:
             async with asyncio.timeout(self._timeout_s):
                 if is_coroutine_function(notice):
-                    answer = notice(told)
+                    answer = notice(own)
                 else:
-                    answer = await asyncio.to_thread(notice, told)
+                    answer = await asyncio.to_thread(notice, own)
                 if answer is not None:
                     await answer
         except TimeoutError:
             logger.warning("%s took longer than %g s; not waiting", name, self._timeout_s)
         except Exception:  # noqa: BLE001 - queues move, whatever the application does.
-            logger.exception("%s failed with %s", name, ", ".join(map(str, told)))
+            logger.exception("%s failed with %s", name, ", ".join(map(str, own)))

@@ -59,10 +59,10 @@ async def drain(doors: ClusterDoors, broker: LiveBroker) -> MaintenanceOutcome:
     try:
         writable = await _set_draining(doors, broker, draining=True)
     except CallError as error:
-        told = len(doors.name_servers) - len(not_told)
+        notified_count = len(doors.name_servers) - len(not_told)
         error.add_note(
-            f"{told} of {len(doors.name_servers)} name servers keep producers away from it"
-            " nevertheless; ariane broker restore undoes that"
+            f"{notified_count} of {len(doors.name_servers)} name servers keep producers away from"
+            " it nevertheless; ariane broker restore undoes that"
         )
         raise
     return MaintenanceOutcome(writable, count, not_told)

@@ -26,7 +26,7 @@ async def alerts(ask: Asker, request: Request) -> Page:
     """Alerts, newest first, and the watched rules."""
     query = request.query_params
     ended = query.get("ended", "")
-    told, watched = await asyncio.gather(
+    answer, watched = await asyncio.gather(
         ask(
             ask.api.alerts.ListAlerts,
             alert_pb.ListAlertsRequest(
@@ -38,9 +38,9 @@ async def alerts(ask: Asker, request: Request) -> Page:
     search = Form(
         "", "/alerts", (Input("ended", "Those too that ended", ended, "checkbox"),), "Show", "get"
     )
-    token = told.next_page_token
+    token = answer.next_page_token
     more = to("alerts", ended=ended, token=token) if token else ""
-    table = alerts_table("", told.alerts, more)
+    table = alerts_table("", answer.alerts, more)
     rules = Table(
         "What is watched",
         ("Figure", "Bound", "Out of it for"),

@@ -50,31 +50,31 @@ async def filters(ask: Asker, request: Request) -> Page:
         filter=query.get("name", ""), page_token=query.get("token", "")
     )
     try:
-        told = await ask(ask.api.filters.ListFilters, asked)
+        answer = await ask(ask.api.filters.ListFilters, asked)
     except AioRpcError as error:
         if error.code() is not StatusCode.UNAVAILABLE:
             raise
         return Page("Filters", [Notice(error.details() or "No FilterServer answers.")], SECTION)
     search = Form("", "/filters", (Input("name", "Name", asked.filter, "search"),), "Search", "get")
-    more = to("filters", name=asked.filter, token=told.next_page_token)
+    more = to("filters", name=asked.filter, token=answer.next_page_token)
     table = Table(
         "",
         ("Filter", "Language", "Size", "State", "Groups", "FilterServers", "Uploaded"),
-        [_row(each) for each in told.filters],
+        [_row(each) for each in answer.filters],
         "No filter is uploaded.",
-        more if told.next_page_token else "",
+        more if answer.next_page_token else "",
     )
-    return Page("Filters", [*silence(told), search, table, _UPLOAD], SECTION)
+    return Page("Filters", [*silence(answer), search, table, _UPLOAD], SECTION)
 
 
 async def one_filter(ask: Asker, request: Request) -> Page:
     """One version with its module."""
     path = request.path_params
     name, version = path["name"], path["version"]
-    told = await ask(
+    answer = await ask(
         ask.api.filters.GetFilter, filter_pb.GetFilterRequest(filter=name, version=version)
     )
-    kept = list(told.filter.filters.values())
+    kept = list(answer.filter.filters.values())
     first = kept[0]
     causes = sorted({each.quarantine_cause for each in kept if each.quarantine_cause})
     title = f"{name}@{first.version[:_DIGITS]}"
@@ -83,20 +83,20 @@ async def one_filter(ask: Asker, request: Request) -> Page:
         Input("version", value=first.version, kind="hidden"),
     )
     blocks: list[Block] = [
-        *silence(told),
+        *silence(answer),
         Fields(
             "",
             [
                 ("Version", Cell(first.version, kind="code")),
                 ("Language", Cell(_language(first.language))),
-                ("State", _state(told.filter)),
+                ("State", _state(answer.filter)),
                 ("Why it is stopped", Cell("; ".join(causes))),
-                ("Groups that pull through it", Cell(", ".join(_groups(told.filter)))),
-                ("FilterServers", Cell(", ".join(sorted(told.filter.filters)), kind="code")),
+                ("Groups that pull through it", Cell(", ".join(_groups(answer.filter)))),
+                ("FilterServers", Cell(", ".join(sorted(answer.filter.filters)), kind="code")),
                 ("Uploaded", Cell(moment(first, "create_time"))),
             ],
         ),
-        Listing("Module", _text(told.module)),
+        Listing("Module", _text(answer.module)),
     ]
     if causes:
         blocks.append(Form("Let it run again", "/filters/release", named, "Release"))
@@ -110,32 +110,32 @@ async def one_filter(ask: Asker, request: Request) -> Page:
 
 async def _upload(ask: Asker, given: Given) -> str:
     request = filter_pb.UploadFilterRequest(filter=given["name"], module=given["module"].encode())
-    told = await ask(ask.api.filters.UploadFilter, request)
-    called = f"{told.filter.filter}@{told.filter.version[:_DIGITS]}"
-    done = "was there already" if told.duplicate else "is uploaded"
-    return f"{called} {done}.{_failed(told)}"
+    answer = await ask(ask.api.filters.UploadFilter, request)
+    called = f"{answer.filter.filter}@{answer.filter.version[:_DIGITS]}"
+    done = "was there already" if answer.duplicate else "is uploaded"
+    return f"{called} {done}.{_failed(answer)}"
 
 
 async def _stop(ask: Asker, given: Given) -> str:
     request = filter_pb.UpdateFilterQuarantineRequest(
         filter=given["name"], version=given["version"], cause=given.get("cause", "")
     )
-    told = await ask(ask.api.filters.UpdateFilterQuarantine, request)
-    return f"Filter {given['name']} is stopped.{_failed(told)}"
+    answer = await ask(ask.api.filters.UpdateFilterQuarantine, request)
+    return f"Filter {given['name']} is stopped.{_failed(answer)}"
 
 
 async def _release(ask: Asker, given: Given) -> str:
     request = filter_pb.UpdateFilterQuarantineRequest(
         filter=given["name"], version=given["version"], release=True
     )
-    told = await ask(ask.api.filters.UpdateFilterQuarantine, request)
-    return f"Filter {given['name']} may run again.{_failed(told)}"
+    answer = await ask(ask.api.filters.UpdateFilterQuarantine, request)
+    return f"Filter {given['name']} may run again.{_failed(answer)}"
 
 
 async def _delete(ask: Asker, given: Given) -> str:
     request = filter_pb.DeleteFilterRequest(filter=given["name"], version=given["version"])
-    told = await ask(ask.api.filters.DeleteFilter, request)
-    return f"Filter {given['name']} is deleted.{_failed(told)}"
+    answer = await ask(ask.api.filters.DeleteFilter, request)
+    return f"Filter {given['name']} is deleted.{_failed(answer)}"
 
 
 def _page(given: Given) -> str:
@@ -209,11 +209,11 @@ def _text(module: bytes) -> str:
 
 
 def _failed(
-    told: filter_pb.UploadFilterResponse
+    answer: filter_pb.UploadFilterResponse
     | filter_pb.UpdateFilterQuarantineResponse
     | filter_pb.DeleteFilterResponse,
 ) -> str:
-    failed = [each for each in told.outcomes if each.HasField("error")]
+    failed = [each for each in answer.outcomes if each.HasField("error")]
     if not failed:
         return ""
     return " Not at " + "; ".join(f"{e.address}: {e.error.message}" for e in failed) + "."

@@ -38,7 +38,7 @@ async def groups(ask: Asker, request: Request) -> Page:
     """Groups by name, a hundred on each page."""
     query = request.query_params
     prefix = query.get("prefix", "")
-    told = await ask(
+    answer = await ask(
         ask.api.groups.ListGroups,
         group_pb.ListGroupsRequest(name_prefix=prefix, page_token=query.get("token", "")),
     )
@@ -51,21 +51,23 @@ async def groups(ask: Asker, request: Request) -> Page:
             Cell(", ".join(each.topics[:3]) + (" and more" if len(each.topics) > 3 else "")),
             Cell("differs between brokers", kind="warn") if each.uneven else Cell(""),
         )
-        for each in told.groups
+        for each in answer.groups
     ]
-    more = to("groups", prefix=prefix, token=told.next_page_token) if told.next_page_token else ""
+    more = (
+        to("groups", prefix=prefix, token=answer.next_page_token) if answer.next_page_token else ""
+    )
     search = Form(
         "", "/groups", (Input("prefix", "Name begins with", prefix, "search"),), "Search", "get"
     )
     columns = ("Group", "Members", "Not consumed yet", "Oldest", "Topics", "")
     table = Table("", columns, rows, "No group.", more)
-    return Page("Consumer groups", [search, *silence(told), table], SECTION)
+    return Page("Consumer groups", [search, *silence(answer), table], SECTION)
 
 
 async def group(ask: Asker, request: Request) -> Page:
     """One group: its members, its backlog by queue, and its changes."""
     name, api = request.path_params["group"], ask.api
-    told, members, queues, conflicts, drawn = await asyncio.gather(
+    answer, members, queues, conflicts, drawn = await asyncio.gather(
         ask(api.groups.GetGroup, group_pb.GetGroupRequest(consumer_group=name)),
         ask(api.groups.ListGroupMembers, group_pb.ListGroupMembersRequest(consumer_group=name)),
         ask(
@@ -87,10 +89,10 @@ async def group(ask: Asker, request: Request) -> Page:
             )
         ),
     )
-    found = told.group
+    found = answer.group
     paused = any(not each.group.consume_enabled for each in found.placements)
     blocks: list[Block] = [
-        *silence(told),
+        *silence(answer),
         Fields(
             "",
             [
@@ -119,7 +121,7 @@ async def group(ask: Asker, request: Request) -> Page:
 async def clients(ask: Asker, request: Request) -> Page:
     """Live producers and consumers."""
     query = request.query_params
-    told = await ask(
+    answer = await ask(
         ask.api.clients.ListClients,
         client_pb.ListClientsRequest(
             consumer_group=query.get("group", ""),
@@ -137,7 +139,7 @@ async def clients(ask: Asker, request: Request) -> Page:
             Cell(", ".join(each.broker_names)),
             Cell(moment(each.client, "attach_time"), kind="time"),
         )
-        for each in told.clients
+        for each in answer.clients
     ]
     search = Form(
         "",
@@ -149,19 +151,19 @@ async def clients(ask: Asker, request: Request) -> Page:
         "Search",
         "get",
     )
-    more = to("clients", token=told.next_page_token) if told.next_page_token else ""
+    more = to("clients", token=answer.next_page_token) if answer.next_page_token else ""
     columns = ("Client", "From", "SDK", "Consumes for", "Produces for", "Brokers", "Since")
     table = Table("", columns, rows, "No client is attached.", more)
-    return Page("Clients", [search, *silence(told), table], "Clients")
+    return Page("Clients", [search, *silence(answer), table], "Clients")
 
 
 async def client(ask: Asker, request: Request) -> Page:
     """The state that a client reports now."""
     client_id = request.query_params.get("id", "")
-    told = await ask(
+    answer = await ask(
         ask.api.clients.GetClientState, client_pb.GetClientStateRequest(client_id=client_id)
     )
-    facts = [(name, Cell(told.state.facts[name])) for name in sorted(told.state.facts)]
+    facts = [(name, Cell(answer.state.facts[name])) for name in sorted(answer.state.facts)]
     return Page(
         client_id,
         [Fields("What it says now", facts)],
@@ -181,7 +183,7 @@ def _receiving(found: group_pb.ClusterGroup) -> list[tuple[str, Cell]]:
     return list(zip(RECEIVING, receiving_cells(found), strict=True))
 
 
-def _members(told: group_pb.ListGroupMembersResponse) -> Table:
+def _members(answer: group_pb.ListGroupMembersResponse) -> Table:
     rows = [
         (
             Cell(each.member.client_id, to("client", id=each.member.client_id), "code"),
@@ -195,13 +197,13 @@ def _members(told: group_pb.ListGroupMembersResponse) -> Table:
             ),
             number(len(each.assignment)),
         )
-        for each in told.members
+        for each in answer.members
     ]
     columns = ("Member", "From", "Subscribes", "Queues")
     return Table("Members", columns, rows, "Nobody is there.")
 
 
-def _conflicts(told: group_pb.ListSubscriptionConflictsResponse) -> Table:
+def _conflicts(answer: group_pb.ListSubscriptionConflictsResponse) -> Table:
     rows = [
         (
             Cell(each.member.client_id, kind="code"),
@@ -210,13 +212,13 @@ def _conflicts(told: group_pb.ListSubscriptionConflictsResponse) -> Table:
             yes(is_so=each.refused),
             Cell(moment(each, "last_time"), kind="time"),
         )
-        for each in told.conflicts
+        for each in answer.conflicts
     ]
     columns = ("Member", "Newcomer", "Difference", "Refused", "Last")
     return Table("Members that do not want the same", columns, rows)
 
 
-def _queues(told: lag_pb.ListQueueLagsResponse, more: str) -> Table:
+def _queues(answer: lag_pb.ListQueueLagsResponse, more: str) -> Table:
     rows = [
         (
             Cell(each.lag.topic, to("topics", each.lag.topic)),
@@ -228,7 +230,7 @@ def _queues(told: lag_pb.ListQueueLagsResponse, more: str) -> Table:
             Cell(moment(each.lag, "oldest_store_time"), kind="time"),
             Cell(each.client_id, kind="code"),
         )
-        for each in told.lags
+        for each in answer.lags
     ]
     columns = ("Topic", "Broker", "Queue", "Consumed to", "End", "Behind", "Oldest", "In work at")
     return Table("Queues", columns, rows, "It has no offsets.", more)

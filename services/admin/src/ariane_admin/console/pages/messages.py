@@ -82,30 +82,30 @@ async def messages(ask: Asker, request: Request) -> Page:
     )
     if key:
         asked.key = key
-    told = await ask(ask.api.messages.QueryMessages, asked)
-    token = told.next_page_token
+    answer = await ask(ask.api.messages.QueryMessages, asked)
+    token = answer.next_page_token
     more = to("messages", topic=topic, key=key, begin=begin, end=end, token=token) if token else ""
-    return Page("Messages", [search, *silence(told), _table(told.messages, more)], SECTION)
+    return Page("Messages", [search, *silence(answer), _table(answer.messages, more)], SECTION)
 
 
 async def message(ask: Asker, request: Request) -> Page:
     """One message with its body, and the groups that have consumed it."""
     topic, message_id = request.path_params["topic"], request.path_params["message_id"]
-    told = await ask(
+    answer = await ask(
         ask.api.messages.GetMessage,
         message_pb.GetMessageRequest(topic=topic, message_id=message_id),
     )
-    found = told.message
+    found = answer.message
     form = request.query_params.get("body", "")
     progress = [
         (
             Cell(each.consumer_group, to("groups", each.consumer_group)),
             _STANDINGS.get(each.standing, Cell("not known")),
         )
-        for each in told.progresses
+        for each in answer.progresses
     ]
     blocks: list[Block] = [
-        *silence(told),
+        *silence(answer),
         Fields("", _facts(found)),
         _body(found.body, form, to("messages", topic, message_id)),
         Table("Who consumed it", ("Group", "Has it"), progress, "No group has offsets there."),
@@ -161,16 +161,16 @@ async def dead_letters(ask: Asker, request: Request) -> Page:
         page_token=query.get("token", ""),
         body_bytes_max=SHOWN_BYTES,
     )
-    told = await ask(ask.api.dead_letters.ListDeadLetters, asked)
+    answer = await ask(ask.api.dead_letters.ListDeadLetters, asked)
     given = {name: query.get(name, "") for name in ("group", "topic", "key", "redriven")}
-    token = told.next_page_token
+    token = answer.next_page_token
     more = to("dead-letters", **given, token=token) if token else ""
     named = [Input(name, value=value, kind="hidden") for name, value in given.items() if value]
     blocks: list[Block] = [
         search,
-        *silence(told),
-        *_unfinished(told),
-        _letters(told, more),
+        *silence(answer),
+        *_unfinished(answer),
+        _letters(answer, more),
         Form(
             "Send these back",
             "/dead-letters/redrive",
@@ -200,22 +200,22 @@ async def exported(ask: Asker, request: Request) -> AsyncIterator[bytes]:
         consumer_group=query.get("group", ""), query=letter_query(query), page_size=100
     )
     while True:
-        told = await ask(ask.api.dead_letters.ListDeadLetters, asked)
-        for silent in told.silent_brokers:
+        answer = await ask(ask.api.dead_letters.ListDeadLetters, asked)
+        for silent in answer.silent_brokers:
             raise NotDone(f"Broker {silent.broker_name} did not answer: {silent.error.message}")
-        for letter in told.dead_letters:
+        for letter in answer.dead_letters:
             row = MessageToDict(letter, preserving_proto_field_name=True)
             yield json.dumps(row, ensure_ascii=False).encode() + b"\n"
-        asked.page_token = told.next_page_token
+        asked.page_token = answer.next_page_token
         if not asked.page_token:
             return
 
 
 async def delayed(ask: Asker, _request: Request) -> Page:
     """Delayed messages by broker."""
-    told = await ask(ask.api.delayed.ListDelayedMessages, delayed_pb.ListDelayedMessagesRequest())
+    answer = await ask(ask.api.delayed.ListDelayedMessages, delayed_pb.ListDelayedMessagesRequest())
     rows, levels = [], []
-    for each in told.brokers:
+    for each in answer.brokers:
         waiting = each.delayed_messages
         lateness_s = waiting.lateness_duration_max.ToMilliseconds() / 1000
         rows.append(
@@ -254,7 +254,7 @@ async def delayed(ask: Asker, _request: Request) -> Page:
     by_level = Table(
         "By level", ("Broker", "Level", "Waits", "Messages", "Next due"), levels, "Nothing waits."
     )
-    blocks: list[Block] = [*silence(told), Table("", columns, rows), by_level, recall]
+    blocks: list[Block] = [*silence(answer), Table("", columns, rows), by_level, recall]
     return Page("Delayed messages", blocks, "Delayed", refresh_s=5)
 
 
@@ -351,14 +351,16 @@ def _table(found: Sequence[Message], more: str) -> Table:
     return Table("", ("Stored", "Place", "Tag", "Keys", "Body"), rows, "No message.", more)
 
 
-def _unfinished(told: letter_pb.ListDeadLettersResponse) -> Sequence[Notice]:
+def _unfinished(answer: letter_pb.ListDeadLettersResponse) -> Sequence[Notice]:
     """The notice above a long search, with its progress."""
-    if not told.HasField("searched_to"):
+    if not answer.HasField("searched_to"):
         return ()
-    return (Notice(f"Searched so far up to {_place(told.searched_to)}; there are more behind it."),)
+    return (
+        Notice(f"Searched so far up to {_place(answer.searched_to)}; there are more behind it."),
+    )
 
 
-def _letters(told: letter_pb.ListDeadLettersResponse, more: str) -> Table:
+def _letters(answer: letter_pb.ListDeadLettersResponse, more: str) -> Table:
     rows = [
         (
             Cell(moment(each, "give_up_time"), kind="time"),
@@ -370,10 +372,10 @@ def _letters(told: letter_pb.ListDeadLettersResponse, more: str) -> Table:
             Cell(_short(each.message.body), kind="body"),
             Cell("sent back", kind="good") if each.redriven else Cell(""),
         )
-        for each in told.dead_letters
+        for each in answer.dead_letters
     ]
     columns = ("Given up", "Place", "From", "Why", "Last error", "Keys", "Body", "")
-    if told.HasField("searched_to"):
+    if answer.HasField("searched_to"):
         return Table("", columns, rows, "None found so far.", more, "Search on")
     return Table("", columns, rows, "No dead letter.", more)
 

@@ -46,14 +46,14 @@ _OUTCOMES: Final[dict[int, Cell]] = {
 async def cluster(ask: Asker, request: Request) -> Page:
     """Brokers and name servers."""
     token = request.query_params.get("token", "")
-    told = await ask(ask.api.cluster.ListBrokers, cluster_pb.ListBrokersRequest(page_token=token))
+    answer = await ask(ask.api.cluster.ListBrokers, cluster_pb.ListBrokersRequest(page_token=token))
     servers = await ask(ask.api.cluster.ListNameServers, cluster_pb.ListNameServersRequest())
-    more = to("cluster", token=told.next_page_token) if told.next_page_token else ""
+    more = to("cluster", token=answer.next_page_token) if answer.next_page_token else ""
     columns = (
         *("Broker", "Id", "Address", "Version", "Takes messages", "Led away", "Disk"),
         *("In a second", "Out a second", "Clients", "State"),
     )
-    brokers = Table("Brokers", columns, [_broker_row(each) for each in told.brokers], more=more)
+    brokers = Table("Brokers", columns, [_broker_row(each) for each in answer.brokers], more=more)
     names = [
         (
             Cell(each.address, kind="code"),
@@ -73,8 +73,8 @@ async def cluster(ask: Asker, request: Request) -> Page:
 async def broker(ask: Asker, request: Request) -> Page:
     """One broker, by its own state."""
     name = request.path_params["broker"]
-    told = await ask(ask.api.cluster.GetBroker, cluster_pb.GetBrokerRequest(broker_name=name))
-    found = told.broker
+    answer = await ask(ask.api.cluster.GetBroker, cluster_pb.GetBrokerRequest(broker_name=name))
+    found = answer.broker
     trail = [Cell("Cluster", "/cluster")]
     if found.HasField("error"):
         return Page(name, [Notice(found.error.message, "bad")], "Cluster", trail=trail)
@@ -127,7 +127,7 @@ async def transactions(ask: Asker, request: Request) -> Page:
         "Search",
         "get",
     )
-    told = await ask(ask.api.transactions.ListTransactions, asked)
+    answer = await ask(ask.api.transactions.ListTransactions, asked)
     rows = [
         (
             Cell(each.transaction_id, kind="code"),
@@ -138,11 +138,11 @@ async def transactions(ask: Asker, request: Request) -> Page:
             Cell(f"{each.check_count} of {each.check_count_max}", kind="number"),
             Cell(moment(each, "next_check_time"), kind="time"),
         )
-        for each in told.transactions
+        for each in answer.transactions
     ]
     columns = ("Transaction", "Topic", "Producers", "Keys", "Stored", "Asked", "Next question")
     given = {"group": asked.producer_group, "topic": asked.topic, "parked": parked}
-    token = told.next_page_token
+    token = answer.next_page_token
     more = to("transactions", **given, token=token) if token else ""
     decide = Form(
         "End a transaction",
@@ -175,7 +175,7 @@ async def audit(ask: Asker, request: Request) -> Page:
     """The audit trail."""
     query = request.query_params
     given = {name: query.get(name, "") for name in ("user", "method", "resource")}
-    told = await ask(
+    answer = await ask(
         ask.api.audit.ListAuditEntries,
         audit_pb.ListAuditEntriesRequest(
             user=given["user"],
@@ -206,7 +206,7 @@ async def audit(ask: Asker, request: Request) -> Page:
             Cell(each.failure_reason),
             Cell("see", to("audit", str(each.begin_sequence))),
         )
-        for each in told.entries
+        for each in answer.entries
     ]
     search = Form(
         "",
@@ -219,7 +219,7 @@ async def audit(ask: Asker, request: Request) -> Page:
         "Search",
         "get",
     )
-    more = to("audit", **given, token=told.next_page_token) if told.next_page_token else ""
+    more = to("audit", **given, token=answer.next_page_token) if answer.next_page_token else ""
     columns = ("When", "Who", "From", "What", "Of what", "Outcome", "Reason", "")
     table = Table("", columns, rows, "Nothing was changed.", more)
     return Page("Audit trail", [seal, search, table], "Audit")
@@ -230,10 +230,10 @@ async def entry(ask: Asker, request: Request) -> Page:
     sequence = request.path_params["sequence"]
     asked = audit_pb.ListAuditEntriesRequest(page_size=1000)
     while True:
-        told = await ask(ask.api.audit.ListAuditEntries, asked)
-        found = [each for each in told.entries if each.begin_sequence == sequence]
-        asked.page_token = told.next_page_token
-        if found or not asked.page_token or told.entries[-1].begin_sequence < sequence:
+        answer = await ask(ask.api.audit.ListAuditEntries, asked)
+        found = [each for each in answer.entries if each.begin_sequence == sequence]
+        asked.page_token = answer.next_page_token
+        if found or not asked.page_token or answer.entries[-1].begin_sequence < sequence:
             break
     trail = [Cell("Audit trail", "/audit")]
     if not found:
@@ -264,7 +264,7 @@ async def settings(ask: Asker, request: Request) -> Page:
     """Settings of all processes, and export and import of definitions."""
     service = request.query_params.get("service", "broker")
     api = ask.api
-    told = await ask(api.settings.ListSettings, setting_pb.ListSettingsRequest(service=service))
+    answer = await ask(api.settings.ListSettings, setting_pb.ListSettingsRequest(service=service))
     rows = [
         (
             Cell(each.setting.name, kind="code"),
@@ -274,7 +274,7 @@ async def settings(ask: Asker, request: Request) -> Page:
             Cell("yes", kind="good") if each.setting.dynamic else Cell(""),
             Cell(each.setting.description, kind="quiet"),
         )
-        for each in told.settings
+        for each in answer.settings
     ]
     search = Form(
         "",
@@ -283,9 +283,11 @@ async def settings(ask: Asker, request: Request) -> Page:
         "Show",
         "get",
     )
-    changeable = tuple((s.setting.name, s.setting.name) for s in told.settings if s.setting.dynamic)
+    changeable = tuple(
+        (s.setting.name, s.setting.name) for s in answer.settings if s.setting.dynamic
+    )
     columns = ("Setting", "Now", "Default", "Kind", "May change", "Meaning")
-    blocks: list[Block] = [search, *silence(told), Table("", columns, rows)]
+    blocks: list[Block] = [search, *silence(answer), Table("", columns, rows)]
     if changeable:
         blocks.append(
             Form(
@@ -317,10 +319,10 @@ async def settings(ask: Asker, request: Request) -> Page:
 
 async def definitions(ask: Asker) -> bytes:
     """All topics and groups as JSON."""
-    told = await ask(
+    answer = await ask(
         ask.api.definitions.ExportDefinitions, definition_pb.ExportDefinitionsRequest()
     )
-    row = MessageToDict(told.definitions, preserving_proto_field_name=True)
+    row = MessageToDict(answer.definitions, preserving_proto_field_name=True)
     return json.dumps(row, indent=2, ensure_ascii=False).encode() + b"\n"
 
 

@@ -118,9 +118,9 @@ async def chart(
     """The last hour of a series."""
     # At the resolution of samples: admin widens the steps if there are too many.
     asked = history_pb.GetHistoryRequest(kind=kind, name=name, step_duration=Duration(seconds=1))
-    told = await ask(ask.api.history.GetHistory, asked)
-    points = [(each.time.ToMilliseconds(), each.value) for each in told.points]
-    gap_ms = 3 * told.step_duration.ToMilliseconds()
+    answer = await ask(ask.api.history.GetHistory, asked)
+    points = [(each.time.ToMilliseconds(), each.value) for each in answer.points]
+    gap_ms = 3 * answer.step_duration.ToMilliseconds()
     return Chart(title, line_chart(points, title, gap_ms=gap_ms))
 
 
@@ -156,7 +156,7 @@ def _linked(count: int, section: str) -> Cell:
     return Cell(f"{count:,}", to(section))
 
 
-def _findings(told: cluster_pb.DiagnoseClusterResponse) -> Table:
+def _findings(answer: cluster_pb.DiagnoseClusterResponse) -> Table:
     kinds: dict[int, Cell] = {
         cluster_pb.DIAGNOSIS_SEVERITY_ERROR: Cell("error", kind="bad"),
         cluster_pb.DIAGNOSIS_SEVERITY_WARNING: Cell("warning", kind="warn"),
@@ -168,7 +168,7 @@ def _findings(told: cluster_pb.DiagnoseClusterResponse) -> Table:
             Cell(each.finding),
             Cell(each.advice),
         )
-        for each in told.findings
+        for each in answer.findings
     ]
     return Table("What is wrong, and what to do", ("", "With what", "Finding", "Advice"), rows)
 
@@ -185,8 +185,8 @@ def receiving_cells(lag: lag_pb.GroupLag | group_pb.ClusterGroup) -> tuple[Cell,
     )
 
 
-def _behind(told: lag_pb.ListGroupLagsResponse) -> Table:
-    receiving = any(each.HasField("receiving") for each in told.lags)
+def _behind(answer: lag_pb.ListGroupLagsResponse) -> Table:
+    receiving = any(each.HasField("receiving") for each in answer.lags)
     shown = RECEIVING if receiving else ()
     rows = [
         (
@@ -200,7 +200,7 @@ def _behind(told: lag_pb.ListGroupLagsResponse) -> Table:
                 kind="number" if each.member_count or each.HasField("receiving") else "number bad",
             ),
         )
-        for each in told.lags
+        for each in answer.lags
     ]
     columns = ("Group", "Topic", "Messages", "Oldest", *shown, "Members")
     return Table("Longest backlogs", columns, rows, "No group is behind.")

@@ -22,22 +22,22 @@ _WITHOUT: Final = {StatusCode.UNIMPLEMENTED, StatusCode.NOT_FOUND, StatusCode.UN
 async def replica_blocks(ask: Asker, name: str) -> Sequence[Block]:
     """The blocks of a broker's replicas; none for a broker without replicas."""
     try:
-        told = await ask(
+        answer = await ask(
             ask.api.replica_sets.GetReplicaSet, set_pb.GetReplicaSetRequest(broker_name=name)
         )
     except AioRpcError as error:
         if error.code() in _WITHOUT:
             return []
         raise
-    states = [each.state for each in told.members if each.HasField("state")]
+    states = [each.state for each in answer.members if each.HasField("state")]
     if not states:
         return []
     newest = max((state.replica_set for state in states), key=lambda found: found.version)
-    said = {state.broker_id: state for state in states}
+    by_id = {state.broker_id: state for state in states}
     followed = {r.broker_id: r for state in states if state.has_lease for r in state.replicas}
     rows = []
     for broker_id, address in sorted(newest.addresses.items()):
-        own, seen = said.get(broker_id), followed.get(broker_id)
+        own, seen = by_id.get(broker_id), followed.get(broker_id)
         is_primary = own is not None and own.has_lease
         trouble = "it does not answer" if own is None else own.trouble
         role = "primary" if is_primary else "replica" if own is not None else "away"

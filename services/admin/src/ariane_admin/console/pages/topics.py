@@ -49,15 +49,15 @@ async def topics(ask: Asker, request: Request) -> Page:
     """Topics by name, a hundred on each page."""
     query = request.query_params
     prefix, system = query.get("prefix", ""), query.get("system", "")
-    told = await ask(
+    answer = await ask(
         ask.api.topics.ListTopics,
         topic_pb.ListTopicsRequest(
             name_prefix=prefix, include_system=bool(system), page_token=query.get("token", "")
         ),
     )
-    rows = [_row(each) for each in told.topics]
+    rows = [_row(each) for each in answer.topics]
     columns = ("Topic", "Brokers", "Read queues", "Write queues", "Permission", "Type", "")
-    more = to("topics", prefix=prefix, system=system, token=told.next_page_token)
+    more = to("topics", prefix=prefix, system=system, token=answer.next_page_token)
     search = Form(
         "",
         "/topics",
@@ -68,15 +68,15 @@ async def topics(ask: Asker, request: Request) -> Page:
         "Search",
         "get",
     )
-    table = Table("", columns, rows, "No topic.", more if told.next_page_token else "")
-    return Page("Topics", [search, *silence(told), table, _creation()], SECTION)
+    table = Table("", columns, rows, "No topic.", more if answer.next_page_token else "")
+    return Page("Topics", [search, *silence(answer), table, _creation()], SECTION)
 
 
 async def topic(ask: Asker, request: Request) -> Page:
     """One topic: its settings by broker, its queues, and its groups."""
     name = request.path_params["topic"]
-    told = await ask(ask.api.topics.GetTopic, topic_pb.GetTopicRequest(topic=name))
-    found = told.topic
+    answer = await ask(ask.api.topics.GetTopic, topic_pb.GetTopicRequest(topic=name))
+    found = answer.topic
     queues = await ask(
         ask.api.topics.ListTopicQueues,
         topic_pb.ListTopicQueuesRequest(
@@ -89,7 +89,7 @@ async def topic(ask: Asker, request: Request) -> Page:
     return Page(
         name,
         [
-            *silence(told),
+            *silence(answer),
             Fields(
                 "",
                 [

@@ -34,18 +34,18 @@ async def traces(ask: Asker, request: Request) -> Page:
     if not unique_id:
         hint = "Say of which message. Clients tell of theirs with message_trace in their settings."
         return Page("Traces", [search, Notice(hint)], SECTION)
-    told = await ask(
+    answer = await ask(
         ask.api.messages.ListMessageTraces,
         message_pb.ListMessageTracesRequest(
             unique_id=unique_id, page_token=request.query_params.get("token", "")
         ),
     )
-    rows = [_row(trace) for trace in told.traces]
-    token = told.next_page_token
+    rows = [_row(trace) for trace in answer.traces]
+    token = answer.next_page_token
     more = to("traces", unique_id=unique_id, token=token) if token else ""
     columns = ("Began", "What", "Group", "Client", "Attempt", "Took", "How", "Trace")
     table = Table("Its life", columns, rows, "Nobody told of it.", more)
-    return Page("Traces", [search, *silence(told), table], SECTION)
+    return Page("Traces", [search, *silence(answer), table], SECTION)
 
 
 def _row(trace: message_pb.MessageTrace) -> tuple[Cell, ...]:

@@ -225,22 +225,22 @@ class GroupServicer(GroupServiceServicer):
             brokers = named(brokers, request.topic, wanted)
         reader = await self._cluster.reader()
         before = await reader.stored_offsets(request.consumer_group, request.topic)
-        told: list[group_pb.GroupQueueOffset] = []
+        offsets: list[group_pb.GroupQueueOffset] = []
 
         async def at(broker: LiveBroker) -> None:
             asked = reset_request(request, broker, wanted)
             stub = self._doors.offsets(broker.address)
             call = stub.ResetConsumerOffsets(asked, timeout=CALL_SECONDS_MAX)
             answer = await answer_of(call, broker_peer(broker))
-            told.extend(group_queue_offsets(broker, answer.offsets, answer.member_count))
+            offsets.extend(group_queue_offsets(broker, answer.offsets, answer.member_count))
 
         outcomes = await self._cluster.change_each(brokers, at)
-        for each in told:
+        for each in offsets:
             queue = MessageQueue(request.topic, each.broker_name, each.queue_id)
             if queue in before:
                 each.previous_queue_offset = before[queue]
         return group_pb.ResetGroupOffsetsResponse(
-            offsets=sorted(told, key=offset_place), outcomes=outcomes
+            offsets=sorted(offsets, key=offset_place), outcomes=outcomes
         )
 
     async def CloneGroupOffsets(
@@ -252,17 +252,17 @@ class GroupServicer(GroupServiceServicer):
             target_consumer_group=request.target_consumer_group,
             topic=request.topic,
         )
-        told: list[group_pb.GroupQueueOffset] = []
+        offsets: list[group_pb.GroupQueueOffset] = []
 
         async def at(broker: LiveBroker) -> None:
             stub = self._doors.offsets(broker.address)
             call = stub.CloneConsumerOffsets(asked, timeout=CALL_SECONDS_MAX)
             answer = await answer_of(call, broker_peer(broker))
-            told.extend(group_queue_offsets(broker, answer.offsets, answer.member_count))
+            offsets.extend(group_queue_offsets(broker, answer.offsets, answer.member_count))
 
         outcomes = await self._cluster.change_each(await self._carriers(request.topic), at)
         return group_pb.CloneGroupOffsetsResponse(
-            offsets=sorted(told, key=offset_place), outcomes=outcomes
+            offsets=sorted(offsets, key=offset_place), outcomes=outcomes
         )
 
     async def DeleteGroupOffsets(
@@ -286,16 +286,16 @@ class GroupServicer(GroupServiceServicer):
             topic=request.topic,
             validate_only=validate_only,
         )
-        told: list[group_pb.GroupQueueOffset] = []
+        offsets: list[group_pb.GroupQueueOffset] = []
 
         async def at(broker: LiveBroker) -> None:
             stub = self._doors.offsets(broker.address)
             call = stub.DeleteConsumerOffsets(asked, timeout=CALL_SECONDS_MAX)
             answer = await answer_of(call, broker_peer(broker))
-            told.extend(group_queue_offsets(broker, answer.offsets, 0))
+            offsets.extend(group_queue_offsets(broker, answer.offsets, 0))
 
         outcomes = await self._at_those_that_know(request.consumer_group, brokers, at)
-        return sorted(told, key=offset_place), outcomes
+        return sorted(offsets, key=offset_place), outcomes
 
     async def _at_those_that_know(
         self,

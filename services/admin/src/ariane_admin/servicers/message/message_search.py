@@ -129,8 +129,8 @@ class MessageSearch:
     async def life(self, answers: Answers, unique_id: str) -> list[LifeStep]:
         """The steps of one message's life, oldest first, as clients have recorded them."""
         asked = query_pb.QueryMessagesRequest(topic=TRACE_TOPIC, key=unique_id)
-        told = await self.by_term(answers, lambda _: asked, count_max=TRACES_MAX)
-        return life_of(unique_id, told)
+        bounds = await self.by_term(answers, lambda _: asked, count_max=TRACES_MAX)
+        return life_of(unique_id, bounds)
 
     async def found_by_term(
         self,
@@ -181,8 +181,8 @@ class MessageSearch:
                 found.append(newest.read.popleft())
             return found
 
-        told = [one for found in await answers.ask(at) for one in found]
-        return sorted(told, key=lambda one: one.key)
+        bounds = [one for found in await answers.ask(at) for one in found]
+        return sorted(bounds, key=lambda one: one.key)
 
     async def _tails(
         self,
@@ -209,9 +209,9 @@ class MessageSearch:
             all_of_it = await offsets_at(stored + timedelta(milliseconds=1))
             for queue in ranges:
                 place = queue.broker_name, queue.queue_id
-                told = before if place < (name, queue_id) else all_of_it
-                if queue in told:
-                    behind[queue] = last if place == (name, queue_id) else told[queue]
+                bounds = before if place < (name, queue_id) else all_of_it
+                if queue in bounds:
+                    behind[queue] = last if place == (name, queue_id) else bounds[queue]
         tails = []
         for queue, (low, high) in ranges.items():
             first = max(low, begins.get(queue, low))

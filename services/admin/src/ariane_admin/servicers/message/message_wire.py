@@ -20,7 +20,7 @@ def message_of(message: ReceivedMessage, *, body_bytes_max: int = 0) -> tuple[Me
     """
     body = bytes(message.body)
     cut = bool(body_bytes_max) and len(body) > body_bytes_max
-    told = Message(
+    converted = Message(
         topic=message.topic,
         body=body[:body_bytes_max] if cut else body,
         tag=message.tag,
@@ -42,7 +42,7 @@ def message_of(message: ReceivedMessage, *, body_bytes_max: int = 0) -> tuple[Me
             message_id=message.offset_message_id,
         ),
     )
-    return told, cut
+    return converted, cut
 
 
 def shortened(message: Message, body_bytes_max: int) -> tuple[Message, bool]:

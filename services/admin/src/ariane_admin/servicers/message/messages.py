@@ -168,8 +168,8 @@ class MessageServicer(MessageServiceServicer):
         call = self._doors.clients(broker.address).ConsumeMessage(
             asked, timeout=wait_s + CALL_SECONDS_MAX
         )
-        told = await answer_of(call, broker_peer(broker))
-        return message_pb.ConsumeMessageResponse(answer=told.answer, position=position)
+        record = await answer_of(call, broker_peer(broker))
+        return message_pb.ConsumeMessageResponse(answer=record.answer, position=position)
 
     async def _queue_on(self, topic: str, broker_name: str) -> MessageQueue | None:
         if not broker_name:
@@ -191,9 +191,9 @@ class MessageServicer(MessageServiceServicer):
             return lags, await client.members_of_groups(broker_names=only)
 
         standings: dict[str, message_pb.MessageStanding.ValueType] = {}
-        told = await answers.ask(at)
-        living = {group for _, members in told for group, ids in members.items() if ids}
-        for lag in (lag for lags, _ in told for lag in lags):
+        record = await answers.ask(at)
+        living = {group for _, members in record for group, ids in members.items() if ids}
+        for lag in (lag for lags, _ in record for lag in lags):
             queue = lag.message_queue
             if (queue.broker_name, queue.queue_id) != (position.broker_name, position.queue_id):
                 continue
@@ -211,16 +211,16 @@ class MessageServicer(MessageServiceServicer):
 
 
 def _trace_of(step: LifeStep) -> message_pb.MessageTrace:
-    told = step.told
+    record = step.told
     trace = message_pb.MessageTrace(
-        kind=KINDS[told.kind],
-        group=told.group,
-        client_id=told.client_id,
-        delivery_attempt=told.attempt,
+        kind=KINDS[record.kind],
+        group=record.group,
+        client_id=record.client_id,
+        delivery_attempt=record.attempt,
         successful=step.successful,
         trace_id=step.trace_id,
     )
-    trace.begin_time.FromMilliseconds(told.timestamp_ms)
+    trace.begin_time.FromMilliseconds(record.timestamp_ms)
     if step.cost_ms is not None:
         trace.duration.FromMilliseconds(step.cost_ms)
     return trace

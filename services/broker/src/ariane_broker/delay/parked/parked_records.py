@@ -62,8 +62,8 @@ class ParkedRecords(NamedTuple):
         """Which records are no messages, but notes of recalls."""
         if _NOTE not in self.moved.columns.records:
             return np.empty(0, np.int64)
-        said = map(bool, self.moved.values(PropertyName.RECALLED_KEY))
-        return np.flatnonzero(np.fromiter(said, np.bool_, len(self.queue_offsets)))
+        is_set = map(bool, self.moved.values(PropertyName.RECALLED_KEY))
+        return np.flatnonzero(np.fromiter(is_set, np.bool_, len(self.queue_offsets)))
 
     def orphans(self, deleted_end: Callable[[str], int]) -> NDArray[np.bool_]:
         """Which records wait for a topic that was deleted since; another may have its name now.
@@ -98,8 +98,8 @@ class ParkedRecords(NamedTuple):
         """When each record is due, by its own properties; 0 without such a property."""
         exact = self.moved.values(PropertyName.DELIVERY_TIME_MS)
         rough = self.moved.values(PropertyName.TIMER_OUT_MS)
-        said = (one or other for one, other in zip(exact, rough, strict=True))
-        times = (int(text) if text.isdecimal() and len(text) < 16 else 0 for text in said)
+        is_set = (one or other for one, other in zip(exact, rough, strict=True))
+        times = (int(text) if text.isdecimal() and len(text) < 16 else 0 for text in is_set)
         return np.fromiter(times, np.int64, len(exact))
 
     def heads(self, places: Int64s) -> list[bytes]:

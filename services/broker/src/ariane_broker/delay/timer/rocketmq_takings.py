@@ -58,10 +58,10 @@ class RocketmqTakings:
         if not _TAKING.search(places.buffer):
             return  # As in nearly every stretch: RocketMQ was not here.
         texts = places.texts(places.properties_starts, places.ends)
-        said = np.fromiter(map(bool, map(_TAKING.search, texts)), np.bool_)
-        crcs = places.front("body_crc")[said].tolist()
+        is_taking = np.fromiter(map(bool, map(_TAKING.search, texts)), np.bool_)
+        crcs = places.front("body_crc")[is_taking].tolist()
         marks: list[int] = []
-        for record, crc in zip(records_where(stretch, said), crcs, strict=True):
+        for record, crc in zip(records_where(stretch, is_taking), crcs, strict=True):
             properties = record.properties
             if record.half_offset:
                 continue  # Ours, which names what it takes out.

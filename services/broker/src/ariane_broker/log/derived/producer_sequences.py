@@ -249,8 +249,8 @@ class ProducerSequences(SnapshotState):
             stamps,
         )
         if len(batches.keys) < count:
-            said = [sequence is not None for sequence in batches.of_each]
-            columns = [list(compress(each, said)) for each in columns]
+            is_numbered = [sequence is not None for sequence in batches.of_each]
+            columns = [list(compress(each, is_numbered)) for each in columns]
         rows = map(_stored_batch, zip(map(_first_of, batches.sequences), *columns, strict=True))
         self._note(batches.keys, batches.streams, rows)
 

@@ -42,8 +42,8 @@ class Receipt(NamedTuple):
 def encode_receipt(receipt: Receipt, group: str, secret: bytes) -> bytes:
     """Encode a receipt for a client of a group."""
     head = _HEAD.pack(_VERSION, receipt.queue.queue_id, receipt.serial, receipt.queue_offset)
-    said = head + receipt.queue.topic.encode()
-    return said + _mac(said, group, secret)
+    content = head + receipt.queue.topic.encode()
+    return content + _mac(content, group, secret)
 
 
 def decode_receipt(octets: bytes, group: str, secret: bytes) -> Receipt:
@@ -59,16 +59,16 @@ def decode_receipt(octets: bytes, group: str, secret: bytes) -> Receipt:
 
 
 def _decoded(octets: bytes, group: str, secret: bytes) -> Receipt:
-    said, mac = octets[:-_MAC_BYTES], octets[-_MAC_BYTES:]
+    content, mac = octets[:-_MAC_BYTES], octets[-_MAC_BYTES:]
     # Without a secret no message was ever handed out.
     if (
         not secret
-        or len(said) <= _HEAD.size
-        or not hmac.compare_digest(mac, _mac(said, group, secret))
+        or len(content) <= _HEAD.size
+        or not hmac.compare_digest(mac, _mac(content, group, secret))
     ):
         raise receipt_invalid(octets.hex())
-    _, queue_id, serial, queue_offset = _HEAD.unpack_from(said)
-    return Receipt(QueueKey(said[_HEAD.size :].decode(), queue_id), serial, queue_offset)
+    _, queue_id, serial, queue_offset = _HEAD.unpack_from(content)
+    return Receipt(QueueKey(content[_HEAD.size :].decode(), queue_id), serial, queue_offset)
 
 
 def encode_handle(receipt: Receipt, group: str, secret: bytes) -> str:

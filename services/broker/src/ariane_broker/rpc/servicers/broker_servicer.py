@@ -191,9 +191,9 @@ def _unread_topics(unread: Sequence[UnreadQueue]) -> list[broker_pb.UnreadTopic]
     topics: dict[str, broker_pb.UnreadTopic] = {}
     for each in sorted(unread):
         name = each.queue.topic
-        told = topics.setdefault(name, broker_pb.UnreadTopic(topic=name))
-        told.queue_count += 1
-        told.message_count += each.message_count
+        entry = topics.setdefault(name, broker_pb.UnreadTopic(topic=name))
+        entry.queue_count += 1
+        entry.message_count += each.message_count
     return [*topics.values()][:UNREAD_TOPICS_MAX]
 
 

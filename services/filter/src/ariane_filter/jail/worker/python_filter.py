@@ -80,5 +80,5 @@ def describe(error: BaseException) -> str:
         trace = trace.tb_next
     if isinstance(error, SyntaxError) and error.lineno is not None:
         return f"SyntaxError in line {error.lineno}: {error.msg}"
-    said = " ".join(str(error)[:500].split())
-    return f"{type(error).__name__}{place}: {said}" if said else f"{type(error).__name__}{place}"
+    text = " ".join(str(error)[:500].split())
+    return f"{type(error).__name__}{place}: {text}" if text else f"{type(error).__name__}{place}"
