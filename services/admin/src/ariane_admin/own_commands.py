@@ -325,6 +325,7 @@ OWN_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
             "list": _own("topic.topic_list:list_topics"),
             "order": _own("topic.order:order"),
             "producers": _own("topic.producers:producers"),
+            "purge": _own("topic.purge:purge"),
             "show": _own("topic.topic:show"),
             "tail": _own("topic.tail:tail"),
             "update": _own("topic.topic:update"),

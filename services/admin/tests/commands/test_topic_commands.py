@@ -83,6 +83,29 @@ def test_a_topic_is_changed_on_all_brokers_or_on_some(ariane, ariane_json):
     }
 
 
+def test_a_topic_is_purged_by_the_clocks_of_its_brokers_and_shown_again(ariane, ariane_json, lines):
+    ariane("topic", "create", "purged", "--queues", "1")
+    ariane("produce", "purged", lines("a", "b", "c"))
+    would = ariane_json("topic", "purge", "purged", "--dry-run")
+    assert (would["messages"], would["brokers"], would["dry_run"]) == (3, 2, True)
+    none = ariane_json("topic", "purge", "purged", "--before", "-1d", "--dry-run")
+    assert none["messages"] == 0
+    assert ariane_json("topic", "purge", "purged", "--yes")["messages"] == 3
+    since = since_of(ariane_json)
+    # A later one of an earlier time shows nothing again.
+    ariane("topic", "purge", "purged", "--before", "-1d", "--yes")
+    assert since_of(ariane_json) == since
+    ariane("topic", "purge", "purged", "--undo", "--before", "-1d", status=ExitStatus.USAGE)
+    ariane("topic", "purge", "purged", "--undo")
+    assert since_of(ariane_json) == {None}
+    ariane("topic", "purge", "nowhere", "--yes", status=ExitStatus.NOT_FOUND)
+
+
+def since_of(ariane_json):
+    rows = ariane_json("topic", "show", "purged", "--brokers")
+    return {row["attributes"].get("shown.since.ms") for row in rows}
+
+
 def test_a_topic_that_is_there_otherwise_than_wanted_is_told(ariane, capfd):
     ariane("topic", "create", "otherwise", "--queues", "3", "--broker", "broker-b")
     wanted = ("topic", "create", "otherwise", "--exists-ok", "--broker", "broker-b")

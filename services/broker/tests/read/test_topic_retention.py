@@ -76,6 +76,29 @@ async def test_queues_begin_behind_what_is_too_old_for_their_topic(running, ahea
         assert await broker.bodies("short", 0, 2) == [b"new"]
 
 
+async def test_what_was_stored_before_a_time_is_hidden_until_that_is_undone(running, soon):
+    async with running() as broker:
+        await broker.create_topic("orders")
+        await broker.store("orders", [b"old"])
+        await asyncio.sleep(0.002)
+        stored = await broker.store("orders", [b"new"])
+        since = str(stored.store_time.ToMilliseconds())
+        await show_since(broker, since)
+        await wait_for_begin(broker, "orders", 1)
+        assert await broker.bodies("orders", 0, 1) == [b"new"]
+    async with running() as broker:
+        assert await begin_of(broker, "orders") == (1, 2)
+        with pytest.raises(aio.AioRpcError, match="no time in ms"):
+            await show_since(broker, "yesterday")
+        await show_since(broker, "")
+        await wait_for_begin(broker, "orders", 0)
+
+
+async def show_since(broker, text):
+    request = topic_pb.UpdateTopicRequest(topic="orders", attributes={"shown.since.ms": text})
+    await broker.topics.UpdateTopic(request)
+
+
 @pytest.mark.parametrize("text", ["0", "-5", "1h", "\u0661", "9" * 15, "1" * 20])
 async def test_what_is_no_time_is_refused(running, text):
     async with running() as broker:
@@ -90,7 +113,8 @@ async def test_thousands_of_topics_without_their_own_time_cost_no_reads():
             assert list(steps) == []
 
     class Configs:
-        retention_ms, topic = None, "orders"
+        retention_ms = shown_since_ms = None
+        topic = "orders"
 
     class Topics:
         def walk(self):

@@ -1,4 +1,4 @@
-"""Topics that keep messages for a shorter time than the broker.
+"""Topics that keep messages for a shorter time than the broker, or were purged.
 
 All topics share the commit log, and its segments go whole. So the old messages of such a topic are
 hidden: its queues begin behind them, for every reader; their bytes go with their segments, when all
@@ -14,7 +14,7 @@ Until then, a message that is asked for by its id or key is still found.
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from ariane_broker.log.cold_reads import QUERIES, ColdReads
 from ariane_broker.read.queue_lookup import QueueLookup
@@ -27,8 +27,20 @@ HIDING_S: Final = 10.0
 """Interval of checks: messages are hidden so much later at most."""
 
 
+class _Wish(NamedTuple):
+    """What a topic shows."""
+
+    retention_ms: int | None
+    since_ms: int | None
+
+    def oldest_ms(self, now_ms: int) -> int:
+        """Messages that were stored before this time are hidden."""
+        aged_ms = 0 if self.retention_ms is None else now_ms - self.retention_ms
+        return max(aged_ms, self.since_ms or 0)
+
+
 class TopicRetention:
-    """Lets queues of topics with a retention time of their own begin later."""
+    """Lets queues of topics begin later that have a retention time of their own, or were purged."""
 
     def __init__(
         self, store: Store, topics: TopicTable, lookup: QueueLookup, cold_reads: ColdReads
@@ -37,20 +49,18 @@ class TopicRetention:
         self._topics = topics
         self._lookup = lookup
         self._cold_reads = cold_reads
-        self._known_ms: dict[str, int] = {}
+        self._known: dict[str, _Wish] = {}
 
     async def apply(self) -> None:
         """Hide what is too old by now; show again what is not, after a change of a topic."""
         now_ms = self._store.believed_ms()
         wanted = {
-            config.topic: config.retention_ms
+            config.topic: _Wish(config.retention_ms, config.shown_since_ms)
             for config in self._topics.walk()
-            if config.retention_ms is not None
+            if config.retention_ms is not None or config.shown_since_ms is not None
         }
-        changed = {
-            topic for topic, known_ms in self._known_ms.items() if wanted.get(topic) != known_ms
-        }
-        self._known_ms = wanted
+        changed = {topic for topic, known in self._known.items() if wanted.get(topic) != known}
+        self._known = wanted
         steps = (
             partial(self._apply_to, topic, queue_id, now_ms, is_changed=topic in changed)
             for topic in sorted(wanted.keys() | changed)
@@ -67,10 +77,10 @@ class TopicRetention:
     def _apply_to(self, topic: str, queue_id: int, now_ms: int, *, is_changed: bool) -> None:
         if is_changed:
             self._store.show_from(topic, queue_id, 0)
-        retention_ms = self._known_ms.get(topic)
-        if retention_ms is None:
+        wish = self._known.get(topic)
+        if wish is None:
             return
-        oldest_ms = now_ms - retention_ms
+        oldest_ms = wish.oldest_ms(now_ms)
         begin, end = self._store.queue_bounds(topic, queue_id)
         if begin == end:
             return

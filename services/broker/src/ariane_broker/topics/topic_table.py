@@ -32,7 +32,13 @@ RETENTION_ATTRIBUTE: Final = "retention.ms"
 """For how long consumers see messages of the topic; without it, for as long as the broker keeps
 them."""
 
-_RETENTION_MS_MAX: Final = 100 * 366 * 24 * 3_600_000
+SHOWN_SINCE_ATTRIBUTE: Final = "shown.since.ms"
+"""Consumers see no message of the topic that was stored before this time, in milliseconds since the
+epoch."""
+
+_TIME_ATTRIBUTES: Final = frozenset({RETENTION_ATTRIBUTE, SHOWN_SINCE_ATTRIBUTE})
+
+_TIME_MS_MAX: Final = 100 * 366 * 24 * 3_600_000
 
 _ATTRIBUTE_VALUES: Final = {
     "cleanup.policy": frozenset({"DELETE"}),
@@ -99,6 +105,9 @@ class TopicConfig:
     retention_ms: int | None = field(init=False, repr=False, compare=False)
     """For how long its messages are shown, in milliseconds; None for as long as they are kept."""
 
+    shown_since_ms: int | None = field(init=False, repr=False, compare=False)
+    """Messages that were stored before this time are not shown; None if there is none."""
+
     def __post_init__(self) -> None:
         """Compute once what every append needs."""
         kind = self.message_type
@@ -107,7 +116,9 @@ class TopicConfig:
         object.__setattr__(self, "plain_queue_count", self.write_queue_count if plain else 0)
         object.__setattr__(self, "record_type", kind if typed else None)
         text = self.attributes.get(RETENTION_ATTRIBUTE, "")
-        object.__setattr__(self, "retention_ms", _retention_ms(text))
+        object.__setattr__(self, "retention_ms", _time_ms(text))
+        text = self.attributes.get(SHOWN_SINCE_ATTRIBUTE, "")
+        object.__setattr__(self, "shown_since_ms", _time_ms(text))
 
     @property
     def readable(self) -> bool:
@@ -230,8 +241,8 @@ class TopicTable:
         attributes = dict(config.attributes)
         for name, value in change.attributes.items():
             if value:
-                if name == RETENTION_ATTRIBUTE:
-                    if _retention_ms(value) is None:
+                if name in _TIME_ATTRIBUTES:
+                    if _time_ms(value) is None:
                         raise field_invalid("attributes", f"{name} is no time in ms", value)
                 elif value not in _ATTRIBUTE_VALUES.get(name, ()):
                     raise field_invalid("attributes", "names what is not known here", name)
@@ -315,11 +326,11 @@ def topics_of(document: Mapping[str, Any]) -> dict[str, TopicConfig]:
     }
 
 
-def _retention_ms(text: str) -> int | None:
+def _time_ms(text: str) -> int | None:
     """A time in milliseconds, if it is one that a topic may have."""
     if not (text.isascii() and text.isdigit() and len(text) < 16):
         return None
-    return int(text) if 0 < int(text) <= _RETENTION_MS_MAX else None
+    return int(text) if 0 < int(text) <= _TIME_MS_MAX else None
 
 
 def _given(value: int | None, otherwise: int) -> int:
