@@ -216,6 +216,7 @@ FIRST = {
     r"ARIANE_CREDENTIALS=(\S+)": r"ariane user create billing || true; rm -f \1;"
     r" ariane credential create \1 --user billing",
     r"import-rocketmq keys": "echo AK1:secret > keys",
+    r"quota (list|show|delete)": "ariane quota set sent-bytes user anna 1000",
     r"plain_acl.yml": "ariane user create shop || true;"
     " printf 'accounts:\\n- accessKey: shop\\n  secretKey: secret\\n' > plain_acl.yml",
     r"acls.txt": "echo '#Subject' > acls.txt;"

@@ -476,6 +476,13 @@ _ROWS: Final = (
         "Check whether the change was made before you repeat it.",
         outcome_unknown=True,
     ),
+    ErrorRow(
+        ErrorReason.ERROR_REASON_QUOTA_EXCEEDED,
+        StatusCode.RESOURCE_EXHAUSTED,
+        "Wait as RetryInfo says; send less, or ask for a larger quota: ariane quota list.",
+        retriable=True,
+        retry_after_ms=1000,
+    ),
 )
 
 ERROR_TABLE: Final = MappingProxyType({row.reason: row for row in _ROWS})

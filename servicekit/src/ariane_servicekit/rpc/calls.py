@@ -36,6 +36,8 @@ class Call:
         ended: Why the process has ended it; None as long as it has not.
         touched: What it changes, for the log; empty if it changes nothing.
         gate: Judges its requests; None for a method outside of the contract.
+        meter: What its user has used of its rates; None for a user without any.
+        owing: All meters that it was charged to: its answer waits for them.
         long: Its place among the calls that last; None for a short call.
     """
 
@@ -50,7 +52,9 @@ class Call:
         "gate",
         "is_judged",
         "long",
+        "meter",
         "method",
+        "owing",
         "touched",
     )
 
@@ -71,6 +75,8 @@ class Call:
         self.long: Any = None
         self.touched = ""
         self.gate: Any = None
+        self.meter: Any = None
+        self.owing: tuple[Any, ...] = ()
         self._request_id = request_id
         self._draw = draw
         self._identify = identify

@@ -26,11 +26,16 @@ from grpc_status import rpc_status
 from ariane_servicekit.errors import feature_not_available
 from ariane_servicekit.observability.telemetry import CallMetrics
 from ariane_servicekit.rpc.admission import ALWAYS_OPEN, Admission
-from ariane_servicekit.rpc.calls import Call, enter_call
+from ariane_servicekit.rpc.calls import Call, current_call, enter_call
 from ariane_servicekit.rpc.cancellations import Cancellations
 from ariane_servicekit.rpc.error_status import status_of
 from ariane_servicekit.rpc.refusals import Refusals
 from ariane_servicekit.security.caller import Identify, anonymous
+from ariane_servicekit.security.gate.charging import (
+    charge_answer,
+    charge_request,
+    wait_for_quotas,
+)
 from ariane_servicekit.security.gate.door import OPEN_DOOR, Door
 
 Behavior: TypeAlias = Callable[[Any, aio.ServicerContext[Any, Any]], Any]
@@ -109,6 +114,8 @@ class CallInterceptor(aio.ServerInterceptor):
                     peer = admission.enter(call)
                 door.enter(call)
                 if decode is not None:
+                    if call.meter is not None:
+                        charge_request(call, request)
                     request = decode(request)
                     door.take(call, request)
                 response = behavior(request, context)
@@ -116,7 +123,9 @@ class CallInterceptor(aio.ServerInterceptor):
                 if isawaitable(response):
                     response = await response
                 elif write_all:
-                    return await _write_all(response, context)
+                    return await _write_all(call, response, context)
+                if call.owing:
+                    await wait_for_quotas(call)
                 return door.show(call, response)
             except BaseException as error:
                 await self._fail(call, error)
@@ -166,6 +175,9 @@ def _decoders(
         return decode or _as_it_is, None
 
     def guarded(raw: bytes) -> Any:
+        call = current_call()
+        if call is not None and call.meter is not None:
+            charge_request(call, raw)
         return door.take_row(raw if decode is None else decode(raw))
 
     return None, guarded
@@ -181,7 +193,11 @@ def _encoder(encode: Callable[[Any], bytes] | None) -> Callable[[Any], bytes] | 
         return None
 
     def encoded(response: Any) -> bytes:
-        return response if type(response) is bytes else encode(response)
+        octets = response if type(response) is bytes else encode(response)
+        call = current_call()
+        if call is not None and call.meter is not None:
+            charge_answer(call, octets)
+        return octets
 
     return encoded
 
@@ -199,10 +215,12 @@ def _shape(
     return cast("Behavior", handler.unary_unary), grpc.unary_unary_rpc_method_handler
 
 
-async def _write_all(responses: Any, context: aio.ServicerContext[Any, Any]) -> None:
+async def _write_all(call: Call, responses: Any, context: aio.ServicerContext[Any, Any]) -> None:
     """Write a stream of responses."""
     # The generator is closed here, not by the garbage collector: its `finally` may release a
     # held pull.
     async with aclosing(responses) as generator:
         async for response in generator:
             await context.write(response)
+            if call.owing:
+                await wait_for_quotas(call)

@@ -106,6 +106,7 @@ def build_server(
     server = ariane_wire.server(
         interceptors=[interceptor], options=server_options(settings), ports=machine.ports
     )
+    server.watch(gate.connections)
     for service in services:
         service.add(service.servicer, server)
     health.add_to(server)

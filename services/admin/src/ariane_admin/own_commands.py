@@ -283,6 +283,19 @@ OWN_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
         ("ariane outbox list shop",),
     ),
     "produce": _own("produce:produce"),
+    "quota": CommandGroup(
+        "Limit what users, topics and addresses may have and do.",
+        {
+            "delete": _own("quota:delete"),
+            "list": _own("quota:list_quotas"),
+            "set": _own("quota:set_quota"),
+            "show": _own("quota:show"),
+        },
+        (
+            "ariane quota set sent-bytes user anna 10485760",
+            "ariane quota show user anna",
+        ),
+    ),
     "setting": CommandGroup(
         "Show the settings of running processes, and change them.",
         {

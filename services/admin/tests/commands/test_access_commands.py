@@ -120,3 +120,24 @@ def test_keys_of_rocketmq_are_taken_over(ariane, ariane_json, admin_beside, tmp_
     assert "plain text" in far
     assert "hush" not in far
     ariane("user", "delete", "shop2", "--yes")
+
+
+def test_quotas_are_set_shown_and_deleted(ariane, ariane_json, admin_beside):
+    made = ariane_json("quota", "set", "sent-bytes", "user", "*", "1000")
+    assert made == {
+        "figure": "sent-bytes",
+        "subject": "user",
+        "name": "*",
+        "limit": 1000,
+        "per": "second",
+        "holds_for": "each process",
+    }
+    ariane("quota", "set", "calls", "user", "anna", "5")
+    ariane("quota", "set", "topics", "prefix", "shop-", "7")
+    ariane("quota", "set", "credentials", "topic", "orders", "7", status=ExitStatus.USAGE)
+    listed = [(row["name"], row["holds_for"]) for row in ariane_json("quota", "list")]
+    assert listed == [("*", "each process"), ("anna", "each process"), ("shop-", "each broker")]
+    shown = [(row["figure"], row["name"]) for row in ariane_json("quota", "show", "user", "anna")]
+    assert shown == [("sent-bytes", "*"), ("calls", "anna")]
+    ariane("quota", "delete", "calls", "user", "anna")
+    ariane("quota", "delete", "calls", "user", "anna", status=ExitStatus.NOT_FOUND)

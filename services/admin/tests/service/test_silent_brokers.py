@@ -109,6 +109,7 @@ NO_BROKER_IS_ASKED = {
     "ClusterService/ListNameServers",
     "ConsoleService/CreateSignInLink",
     "GatewayKeyService/WatchGatewayKeys",
+    "QuotaService/ListQuotas",
     *("UserService/GetUser", "UserService/ListUsers", "UserService/ListCredentials"),
     *("AccessPolicyService/GetAccessPolicy", "AccessPolicyService/ListAccessPolicies"),
     *("AccessPolicyService/CheckAccess", "AccessPolicyService/SuggestAccess"),

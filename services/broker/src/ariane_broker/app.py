@@ -28,6 +28,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 from ariane_broker.append.room import AppendRoom, append_room
+from ariane_broker.append.stored_quota import LOOK_S
 from ariane_broker.broker_life import BrokerLife
 from ariane_broker.clients.attached_client import AttachedClient
 from ariane_broker.clients.room import ClientsRoom, clients_room
@@ -139,6 +140,7 @@ def compose_from(
         clients=rooms.clients.table,
         client_admission=rooms.clients.client_admission,
         append_records=rooms.append.append_records,
+        stored_quota=rooms.append.stored,
         group_flush=rooms.log.group_flush,
         saved_offsets=rooms.state.saved_offsets,
         keeping=rooms.log.keeping,
@@ -158,6 +160,9 @@ def compose_from(
             rooms.naming.filter_servers.expiry,
             *_housekeeping(environment, rooms.state, rooms.log, rooms.clients, rooms.naming),
             rooms.transactions.upkeep,
+            Loop(
+                "stored-quota", rooms.append.stored.turn, interval_s=LOOK_S, clock=environment.clock
+            ),
             rooms.retry.deaths,
             rooms.receive.upkeep,
             *rooms.spark_batches.loops,
@@ -191,7 +196,7 @@ def _rooms(environment: Environment, elected: Elected | None) -> _Rooms:
     naming = naming_room(environment, state, epoch=elected.replica_set.epoch if elected else 0)
     clients = clients_room(environment, state, log, naming)
     delay = delay_room(environment, state, log)
-    append = append_room(environment, log, naming, clients, delay)
+    append = append_room(environment, state, log, naming, clients, delay=delay)
     transactions = transactions_room(environment, state, log, clients, append)
     sink_calls = _sink_calls(environment)
     spark_batches = spark_batches_room(environment, state, log, delay, append, peers=sink_calls)

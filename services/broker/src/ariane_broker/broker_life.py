@@ -9,6 +9,7 @@ from typing import Final
 
 from ariane_broker.append.append import AppendRecords
 from ariane_broker.append.append_spans import AppendSpans
+from ariane_broker.append.stored_quota import StoredQuota
 from ariane_broker.clients.client_admission import ClientAdmission
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.clients.outbox import BrokerDraining
@@ -43,6 +44,7 @@ from ariane_servicekit import (
 from ariane_servicekit.observability.measures import Measures
 from ariane_servicekit.observability.tracing import WorkTracer
 from ariane_servicekit.security.caller import Caller
+from ariane_servicekit.security.gate.gate import Gate
 from ariane_storage.disk.disk import is_exhausted
 from ariane_storage.errors import QueueUnderRepair, StorageError, StorePoisoned
 from ariane_storage.store import Store
@@ -91,6 +93,8 @@ class BrokerLife:
     """Admits clients."""
     append_records: AppendRecords
     """Accepts messages."""
+    stored_quota: StoredQuota
+    """Refuses messages to topics that are full."""
     group_flush: GroupFlush
     """Sends that wait for a flush."""
     saved_offsets: SavedState
@@ -123,6 +127,10 @@ class BrokerLife:
     def error_rules(self) -> ErrorRules:
         """The public errors for errors of the store and of the shared row."""
         return {**STORAGE_RULES, **ROW_RULES}
+
+    def guarded_by(self, gate: Gate) -> None:
+        """Take the quotas of the process."""
+        self.stored_quota.quotas = gate.quotas
 
     def client_caller(self, client_id: str) -> Caller | None:
         """Who attached the client with an id; None without one."""

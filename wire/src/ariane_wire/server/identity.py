@@ -37,8 +37,8 @@ class Identity:
     """What the program knows of the client, for as long as the connection lives."""
 
 
-def identity(transport: asyncio.BaseTransport | None, number: int) -> Identity:
-    """The identity of the peer of a transport.
+def peer_of(transport: asyncio.BaseTransport | None, number: int) -> str:
+    """The address of the peer of a transport, as ``Identity.peer``.
 
     Args:
         transport: None if it is gone.
@@ -46,13 +46,28 @@ def identity(transport: asyncio.BaseTransport | None, number: int) -> Identity:
     """
     name = transport.get_extra_info("peername") if transport is not None else None
     own = transport.get_extra_info("sockname") if transport is not None else None
-    if isinstance(name, tuple) and len(name) == 4:
-        peer = f"ipv6:{quote(f'[{name[0]}]', safe=':')}:{name[1]}"
-    elif isinstance(name, tuple):
-        peer = f"ipv4:{name[0]}:{name[1]}"
-    else:
-        path = own if isinstance(own, str) else ""
-        peer = f"unix:{path}#{number}"
+    if isinstance(name, tuple):
+        return peer_text(name[0], name[1])
+    path = own if isinstance(own, str) else ""
+    return f"unix:{path}#{number}"
+
+
+def peer_text(address: str, port: int) -> str:
+    """An address in the form of grpcio."""
+    if ":" in address:
+        return f"ipv6:{quote(f'[{address}]', safe=':')}:{port}"
+    return f"ipv4:{address}:{port}"
+
+
+def identity(transport: asyncio.BaseTransport | None, number: int, peer: str = "") -> Identity:
+    """The identity of the peer of a transport.
+
+    Args:
+        transport: None if it is gone.
+        number: Of the connection, unique in its server.
+        peer: Its address, if that is not the transport's: a proxy has told it.
+    """
+    peer = peer or peer_of(transport, number)
     tls = transport.get_extra_info("ssl_object") if transport is not None else None
     if tls is None:
         return Identity(peer)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from ariane_wire.options import ServerOptions
 from ariane_wire.protocol.faults import ConnectionFault
 from ariane_wire.protocol.frames import ErrorCode
 from ariane_wire.server.connection import ServerConnection
-from ariane_wire.server.identity import Identity, identity
+from ariane_wire.server.identity import Identity, identity, peer_of
 from ariane_wire.transport.certificates import CertificateEnd, certificate_of
 from ariane_wire.transport.keepalive import Keepalive
 from ariane_wire.transport.link import Link
@@ -29,8 +29,10 @@ class ConnectionLife:
         options: ServerOptions,
         chance: Random,
         number: int,
+        peer: str = "",
     ) -> None:
         self.connection = connection
+        self._peer = peer
         self._options = options
         self._chance = chance
         self._number = number
@@ -47,8 +49,21 @@ class ConnectionLife:
         known = self._identity
         if known is None:
             transport = self._link.transport if self._link is not None else None
-            known = self._identity = identity(transport, self._number)
+            known = self._identity = identity(transport, self._number, self.peer)
         return known
+
+    @property
+    def peer(self) -> str:
+        """The address of the other end, as ``Identity.peer``."""
+        if not self._peer:
+            transport = self._link.transport if self._link is not None else None
+            self._peer = peer_of(transport, self._number)
+        return self._peer
+
+    @property
+    def notes(self) -> dict[str, Any]:
+        """What the program knows of the other end, ``Identity.notes``; empty if nobody asked."""
+        return {} if self._identity is None else self._identity.notes
 
     def begin(self, link: Link) -> None:
         """The connection is made."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import grpc
 from grpc import StatusCode, aio
@@ -39,6 +39,16 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger("ariane_wire.server")
 _HOLDING: Final = "the server's certificate"
 _TOO_MANY: Final = "Concurrent RPC limit exceeded!"
+
+
+class ConnectionWatch(Protocol):
+    """Who says which connections may come."""
+
+    def opened(self, peer: str) -> bool:
+        """Whether a connection may come, from an address as ``Identity.peer``."""
+
+    def closed(self, peer: str, notes: dict[str, Any]) -> None:
+        """A connection is gone that came; ``notes`` are those of its ``Identity``."""
 
 
 class Server(aio.Server):
@@ -80,6 +90,7 @@ class Server(aio.Server):
         self._deadlines: Deadlines | None = None
         self._ended: asyncio.Event | None = None
         self._is_stopping = False
+        self._watch: ConnectionWatch | None = None
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -164,14 +175,18 @@ class Server(aio.Server):
         self._context = copy_context()
         self._ended = asyncio.Event()
 
-    def accept(self) -> Link:
-        """The protocol of one new connection, for a transport of any kind."""
+    def accept(self, peer: str = "") -> Link:
+        """The protocol of one new connection, for a transport of any kind.
+
+        Args:
+            peer: The client's address, as ``Identity.peer``; empty for that of the transport.
+        """
         loop = self.loop
         connection = ServerConnection(
             self.options, self._requests, self._ledger, self._begin, loop.time
         )
         self._number += 1
-        life = ConnectionLife(connection, self.options, self._chance, self._number)
+        life = ConnectionLife(connection, self.options, self._chance, self._number, peer)
         return Link(connection, loop, made=lambda link: self._made(life, link), lost=self._lost)
 
     def _made(self, life: ConnectionLife, link: Link) -> None:
@@ -183,8 +198,13 @@ class Server(aio.Server):
             if link.transport is not None:
                 link.transport.abort()
             return
-        self._lives[life.connection] = life
         life.begin(link)
+        if self._watch is not None and not self._watch.opened(life.peer):
+            life.close()
+            if link.transport is not None:
+                link.transport.abort()
+            return
+        self._lives[life.connection] = life
 
     def _lost(self, link: Link, text: str) -> None:
         life = self._lives.pop(cast("ServerConnection", link.connection), None)
@@ -192,6 +212,8 @@ class Server(aio.Server):
             if link.connection.fault is not None:
                 _log.info("the connection of %s was ended: %s", life.identity.peer, text)
             life.close()
+            if self._watch is not None:
+                self._watch.closed(life.peer, life.notes)
             self._totals.add(life.connection)
         if not self._lives and self._is_stopping:
             self._check_ended()
@@ -253,6 +275,13 @@ class Server(aio.Server):
         except TimeoutError:
             return True
         return False
+
+    def watch(self, watch: ConnectionWatch) -> None:
+        """Let somebody say which connections may come, and tell it which are gone.
+
+        Before ``start``.
+        """
+        self._watch = watch
 
     def end_connections(
         self, where: Callable[[Identity], bool], grace_s: float | None = None

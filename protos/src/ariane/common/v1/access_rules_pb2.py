@@ -23,10 +23,11 @@ _sym_db = _symbol_database.Default()
 
 
 from ariane.common.v1 import access_pb2 as ariane_dot_common_dot_v1_dot_access__pb2
+from ariane.common.v1 import quota_pb2 as ariane_dot_common_dot_v1_dot_quota__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#ariane/common/v1/access_rules.proto\x12\x10\x61riane.common.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf1\x01\n\x0b\x41\x63\x63\x65ssEntry\x12\x32\n\x08\x64\x65\x63ision\x18\x01 \x01(\x0e\x32 .ariane.common.v1.AccessDecision\x12,\n\x08resource\x18\x02 \x01(\x0e\x32\x1a.ariane.common.v1.Resource\x12.\n\x07pattern\x18\x03 \x01(\x0e\x32\x1d.ariane.common.v1.NamePattern\x12\x0c\n\x04name\x18\x04 \x01(\t\x12)\n\x07\x61\x63tions\x18\x05 \x03(\x0e\x32\x18.ariane.common.v1.Action\x12\x17\n\x0fsource_networks\x18\x06 \x03(\t\"\xae\x01\n\nUserRights\x12\x0c\n\x04user\x18\x01 \x01(\t\x12(\n\x04kind\x18\x02 \x01(\x0e\x32\x1a.ariane.common.v1.UserKind\x12\r\n\x05roles\x18\x03 \x03(\t\x12.\n\x07\x65ntries\x18\x04 \x03(\x0b\x32\x1d.ariane.common.v1.AccessEntry\x12)\n\x04keys\x18\x05 \x03(\x0b\x32\x1b.ariane.common.v1.PublicKey\"g\n\tPublicKey\x12\x15\n\rcredential_id\x18\x01 \x01(\t\x12\x12\n\npublic_key\x18\x02 \x01(\x0c\x12/\n\x0b\x65xpire_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"J\n\nRoleRights\x12\x0c\n\x04role\x18\x01 \x01(\t\x12.\n\x07\x65ntries\x18\x02 \x03(\x0b\x32\x1d.ariane.common.v1.AccessEntry\"\x90\x01\n\x0b\x41\x63\x63\x65ssRules\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12+\n\x05users\x18\x02 \x03(\x0b\x32\x1c.ariane.common.v1.UserRights\x12+\n\x05roles\x18\x03 \x03(\x0b\x32\x1c.ariane.common.v1.RoleRights\x12\x16\n\x0e\x64isabled_users\x18\x04 \x03(\t*f\n\x0e\x41\x63\x63\x65ssDecision\x12\x1f\n\x1b\x41\x43\x43\x45SS_DECISION_UNSPECIFIED\x10\x00\x12\x19\n\x15\x41\x43\x43\x45SS_DECISION_ALLOW\x10\x01\x12\x18\n\x14\x41\x43\x43\x45SS_DECISION_DENY\x10\x02*t\n\x0bNamePattern\x12\x1c\n\x18NAME_PATTERN_UNSPECIFIED\x10\x00\x12\x14\n\x10NAME_PATTERN_ANY\x10\x01\x12\x18\n\x14NAME_PATTERN_LITERAL\x10\x02\x12\x17\n\x13NAME_PATTERN_PREFIX\x10\x03*P\n\x08UserKind\x12\x19\n\x15USER_KIND_UNSPECIFIED\x10\x00\x12\x14\n\x10USER_KIND_NORMAL\x10\x01\x12\x13\n\x0fUSER_KIND_SUPER\x10\x02\x42\x41\n\x13mq.ariane.common.v1P\x01Z(ariane.mq/go/arianepb/common/v1;commonv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#ariane/common/v1/access_rules.proto\x12\x10\x61riane.common.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1c\x61riane/common/v1/quota.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf1\x01\n\x0b\x41\x63\x63\x65ssEntry\x12\x32\n\x08\x64\x65\x63ision\x18\x01 \x01(\x0e\x32 .ariane.common.v1.AccessDecision\x12,\n\x08resource\x18\x02 \x01(\x0e\x32\x1a.ariane.common.v1.Resource\x12.\n\x07pattern\x18\x03 \x01(\x0e\x32\x1d.ariane.common.v1.NamePattern\x12\x0c\n\x04name\x18\x04 \x01(\t\x12)\n\x07\x61\x63tions\x18\x05 \x03(\x0e\x32\x18.ariane.common.v1.Action\x12\x17\n\x0fsource_networks\x18\x06 \x03(\t\"\xae\x01\n\nUserRights\x12\x0c\n\x04user\x18\x01 \x01(\t\x12(\n\x04kind\x18\x02 \x01(\x0e\x32\x1a.ariane.common.v1.UserKind\x12\r\n\x05roles\x18\x03 \x03(\t\x12.\n\x07\x65ntries\x18\x04 \x03(\x0b\x32\x1d.ariane.common.v1.AccessEntry\x12)\n\x04keys\x18\x05 \x03(\x0b\x32\x1b.ariane.common.v1.PublicKey\"g\n\tPublicKey\x12\x15\n\rcredential_id\x18\x01 \x01(\t\x12\x12\n\npublic_key\x18\x02 \x01(\x0c\x12/\n\x0b\x65xpire_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"J\n\nRoleRights\x12\x0c\n\x04role\x18\x01 \x01(\t\x12.\n\x07\x65ntries\x18\x02 \x03(\x0b\x32\x1d.ariane.common.v1.AccessEntry\"\xb9\x01\n\x0b\x41\x63\x63\x65ssRules\x12\x0f\n\x07version\x18\x01 \x01(\x03\x12+\n\x05users\x18\x02 \x03(\x0b\x32\x1c.ariane.common.v1.UserRights\x12+\n\x05roles\x18\x03 \x03(\x0b\x32\x1c.ariane.common.v1.RoleRights\x12\x16\n\x0e\x64isabled_users\x18\x04 \x03(\t\x12\'\n\x06quotas\x18\x05 \x03(\x0b\x32\x17.ariane.common.v1.Quota*f\n\x0e\x41\x63\x63\x65ssDecision\x12\x1f\n\x1b\x41\x43\x43\x45SS_DECISION_UNSPECIFIED\x10\x00\x12\x19\n\x15\x41\x43\x43\x45SS_DECISION_ALLOW\x10\x01\x12\x18\n\x14\x41\x43\x43\x45SS_DECISION_DENY\x10\x02*t\n\x0bNamePattern\x12\x1c\n\x18NAME_PATTERN_UNSPECIFIED\x10\x00\x12\x14\n\x10NAME_PATTERN_ANY\x10\x01\x12\x18\n\x14NAME_PATTERN_LITERAL\x10\x02\x12\x17\n\x13NAME_PATTERN_PREFIX\x10\x03*P\n\x08UserKind\x12\x19\n\x15USER_KIND_UNSPECIFIED\x10\x00\x12\x14\n\x10USER_KIND_NORMAL\x10\x01\x12\x13\n\x0fUSER_KIND_SUPER\x10\x02\x42\x41\n\x13mq.ariane.common.v1P\x01Z(ariane.mq/go/arianepb/common/v1;commonv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,20 +35,20 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ariane.common.v1.access_rul
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\023mq.ariane.common.v1P\001Z(ariane.mq/go/arianepb/common/v1;commonv1'
-  _globals['_ACCESSDECISION']._serialized_start=870
-  _globals['_ACCESSDECISION']._serialized_end=972
-  _globals['_NAMEPATTERN']._serialized_start=974
-  _globals['_NAMEPATTERN']._serialized_end=1090
-  _globals['_USERKIND']._serialized_start=1092
-  _globals['_USERKIND']._serialized_end=1172
-  _globals['_ACCESSENTRY']._serialized_start=122
-  _globals['_ACCESSENTRY']._serialized_end=363
-  _globals['_USERRIGHTS']._serialized_start=366
-  _globals['_USERRIGHTS']._serialized_end=540
-  _globals['_PUBLICKEY']._serialized_start=542
-  _globals['_PUBLICKEY']._serialized_end=645
-  _globals['_ROLERIGHTS']._serialized_start=647
-  _globals['_ROLERIGHTS']._serialized_end=721
-  _globals['_ACCESSRULES']._serialized_start=724
-  _globals['_ACCESSRULES']._serialized_end=868
+  _globals['_ACCESSDECISION']._serialized_start=941
+  _globals['_ACCESSDECISION']._serialized_end=1043
+  _globals['_NAMEPATTERN']._serialized_start=1045
+  _globals['_NAMEPATTERN']._serialized_end=1161
+  _globals['_USERKIND']._serialized_start=1163
+  _globals['_USERKIND']._serialized_end=1243
+  _globals['_ACCESSENTRY']._serialized_start=152
+  _globals['_ACCESSENTRY']._serialized_end=393
+  _globals['_USERRIGHTS']._serialized_start=396
+  _globals['_USERRIGHTS']._serialized_end=570
+  _globals['_PUBLICKEY']._serialized_start=572
+  _globals['_PUBLICKEY']._serialized_end=675
+  _globals['_ROLERIGHTS']._serialized_start=677
+  _globals['_ROLERIGHTS']._serialized_end=751
+  _globals['_ACCESSRULES']._serialized_start=754
+  _globals['_ACCESSRULES']._serialized_end=939
 # @@protoc_insertion_point(module_scope)

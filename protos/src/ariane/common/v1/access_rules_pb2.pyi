@@ -4,6 +4,7 @@ isort:skip_file
 """
 
 from ariane.common.v1 import access_pb2 as _access_pb2
+from ariane.common.v1 import quota_pb2 as _quota_pb2
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -261,6 +262,7 @@ class AccessRules(_message.Message):
     USERS_FIELD_NUMBER: _builtins.int
     ROLES_FIELD_NUMBER: _builtins.int
     DISABLED_USERS_FIELD_NUMBER: _builtins.int
+    QUOTAS_FIELD_NUMBER: _builtins.int
     version: _builtins.int
     """Grows with each change."""
     @_builtins.property
@@ -275,6 +277,10 @@ class AccessRules(_message.Message):
     def disabled_users(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Users that are disabled, whatever roles their OpenID groups have."""
 
+    @_builtins.property
+    def quotas(self) -> _containers.RepeatedCompositeFieldContainer[_quota_pb2.Quota]:
+        """Limits of users, topics and addresses."""
+
     def __init__(
         self,
         *,
@@ -282,10 +288,11 @@ class AccessRules(_message.Message):
         users: _abc.Iterable[Global___UserRights] | None = ...,
         roles: _abc.Iterable[Global___RoleRights] | None = ...,
         disabled_users: _abc.Iterable[_builtins.str] | None = ...,
+        quotas: _abc.Iterable[_quota_pb2.Quota] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["disabled_users", b"disabled_users", "roles", b"roles", "users", b"users", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["disabled_users", b"disabled_users", "quotas", b"quotas", "roles", b"roles", "users", b"users", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

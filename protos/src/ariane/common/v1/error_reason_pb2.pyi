@@ -254,6 +254,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """A process that the service needs does not answer; nothing was changed. UNAVAILABLE."""
     ERROR_REASON_CHANGE_UNCONFIRMED: _ErrorReason.ValueType  # 189
     """A process did not answer a change in time; the outcome is unknown. ABORTED."""
+    ERROR_REASON_QUOTA_EXCEEDED: _ErrorReason.ValueType  # 190
+    """A quota is used up: nothing was done; `figure`, `subject`, `name`, `limit`. RESOURCE_EXHAUSTED
+    with RetryInfo.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call failed. `google.rpc.ErrorInfo.reason` carries the name without its prefix, with the
@@ -493,4 +497,8 @@ ERROR_REASON_PEER_UNREACHABLE: ErrorReason.ValueType  # 188
 """A process that the service needs does not answer; nothing was changed. UNAVAILABLE."""
 ERROR_REASON_CHANGE_UNCONFIRMED: ErrorReason.ValueType  # 189
 """A process did not answer a change in time; the outcome is unknown. ABORTED."""
+ERROR_REASON_QUOTA_EXCEEDED: ErrorReason.ValueType  # 190
+"""A quota is used up: nothing was done; `figure`, `subject`, `name`, `limit`. RESOURCE_EXHAUSTED
+with RetryInfo.
+"""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -144,6 +144,7 @@ REASON_ROWS: Final[Mapping[str, ReasonRow]] = {
     "RESOURCE_CHANGED": ReasonRow(CallError),
     "PEER_UNREACHABLE": ReasonRow(ServiceUnavailable, retriable=True),
     "CHANGE_UNCONFIRMED": ReasonRow(CallError, outcome_unknown=True),
+    "QUOTA_EXCEEDED": ReasonRow(ServiceUnavailable, retriable=True),
 }
 """One row for each reason of the contract; a test compares the two lists."""
 

@@ -31,6 +31,7 @@ class AccessGuard:
         self.gate = Gate(
             settings.access,
             machine.clock.now_ms,
+            now_s=machine.clock.monotonic,
             own_name=settings.member_name,
             super_users=frozenset(settings.super_users),
         )

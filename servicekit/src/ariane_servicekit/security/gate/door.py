@@ -7,6 +7,7 @@ from typing import Any, Final
 from typing_extensions import override
 
 from ariane_servicekit.rpc.calls import Call, current_call
+from ariane_servicekit.security.gate import charging
 from ariane_servicekit.security.gate.access_mode import AccessMode
 from ariane_servicekit.security.gate.gate import Gate
 from ariane_servicekit.security.gate.long_calls import LongCalls
@@ -66,7 +67,10 @@ class GuardedDoor(Door):
     def enter(self, call: Call) -> None:
         call.gate = self._gate
         if self._gate.mode is not AccessMode.OPEN:
-            self._gate.admit(call, self._rule)
+            gate = self._gate
+            gate.admit(call, self._rule)
+            if call.is_judged and gate.quotas.limits_callers:
+                charging.enter(call, gate.quotas, gate.connections)
         if self._rule.is_long:
             call.long = self._long_calls.enter(call, self._rule)
 

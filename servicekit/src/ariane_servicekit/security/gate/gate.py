@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from itertools import islice
+from time import monotonic
 from typing import Any, Final
 
 from ariane.common.v1 import access_pb2 as access
@@ -26,6 +27,8 @@ from ariane_servicekit.security.gate.access_log import AccessLog
 from ariane_servicekit.security.gate.access_mode import AccessMode
 from ariane_servicekit.security.gate.own_replies import OwnReplies, ReplyReaders, own_replies
 from ariane_servicekit.security.identity.logins import PublicKey
+from ariane_servicekit.security.limits.connections import Connections
+from ariane_servicekit.security.limits.quotas import Quotas
 from ariane_servicekit.security.rights.explained import decide
 from ariane_servicekit.security.rights.rights import NAME_LENGTH_MAX, Judge
 from ariane_servicekit.security.rules.method_rules import MethodRule, Need
@@ -48,6 +51,8 @@ class Gate:
         ledger: What was used and refused.
         own_name: The name of this process among members of its kind, such as ``broker-a``.
         client_caller: Returns who attached the client with an id; None without one.
+        quotas: What users, topics and addresses may have and do.
+        connections: Those of the process, counted.
     """
 
     def __init__(
@@ -55,12 +60,15 @@ class Gate:
         mode: AccessMode,
         now_ms: Callable[[], int],
         *,
+        now_s: Callable[[], float] = monotonic,
         own_name: str = "",
         super_users: frozenset[str] = frozenset(),
     ) -> None:
         """Judge by the rules that ``change_rules`` will bring."""
         self.mode = mode
         self.ledger = UseLedger()
+        self.quotas = Quotas(now_s)
+        self.connections = Connections(self.quotas)
         self._log = AccessLog(self.ledger, now_ms)
         self.own_name = own_name
         self.client_caller: Callable[[str], Caller | None] = _nobody
@@ -96,6 +104,7 @@ class Gate:
             stated: ``AccessRules``, which must not change any more.
         """
         self._book = RuleBook(stated, self._super_users)
+        self.quotas.change(stated.quotas)
         self._holds = True
         _log.info("access_rules_changed", version=self._book.version)
         self._tell()

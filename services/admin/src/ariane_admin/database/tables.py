@@ -9,7 +9,8 @@
     access_user    one row for each user
     access_policy  one row for each user or role with entries: a serialized ``AccessPolicy``
     access_credential one row for each credential of a user
-    access_version one row: grows with each change of these three; locked to change them
+    access_quota   one row for each limit of a user, topic, address or beginning of names
+    access_version one row: grows with each change of these four; locked to change them
 
 Changes need a revision below ``versions/``; a test holds both together.
 """
@@ -153,6 +154,15 @@ ACCESS_CREDENTIAL: Final = Table(
     Column("created_ms", BigInteger, nullable=False),
     Column("expire_ms", BigInteger, nullable=True),
     Index("ix_access_credential_user", "user"),
+)
+
+ACCESS_QUOTA: Final = Table(
+    "access_quota",
+    METADATA,
+    Column("figure", SmallInteger, primary_key=True, autoincrement=False),
+    Column("subject", SmallInteger, primary_key=True, autoincrement=False),
+    Column("name", String(NAME_LENGTH_MAX), primary_key=True),
+    Column("limit", BigInteger, nullable=False),
 )
 
 ACCESS_VERSION: Final = Table(

@@ -17,6 +17,7 @@ from ariane.admin.v1.user_service_pb2 import (
 from ariane.common.v1.access_rules_pb2 import PublicKey
 from ariane_admin.database.tables import ACCESS_CREDENTIAL, ACCESS_USER
 from ariane_admin.servicers.times import time_of
+from ariane_admin.users.quota_store import credentials_max
 from ariane_admin.users.rows import changing, found
 from ariane_admin.users.secret_seal import SecretSeal
 from ariane_servicekit import StartRefused, feature_not_available, field_invalid, get_logger
@@ -86,8 +87,9 @@ class CredentialStore:
                     )
                 return _credential_of(present)
             count = select(func.count()).where(_C.user == user)
-            if connection.execute(count).scalar_one() >= CREDENTIALS_MAX:
-                raise field_invalid("user", f"has {CREDENTIALS_MAX} credentials; delete one", user)
+            limit = min(CREDENTIALS_MAX, credentials_max(connection, user) or CREDENTIALS_MAX)
+            if connection.execute(count).scalar_one() >= limit:
+                raise field_invalid("user", f"may have {limit} credentials; delete one", user)
             connection.execute(
                 insert(ACCESS_CREDENTIAL).values(
                     credential_id=credential.credential_id,

@@ -9,13 +9,17 @@ from google.protobuf.descriptor import FileDescriptor
 
 from ariane.admin.v1 import access_policy_service_pb2 as policy_pb
 from ariane.admin.v1 import gateway_key_service_pb2 as key_pb
+from ariane.admin.v1 import quota_service_pb2 as quota_pb
 from ariane.admin.v1 import user_service_pb2 as user_pb
 from ariane.admin.v1.access_policy_service_pb2_grpc import add_AccessPolicyServiceServicer_to_server
 from ariane.admin.v1.gateway_key_service_pb2_grpc import add_GatewayKeyServiceServicer_to_server
+from ariane.admin.v1.quota_service_pb2_grpc import add_QuotaServiceServicer_to_server
 from ariane.admin.v1.user_service_pb2_grpc import add_UserServiceServicer_to_server
 from ariane_admin.users.credential_store import CredentialStore
 from ariane_admin.users.gateway_keys import GatewayKeyServicer
 from ariane_admin.users.processes import AskedProcesses
+from ariane_admin.users.quota_servicer import QuotaServicer
+from ariane_admin.users.quota_store import QuotaStore
 from ariane_admin.users.secret_seal import SecretSeal
 from ariane_admin.users.servicers import AccessPolicyServicer, UserServicer
 from ariane_admin.users.store import UserStore
@@ -61,6 +65,11 @@ class UserRoom:
                 policy_pb.DESCRIPTOR,
                 add_AccessPolicyServiceServicer_to_server,
                 AccessPolicyServicer(store, database, changed, AskedProcesses(processes)),
+            ),
+            (
+                quota_pb.DESCRIPTOR,
+                add_QuotaServiceServicer_to_server,
+                QuotaServicer(QuotaStore(database), database, changed),
             ),
             (
                 key_pb.DESCRIPTOR,

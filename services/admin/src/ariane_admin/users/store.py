@@ -16,6 +16,7 @@ from ariane_admin.database.tables import ACCESS_POLICY, ACCESS_USER, ACCESS_VERS
 from ariane_admin.servicers.times import time_of
 from ariane_admin.users.credential_store import forget_credentials, public_keys
 from ariane_admin.users.policy_check import ROLE_PREFIX
+from ariane_admin.users.quota_store import quotas_of
 from ariane_admin.users.rows import changing, found
 from ariane_servicekit import ServiceError, field_invalid
 from ariane_servicekit.database import Database
@@ -46,7 +47,7 @@ class UserStore:
             connection.execute(lower.values(version=known + 1))
 
     def rules(self) -> rules_pb.AccessRules:
-        """All enabled users with their keys, and all roles."""
+        """All enabled users with their keys, all roles, and all quotas."""
         with self._database.reading() as connection:
             version = int(connection.execute(select(_V.version)).scalar_one())
             policies = {
@@ -66,6 +67,7 @@ class UserStore:
                     keys=keys.get(row.name, ()),
                 )
             disabled = select(_U.name).where(~_U.enabled).order_by(_U.name)
+            made.quotas.extend(quotas_of(connection))
             made.disabled_users.extend(connection.execute(disabled).scalars())
             for subject, policy in sorted(policies.items()):
                 if subject.startswith(ROLE_PREFIX):

@@ -163,7 +163,7 @@ def _parts_of(rules: AccessRules) -> Iterator[access_pb.TellAccessRulesRequest]:
     """Cut rules into messages."""
     part = AccessRules(version=rules.version, disabled_users=rules.disabled_users)
     size = 0
-    for field in ("users", "roles"):
+    for field in ("users", "roles", "quotas"):
         for entry in getattr(rules, field):
             size += entry.ByteSize()
             if size > PART_BYTES_MAX:

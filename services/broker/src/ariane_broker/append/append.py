@@ -24,6 +24,7 @@ from ariane_broker.append.outcome import Outcome, PromisedOutcomes, Taken
 from ariane_broker.append.repeated_row import first_result, is_stored_as
 from ariane_broker.append.row_check import ROWS_MAX, check_numbers, check_place, check_sizes
 from ariane_broker.append.rows import Rows
+from ariane_broker.append.stored_quota import StoredQuota
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.delay.parking import Parked, Parking
 from ariane_broker.errors.public_errors import (
@@ -41,6 +42,7 @@ from ariane_record import ProducerSequence, RecordTable
 from ariane_record.layout import Host
 from ariane_record.single.producer_sequence import says_sequence
 from ariane_servicekit.errors import ServiceError, field_invalid
+from ariane_servicekit.security.gate.charging import charge_stored, check_topics
 from ariane_storage.errors import BlockRejected, StorageError, StorePoisoned
 from ariane_storage.writing.append import Appended
 
@@ -65,7 +67,7 @@ class HalfStore(Protocol):
         ...
 
 
-_CREATION_REASONS: Final = frozenset({"TOPIC_LIMIT_REACHED", "ACCESS_DENIED"})
+_CREATION_REASONS: Final = frozenset({"TOPIC_LIMIT_REACHED", "QUOTA_EXCEEDED", "ACCESS_DENIED"})
 """Reasons why a topic was not created; for others the row is refused as TOPIC_NOT_FOUND."""
 
 
@@ -80,6 +82,7 @@ class AppendRecords:
         draining: Whether the broker takes no more messages.
         spans: Makes a span of each call whose messages were sent in spans; None without tracing.
         halves: Stores half messages.
+        stored: Refuses messages to topics that have as much as they may.
     """
 
     def __init__(
@@ -101,6 +104,7 @@ class AppendRecords:
         self.draining = False
         self.spans: AppendSpans | None = None
         self.halves: HalfStore | None = None
+        self.stored: StoredQuota | None = None
 
     @property
     def traces(self) -> bool:
@@ -313,13 +317,21 @@ class AppendRecords:
                 check_place(topic, queue_id, config, is_delayed=parked is not None)
         check_sizes(table, self._body_bytes_max)
         check_types_of_rows(table, configs)
+        self._check_quotas(rows)
         if rows.more is not None and rows.more[0].demand is not None:
             self._log.promises.check(rows.more[0].demand)
         if parked is not None:
             appended = self._log.append_rows(parked.block, [parked.queue], born_host, streams)
         else:
             appended = self._log.append_rows(table, queues, born_host, streams, rows.sequences)
+        charge_stored(rows.topics, appended.edges)
         return _outcome(appended, table)
+
+    def _check_quotas(self, rows: Rows) -> None:
+        """Refuse rows of topics that have used up a quota."""
+        check_topics(rows.topics)
+        if self.stored is not None:
+            self.stored.check(rows.topics)
 
     def _repeated(
         self,
@@ -358,11 +370,13 @@ class AppendRecords:
         faults = list(map(self._fault_of_half, rows))
         sound = [row for row, fault in zip(rows, faults, strict=True) if fault is None]
         stored = iter(self.halves.store_rows(sound, born_host))
-        for fault in faults:
+        for row, fault in zip(rows, faults, strict=True):
             found = next(stored) if fault is None else fault
             if isinstance(found, Exception):
                 yield Outcome(error=self._service_error(found))
             else:
+                if not found[1]:
+                    charge_stored(row.topics, found[0].edges)
                 yield Outcome(found[0], duplicate=found[1], resized=True)
 
     def _fault_of_half(self, row: Rows) -> Exception | None:
@@ -375,6 +389,7 @@ class AppendRecords:
                 raise message_illegal(0, "a half message is one record in no stream")
             check_sizes(table, self._body_bytes_max)
             self._topics.check_table(table)
+            self._check_quotas(row)
         except (ServiceError, StorageError) as fault:
             return fault
         return None

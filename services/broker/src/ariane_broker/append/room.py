@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ariane_broker.append.append import AppendRecords
+from ariane_broker.append.stored_quota import StoredQuota
 from ariane_broker.append.topics_for_send import TopicsForSend
 from ariane_broker.clients.room import ClientsRoom
 from ariane_broker.delay.recall import Recall
@@ -14,6 +15,7 @@ from ariane_broker.errors.store_errors import STORAGE_RULES
 from ariane_broker.log.room import LogRoom
 from ariane_broker.naming.broker_drain import BrokerDrain
 from ariane_broker.naming.room import NamingRoom
+from ariane_broker.state.room import StateRoom
 from ariane_servicekit import ErrorTranslator
 
 
@@ -25,13 +27,16 @@ class AppendRoom:
     topics_for_send: TopicsForSend
     drain: BrokerDrain
     recall: Recall
+    stored: StoredQuota
 
 
 def append_room(
     environment: Environment,
+    state: StateRoom,
     log: LogRoom,
     naming: NamingRoom,
     clients: ClientsRoom,
+    *,
     delay: DelayRoom,
 ) -> AppendRoom:
     """Build the append room."""
@@ -45,7 +50,13 @@ def append_room(
         body_bytes_max=settings.message_bytes_max,
         service_error=ErrorTranslator(STORAGE_RULES).service_error,
     )
+
+    async def stored_bytes(topic: str) -> int:
+        return sum(queue.size_bytes for queue in await clients.lookup.kept_queues(topic))
+
+    stored = append_records.stored = StoredQuota(state.topics, stored_bytes)
     return AppendRoom(
+        stored=stored,
         append_records=append_records,
         topics_for_send=topics_for_send,
         drain=BrokerDrain(append_records, naming.announcement, naming.registration.announce),

@@ -26,6 +26,8 @@ from ariane_broker.groups.consumer_groups import (
 from ariane_record import IllegalName, check_group_name
 from ariane_servicekit import in_turns
 from ariane_servicekit.errors import ServiceError
+from ariane_servicekit.security.gate.charging import name_room
+from ariane_servicekit.security.limits.meter import GROUPS
 
 ResultT = TypeVar("ResultT")
 
@@ -60,7 +62,7 @@ class GroupChanges:
         """Create a group.
 
         Raises:
-            ServiceError: GROUP_EXISTS, GROUP_NAME_ILLEGAL or GROUP_LIMIT_REACHED.
+            ServiceError: GROUP_EXISTS, GROUP_NAME_ILLEGAL, GROUP_LIMIT_REACHED or QUOTA_EXCEEDED.
         """
         check_user_group(config.consumer_group)
         return await self._change(lambda: self._make(config))
@@ -165,6 +167,9 @@ class GroupChanges:
         created = self._groups.created(config)
         if len(self._groups) >= self._groups_max:
             raise group_limit_reached(self._groups_max)
+        room = name_room(GROUPS)
+        await in_turns(map(room.count, (each.consumer_group for each in self._groups.walk())))
+        room.take(config.consumer_group)
         return await self._put(created)
 
     async def _save_with(self, *configs: GroupConfig, without: str | None = None) -> None:

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from ariane_broker.errors.public_errors import topic_limit_reached
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_record.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from ariane_servicekit.security.gate.charging import name_room
+from ariane_servicekit.security.limits.meter import TOPICS
+from ariane_servicekit.security.limits.name_room import NameRoom
 
 _GROUP_PREFIXES = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
 
@@ -30,9 +33,12 @@ class TopicLimits:
 
     def room_beside(self, standing: Iterable[TopicConfig]) -> Iterator[TopicRoom | None]:
         """How many topics and queues may still be created; yields once for each topic before."""
+        # Those who ask at a time share an answer: the quotas of a process are the same for all.
+        names = name_room(TOPICS)
         topics = queues = group_topics = 0
         for config in standing:
             if not config.system:
+                names.count(config.topic)
                 topics += 1
                 queues += _queue_count(config)
             elif config.topic.startswith(_GROUP_PREFIXES):
@@ -43,6 +49,7 @@ class TopicLimits:
             self.topics_max - topics,
             self.queues_max - queues,
             self.group_topics_max - group_topics,
+            names,
         )
 
 
@@ -58,12 +65,14 @@ class TopicRoom:
     """Queues of these."""
     group_topics: int
     """Retry topics and dead letters of groups."""
+    names: NameRoom
+    """Topics of clients by what their names begin with."""
 
     def take(self, config: TopicConfig) -> None:
         """Reserve room for a new topic.
 
         Raises:
-            ServiceError: TOPIC_LIMIT_REACHED.
+            ServiceError: TOPIC_LIMIT_REACHED or QUOTA_EXCEEDED.
         """
         limits = self.limits
         if config.system:
@@ -75,6 +84,7 @@ class TopicRoom:
             return
         if self.topics < 1:
             raise topic_limit_reached("topics_max", limits.topics_max, "topics")
+        self.names.take(config.topic)
         self.take_queues(_queue_count(config))
         self.topics -= 1
 

@@ -32,6 +32,7 @@ from ariane_broker.rpc.translation.pull_wire import (
 from ariane_broker.rpc.translation.subscription_wire import filter_of
 from ariane_broker.rpc.translation.wire_time import milliseconds_of, time_of
 from ariane_servicekit import AnswerBudget, field_invalid, in_turns
+from ariane_servicekit.security.gate.charging import charge_handed_out
 
 _PROJECTIONS: Final = {
     pull_pb.RANGE_PROJECTION_UNSPECIFIED: Projection.RECORDS,
@@ -85,6 +86,7 @@ class PullServicer(PullServiceServicer):
         stream = PullStream(self._pull_records, self._held, request_iterator, _order_of, lease)
         async with aclosing(stream.answers()) as answers:
             async for pulled, more_follow in answers:
+                _charge(pulled)
                 # Bytes, as with single pulls.
                 answer = await stream_answer(pulled, more_follow=more_follow)
                 yield cast("pull_pb.StreamPullsResponse", answer)
@@ -121,6 +123,7 @@ class PullServicer(PullServiceServicer):
             self._pull_range.read(order, lease_of(self._answers, context))
         ) as chunks:
             async for chunk in chunks:
+                charge_handed_out(order.topic, int(chunk.sizes.sum()))
                 # Bytes, as with streams of pulls.
                 yield cast("pull_pb.PullRangeResponse", range_answer(chunk))
 
@@ -175,7 +178,14 @@ class PullServicer(PullServiceServicer):
     ) -> list[PulledQueue]:
         """The only answer to a single pull."""
         with self._pull_records.open(order, lease_of(self._answers, context)) as opened:
-            return await opened.answer()
+            pulled = await opened.answer()
+        _charge(pulled)
+        return pulled
+
+
+def _charge(pulled: list[PulledQueue]) -> None:
+    for queue in pulled:
+        charge_handed_out(queue.queue.topic, queue.size_bytes)
 
 
 async def _order_of(request: pull_pb.StreamPullsRequest) -> StreamOrder:

@@ -15,6 +15,7 @@ from ariane_broker.errors.receiving import receipt_expired
 from ariane_broker.receive.handing_out.receive_order import (
     COUNT_MAX,
     PLAIN_COUNT_MAX,
+    HandedOut,
     checked_order,
 )
 from ariane_broker.receive.room import ReceiveRoom
@@ -38,6 +39,7 @@ from ariane_broker.rpc.translation.wire_time import seconds_of, set_time
 from ariane_servicekit import AnswerBudget, in_turns
 from ariane_servicekit.errors import ServiceError
 from ariane_servicekit.security.gate.asking import require_subscribe
+from ariane_servicekit.security.gate.charging import charge_handed_out
 
 
 class ReceiveServicer(ReceiveServiceServicer):
@@ -61,6 +63,7 @@ class ReceiveServicer(ReceiveServiceServicer):
         order = receive_order(request.order, hold_seconds_max=hold_seconds_max(context))
         order = checked_order(order, PLAIN_COUNT_MAX)
         handed = await self._room.receiving.receive(order, lease_of(self._answers, context))
+        _charge(handed)
         answers = plain_answers(handed, order.group, self._room.table.secret, self._broker_name)
         for answer in await in_turns(answers):
             yield answer
@@ -72,6 +75,7 @@ class ReceiveServicer(ReceiveServiceServicer):
         order = receive_order(request.order, hold_seconds_max=hold_seconds_max(context))
         order = checked_order(order, COUNT_MAX)
         handed = await self._room.receiving.receive(order, lease_of(self._answers, context))
+        _charge(handed)
         # Bytes, as with pulls.
         answer = packed_answer(handed, order.group, self._room.table.secret)
         return cast("receive_pb.ReceiveRecordsResponse", answer)
@@ -160,3 +164,8 @@ class ReceiveServicer(ReceiveServiceServicer):
         require_subscribe({each.queue.topic for each in good})
         settled = iter(await self._room.settling.settle(group, good))
         return [each if isinstance(each, ServiceError) else next(settled) for each in wanted]
+
+
+def _charge(handed: Sequence[HandedOut]) -> None:
+    for out in handed:
+        charge_handed_out(out.queue.topic, out.size_bytes)

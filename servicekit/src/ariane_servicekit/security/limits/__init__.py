@@ -1,0 +1,1 @@
+"""How much users, topics and addresses may have and do."""

@@ -1,0 +1,62 @@
+"""The connections of one process, counted by address and by user."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final
+
+from ariane_servicekit.security.caller import address_of_peer
+from ariane_servicekit.security.limits.meter import CONNECTIONS, USER
+from ariane_servicekit.security.limits.quotas import Quotas, quota_exceeded
+from ariane_wire import Identity
+
+_COUNTED: Final = "counted-for"
+"""Among the notes of a connection: the user that it counts for."""
+
+
+class Connections:
+    """Says which connections may come: the ``ConnectionWatch`` of a server."""
+
+    def __init__(self, quotas: Quotas) -> None:
+        """Count as many as quotas allow."""
+        self._quotas = quotas
+        self._from: Counter[str] = Counter()
+        self._of: Counter[str] = Counter()
+
+    def opened(self, peer: str) -> bool:
+        """Count a new connection of an address, if it may have one more; whether it may."""
+        address = address_of_peer(peer)
+        limit = self._quotas.connections_from(address) if address else None
+        if limit is not None and self._from[address] >= limit:
+            return False
+        self._from[address] += 1
+        return True
+
+    def closed(self, peer: str, notes: dict[str, Any]) -> None:
+        """A connection is gone."""
+        _less(self._from, address_of_peer(peer))
+        if _COUNTED in notes:
+            _less(self._of, notes[_COUNTED])
+
+    def take(self, identity: Identity, user: str) -> None:
+        """Count a connection for the user who calls on it, once.
+
+        Raises:
+            ServiceError: QUOTA_EXCEEDED: the user has as many others.
+        """
+        present = identity.notes.get(_COUNTED)
+        if present == user:
+            return
+        limit = self._quotas.limit(CONNECTIONS, USER, user)
+        if limit is not None and self._of[user] >= limit:
+            raise quota_exceeded(CONNECTIONS, USER, user, limit)
+        if present is not None:
+            _less(self._of, present)
+        identity.notes[_COUNTED] = user
+        self._of[user] += 1
+
+
+def _less(counts: Counter[str], key: str) -> None:
+    counts[key] -= 1
+    if counts[key] <= 0:
+        del counts[key]

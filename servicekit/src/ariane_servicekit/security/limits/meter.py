@@ -1,0 +1,108 @@
+"""What one user or topic has used of its rates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ariane.common.v1 import quota_pb2 as pb
+from ariane_servicekit.security.limits.rate import Rate
+
+SENT: Final = int(pb.QUOTA_FIGURE_SENT_BYTES)
+RECEIVED: Final = int(pb.QUOTA_FIGURE_RECEIVED_BYTES)
+CALLS: Final = int(pb.QUOTA_FIGURE_CALLS)
+STORED: Final = int(pb.QUOTA_FIGURE_STORED_BYTES)
+TOPICS: Final = int(pb.QUOTA_FIGURE_TOPICS)
+GROUPS: Final = int(pb.QUOTA_FIGURE_GROUPS)
+CREDENTIALS: Final = int(pb.QUOTA_FIGURE_CREDENTIALS)
+CONNECTIONS: Final = int(pb.QUOTA_FIGURE_CONNECTIONS)
+
+USER: Final = int(pb.QUOTA_SUBJECT_USER)
+TOPIC: Final = int(pb.QUOTA_SUBJECT_TOPIC)
+ADDRESS: Final = int(pb.QUOTA_SUBJECT_ADDRESS)
+PREFIX: Final = int(pb.QUOTA_SUBJECT_PREFIX)
+
+RATES: Final = (SENT, RECEIVED, CALLS)
+"""The figures that are rates."""
+
+FIGURE_WORDS: Final[Mapping[int, str]] = {
+    SENT: "sent-bytes",
+    RECEIVED: "received-bytes",
+    CALLS: "calls",
+    STORED: "stored-bytes",
+    TOPICS: "topics",
+    GROUPS: "groups",
+    CREDENTIALS: "credentials",
+    CONNECTIONS: "connections",
+}
+"""Figures in words, as commands and errors say them."""
+
+SUBJECT_WORDS: Final[Mapping[int, str]] = {
+    USER: "user",
+    TOPIC: "topic",
+    ADDRESS: "address",
+    PREFIX: "prefix",
+}
+"""Subjects in words."""
+
+SUBJECTS_OF: Final[Mapping[int, frozenset[int]]] = {
+    SENT: frozenset({USER, TOPIC}),
+    RECEIVED: frozenset({USER, TOPIC}),
+    CALLS: frozenset({USER, TOPIC}),
+    STORED: frozenset({TOPIC}),
+    TOPICS: frozenset({PREFIX}),
+    GROUPS: frozenset({PREFIX}),
+    CREDENTIALS: frozenset({USER}),
+    CONNECTIONS: frozenset({USER, ADDRESS}),
+}
+"""Whose each figure may be."""
+
+
+class Meter:
+    """The rates of one user or topic.
+
+    Attributes:
+        subject: What it is, a value of ``QuotaSubject``.
+        name: Its name.
+    """
+
+    __slots__ = ("_rates", "name", "subject")
+
+    def __init__(self, subject: int, name: str) -> None:
+        self.subject = subject
+        self.name = name
+        self._rates: dict[int, Rate] = {}
+
+    def change(self, limits: Mapping[int, int], now_s: float) -> None:
+        """Go on with other limits, by figure; what is owed stays owed."""
+        for figure in [*self._rates]:
+            if figure not in limits:
+                del self._rates[figure]
+        for figure, per_s in limits.items():
+            rate = self._rates.get(figure)
+            if rate is None:
+                self._rates[figure] = Rate(per_s, now_s)
+            else:
+                rate.per_s = per_s
+
+    def charge(self, figure: int, amount: int, now_s: float) -> None:
+        """Take an amount of a figure, if that is limited."""
+        rate = self._rates.get(figure)
+        if rate is not None:
+            rate.charge(amount, now_s)
+
+    def debt_s(self, now_s: float, *figures: int) -> float:
+        """How long it takes until all is paid, of some figures or of all; 0 without debt."""
+        if figures:
+            owed = (self._rates[each].debt_s(now_s) for each in figures if each in self._rates)
+        else:
+            owed = (rate.debt_s(now_s) for rate in self._rates.values())
+        return max(owed, default=0.0)
+
+    def worst(self, now_s: float, *figures: int) -> tuple[int, int]:
+        """The figure that owes most, of some or of all, and its limit."""
+        figure = max(
+            (each for each in self._rates if not figures or each in figures),
+            key=lambda each: self._rates[each].debt_s(now_s),
+        )
+        return figure, self._rates[figure].per_s

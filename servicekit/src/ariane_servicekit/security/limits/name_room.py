@@ -1,0 +1,42 @@
+"""How many names that begin so may still be made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ariane_servicekit.security.limits.meter import PREFIX
+from ariane_servicekit.security.limits.quotas import quota_exceeded
+
+
+class NameRoom:
+    """Counts names against the quotas of their beginnings."""
+
+    def __init__(self, figure: int, limits: Mapping[str, int], names: Iterable[str] = ()) -> None:
+        """Begin with names that stand.
+
+        Args:
+            figure: What they name: a value of ``QuotaFigure``.
+            limits: By what names begin with.
+            names: Those that stand.
+        """
+        self._figure = figure
+        self._limits = limits
+        self._counts = dict.fromkeys(limits, 0)
+        for name in names:
+            self.count(name)
+
+    def count(self, name: str) -> None:
+        """Count a name that stands."""
+        for prefix in self._limits:
+            self._counts[prefix] += name.startswith(prefix)
+
+    def take(self, name: str) -> None:
+        """Count a new name.
+
+        Raises:
+            ServiceError: QUOTA_EXCEEDED; it is not counted.
+        """
+        for prefix, limit in self._limits.items():
+            if name.startswith(prefix) and self._counts[prefix] >= limit:
+                raise quota_exceeded(self._figure, PREFIX, prefix, limit)
+        self.count(name)

@@ -1,0 +1,61 @@
+"""Topics that have as much stored as they may.
+
+What they have is estimated now and then: a topic may go beyond its quota by what is sent meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+from ariane_broker.topics.topic_table import TopicTable
+from ariane_servicekit.errors import ServiceError
+from ariane_servicekit.security.limits.meter import STORED, TOPIC
+from ariane_servicekit.security.limits.quotas import Quotas, quota_exceeded
+
+LOOK_S: Final = 10.0
+"""Seconds between two estimates."""
+
+
+class StoredQuota:
+    """Refuses messages to topics that are full.
+
+    Attributes:
+        quotas: Of the process; None without any.
+    """
+
+    def __init__(self, topics: TopicTable, stored_bytes: Callable[[str], Awaitable[int]]) -> None:
+        """``stored_bytes`` estimates what the broker keeps of a topic."""
+        self.quotas: Quotas | None = None
+        self._topics = topics
+        self._stored_bytes = stored_bytes
+        self._full: dict[str, int] = {}
+
+    def check(self, topics: Iterable[str]) -> None:
+        """Refuse topics that are full.
+
+        Raises:
+            ServiceError: QUOTA_EXCEEDED.
+        """
+        if not self._full:
+            return
+        for topic in topics:
+            if topic in self._full:
+                raise quota_exceeded(STORED, TOPIC, topic, self._full[topic], LOOK_S)
+
+    async def turn(self) -> None:
+        """Estimate what the topics have that have a quota."""
+        full: dict[str, int] = {}
+        quotas = self.quotas
+        if quotas is not None and quotas.has(STORED):
+            for config in list(self._topics.all()):
+                limit = None if config.system else quotas.limit(STORED, TOPIC, config.topic)
+                if limit is not None and await self._bytes_of(config.topic) >= limit:
+                    full[config.topic] = limit
+        self._full = full
+
+    async def _bytes_of(self, topic: str) -> int:
+        try:
+            return await self._stored_bytes(topic)
+        except ServiceError:
+            return 0  # It has been deleted meanwhile, or nobody may read it now.
