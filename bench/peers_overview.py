@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,12 @@ _SHORTER = {
     "the bytes as a bare gRPC echo": "gRPC echo",
 }
 """Shorter words for works and peers, for the first screen."""
+_NEWER = {
+    r"Kafka (4\.[0-3])\b": ("Kafka", "4.4", False),
+    r"RabbitMQ quorum queues (3\.[\d.]+)": ("RabbitMQ", "4", True),
+    r"Redis Streams ([67]\.[\d.]+)": ("Redis", "8, and Valkey 9", True),
+}
+"""What was measured, and what is newer; whether that is another major version."""
 _LEGEND = """Each bar is one work compared with one peer. Its length is our speed divided by
 theirs, on a scale where each line is twice the one before. Green: we are faster. Yellow: they
 are faster, and the agreed floor is reached. Red: the floor is missed. The blue line is the
@@ -46,12 +53,15 @@ def overview(rows: Sequence[dict[str, Any]], pictures: Path) -> Iterator[str]:
     floors = sum(row["ratio"] >= row["floor"] for row in asked)
     goals = sum(row["ratio"] >= row["goal"] for row in asked if row["goal"] is not None)
     beside = compared(rows)
-    faster = sum(row["ratio"] >= 1 for row in beside)
+    counted = current(beside)
+    faster = sum(row["ratio"] >= 1 for row in counted)
     yield (
-        f"**We are faster in {faster} of {len(beside)} comparisons of speed.** Of {len(asked)}"
+        f"**We are faster in {faster} of {len(counted)} comparisons of speed.** Of {len(asked)}"
         f" ratios with a floor, {floors} reach it, and {goals} reach their goal."
         f" Messages that we lost in all runs: {sum(row['lost'] for row in rows)}."
     )
+    if older := newer_ones(rows):
+        yield older
     pictures.mkdir(parents=True, exist_ok=True)
     (pictures / _PICTURE).write_text(picture_of([_shorter(row) for row in asked]))
     yield f"![All ratios that have a floor](pictures/{_PICTURE})"
@@ -63,6 +73,25 @@ def overview(rows: Sequence[dict[str, Any]], pictures: Path) -> Iterator[str]:
 def compared(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows that compare our speed with that of another message queue."""
     return [row for row in rows if row["unit"] in _SPEEDS and _is_peer(row)]
+
+
+def current(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of peers of which there is no newer major version."""
+    outdated = [pattern for pattern, (_, _, is_major) in _NEWER.items() if is_major]
+    return [row for row in rows if not any(re.search(each, row["against"]) for each in outdated)]
+
+
+def newer_ones(rows: Sequence[dict[str, Any]]) -> str:
+    """A sentence about peers of which there are newer versions than measured; empty for none."""
+    told = {
+        f"{name} {found[1]} (there is {version}{'; not counted above' if is_major else ''})"
+        for pattern, (name, version, is_major) in _NEWER.items()
+        for row in rows
+        if (found := re.search(pattern, row["against"]))
+    }
+    if not told:
+        return ""
+    return f"Measured were older versions of {', '.join(sorted(told))}: newer ones may be faster."
 
 
 def _by_peer(rows: Sequence[dict[str, Any]]) -> Iterator[str]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
-from peers_overview import compared, short
+from peers_overview import compared, current, newer_ones, short
 
 README_PATH = Path(__file__).parents[1] / "README.md"
 BEGIN = "<!-- Figures: written by bench/page.py from bench/results. -->"
@@ -37,12 +38,13 @@ def with_figures(readme: str, rows: Sequence[dict[str, Any]]) -> str:
 
 def _figures(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
     speeds = compared(rows)
-    faster = sum(row["ratio"] >= 1 for row in speeds)
+    counted = current(speeds)
+    faster = sum(row["ratio"] >= 1 for row in counted)
     cores = speeds[0]["machine"]["cores"]
     yield (
-        f"**Faster in {faster} of {len(speeds)} comparisons** with other queues and their clients."
+        f"**Faster in {faster} of {len(counted)} comparisons** with other queues and their clients."
         f" Both sides ran in turn on\none machine with {cores} cores. A ratio is our messages per"
-        " second divided by theirs.\n"
+        f" second divided by theirs.\n{fill(newer_ones(speeds), 100)}\n"
     )
     yield "| Compared with | Faster in | Best ratio | Worst ratio |"
     yield "|---|---:|---|---|"

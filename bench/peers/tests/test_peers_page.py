@@ -71,6 +71,23 @@ def test_tables_pictures_and_who_was_skipped(page):
     assert all(float(bar.get("width")) > 0 for bar in bars)
 
 
+def test_what_has_a_newer_major_version_is_not_counted_and_said(page):
+    rows = [
+        row("batches", "redis-py to Redis Streams 7.0.15", 2.0, 1.0),
+        row("batches", "aiokafka to Kafka 4.3.0", 0.5, 1.0),
+        row("batches", "nats-py to NATS JetStream 2.15.2", 3.0, 1.0),
+    ]
+    page.ROWS_PATH.write_text(json.dumps(rows))
+    said = page.section()
+    assert "**We are faster in 1 of 2 comparisons of speed.** Of 3 ratios" in said
+    assert (
+        "Measured were older versions of Kafka 4.3 (there is 4.4), Redis 7.0.15 (there is 8, and"
+        " Valkey 9; not counted above): newer ones may be faster."
+    ) in said
+    page.ROWS_PATH.write_text(json.dumps([rows[2]]))
+    assert "older versions" not in page.section()
+
+
 def test_rows_of_quick_runs_and_losses_of_peers_are_told(page):
     page.ROWS_PATH.write_text(json.dumps([row("batches", "Queue 1", 2.0, 1.0)]))
     sides = [side("batches", "ours", 6.0, 4.0), side("batches", "theirs", 1.0, 2.0)]
