@@ -56,9 +56,9 @@ async def killed(process):
     await process.wait()
 
 
-def stage(calls, home, batch, numbers):
+def stage(calls, batch, numbers):
     """What one task stages of a batch."""
-    staged = StagedAttempt(calls, batch, home, 0, name="test", block_bytes_max=1024)
+    staged = StagedAttempt(calls, batch, 0, name="test", block_bytes_max=1024)
     rows = pa.record_batch({"body": pa.array(map(str, numbers))})
     for part in PLAN.tables(rows, IdentitySeed("test"), 0):
         staged.add(part)
@@ -74,26 +74,25 @@ async def test_staged_batches_are_published_once_by_who_takes_over(local_cluster
         calls = BatchTransactions(cluster.name_servers, PATIENT)
         sink = Sink("query/copies", "copies")
         committed, staged, given_up = (SinkBatch(sink, number) for number in range(3))
-        home = await asyncio.to_thread(calls.home_of, sink)
         call = asyncio.to_thread
-        done = await call(stage, calls, home, committed, range(500))
-        assert not await call(calls.commit, home, committed, [done], Contents(500, sum(range(500))))
-        waiting = await call(stage, calls, home, staged, range(500, 1000))
+        done = await call(stage, calls, committed, range(500))
+        assert not await call(calls.commit, committed, done, Contents(500, sum(range(500))))
+        waiting = await call(stage, calls, staged, range(500, 1000))
         # Its publication may be under way: the batch before is committed, perhaps not all there.
         await killed(first)
         await in_sync(second, 1)
         contents = Contents(500, sum(range(500, 1000)))
-        assert await call(calls.is_committed, home, committed)
-        assert not await call(calls.is_committed, home, staged)
-        assert not await call(calls.commit, home, staged, [waiting], contents)
+        assert await call(calls.is_committed, committed)
+        assert not await call(calls.is_committed, staged)
+        assert not await call(calls.commit, staged, waiting, contents)
         await first.start()
         await in_sync(second, 0, 1)
         await killed(second)
         await in_sync(first, 0)
         # A driver that heard no answer says the same again.
-        assert await call(calls.commit, home, staged, [waiting], contents)
-        await call(stage, calls, home, given_up, range(1000, 1100))
-        assert not await call(calls.abort, home, given_up)
+        assert await call(calls.commit, staged, waiting, contents)
+        await call(stage, calls, given_up, range(1000, 1100))
+        assert not await call(calls.abort, given_up)
 
         async def all_there():
             return (await bodies_in(cluster, "copies")).total() >= 1000

@@ -43,15 +43,14 @@ async def numbers_in(name_servers, topic):
 
 def write(calls, batch, numbers):
     """Stage and commit a batch, as a task and a driver do; whether it was committed before."""
-    home = calls.home_of(batch.sink)
-    attempts = []
-    if not calls.is_committed(home, batch):
-        staged = StagedAttempt(calls, batch, home, 0, name="test", block_bytes_max=1024)
+    attempts = ()
+    if not calls.is_committed(batch):
+        staged = StagedAttempt(calls, batch, 0, name="test", block_bytes_max=1024)
         rows = pa.record_batch({"body": pa.array(map(str, numbers))})
         for part in PLAN.tables(rows, IdentitySeed("test"), 0):
             staged.add(part)
-        attempts = [staged.finish()]
-    return calls.commit(home, batch, attempts, Contents(len(numbers), sum(numbers)))
+        attempts = staged.finish()
+    return calls.commit(batch, attempts, Contents(len(numbers), sum(numbers)))
 
 
 async def is_dropped(client, broker_name):

@@ -21,44 +21,41 @@ ROWS = Contents(5, (1 << 63) + 7)
 BOTH = Contents(10, 14)
 """Sums are numbers of 64 bits."""
 STAGED = [
-    StageReceipt(BATCH, "broker-a", Attempt(partition, f"token-{partition}", 5, 99), ROWS)
+    StageReceipt(
+        BATCH,
+        tuple(Attempt(partition, f"token-{partition}", 5, 99, f"broker-{name}") for name in "ab"),
+        ROWS,
+    )
     for partition in range(2)
 ]
-DONE_BEFORE = replace(STAGED[0], attempt=None)
+DONE_BEFORE = replace(STAGED[0], attempts=None)
 
 
 class Broker:
-    """Answers as the home of a sink, and remembers what it was asked to do."""
+    """Answers as the brokers of a sink, and remembers what it was asked to do."""
 
     def __init__(self):
-        self.home = "broker-a"
         self.committed = False
         self.commits, self.aborts = [], []
         self.failure = None
         self.standing = None
 
-    def home_of(self, sink):
-        return self.home
-
-    def noted_home_of(self, sink):
-        return self.home
-
-    def is_committed(self, home, batch):
+    def is_committed(self, batch):
         return self.committed
 
-    def commit(self, home, batch, attempts, contents):
+    def commit(self, batch, attempts, contents):
         if self.standing is None:
-            self.commits.append((home, batch, list(attempts), contents))
+            self.commits.append((batch, list(attempts), contents))
             return False
         if contents == self.standing:
             return True
         metadata = {"committed_count": str(self.standing.row_count)}
         raise sdk_errors.BatchDiffers("differs", metadata=metadata)
 
-    def abort(self, home, batch):
+    def abort(self, batch):
         if self.failure is not None:
             raise self.failure
-        self.aborts.append((home, batch))
+        self.aborts.append(batch)
 
 
 @pytest.fixture
@@ -75,8 +72,8 @@ def write(broker):
 def test_what_all_tasks_staged_is_committed_by_name(broker, write):
     write.commit(STAGED, 7)
 
-    attempts = [each.attempt for each in STAGED]
-    assert broker.commits == [("broker-a", BATCH, attempts, BOTH)]
+    attempts = [attempt for each in STAGED for attempt in each.attempts]
+    assert broker.commits == [(BATCH, attempts, BOTH)]
 
 
 def test_nothing_at_all_is_nothing_to_commit(broker, write):
@@ -110,10 +107,9 @@ def test_a_batch_that_was_committed_with_other_rows_is_refused_or_skipped(broker
 @pytest.mark.parametrize(
     ("receipts", "batch_id", "clause"),
     [
-        ([STAGED[0], replace(STAGED[1], home="broker-b")], 7, "do not agree"),
         ([STAGED[0], replace(STAGED[1], batch=SinkBatch(SINK, 6))], 7, "do not agree"),
         (STAGED, 8, "do not agree"),
-        ([STAGED[0], DONE_BEFORE], 7, "has forgotten that micro-batch 7"),
+        ([STAGED[0], DONE_BEFORE], 7, "have forgotten that micro-batch 7"),
     ],
 )
 def test_receipts_that_do_not_fit_together_commit_nothing(
@@ -125,19 +121,10 @@ def test_receipts_that_do_not_fit_together_commit_nothing(
     assert broker.commits == []
 
 
-def test_a_home_that_moved_commits_nothing(broker, write):
-    broker.home = "broker-b"
-
-    with pytest.raises(CommitRefused, match="writes to another broker than broker-a"):
-        write.commit(STAGED, 7)
-
-    assert broker.commits == []
-
-
 def test_an_abort_drops_what_receipts_name_and_never_fails(broker, write, caplog):
     write.abort([None, STAGED[0]])
     write.abort([None, None])
-    assert broker.aborts == [("broker-a", BATCH)]
+    assert broker.aborts == [BATCH]
 
     broker.failure = ServiceUnavailable("down", retriable=True)
     write.abort(STAGED)
@@ -149,7 +136,7 @@ def test_a_write_that_its_options_name_is_aborted_without_receipts(broker, write
 
     replace(write, batch=named).abort([None])
 
-    assert broker.aborts == [("broker-a", named)]
+    assert broker.aborts == [named]
 
 
 GIVEN = {"endpoints": "n:1", "topic": "orders", "deliveryGuarantee": "exactly-once"}

@@ -31,11 +31,10 @@ from ariane_pipelines.repairs import (
     RepairTable,
     unchanged,
 )
-from ariane_spark.calls.connection import connect_once, connect_transactions_once
+from ariane_spark.calls.connection import connect_once
 from ariane_spark.errors import OptionIllegal
 from ariane_spark.options.option_table import Use
 from ariane_spark.options.options import read_options
-from ariane_spark.options.write_options import write_options
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -228,7 +227,6 @@ def _sent(plan: RedrivePlan, ledger: RedriveLedger, decisions: DataFrame) -> Red
     decided = ledger.decisions(run)
     counts = _counted(decided)
     if counts.sent_count:
-        _check_groups(plan, decided)
         _finish(plan, ledger, ledger.mark_planned(run, exactly_once=plan.exactly_once))
     else:
         ledger.forget(run)
@@ -271,25 +269,6 @@ def _finish(plan: RedrivePlan, ledger: RedriveLedger, run: Run) -> int:
         )
     ledger.mark_sent(run)
     return sum(count for _, count in counts)
-
-
-def _check_groups(plan: RedrivePlan, decided: DataFrame) -> None:
-    """Check that an exactly-once sink accepts the message groups, before anything is planned.
-
-    Raises:
-        OptionIllegal: It does not accept the message groups of a topic.
-    """
-    if not plan.exactly_once:
-        return
-    calls = connect_transactions_once(write_options({"endpoints": plan.endpoints}))
-    grouped = decided.where((f.col("outcome") == SENT) & f.col("messageGroup").isNotNull())
-    for (topic,) in grouped.select("topic").distinct().collect():
-        if calls.divides_groups(topic):
-            raise OptionIllegal(
-                "exactly_once",
-                f"the message groups of {topic}, a topic of type FIFO, are divided among several"
-                " brokers, and an exactly-once sink writes to one: send them at least once",
-            )
 
 
 def _counted(decisions: DataFrame) -> RedriveReport:

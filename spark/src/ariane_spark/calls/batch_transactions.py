@@ -1,8 +1,8 @@
-"""Batch transactions as Spark's processes use them: blocking calls to the broker of a sink.
+"""Batch transactions as Spark's processes use them: blocking calls to the brokers of a sink.
 
-All of a sink's messages go to the queues of one broker, its home, so that one record decides over
-a batch. The home is chosen once and noted at every broker that the sink may write to. While the
-home is away the sink waits for it; it writes to another broker only after an operator moves it.
+Tasks stage at all brokers of a sink; one of them, its home, decides whether a batch is committed.
+The home is chosen once and noted at every broker of the sink. While it is away the sink waits for
+it; another broker decides only after an operator moves the sink.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from ariane.broker.v1.sink_service_pb2 import (
 )
 from ariane.broker.v1.sink_service_pb2_grpc import SinkServiceStub
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
-from ariane_sdk.errors import ArianeError, ServiceUnavailable
+from ariane_sdk import MessageQueue
+from ariane_sdk.errors import ArianeError, CallError, ServiceUnavailable
 from ariane_sdk.translation import error_from_rpc
 from ariane_spark.calls.channels import Channels
 from ariane_spark.calls.repetition import Repetition
 from ariane_spark.calls.routes import Routes
 from ariane_spark.calls.sink_batches import Sink, SinkBatch
+from ariane_spark.errors import FeatureNotAvailable, QueueNotFound
 from ariane_spark.options.options import RequestPolicy
 from ariane_spark.records.contents import Contents
 from ariane_wire import CallFailed
@@ -48,6 +50,8 @@ class Attempt(NamedTuple):
     """The number of its messages."""
     checksum: int
     """The checksum of its blocks."""
+    broker_name: str
+    """The broker that has it."""
 
 
 class BatchTransactions:
@@ -71,34 +75,50 @@ class BatchTransactions:
         self._timeout_s = policy.timeout_ms / 1000
         self._repetition = repetition or Repetition(policy)
         self._channels = channels or Channels()
+        self._silent: frozenset[str] = frozenset()
         self._routes = Routes(endpoints, self._channels, timeout_s=self._timeout_s)
 
     def home_of(self, sink: Sink) -> str:
-        """The broker that a sink writes to; it is chosen, and noted, at the first batch.
+        """The broker that decides for a sink; it is chosen, and noted, at the first batch.
 
         Raises:
             ArianeError: The broker does not answer, or no broker knows the home.
         """
         return self._repetition.ask(lambda: self._find_home(sink))
 
-    def noted_home_of(self, sink: Sink) -> str | None:
-        """The same without choosing; None if no broker that answers knows the home.
+    def write_queues(self, sink: Sink, topic: str) -> list[MessageQueue]:
+        """The queues of a topic that a sink writes to; neighbours are on different brokers.
 
-        Raises:
-            ArianeError: The home is away, or no name server answers.
-        """
-        addresses = self._addresses(sink)
-        notes = _homes_in(self._answers(sink, addresses))
-        return self._named(sink, addresses, max(notes.values(), key=_rank)) if notes else None
-
-    def write_queue_count(self, topic: str, broker_name: str) -> int:
-        """The number of queues of a topic to which a broker accepts messages.
+        Brokers that did not answer when the sink's home was asked for are left out.
 
         Raises:
             ArianeError: The topic does not exist, or no name server answers.
+            QueueNotFound: It has no queue on a broker of the sink.
         """
-        counts = self._repetition.ask(lambda: self._routes.write_queue_counts(topic))
-        return counts.get(broker_name, 0)
+        queues = self._repetition.ask(lambda: self._routes.write_queues(topic))
+        found = [queue for queue in queues if sink.has(queue.broker_name)]
+        if not found:
+            brokers = ", ".join(sink.brokers) or "any broker"
+            raise QueueNotFound(f"topic {topic} has no queue to write on {brokers}")
+        near = [queue for queue in found if queue.broker_name not in self._silent]
+        return sorted(near or found, key=lambda queue: (queue.queue_id, queue.broker_name))
+
+    def group_queues(self, sink: Sink, topic: str) -> list[MessageQueue]:
+        """The queues among which message groups are divided, in the order of the rule.
+
+        Raises:
+            ArianeError: The topic does not exist, or no name server answers.
+            FeatureNotAvailable: Its groups belong to brokers that the sink leaves out.
+        """
+        queues = self._repetition.ask(lambda: self._routes.group_queues(topic))
+        found = [queue for queue in queues if sink.has(queue.broker_name)]
+        if len(found) < len(queues) and self.divides_groups(topic):
+            raise FeatureNotAvailable(
+                "sinkBrokers",
+                f"the message groups of {topic}, a topic of type FIFO, are divided among all of"
+                " its brokers",
+            )
+        return found
 
     def divides_groups(self, topic: str) -> bool:
         """Whether a topic has a fixed division of message groups among several brokers.
@@ -108,42 +128,39 @@ class BatchTransactions:
         """
         return self._repetition.ask(lambda: self._routes.divides_groups(topic))
 
-    def is_committed(self, home: str, batch: SinkBatch) -> bool:
+    def is_committed(self, batch: SinkBatch) -> bool:
         """Whether a batch of a sink, or a later one, is committed.
 
         Raises:
             ArianeError: The home does not answer.
         """
         request = transaction.GetBatchProgressRequest(query_id=batch.sink.name)
-        progress = self._ask_home(home, batch.sink, lambda stub: stub.GetBatchProgress, request)
+        progress = self._ask_home(batch.sink, lambda stub: stub.GetBatchProgress, request)
         return bool(progress.HasField("batch_id") and progress.batch_id >= batch.batch_id)
 
     def stage(
-        self, home: str, sink: Sink, request: transaction.StageBatchRecordsRequest
+        self, broker_name: str, sink: Sink, request: transaction.StageBatchRecordsRequest
     ) -> Callable[[], None]:
         """Begin to stage; return a function that waits for the end, with repeats if they help.
 
         The function raises:
             ArianeError: It is not staged, or the batch is committed (``TransactionDecided``).
         """
-        begun = [self._begin(home, sink, request)]
+        begun = [self._begin(broker_name, sink, request)]
 
         def end() -> None:
             def once() -> Any:
-                call = begun.pop() if begun else self._begin(home, sink, request)
+                call = begun.pop() if begun else self._begin(broker_name, sink, request)
                 return call()
 
             self._repetition.ask(once)
 
         return end
 
-    def commit(
-        self, home: str, batch: SinkBatch, attempts: Collection[Attempt], contents: Contents
-    ) -> bool:
+    def commit(self, batch: SinkBatch, attempts: Collection[Attempt], contents: Contents) -> bool:
         """Make attempts visible, all or none; harmless if the same rows are already visible.
 
         Args:
-            home: The broker.
             batch: The batch.
             attempts: The attempts of all tasks; none if the batch is known to be committed.
             contents: The fingerprint of the rows of all tasks.
@@ -163,6 +180,7 @@ class BatchTransactions:
                     attempt_token=attempt.token,
                     record_count=attempt.record_count,
                     checksum=attempt.checksum,
+                    broker_name=attempt.broker_name,
                 )
                 for attempt in attempts
             ],
@@ -170,22 +188,32 @@ class BatchTransactions:
             content_sum=contents.total,
         )
         done = self._ask_home(
-            home, batch.sink, lambda stub: stub.CommitBatch, request, timeout_s=COMMIT_S_MAX
+            batch.sink, lambda stub: stub.CommitBatch, request, timeout_s=COMMIT_S_MAX
         )
         return bool(done.duplicate)
 
-    def abort(self, home: str, batch: SinkBatch) -> bool:
-        """Drop staged rows, by one call; return whether the batch is committed, and so stays.
+    def abort(self, batch: SinkBatch) -> bool:
+        """Drop staged rows, by one call to each broker; return whether the batch is committed.
 
         Raises:
-            ArianeError: The home does not answer.
+            ArianeError: A broker does not answer; the others have dropped theirs.
         """
         request = transaction.AbortBatchRequest(query_id=batch.sink.name, batch_id=batch.batch_id)
-        stub, address = self._stub(home, batch.sink)
-        try:
-            return bool(stub.AbortBatch(request, timeout=self._timeout_s).committed)
-        except CallFailed as failure:
-            raise error_from_rpc(failure, peer=f"broker {home} at {address}") from failure
+        addresses = self._addresses(batch.sink)
+        calls = {
+            name: self._stub_at(address).AbortBatch.future(request, timeout=self._timeout_s)
+            for name, address in addresses.items()
+        }
+        committed, failures = False, list[ArianeError]()
+        for name, call in calls.items():
+            try:
+                committed |= bool(call.result().committed)
+            except CallFailed as failure:
+                peer = f"broker {name} at {addresses[name]}"
+                failures.append(error_from_rpc(failure, peer=peer))
+        if failures:
+            raise failures[0]
+        return committed
 
     def _find_home(self, sink: Sink) -> str:
         addresses = self._addresses(sink)
@@ -200,27 +228,43 @@ class BatchTransactions:
                 raise ServiceUnavailable(
                     "name servers have just started and may not know all brokers", retriable=True
                 )
-            chosen = max(addresses, key=lambda name: zlib.crc32(f"{sink.name}@{name}".encode()))
-            self._note(sink, addresses, addresses.keys(), SinkHome(broker_name=chosen))
+            self._choose_home(sink, addresses)
             # If several writers choose at the same time, one note wins at all brokers.
             notes = _homes_in(self._answers(sink, addresses))
         home = max(notes.values(), key=_rank)
-        behind = {name for name in addresses if name not in notes or notes[name] != home}
+        names = {*home.broker_names, *addresses}
+        behind = {
+            name
+            for name in addresses
+            if name not in notes
+            or _rank(notes[name])[:2] != _rank(home)[:2]
+            or not names.issubset(notes[name].broker_names)
+        }
+        home.broker_names[:] = sorted(names)
         if home.broker_name in behind:
-            # The broker takes batches only now, and knows batches committed before the move.
+            # It decides only now, and asks all others first what was committed before.
             self._note(sink, addresses, [home.broker_name], home)
             behind.remove(home.broker_name)
         if behind:
             self._note(sink, addresses, behind, home, strict=False)
         return self._named(sink, addresses, home)
 
+    def _choose_home(self, sink: Sink, addresses: Mapping[str, str]) -> None:
+        """Choose a home among the brokers that the sink writes to, and note it everywhere."""
+        candidates = [name for name in addresses if sink.has(name)]
+        if not candidates:
+            raise QueueNotFound(f"none of {', '.join(sink.brokers)} is a broker of {sink.name}")
+        chosen = max(candidates, key=lambda name: zlib.crc32(f"{sink.name}@{name}".encode()))
+        home = SinkHome(broker_name=chosen, broker_names=sorted(addresses))
+        self._note(sink, addresses, sorted(addresses, key=lambda name: name == chosen), home)
+
     @staticmethod
     def _named(sink: Sink, addresses: Mapping[str, str], home: SinkHome) -> str:
         if home.broker_name in addresses:
             return home.broker_name
         raise ServiceUnavailable(
-            f"broker {home.broker_name}, which {sink.name} writes to, is away; if it does not come"
-            f" back ever: ariane sink move '{sink.name}' BROKER --home-is-gone",
+            f"broker {home.broker_name}, which decides for {sink.name}, is away; if it does not"
+            f" come back ever: ariane sink move '{sink.name}' BROKER --home-is-gone",
             retriable=True,
         )
 
@@ -239,6 +283,7 @@ class BatchTransactions:
                 error = error_from_rpc(failure, peer=f"broker {name} at {addresses[name]}")
                 if not error.retriable:
                     raise error from failure
+        self._silent = frozenset(addresses.keys() - answers.keys())
         return answers
 
     def _note(
@@ -272,21 +317,28 @@ class BatchTransactions:
 
     def _ask_home(
         self,
-        home: str,
         sink: Sink,
         method: Callable[[TransactionServiceStub], Any],
         request: Any,
         *,
         timeout_s: float | None = None,
     ) -> Any:
+        """Ask the home, whichever broker that is by now."""
+
         def once() -> Any:
-            return self._begin(home, sink, request, method, timeout_s)()
+            home = self._find_home(sink)
+            try:
+                return self._begin(home, sink, request, method, timeout_s)()
+            except CallError as error:
+                if error.reason == "SINK_MOVED":
+                    raise ServiceUnavailable(str(error), retriable=True) from error
+                raise
 
         return self._repetition.ask(once)
 
     def _begin(
         self,
-        home: str,
+        broker_name: str,
         sink: Sink,
         request: Any,
         method: Callable[[TransactionServiceStub], Any] = lambda stub: stub.StageBatchRecords,
@@ -294,7 +346,7 @@ class BatchTransactions:
     ) -> Callable[[], Any]:
         """Begin a call; return a function that waits for its answer."""
         try:
-            stub, address = self._stub(home, sink)
+            stub, address = self._stub(broker_name, sink)
         except ArianeError as error:
             refusal = error
 
@@ -310,16 +362,17 @@ class BatchTransactions:
             except CallFailed as failure:
                 if sink.topic is not None:
                     self._routes.forget(sink.topic)
-                raise error_from_rpc(failure, peer=f"broker {home} at {address}") from failure
+                peer = f"broker {broker_name} at {address}"
+                raise error_from_rpc(failure, peer=peer) from failure
 
         return end
 
-    def _stub(self, home: str, sink: Sink) -> tuple[TransactionServiceStub, str]:
-        address = self._addresses(sink).get(home)
+    def _stub(self, broker_name: str, sink: Sink) -> tuple[TransactionServiceStub, str]:
+        address = self._addresses(sink).get(broker_name)
         if address is None:
             if sink.topic is not None:
                 self._routes.forget(sink.topic)
-            raise ServiceUnavailable(f"no address of broker {home} is known", retriable=True)
+            raise ServiceUnavailable(f"no address of broker {broker_name} is known", retriable=True)
         return self._stub_at(address), address
 
     def _stub_at(self, address: str) -> TransactionServiceStub:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections import Counter
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Final, NamedTuple, TypeVar
@@ -22,7 +21,7 @@ from ariane.namesrv.v1.route_service_pb2 import (
     ListTopicsResponse,
 )
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
-from ariane_sdk import Route
+from ariane_sdk import MessageQueue, Route
 from ariane_sdk.errors import (
     CallError,
     DeadlinePassed,
@@ -166,15 +165,30 @@ class Routes:
             self._channels.expect_broker(each.broker_name, (each.read_address,), each.cluster_name)
         return {each.broker_name: each.read_address for each in brokers}
 
-    def write_queue_counts(self, topic: str) -> Mapping[str, int]:
-        """The number of writable queues on each broker of a topic, by broker name.
+    def write_queues(self, topic: str) -> Sequence[MessageQueue]:
+        """The writable queues of a topic, sorted by broker and number.
 
         Raises:
             RouteNotFound: No live broker has the topic.
             NameServersUnreachable: No name server answered.
         """
-        queues = self._route(topic).write_queues
-        return Counter(queue.broker_name for queue in queues)
+        return self._route(topic).write_queues
+
+    def group_queues(self, topic: str) -> Sequence[MessageQueue]:
+        """The queues among which message groups are divided, of brokers that are away as well.
+
+        Raises:
+            RouteNotFound: No live broker has the topic.
+            NameServersUnreachable: No name server answered.
+            ServiceUnavailable: The topic is of type FIFO, and its division is not known now.
+        """
+        route = self._route(topic)
+        if route.groups_wait:
+            raise ServiceUnavailable(
+                f"no name server tells how the message groups of {topic} are divided",
+                retriable=True,
+            )
+        return route.group_queues
 
     def divides_groups(self, topic: str) -> bool:
         """Whether a topic has a fixed division of message groups among several brokers.

@@ -25,6 +25,12 @@ class Sink:
     """Its permanent name, in all brokers."""
     topic: str | None
     """The topic of all its messages; ``None``: a column has it."""
+    brokers: tuple[str, ...] = ()
+    """The only brokers that it writes to; none: all with queues of the topic."""
+
+    def has(self, broker_name: str) -> bool:
+        """Whether it writes to a broker."""
+        return not self.brokers or broker_name in self.brokers
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +80,7 @@ def batch_of_options(options: WriteOptions) -> SinkBatch:
         )
     # A write to another topic is another write, even with the same name.
     name = f"{WRITE}/{options.write_id}/{options.topic or ''}"
-    return SinkBatch(Sink(name, options.topic), 0)
+    return SinkBatch(Sink(name, options.topic, options.sink_brokers), 0)
 
 
 def batch_of_task(options: WriteOptions, context: TaskContext | None) -> SinkBatch:
@@ -92,7 +98,8 @@ def batch_of_task(options: WriteOptions, context: TaskContext | None) -> SinkBat
 
 
 def _batch_of_stream(options: WriteOptions, running: MicroBatch) -> SinkBatch:
-    return SinkBatch(Sink(f"{running.query}/{place_of(options)}", options.topic), running.batch_id)
+    name = f"{running.query}/{place_of(options)}"
+    return SinkBatch(Sink(name, options.topic, options.sink_brokers), running.batch_id)
 
 
 def place_of(options: WriteOptions) -> str:

@@ -288,6 +288,12 @@ OPTIONS: Final = (
         "the option `topic`",
     ),
     Option(
+        "sinkBrokers",
+        (Use.WRITE,),
+        "Exactly once: the only brokers that get the rows, separated by commas.",
+        "all with queues of the topic",
+    ),
+    Option(
         "query",
         (Use.WRITE,),
         "In `foreachBatch`: the permanent name of the query. `foreach_batch_writer` knows it"

@@ -65,6 +65,8 @@ class WriteOptions:
     """Whether batch transactions are used."""
     sink_id: str | None = None
     """Distinguishes sinks of one query; ``None``: their topics do."""
+    sink_brokers: tuple[str, ...] = ()
+    """The only brokers that get the rows, if exactly once; none: all of the topic."""
     write_id: str | None = None
     """The name of a write that belongs to no stream."""
     micro_batch: MicroBatch | None = None
@@ -109,6 +111,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
         topic=options.text("topic"),
         exactly_once=exactly_once,
         sink_id=_name_of_write(options, "sinkId", exactly_once=exactly_once),
+        sink_brokers=_sink_brokers(options, exactly_once=exactly_once),
         write_id=_name_of_write(options, "writeId", exactly_once=exactly_once),
         micro_batch=_micro_batch(options),
         skips_changed_batch=_skips_changed_batch(options, exactly_once=exactly_once),
@@ -159,6 +162,15 @@ def _name_of_write(options: GivenOptions, name: str, *, exactly_once: bool) -> s
         raise OptionIllegal(name, f"has a meaning only with deliveryGuarantee={EXACTLY_ONCE!r}")
     _check_length(name, value)
     return value
+
+
+def _sink_brokers(options: GivenOptions, *, exactly_once: bool) -> tuple[str, ...]:
+    names = options.names("sinkBrokers")
+    if names and not exactly_once:
+        raise OptionIllegal(
+            "sinkBrokers", f"has a meaning only with deliveryGuarantee={EXACTLY_ONCE!r}"
+        )
+    return tuple(sorted(names or ()))
 
 
 def _micro_batch(options: GivenOptions) -> MicroBatch | None:

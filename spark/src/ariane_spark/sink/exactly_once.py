@@ -2,8 +2,9 @@
 
 ::
 
-    task:    committed already? -> look     else stage under a token -> receipt names the token
-    driver:  CommitBatch(sink, batch, staged parts of the receipts, sum over all rows)
+    task:    committed already? -> look     else stage under a token, at all brokers of the sink
+                                            -> receipt names the token and the parts
+    driver:  CommitBatch(sink, batch, staged parts of the receipts, sum over all rows), at its home
              idempotent, repeated freely; refused where other rows were committed before
     failure: AbortBatch(sink, batch)                                    never undoes a commit
 
@@ -60,10 +61,8 @@ class StageReceipt(WriterCommitMessage):
 
     batch: SinkBatch
     """The batch."""
-    home: str
-    """The broker with the staged rows."""
-    attempt: Attempt | None
-    """The staged part; ``None``: the batch was committed before."""
+    attempts: tuple[Attempt, ...] | None
+    """The staged parts, one for each broker; ``None``: the batch was committed before."""
     contents: Contents
     """The fingerprint of the task's rows."""
 
@@ -97,14 +96,12 @@ class ExactlyOnceWrite:
                 "is for single writes; in foreachBatch, write by ariane_spark.foreach_batch_writer",
             )
         calls = self.connect(self.options)
-        home = calls.home_of(batch.sink)
         seed = IdentitySeed(f"{batch.sink.name}/{batch.batch_id}/{partition_id}")
         staged: StagedAttempt | None = None
-        if not calls.is_committed(home, batch):
+        if not calls.is_committed(batch):
             staged = StagedAttempt(
                 calls,
                 batch,
-                home,
                 partition_id,
                 name=seed.text,
                 block_bytes_max=self.options.batch_bytes,
@@ -125,8 +122,8 @@ class ExactlyOnceWrite:
                             staged = None
                     count += len(rows)
                 if staged is None or _is_decided(staged.wait):
-                    return StageReceipt(batch, home, None, contents)
-                return StageReceipt(batch, home, staged.finish(), contents)
+                    return StageReceipt(batch, None, contents)
+                return StageReceipt(batch, staged.finish(), contents)
         except RowIllegal as error:
             return refused(error, batches)
 
@@ -147,20 +144,18 @@ class ExactlyOnceWrite:
         receipts = [message for message in messages if isinstance(message, StageReceipt)]
         if not receipts:
             return
-        batch, home = receipts[0].batch, receipts[0].home
+        batch = receipts[0].batch
         calls = self.connect(self.options)
-        if any((each.batch, each.home) != (batch, home) for each in receipts) or (
+        if any(each.batch != batch for each in receipts) or (
             batch_id is not None and batch_id != batch.batch_id
         ):
             raise CommitRefused(f"tasks of batch {batch_id} of {batch.sink.name} do not agree")
-        if calls.home_of(batch.sink) != home:
-            raise CommitRefused(f"{batch.sink.name} writes to another broker than {home}")
-        attempts = [each.attempt for each in receipts if each.attempt is not None]
-        if len(attempts) < len(receipts) and not calls.is_committed(home, batch):
-            raise CommitRefused(f"broker {home} has forgotten that {batch} was committed")
+        attempts = [attempt for each in receipts for attempt in each.attempts or ()]
+        if any(each.attempts is None for each in receipts) and not calls.is_committed(batch):
+            raise CommitRefused(f"brokers have forgotten that {batch} was committed")
         contents = reduce(Contents.plus, (each.contents for each in receipts))
         try:
-            if calls.commit(home, batch, attempts, contents):
+            if calls.commit(batch, attempts, contents):
                 # After a crash, and for a repeated job.
                 _log.warning("%s was committed before with the same rows; it stands", batch)
         except sdk_errors.BatchDiffers as error:
@@ -179,11 +174,9 @@ class ExactlyOnceWrite:
         calls = self.connect(self.options)
         try:
             if receipts:
-                calls.abort(receipts[0].home, receipts[0].batch)
+                calls.abort(receipts[0].batch)
             elif self.batch is not None:
-                home = calls.noted_home_of(self.batch.sink)
-                if home is not None:
-                    calls.abort(home, self.batch)
+                calls.abort(self.batch)
         except ArianeError as error:
             _log.warning("what was staged stays until it grows old: %s", error)
 

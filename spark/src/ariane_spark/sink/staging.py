@@ -1,24 +1,26 @@
-"""Staging of one task attempt: rows are sent as blocks of records, one call after another.
+"""Staging of one task attempt: rows are sent as blocks of records, to all brokers of the sink.
 
-During a call the next block is encoded. The order within queues, and so within message groups, is
-kept.
+Blocks go to the brokers in turn, one call after another to each; during calls the next block is
+encoded. The order within queues, and so within message groups, is kept.
 """
 
 from __future__ import annotations
 
 import time
 import zlib
+from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import uuid4
 
 import numpy as np
 
 from ariane.broker.v1.transaction_service_pb2 import StageBatchRecordsRequest
+from ariane_sdk import MessageQueue
 from ariane_sdk.errors import CallError, ColumnIllegal
 from ariane_spark.calls.batch_transactions import Attempt, BatchTransactions
 from ariane_spark.calls.sink_batches import SinkBatch
-from ariane_spark.errors import FeatureNotAvailable, QueueNotFound
 from ariane_spark.options.write_options import NO_COMPRESSION, BodyCompression
 from ariane_spark.records.bad_rows import BODY_BYTES_MAX
 from ariane_spark.records.rows import TopicRows, row_refusal
@@ -41,6 +43,25 @@ class CallUnderWay(NamedTuple):
     """Numbers of its rows within the task."""
 
 
+@dataclass(slots=True)
+class _Part:
+    """What one broker has of the attempt."""
+
+    record_count: int = 0
+    checksum: int = 0
+    under_way: CallUnderWay | None = None
+
+
+class _Share(NamedTuple):
+    """Rows for one broker."""
+
+    rows: TopicRows
+    broker_name: str
+    """The broker; empty: the next one in turn, for each block."""
+    queue_ids: NDArray[np.int32] | None
+    """The queue of each row; None: the next one in turn."""
+
+
 class StagedAttempt:
     """One attempt of one task."""
 
@@ -48,7 +69,6 @@ class StagedAttempt:
         self,
         calls: BatchTransactions,
         batch: SinkBatch,
-        home: str,
         partition_id: int,
         *,
         name: str,
@@ -62,17 +82,15 @@ class StagedAttempt:
         """
         self._calls = calls
         self._batch = batch
-        self._home = home
         self._partition_id = partition_id
         self._name = name
         self._block_bytes_max = block_bytes_max
         self._compression = compression
         self._now_ms = now_ms
         self._token = uuid4().hex
-        self._record_count = 0
-        self._checksum = 0
-        self._under_way: CallUnderWay | None = None
-        self._queue_counts: dict[str, int] = {}
+        self._parts: dict[str, _Part] = defaultdict(_Part)
+        self._queues: dict[str, list[MessageQueue]] = {}
+        self._group_queues: dict[str, list[MessageQueue]] = {}
         # Tasks and batches begin with different queues, so that all get their share.
         self._turn = partition_id + batch.batch_id
 
@@ -85,8 +103,12 @@ class StagedAttempt:
         Raises:
             RowIllegal: A row cannot become a message, or the broker refused it.
             ArianeError: The broker refused, or does not answer.
-            QueueNotFound: The topic has no queue on that broker.
+            QueueNotFound: The topic has no queue on a broker of the sink.
         """
+        for part in self._divided(share):
+            self._add(*part)
+
+    def _add(self, share: TopicRows, broker_name: str, queue_ids: NDArray[np.int32] | None) -> None:
         # The SDK checks tables that it sends the same way, so both guarantees refuse the same rows.
         from ariane_record.encoding.columns.packed_columns import ColumnPacking  # noqa: PLC0415 - it needs Arrow.
         from ariane_sdk.message_tables import table_parts  # noqa: PLC0415 - the same.
@@ -107,13 +129,22 @@ class StagedAttempt:
             messages, times_ms = packing.packed(part.messages), part.delivery_times_ms
             for start, stop in self._cuts(share.topic, messages):
                 chosen = slice(part.first_row + start, part.first_row + stop)
+                if queue_ids is None:
+                    queue = self._next_queue(share.topic)
+                    broker, block_queue_ids = (
+                        queue.broker_name,
+                        np.full(stop - start, queue.queue_id, np.int32),
+                    )
+                else:
+                    broker, block_queue_ids = broker_name, queue_ids[chosen]
                 request = self._request(
                     share.topic,
                     messages.slice(start, stop),
                     ids[chosen],
                     None if times_ms is None else times_ms[start:stop],
+                    block_queue_ids,
                 )
-                self._stage(request, share.rows[chosen])
+                self._stage(broker, request, share.rows[chosen])
 
     def wait(self) -> None:
         """Wait until all added rows are staged.
@@ -122,9 +153,27 @@ class StagedAttempt:
             RowIllegal: The broker refused a row.
             ArianeError: The rows are not staged.
         """
-        if self._under_way is None:
+        for part in self._parts.values():
+            self._wait(part)
+
+    def finish(self) -> tuple[Attempt, ...]:
+        """Wait until all rows are staged; return the parts for the commit.
+
+        Raises:
+            RowIllegal: The broker refused a row.
+            ArianeError: The rows are not staged.
+        """
+        self.wait()
+        return tuple(
+            Attempt(self._partition_id, self._token, part.record_count, part.checksum, name)
+            for name, part in self._parts.items()
+        )
+
+    def _wait(self, part: _Part) -> None:
+        """Wait for the call that is under way to a broker."""
+        if part.under_way is None:
             return
-        (end, rows), self._under_way = self._under_way, None
+        (end, rows), part.under_way = part.under_way, None
         try:
             end()
         except CallError as error:
@@ -133,26 +182,16 @@ class StagedAttempt:
                 raise row_refusal(error, rows, int(position), self._name) from error
             raise
 
-    def finish(self) -> Attempt:
-        """Wait until all rows are staged; return the part for the commit.
-
-        Raises:
-            RowIllegal: The broker refused a row.
-            ArianeError: The rows are not staged.
-        """
-        self.wait()
-        return Attempt(self._partition_id, self._token, self._record_count, self._checksum)
-
     def _request(
         self,
         topic: str,
         messages: MessageColumns,
         ids: pa.StringArray,
         times_ms: NDArray[np.int64] | None,
+        queue_ids: NDArray[np.int32],
     ) -> StageBatchRecordsRequest:
         from ariane_record.encoding.columns.column_encoder import encode_columns  # noqa: PLC0415 - it needs Arrow.
 
-        queue_ids = self._queue_ids(topic, messages)
         block = encode_columns(topic, messages, unique_ids=ids, born_timestamp_ms=self._now_ms())
         if times_ms is None or not times_ms.any():
             times_ms = np.zeros(0, np.int64)
@@ -168,18 +207,21 @@ class StagedAttempt:
             key_hashes=block.key_hashes.astype("<i4").tobytes(),
             records_crc32=block.crc32,
             queue_ids=queue_ids.astype("<i4").tobytes(),
-            record_count_before=self._record_count,
             delivery_times_ms=times_ms.astype("<i8").tobytes(),
             records=bytes(block.records),
         )
 
-    def _stage(self, request: StageBatchRecordsRequest, rows: NDArray[np.int64]) -> None:
-        self.wait()
-        end = self._calls.stage(self._home, self._batch.sink, request)
-        self._under_way = CallUnderWay(end, rows)
-        self._record_count += len(rows)
+    def _stage(
+        self, broker_name: str, request: StageBatchRecordsRequest, rows: NDArray[np.int64]
+    ) -> None:
+        part = self._parts[broker_name]
+        self._wait(part)
+        request.record_count_before = part.record_count
+        end = self._calls.stage(broker_name, self._batch.sink, request)
+        part.under_way = CallUnderWay(end, rows)
+        part.record_count += len(rows)
         checksum = request.records_crc32.to_bytes(4, "little")
-        self._checksum = zlib.crc32(checksum, self._checksum)
+        part.checksum = zlib.crc32(checksum, part.checksum)
 
     def _cuts(self, topic: str, messages: MessageColumns) -> Iterator[tuple[int, int]]:
         """The division of rows into blocks."""
@@ -194,34 +236,48 @@ class StagedAttempt:
             yield start, stop
             start = stop
 
-    def _queue_ids(self, topic: str, messages: MessageColumns) -> NDArray[np.int32]:
-        """The queue of each row: that of its group, or the next one in turn."""
+    def _next_queue(self, topic: str) -> MessageQueue:
+        """The next queue in turn."""
+        if topic not in self._queues:
+            self._queues[topic] = self._calls.write_queues(self._batch.sink, topic)
+        queues = self._queues[topic]
+        self._turn += 1
+        return queues[self._turn % len(queues)]
+
+    def _divided(self, share: TopicRows) -> Iterator[_Share]:
+        """Rows by broker where message groups decide; others wait for their turn."""
         from ariane_record.encoding.columns.arrow_texts import java_hashes, lengths_of  # noqa: PLC0415 - needs Arrow.
 
-        count = self._queue_count(topic, grouped=messages.message_group is not None)
-        self._turn += 1
-        queue_ids = np.full(len(messages), self._turn % count, np.int32)
-        if messages.message_group is not None:
-            grouped = lengths_of(messages.message_group) > 0
-            queue_ids[grouped] = (java_hashes(messages.message_group) % count)[grouped]
-        return queue_ids
+        groups = _groups_of(share.table)
+        grouped = None if groups is None else lengths_of(groups) > 0
+        if grouped is None or not grouped.any():
+            yield _Share(share, "", None)
+            return
+        topic = share.topic
+        if topic not in self._group_queues:
+            self._group_queues[topic] = self._calls.group_queues(self._batch.sink, topic)
+        queues = [*self._group_queues[topic], self._next_queue(topic)]
+        places = np.where(grouped, java_hashes(groups) % (len(queues) - 1), len(queues) - 1)
+        names = sorted({queue.broker_name for queue in queues})
+        brokers = np.array([names.index(queue.broker_name) for queue in queues])[places]
+        queue_ids = np.array([queue.queue_id for queue in queues], np.int32)[places]
+        for number in np.unique(brokers).tolist():
+            rows = np.flatnonzero(brokers == number)
+            table = share.table if len(rows) == len(places) else share.table.take(rows)
+            chosen = TopicRows(topic, table, share.rows[rows])
+            yield _Share(chosen, names[number], queue_ids[rows])
 
-    def _queue_count(self, topic: str, *, grouped: bool) -> int:
-        if topic not in self._queue_counts:
-            count = self._calls.write_queue_count(topic, self._home)
-            if not count:
-                raise QueueNotFound(
-                    f"topic {topic} has no queue to write on broker {self._home}, where all"
-                    " messages of this exactly-once sink go"
-                )
-            if grouped and self._calls.divides_groups(topic):
-                raise FeatureNotAvailable(
-                    "deliveryGuarantee",
-                    f"the message groups of {topic}, a topic of type FIFO, are divided among"
-                    " several brokers, and an exactly-once sink writes to one",
-                )
-            self._queue_counts[topic] = count
-        return self._queue_counts[topic]
+
+def _groups_of(table: pa.Table) -> Any:
+    """The message groups of rows, empty for none; ``None`` without the column."""
+    import pyarrow as pa  # noqa: PLC0415 - tasks only: planning needs no Arrow.
+
+    if "messageGroup" not in table.column_names:
+        return None
+    groups = table["messageGroup"].combine_chunks()
+    if isinstance(groups, pa.ChunkedArray):
+        groups = groups.chunk(0) if groups.num_chunks else pa.array([], pa.string())
+    return groups.cast(pa.string()).fill_null("")
 
 
 def _ids_of(table: pa.Table) -> Any:

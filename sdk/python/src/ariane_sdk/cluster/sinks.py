@@ -1,7 +1,7 @@
 """The sinks of exactly-once writes: listing, moving and deleting them.
 
-All messages of a sink go to one broker, its home. Every broker that it may write to has a note of
-the home; if notes differ, the highest one counts.
+Messages of a sink are staged at all its brokers, and one of them, its home, decides about batches.
+Each of the brokers has a note of the home; if notes differ, the highest one counts.
 """
 
 from __future__ import annotations
@@ -150,20 +150,24 @@ class SinkCalls:
             raise IllegalArgument(f"sink {name!r} writes to broker {target} already")
         if topic:
             _check_takes(await route_of(topic), target, name)
-        note = SinkHome()
-        note.CopyFrom(before)
-        note.broker_name, note.move_count = target, before.move_count + 1
+        names = {each for sink in noted for each in sink.home.broker_names}
+        note = SinkHome(
+            broker_name=target,
+            move_count=before.move_count + 1,
+            # A broker that has staged for the sink may know of its batches.
+            broker_names=sorted({*names, before.broker_name, target} | _knowing(sinks)),
+        )
         answered = before.broker_name in sinks
-        if answered:
-            # From now on the old home accepts nothing, and the note has its committed batches.
-            note = await self._note(brokers[before.broker_name], name, topic, note)
-        elif not home_is_gone:
+        if not answered and home_is_gone:
+            note.given_up_broker_name = before.broker_name
+        elif not answered:
             raise ServiceUnavailable(
                 f"broker {before.broker_name}, the home of sink {name!r}, is away: it alone knows"
                 " which batch was committed last"
             )
-        if committed_batch is not None and committed_batch > _rank(note)[-1]:
+        if committed_batch is not None:
             note.committed_batch_id = committed_batch
+        # It asks all others what is committed, and has them take no word of the old home.
         note = await self._note(brokers[target], name, topic, note)
         others = [each for each in brokers.values() if each.broker_name in sinks.keys() - {target}]
         told = await asyncio.gather(
@@ -196,7 +200,15 @@ class SinkCalls:
             dropped += answer.dropped_record_count
             lost += answer.lost_record_count
 
-        failures = await asyncio.gather(*map(at, self._primaries), return_exceptions=True)
+        # The home last: others may ask it what became of their parts.
+        known = await self._known_of(name, tolerant=True)
+        notes = [sink.home for sink in known.values() if sink.HasField("home")]
+        home = max(notes, key=_rank).broker_name if notes else ""
+        others = [each for each in self._primaries if each.broker_name != home]
+        failures = await asyncio.gather(*map(at, others), return_exceptions=True)
+        if all(failure is None for failure in failures):
+            homes = [each for each in self._primaries if each.broker_name == home]
+            failures += await asyncio.gather(*map(at, homes), return_exceptions=True)
         for failure in failures:
             if failure is not None:
                 failure.add_note(f"{len(names)} other brokers forgot sink {name!r}; say it again")
@@ -235,6 +247,11 @@ class SinkCalls:
         stub = self._connections.sinks(broker.address)
         call = stub.NoteSinkHome(request, timeout=self._timeout_s)
         return (await answer_of(call, _peer(broker))).home
+
+
+def _knowing(sinks: Mapping[str, Sink]) -> set[str]:
+    """The brokers that know anything of a sink."""
+    return {name for name, sink in sinks.items() if sink.ByteSize() > len(sink.query_id) + 2}
 
 
 def _check_takes(route: Route, broker_name: str, name: str) -> None:
