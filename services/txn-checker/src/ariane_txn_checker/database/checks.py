@@ -13,7 +13,9 @@ from typing import Any, Final
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Select,
     and_,
+    bindparam,
     case,
     delete,
     func,
@@ -41,11 +43,39 @@ from ariane_txn_checker.transaction import (
 _OPEN: Final = (State.WAITING, State.ASKING, State.PARKED)
 
 
+def _due_query(now: ColumnElement[int]) -> Select[Any]:
+    """What ``CheckStore.due`` asks, by the names of its parameters."""
+    rank = (
+        func.row_number()
+        .over(
+            partition_by=TRANSACTION.c.producer_group,
+            order_by=(TRANSACTION.c.check_count, TRANSACTION.c.next_check_ms),
+        )
+        .label("rank")
+    )
+    waiting = and_(
+        TRANSACTION.c.cluster_name == bindparam("cluster_name"),
+        TRANSACTION.c.broker_name == bindparam("broker_name"),
+        TRANSACTION.c.next_check_ms <= now,
+        TRANSACTION.c.producer_group.not_in(bindparam("busy_groups", expanding=True)),
+        TRANSACTION.c.transaction_id.not_in(bindparam("busy_ids", expanding=True)),
+    )
+    ranked = select(TRANSACTION, rank).where(waiting).subquery()
+    return (
+        select(ranked)
+        .where(ranked.c.rank <= bindparam("group_limit"))
+        .order_by(ranked.c.rank, ranked.c.check_count, ranked.c.next_check_ms)
+        .limit(bindparam("limit"))
+    )
+
+
 class CheckStore:
     """The checks of transactions, and their results."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        # To build this statement takes longer than to run it.
+        self._due = _due_query(database.now)
 
     def due(
         self,
@@ -68,29 +98,16 @@ class CheckStore:
             busy_groups: Groups that have reached their limit already.
             busy_ids: Transactions that are attended to already.
         """
-        rank = (
-            func.row_number()
-            .over(
-                partition_by=TRANSACTION.c.producer_group,
-                order_by=(TRANSACTION.c.check_count, TRANSACTION.c.next_check_ms),
-            )
-            .label("rank")
-        )
-        waiting = and_(
-            of_broker(TRANSACTION, lease.broker),
-            TRANSACTION.c.next_check_ms <= self._database.now,
-            TRANSACTION.c.producer_group.not_in(busy_groups),
-            TRANSACTION.c.transaction_id.not_in(busy_ids),
-        )
-        ranked = select(TRANSACTION, rank).where(waiting).subquery()
-        query = (
-            select(ranked)
-            .where(ranked.c.rank <= group_limit)
-            .order_by(ranked.c.rank, ranked.c.check_count, ranked.c.next_check_ms)
-            .limit(limit)
-        )
+        given = {
+            "cluster_name": lease.broker.cluster_name,
+            "broker_name": lease.broker.broker_name,
+            "busy_groups": list(busy_groups),
+            "busy_ids": list(busy_ids),
+            "group_limit": group_limit,
+            "limit": limit,
+        }
         with self._database.reading() as connection:
-            return [transaction_of(row) for row in connection.execute(query)]
+            return [transaction_of(row) for row in connection.execute(self._due, given)]
 
     def next_due_in_ms(self, lease: Lease) -> int | None:
         """In how many milliseconds the next transaction is due, 0 for now. None: none waits."""
