@@ -1,15 +1,25 @@
 """``ariane sink``: what exactly-once writes leave on brokers, moved and deleted."""
 
 import json
+import zlib
 
 import grpc
 import pytest
 
-from ariane.broker.v1.sink_service_pb2 import NoteSinkHomeRequest, SinkHome
+from ariane.broker.v1.sink_service_pb2 import (
+    NoteSinkHomeRequest,
+    PrepareBatchRequest,
+    SinkHome,
+)
 from ariane.broker.v1.sink_service_pb2_grpc import SinkServiceStub
-from ariane.broker.v1.transaction_service_pb2 import CommitBatchRequest
+from ariane.broker.v1.transaction_service_pb2 import (
+    BatchAttempt,
+    CommitBatchRequest,
+    StageBatchRecordsRequest,
+)
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane_admin.terminal.exits import ExitStatus
+from ariane_record import BlockEncoder
 from ariane_sdk.sync import ClusterClient
 
 
@@ -62,7 +72,7 @@ def test_a_sink_is_listed_moved_and_deleted(sink, copies, ariane, ariane_json):
     row = row_of(ariane_json("sink", "list"), sink)
     assert (row["home"], row["batch"]) == ("broker-b", 3)
     back = ariane("sink", "move", sink, "broker-a", "--yes", "--home-is-gone")
-    assert back == f"Sink {sink} now writes to broker-a.\n"
+    assert back == f"broker-a now decides for sink {sink}.\n"
 
     told = ariane_json("sink", "delete", sink, "--dry-run")
     assert (told["name"], told["staged_rows"], told["dry_run"]) == (sink, 0, True)
@@ -84,6 +94,48 @@ def test_a_move_and_a_deletion_leave_their_entries(admin_beside, sink, ariane, a
         ("DeleteSink", "nobody", "failed"),
     ]
     assert json.loads(rows[-1]["before"])["sinks"][0]["home"] == "broker-a"
+
+
+def test_what_waits_for_a_decision_or_was_not_told_is_shown(cluster, copies, ariane_json, ariane):
+    name = "query/waits"
+    home = SinkHome(broker_name="broker-z")
+    with grpc.insecure_channel(str(cluster.brokers[0].address)) as channel:
+        note = NoteSinkHomeRequest(query_id=name, topic=copies, home=home)
+        SinkServiceStub(channel).NoteSinkHome(note)
+        attempt = stage_one(channel, name, copies)
+        prepare = PrepareBatchRequest(
+            query_id=name, batch_id=4, home=home, decision_id=1, attempts=[attempt]
+        )
+        SinkServiceStub(channel).PrepareBatch(prepare)
+    row = row_of(ariane_json("sink", "list"), name)
+    assert (row["home"], row["state"]) == ("broker-z", "home does not answer")
+    assert row["prepared"] == {"broker-a": 4}
+    assert row["staged_by_broker"] == {"broker-a": row["staged_bytes"]}
+    assert (row["untold"], row["staged_rows"]) == ([], 1)
+    ariane("sink", "delete", name, "--yes")
+
+
+def stage_one(channel, name, topic):
+    """Stage one record of batch 4; the attempt as a commit names it."""
+    encoder = BlockEncoder(topic, size_bytes_max=1 << 16)
+    encoder.add(b"one", born_timestamp_ms=1_700_000_000_000)
+    block = encoder.finish()
+    request = StageBatchRecordsRequest(
+        query_id=name,
+        batch_id=4,
+        attempt_token="t",
+        topic=topic,
+        record_sizes=block.sizes.astype("<i4").tobytes(),
+        tag_codes=block.tag_codes.astype("<i4").tobytes(),
+        key_counts=block.key_counts.tobytes(),
+        key_hashes=block.key_hashes.astype("<i4").tobytes(),
+        records_crc32=block.crc32,
+        queue_ids=bytes(4),
+        records=bytes(block.records),
+    )
+    TransactionServiceStub(channel).StageBatchRecords(request)
+    checksum = zlib.crc32(block.crc32.to_bytes(4, "little"))
+    return BatchAttempt(attempt_token="t", record_count=1, checksum=checksum)
 
 
 def test_what_cannot_be_done_is_explicit_in_one_line(sink, cluster, ariane):

@@ -26,6 +26,46 @@ class ClusterSink(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class StagedBytesByBrokerEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class PreparedBatchIdsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     NAME_FIELD_NUMBER: _builtins.int
     TOPIC_FIELD_NUMBER: _builtins.int
     HOME_FIELD_NUMBER: _builtins.int
@@ -39,12 +79,15 @@ class ClusterSink(_message.Message):
     PUBLISHING_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
     BROKER_NAMES_FIELD_NUMBER: _builtins.int
+    STAGED_BYTES_BY_BROKER_FIELD_NUMBER: _builtins.int
+    PREPARED_BATCH_IDS_FIELD_NUMBER: _builtins.int
+    UNTOLD_BROKER_NAMES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name."""
     topic: _builtins.str
     """The topic that it writes to; empty where the rows name topics."""
     home: _builtins.str
-    """The broker that all of its messages go to; empty when none is noted."""
+    """The broker that decides about its batches; empty when none is noted."""
     home_is_live: _builtins.bool
     """Whether that broker lives and answers."""
     batch_id: _builtins.int
@@ -71,6 +114,18 @@ class ClusterSink(_message.Message):
     def broker_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The brokers that know the sink, by name."""
 
+    @_builtins.property
+    def staged_bytes_by_broker(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Bytes that are staged and not committed, of each broker that has any."""
+
+    @_builtins.property
+    def prepared_batch_ids(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """The batch that is prepared at a broker and waits for the word of the home, by broker."""
+
+    @_builtins.property
+    def untold_broker_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Brokers with parts of committed batches that do not know it yet."""
+
     def __init__(
         self,
         *,
@@ -87,10 +142,13 @@ class ClusterSink(_message.Message):
         publishing: _builtins.bool = ...,
         failure: _builtins.str = ...,
         broker_names: _abc.Iterable[_builtins.str] | None = ...,
+        staged_bytes_by_broker: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        prepared_batch_ids: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        untold_broker_names: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_batch_id", b"_batch_id", "_row_count", b"_row_count", "batch_id", b"batch_id", "commit_time", b"commit_time", "row_count", b"row_count", "stage_time", b"stage_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_batch_id", b"_batch_id", "_row_count", b"_row_count", "batch_id", b"batch_id", "broker_names", b"broker_names", "commit_time", b"commit_time", "failure", b"failure", "home", b"home", "home_is_live", b"home_is_live", "name", b"name", "publishing", b"publishing", "row_count", b"row_count", "stage_time", b"stage_time", "staged_bytes", b"staged_bytes", "staged_row_count", b"staged_row_count", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_batch_id", b"_batch_id", "_row_count", b"_row_count", "batch_id", b"batch_id", "broker_names", b"broker_names", "commit_time", b"commit_time", "failure", b"failure", "home", b"home", "home_is_live", b"home_is_live", "name", b"name", "prepared_batch_ids", b"prepared_batch_ids", "publishing", b"publishing", "row_count", b"row_count", "stage_time", b"stage_time", "staged_bytes", b"staged_bytes", "staged_bytes_by_broker", b"staged_bytes_by_broker", "staged_row_count", b"staged_row_count", "topic", b"topic", "untold_broker_names", b"untold_broker_names"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__batch_id: _TypeAlias = _typing.Literal["batch_id"]  # noqa: Y015
     _WhichOneofArgType__batch_id: _TypeAlias = _typing.Literal["_batch_id", b"_batch_id"]  # noqa: Y015
@@ -169,7 +227,7 @@ Global___ListSinksResponse: _TypeAlias = ListSinksResponse  # noqa: Y015
 
 @_typing.final
 class MoveSinkRequest(_message.Message):
-    """Has a sink write to another broker."""
+    """Has another broker decide for a sink."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -180,7 +238,7 @@ class MoveSinkRequest(_message.Message):
     sink_name: _builtins.str
     """The sink."""
     broker_name: _builtins.str
-    """Where it shall write."""
+    """The broker that shall decide."""
     home_is_gone: _builtins.bool
     """Whether it is moved although the broker before does not answer: what that had committed last is
     not known then, and may be written again.
@@ -217,9 +275,9 @@ class MoveSinkResponse(_message.Message):
     BATCH_ID_FIELD_NUMBER: _builtins.int
     NOT_TOLD_FIELD_NUMBER: _builtins.int
     previous_home: _builtins.str
-    """The broker that the sink wrote to before."""
+    """The broker that decided before."""
     home: _builtins.str
-    """The broker that it writes to now."""
+    """The broker that decides now."""
     previous_home_answered: _builtins.bool
     """Whether the broker before told what it had committed."""
     batch_id: _builtins.int

@@ -66,7 +66,8 @@ class SinkServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def MoveSink(self, request, context):
-        """Has a sink write to another broker from its next batch on.
+        """Has another broker decide about the batches of a sink. All its brokers are asked first, but the
+        one that is given up.
         Errors: SINK_NOT_FOUND, FIELD_INVALID where it writes there already or that broker has no queue
         of the topic, PEER_UNREACHABLE where the broker before or the new one is away,
         CHANGE_UNCONFIRMED, NAME_SERVERS_UNREACHABLE.

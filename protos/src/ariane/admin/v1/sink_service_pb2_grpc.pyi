@@ -39,7 +39,8 @@ class SinkServiceStub:
     Errors: PAGE_TOKEN_INVALID, PEER_UNREACHABLE, NAME_SERVERS_UNREACHABLE.
     """
     MoveSink: _grpc.UnaryUnaryMultiCallable[_sink_service_pb2.MoveSinkRequest, _sink_service_pb2.MoveSinkResponse]
-    """Has a sink write to another broker from its next batch on.
+    """Has another broker decide about the batches of a sink. All its brokers are asked first, but the
+    one that is given up.
     Errors: SINK_NOT_FOUND, FIELD_INVALID where it writes there already or that broker has no queue
     of the topic, PEER_UNREACHABLE where the broker before or the new one is away,
     CHANGE_UNCONFIRMED, NAME_SERVERS_UNREACHABLE.
@@ -60,7 +61,8 @@ class SinkServiceAsyncStub(SinkServiceStub):
     Errors: PAGE_TOKEN_INVALID, PEER_UNREACHABLE, NAME_SERVERS_UNREACHABLE.
     """
     MoveSink: _aio.UnaryUnaryMultiCallable[_sink_service_pb2.MoveSinkRequest, _sink_service_pb2.MoveSinkResponse]  # type: ignore[assignment]
-    """Has a sink write to another broker from its next batch on.
+    """Has another broker decide about the batches of a sink. All its brokers are asked first, but the
+    one that is given up.
     Errors: SINK_NOT_FOUND, FIELD_INVALID where it writes there already or that broker has no queue
     of the topic, PEER_UNREACHABLE where the broker before or the new one is away,
     CHANGE_UNCONFIRMED, NAME_SERVERS_UNREACHABLE.
@@ -90,7 +92,8 @@ class SinkServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _sink_service_pb2.MoveSinkRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_sink_service_pb2.MoveSinkResponse, _abc.Awaitable[_sink_service_pb2.MoveSinkResponse]]:
-        """Has a sink write to another broker from its next batch on.
+        """Has another broker decide about the batches of a sink. All its brokers are asked first, but the
+        one that is given up.
         Errors: SINK_NOT_FOUND, FIELD_INVALID where it writes there already or that broker has no queue
         of the topic, PEER_UNREACHABLE where the broker before or the new one is away,
         CHANGE_UNCONFIRMED, NAME_SERVERS_UNREACHABLE.

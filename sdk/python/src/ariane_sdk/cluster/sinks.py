@@ -43,7 +43,7 @@ class SinkReport:
     topic: str
     """The topic that it writes to; empty if the rows name topics."""
     home: str
-    """The broker that gets all of its messages; empty without a note."""
+    """The broker that decides about its batches; empty without a note."""
     home_is_live: bool
     """Whether that broker is live and answers; without it the sink cannot be written to."""
     batch_id: int | None
@@ -64,6 +64,12 @@ class SinkReport:
     """The error that stops its publication; empty without one."""
     broker_names: tuple[str, ...]
     """The brokers that know the sink."""
+    staged_bytes_by_broker: Mapping[str, int]
+    """The bytes that are staged and not committed, of each broker that has any."""
+    prepared_batch_ids: Mapping[str, int]
+    """The batch that is prepared at a broker and waits for the word of the home, by broker."""
+    untold_broker_names: tuple[str, ...]
+    """The brokers with parts of committed batches that do not know it yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +77,9 @@ class SinkMoved:
     """The result of moving a sink."""
 
     home: str
-    """The broker that the sink wrote to before."""
+    """The broker that decided before."""
     target: str
-    """The broker that it writes to now."""
+    """The broker that decides now."""
     home_answered: bool
     """Whether the old broker returned its committed batches, so that a repeated batch is
     recognised."""
@@ -285,6 +291,17 @@ def _report(sinks: Mapping[str, Sink], live: Iterable[str]) -> SinkReport:
         publishing=any(sink.publishing for sink in sinks.values()),
         failure=next((sink.failure for sink in sinks.values() if sink.failure), ""),
         broker_names=tuple(sorted(sinks)),
+        staged_bytes_by_broker={
+            name: sink.staged_bytes for name, sink in sorted(sinks.items()) if sink.staged_bytes
+        },
+        prepared_batch_ids={
+            name: sink.prepared_batch_id
+            for name, sink in sorted(sinks.items())
+            if sink.HasField("prepared_batch_id")
+        },
+        untold_broker_names=tuple(
+            sorted({n for s in sinks.values() for n in s.untold_broker_names})
+        ),
     )
 
 

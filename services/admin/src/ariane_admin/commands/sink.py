@@ -36,9 +36,11 @@ _COLUMNS: Final = (
 def list_sinks(*, topic: str, name_servers: str, output: Output) -> int:
     """List the sinks of exactly-once writes by name.
 
-    The list shows the broker that each sink writes to (its home), its last committed batch with the
-    number of rows, and the rows staged but not committed. Brokers forget a sink that has not been
-    used for 90 days. The exit status is 3 if a broker does not answer.
+    The list shows the broker that decides about the batches of each sink (its home), the last
+    committed batch with the number of rows, and the rows staged but not committed. The state names
+    brokers that have a part of a batch and wait for the word of the home (prepared), and those that
+    do not know yet that a batch is committed (untold). Brokers forget a sink that has not been used
+    for 90 days. The exit status is 3 if a broker does not answer.
 
     \b
     Examples:
@@ -81,11 +83,13 @@ def move(
     admin: AdminChoice,
     output: Output,
 ) -> None:
-    """Make sink NAME write to BROKER, starting with its next batch.
+    """Have BROKER decide about the batches of sink NAME.
 
-    The old broker reports which batches it has committed, so that no batch is written twice. If the
-    old broker is gone for good, give --home-is-gone: the stream continues with the batch that is
-    open in its checkpoint and writes it, unless --committed-batch says that it was committed.
+    It first asks all other brokers of the sink which batches are committed, so that none is written
+    twice; a running stream follows. If the old broker is gone for good, give --home-is-gone: the
+    other brokers are asked all the same. Only what the old broker had committed without any other
+    broker is not known then: the stream writes the batch that is open in its checkpoint, unless
+    --committed-batch says that it was committed.
 
     \b
     Examples:
@@ -113,7 +117,7 @@ def move(
         sink = run_async(_sink(name_servers, name))
         question = f"Move sink {name} from {sink.home} to {broker}?"
     else:
-        question += " If that broker comes back with its store, the last batch may be there twice."
+        question += " What it alone had committed may be there twice if it comes back."
     confirm(question, yes=yes)
     try:
         moved = run_async(act())
@@ -128,12 +132,10 @@ def move(
         say_warning(f"broker {untold} was not notified; the next write does that")
     before = moved.previous_home
     known = (
-        ""
-        if moved.previous_home_answered
-        else f"; the last batch committed on {before} is not known"
+        "" if moved.previous_home_answered else f"; what {before} alone had committed is not known"
     )
     output.done(
-        f"Sink {name} now writes to {moved.home}{known}.",
+        f"{moved.home} now decides for sink {name}{known}.",
         {
             "sink": name,
             "home": moved.home,
@@ -222,6 +224,9 @@ def _row(sink: ClusterSink) -> Row:
         "staged": moment_text(sink, "stage_time"),
         "failure": sink.failure,
         "brokers": list(sink.broker_names),
+        "staged_by_broker": dict(sink.staged_bytes_by_broker),
+        "prepared": dict(sink.prepared_batch_ids),
+        "untold": list(sink.untold_broker_names),
     }
 
 
@@ -230,7 +235,11 @@ def _state(sink: ClusterSink) -> str:
         return "damaged"
     if sink.home and not sink.home_is_live:
         return "home does not answer"
-    return "publishing" if sink.publishing else "ok"
+    if sink.untold_broker_names:
+        return f"untold: {', '.join(sink.untold_broker_names)}"
+    if sink.publishing:
+        return "publishing"
+    return f"prepared: {', '.join(sink.prepared_batch_ids)}" if sink.prepared_batch_ids else "ok"
 
 
 def _last_use(sink: ClusterSink) -> str:

@@ -102,4 +102,7 @@ def _sink_of(sink: SinkReport) -> sink_pb.ClusterSink:
         publishing=sink.publishing,
         failure=sink.failure,
         broker_names=sink.broker_names,
+        staged_bytes_by_broker=sink.staged_bytes_by_broker,
+        prepared_batch_ids=sink.prepared_batch_ids,
+        untold_broker_names=sink.untold_broker_names,
     )
