@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ariane_wire import BindRefused
@@ -16,7 +17,7 @@ from played_world.played_transport import PlayedTransport
 
 if TYPE_CHECKING:
     from ariane_wire.transport.link import Link
-    from ariane_wire.transport.ports import Listening
+    from ariane_wire.transport.ports import Listening, Networks
     from ariane_wire.transport.tls import Credentials
     from played_world.machine import Machine
     from played_world.process import Process
@@ -37,11 +38,11 @@ class PlayedPort:
     def __init__(self, network: Network, process: Process, port: int) -> None:
         self.port = port
         self.process = process
-        self.accept: Callable[[], Link] | None = None
+        self.accept: Callable[[str], Link] | None = None
         self._network = network
 
     async def listen(
-        self, loop: asyncio.AbstractEventLoop, accept: Callable[[], Link], handshake_s: float
+        self, loop: asyncio.AbstractEventLoop, accept: Callable[[str], Link], handshake_s: float
     ) -> list[Listening]:
         """Take connections."""
         del loop, handshake_s
@@ -59,13 +60,20 @@ class PlayedPorts:
     def __init__(self, process: Process) -> None:
         self._process = process
 
-    def bind(self, address: str, tls: Credentials | None, *, takes_plain_text: bool) -> PlayedPort:
+    def bind(
+        self,
+        address: str,
+        tls: Credentials | None,
+        *,
+        takes_plain_text: bool,
+        proxies: Networks = (),
+    ) -> PlayedPort:
         """Bind ``host:port``.
 
         Raises:
             BindRefused: It is in use.
         """
-        del tls, takes_plain_text
+        del tls, takes_plain_text, proxies
         network = self._process.world.network
         port = int(address.rpartition(":")[2]) or network.next_port()
         place = (self._process.machine.address, port)
@@ -182,7 +190,7 @@ class Network:
             far = PlayedTransport(self, port.process, place, near.own_address)
             near.peer, far.peer = far, near
             self._ends[near] = self._ends[far] = None
-            port.process.loop.call_soon_threadsafe(far.begin, port.accept)
+            port.process.loop.call_soon_threadsafe(far.begin, partial(port.accept, ""))
             self.world.timeline.after(self.latency_s(), near.answer, answered)
 
         self.world.timeline.after(self.latency_s(), arrive)

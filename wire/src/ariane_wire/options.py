@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from ipaddress import IPv4Network, IPv6Network
 from typing import Any, Final, TypeAlias, TypeVar
 
 MIB: Final = 1 << 20
@@ -57,6 +58,9 @@ class ServerOptions(ConnectionOptions):
     ``maximum_concurrent_rpcs``."""
     connections_max: int = 10_000
     """Connections at a time; one beyond them is closed at once. 10,000."""
+    proxy_networks: tuple[IPv4Network | IPv6Network, ...] = ()
+    """Connections from these networks begin with the header of the PROXY protocol, version 2, and
+    their peer is the client that it names; one without is dropped. None by default."""
     age_max_s: float | None = None
     """A connection as old as this is drained; None, the default, for never."""
     age_grace_s: float | None = None

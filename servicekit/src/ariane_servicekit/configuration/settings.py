@@ -17,6 +17,7 @@ Building an instance directly, as tests do, reads neither file nor environment.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Self
 
@@ -88,6 +89,26 @@ def _split_texts(value: object) -> object:
     return tuple(map(str, split)) if isinstance(split, tuple | list) else split
 
 
+def _network_of(text: object) -> object:
+    return ip_network(text) if isinstance(text, str) else text
+
+
+def _network_texts(networks: tuple[IPv4Network | IPv6Network, ...]) -> list[str]:
+    return list(map(str, networks))
+
+
+def _parse_networks(value: object) -> object:
+    split = _split(value)
+    return tuple(map(_network_of, split)) if isinstance(split, tuple | list) else split
+
+
+NetworkList = Annotated[
+    tuple[IPv4Network | IPv6Network, ...],
+    BeforeValidator(_parse_networks),
+    PlainSerializer(_network_texts),
+]
+"""Networks, ``10.1.0.0/16,fd00::/8``."""
+
 NameServerList = Annotated[
     tuple[str, ...], BeforeValidator(_split_texts), AfterValidator(_check_name_servers)
 ]
@@ -137,6 +158,13 @@ class ServiceSettings(OpenIdSettings):
         (),
         description="Users that may do everything here, whatever the rules of the admin service "
         "say: the first one of a new cluster, and the one for the day when admin is gone.",
+    )
+    proxy_networks: NetworkList = Field(
+        (),
+        description="Networks of load balancers, such as 10.1.0.0/24,fd00::/64. Their connections "
+        "must begin with the header of the PROXY protocol, version 2, and count as those of the "
+        "client that it names: in rights by network, quotas, logs and the audit trail. One without "
+        "a header is dropped; from anywhere else nobody can send one.",
     )
     access_rules_file: Path | None = Field(
         None,

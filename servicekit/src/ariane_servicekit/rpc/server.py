@@ -148,6 +148,7 @@ def server_options(settings: ServiceSettings) -> ServerOptions:
         # refused calls get an error.
         streams_max=connection_share(settings.concurrent_calls_max) + _STREAMS_BESIDE,
         ping_interval_min_s=settings.ping_interval_min_s,
+        proxy_networks=settings.proxy_networks,
     )
 
 

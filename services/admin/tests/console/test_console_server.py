@@ -1,8 +1,10 @@
 """The console's server on its port: who sends nothing, or a part, keeps no connection."""
 
 import asyncio
+import socket
 import ssl
 from contextlib import asynccontextmanager, suppress
+from ipaddress import ip_network
 
 import pytest
 from starlette.responses import PlainTextResponse
@@ -12,11 +14,13 @@ from ariane_admin.console.server import PEER, ConsoleServer
 from ariane_servicekit import Address
 from ariane_testkit.certificates import ClusterCertificates
 from ariane_wire import server_tls
+from ariane_wire.protocol.proxy_header import SIGNATURE
 
 
 async def app(scope, receive, send):
-    encrypted = scope["state"][PEER].is_encrypted
-    await PlainTextResponse(f"encrypted: {encrypted}")(scope, receive, send)
+    peer = scope["state"][PEER]
+    text = f"{peer.peer} {scope['client'][0]} encrypted: {peer.is_encrypted}"
+    await PlainTextResponse(text)(scope, receive, send)
 
 
 @pytest.fixture(params=["plain", "tls"])
@@ -28,8 +32,8 @@ def context(request, tmp_path):
 
 
 @asynccontextmanager
-async def served(context):
-    console = ConsoleServer(Address("127.0.0.1", 0))
+async def served(context, proxies=()):
+    console = ConsoleServer(Address("127.0.0.1", 0), proxies)
     address = console.bind()
     await console.start(app, None if context is None else lambda: context)
     try:
@@ -92,3 +96,29 @@ async def test_connections_are_bounded(context, connect, monkeypatch):
             writer.write(REQUEST)
             answer = await reader.readline()
             writer.close()
+
+
+async def test_a_browser_behind_a_proxy_is_known_by_its_own_address(context):
+    body = bytes((10, 7, 0, 1, 10, 0, 0, 2, 0, 80, 1, 187))
+    header = SIGNATURE + b"\x21\x11\x00\x0c" + body
+    async with served(context, [ip_network("127.0.0.0/8")]) as address, asyncio.timeout(30):
+        raw = socket.create_connection((address.host, address.port))
+        raw.sendall(header)
+        client = None
+        if context is not None:
+            client = ssl.create_default_context()
+            client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+        reader, writer = await asyncio.open_connection(
+            sock=raw, ssl=client, server_hostname=client and "console"
+        )
+        writer.write(REQUEST)
+        answer = await reader.readuntil(f"encrypted: {context is not None}".encode())
+        assert b"ipv4:10.7.0.1:80 10.7.0.1 encrypted" in answer
+        writer.close()
+        await writer.wait_closed()
+        # Who says nothing before is dropped.
+        reader, writer = await asyncio.open_connection(address.host, address.port)
+        writer.write(REQUEST)
+        with suppress(ConnectionError):
+            assert await reader.read() == b""
+        writer.close()

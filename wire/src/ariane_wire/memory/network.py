@@ -11,7 +11,7 @@ from typing import Any, Final
 from ariane_wire.errors import BindRefused
 from ariane_wire.memory.transport import MemoryTransport
 from ariane_wire.transport.link import Link
-from ariane_wire.transport.ports import Listening
+from ariane_wire.transport.ports import Listening, Networks
 from ariane_wire.transport.targets import split_address
 from ariane_wire.transport.tls import Credentials
 
@@ -34,11 +34,18 @@ class Host:
         self.name = name
         self.address = address
         self.connections: dict[MemoryTransport, None] = {}
-        self.listening: dict[int, Callable[[], Link]] = {}
+        self.listening: dict[int, Callable[[str], Link]] = {}
         self._bound: set[int] = set()
         self._next_port = _PORT_FIRST
 
-    def bind(self, address: str, tls: Credentials | None, *, takes_plain_text: bool) -> HostPort:
+    def bind(
+        self,
+        address: str,
+        tls: Credentials | None,
+        *,
+        takes_plain_text: bool,
+        proxies: Networks = (),
+    ) -> HostPort:
         """Bind ``host:port``; which host that names does not matter.
 
         Raises:
@@ -46,7 +53,7 @@ class Host:
         """
         if not takes_plain_text:
             raise BindRefused(f"cannot listen on {address}: there is no TLS in memory")
-        del tls
+        del tls, proxies
         try:
             port = split_address(address)[1] or self.free_port()
         except ValueError as error:
@@ -86,7 +93,7 @@ class HostPort:
         self._host = host
 
     async def listen(
-        self, loop: asyncio.AbstractEventLoop, accept: Callable[[], Link], handshake_s: float
+        self, loop: asyncio.AbstractEventLoop, accept: Callable[[str], Link], handshake_s: float
     ) -> list[Listening]:
         """Take connections."""
         del loop, handshake_s
@@ -173,7 +180,7 @@ class Network:
             raise ConnectionRefusedError(f"Connect call failed {far}")
         here.connections[client] = None
         there.connections[server] = None
-        server.begin(accept())
+        server.begin(accept(""))
         try:
             await asyncio.sleep(self.delay_s(server, 0))
         except asyncio.CancelledError:

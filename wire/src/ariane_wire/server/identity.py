@@ -6,9 +6,9 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from ariane_wire.transport.certificates import Certificate, certificate_of
+from ariane_wire.transport.peers import peer_of
 from ariane_wire.transport.tls import TlsContext
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ class Identity:
     """Which of these says who it is; None without a certificate."""
     certificate: Certificate | None = None
     """The client's; None in plain text, or if it has shown none."""
+    is_proxied: bool = False
+    """Whether a proxy has told the address."""
     is_encrypted: bool = False
     """Whether the connection is over TLS."""
     own_fingerprint: bytes = b""
@@ -35,28 +37,6 @@ class Identity:
     context is no ``TlsContext``."""
     notes: dict[str, Any] = field(default_factory=dict)
     """What the program knows of the client, for as long as the connection lives."""
-
-
-def peer_of(transport: asyncio.BaseTransport | None, number: int) -> str:
-    """The address of the peer of a transport, as ``Identity.peer``.
-
-    Args:
-        transport: None if it is gone.
-        number: Of the connection, unique in its server.
-    """
-    name = transport.get_extra_info("peername") if transport is not None else None
-    own = transport.get_extra_info("sockname") if transport is not None else None
-    if isinstance(name, tuple):
-        return peer_text(name[0], name[1])
-    path = own if isinstance(own, str) else ""
-    return f"unix:{path}#{number}"
-
-
-def peer_text(address: str, port: int) -> str:
-    """An address in the form of grpcio."""
-    if ":" in address:
-        return f"ipv6:{quote(f'[{address}]', safe=':')}:{port}"
-    return f"ipv4:{address}:{port}"
 
 
 def identity(transport: asyncio.BaseTransport | None, number: int, peer: str = "") -> Identity:
@@ -67,10 +47,11 @@ def identity(transport: asyncio.BaseTransport | None, number: int, peer: str = "
         number: Of the connection, unique in its server.
         peer: Its address, if that is not the transport's: a proxy has told it.
     """
+    is_proxied = bool(peer)
     peer = peer or peer_of(transport, number)
     tls = transport.get_extra_info("ssl_object") if transport is not None else None
     if tls is None:
-        return Identity(peer)
+        return Identity(peer, is_proxied=is_proxied)
     certificate = certificate_of(transport)
     context, key = _auth_context(certificate)
     own = tls.context
@@ -79,6 +60,7 @@ def identity(transport: asyncio.BaseTransport | None, number: int, peer: str = "
         context,
         key,
         certificate,
+        is_proxied=is_proxied,
         is_encrypted=True,
         own_fingerprint=own.fingerprint if isinstance(own, TlsContext) else b"",
     )

@@ -11,10 +11,11 @@ from ariane_wire.options import ServerOptions
 from ariane_wire.protocol.faults import ConnectionFault
 from ariane_wire.protocol.frames import ErrorCode
 from ariane_wire.server.connection import ServerConnection
-from ariane_wire.server.identity import Identity, identity, peer_of
+from ariane_wire.server.identity import Identity, identity
 from ariane_wire.transport.certificates import CertificateEnd, certificate_of
 from ariane_wire.transport.keepalive import Keepalive
 from ariane_wire.transport.link import Link
+from ariane_wire.transport.peers import peer_of
 
 AGE_JITTER: Final = 0.1
 """Connections of one age do not all end at once."""
@@ -32,7 +33,7 @@ class ConnectionLife:
         peer: str = "",
     ) -> None:
         self.connection = connection
-        self._peer = peer
+        self._told_peer = self._peer = peer
         self._options = options
         self._chance = chance
         self._number = number
@@ -49,7 +50,7 @@ class ConnectionLife:
         known = self._identity
         if known is None:
             transport = self._link.transport if self._link is not None else None
-            known = self._identity = identity(transport, self._number, self.peer)
+            known = self._identity = identity(transport, self._number, self._told_peer)
         return known
 
     @property

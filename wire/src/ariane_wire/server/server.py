@@ -149,7 +149,12 @@ class Server(aio.Server):
         return self._bind(address, checked(server_credentials, _HOLDING), takes_plain_text=True)
 
     def _bind(self, address: str, tls: Credentials | None, *, takes_plain_text: bool) -> int:
-        bound = self._ports.bind(address, tls, takes_plain_text=takes_plain_text)
+        bound = self._ports.bind(
+            address,
+            tls,
+            takes_plain_text=takes_plain_text,
+            proxies=self.options.proxy_networks,
+        )
         self._bound.append(bound)
         return bound.port
 

@@ -1,9 +1,12 @@
-"""TLS on a port, alone or beside plain text: told apart by the first octet.
+"""TLS on a port, alone or beside plain text: told apart by the first octet; and proxies before it.
 
 It is looked at and left where it is: a TLS handshake begins with 22, and no preface of HTTP/2 does.
 Connections that are not yet the server's are bounded, those in a handshake of TLS more so, for each
 holds some 300 KB. At the bound others wait in the backlog of the system, and one that has had its
 time makes room: an honest client is done in a moment, also where thousands come at once.
+
+Whoever connects from a network of proxies has to say first whose connection it passes on (the PROXY
+protocol, version 2); from anywhere else nobody can.
 """
 
 from __future__ import annotations
@@ -13,9 +16,18 @@ import logging
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, cast
+from functools import partial
+from ipaddress import IPv6Address, ip_address
+from typing import Any, Final, cast
 
-from ariane_wire.transport.ports import BACKLOG
+from ariane_wire.protocol.proxy_header import (
+    HEAD_OCTETS,
+    ProxyHeaderWrong,
+    proxied_client,
+    proxy_head,
+)
+from ariane_wire.transport.peers import peer_text
+from ariane_wire.transport.ports import BACKLOG, Networks
 from ariane_wire.transport.tls import ALPN, Credentials, next_context
 
 _log: Final = logging.getLogger("ariane_wire.server")
@@ -41,13 +53,28 @@ class TlsListener:
         self,
         loop: asyncio.AbstractEventLoop,
         listener: socket.socket,
-        accept: Callable[[], asyncio.BaseProtocol],
-        tls: Credentials,
+        accept: Callable[[str], asyncio.BaseProtocol],
+        tls: Credentials | None,
         handshake_s: float,
         *,
         takes_plain_text: bool,
         protocol: str = ALPN,
+        proxies: Networks = (),
     ) -> None:
+        """Begin to listen.
+
+        Args:
+            loop: Of the server.
+            listener: Bound.
+            accept: Gives the protocol of a new connection, from the client that a proxy has told in
+                the form of grpcio; from an empty text, the connection is its client's own.
+            tls: None for plain text only.
+            handshake_s: How long a client may take until it speaks, and for TLS.
+            takes_plain_text: Whether both are taken.
+            protocol: Agreed on over TLS.
+            proxies: Networks whose connections begin with the header of a proxy.
+        """
+        self._proxies = proxies
         self._loop = loop
         self._protocol = protocol
         self._listener = listener
@@ -90,8 +117,10 @@ class TlsListener:
         """Give a connection to the server, over TLS if that is what its first octet says."""
         try:
             connection.setblocking(False)  # noqa: FBT003 - the name says it.
-            first = await asyncio.wait_for(self._first_octet(connection), self._handshake_s)
-            tls = next_context(self._tls, self._protocol) if first == _HANDSHAKE else None
+            peer, first = await asyncio.wait_for(self._opening(connection), self._handshake_s)
+            tls = None
+            if first == _HANDSHAKE and self._tls is not None:
+                tls = next_context(self._tls, self._protocol)
             if tls is None and not self._takes_plain_text:
                 connection.close()
                 return
@@ -99,12 +128,12 @@ class TlsListener:
                 task = cast("asyncio.Task[None]", asyncio.current_task())
                 await asyncio.wait_for(self._handshakes.take(task), self._handshake_s)
             await self._loop.connect_accepted_socket(
-                self._accept,
+                partial(self._accept, peer),
                 connection,
                 ssl=tls,
                 ssl_handshake_timeout=self._handshake_s if tls else None,
             )
-        except (OSError, TimeoutError) as error:
+        except (OSError, TimeoutError, ProxyHeaderWrong) as error:
             # Whoever knocked is gone, speaks neither, or is not trusted.
             _log.debug("a connection has not come to stand: %r", error)
             connection.close()
@@ -113,6 +142,29 @@ class TlsListener:
             connection.close()
             _forget_frames(error)
             raise
+
+    async def _opening(self, connection: socket.socket) -> tuple[str, bytes]:
+        """Whose connection it is, empty for its own, and its first octet.
+
+        Raises:
+            ProxyHeaderWrong: It comes from a proxy, and does not say whose it is.
+        """
+        peer = ""
+        if self._proxies and _is_in(self._proxies, connection.getpeername()):
+            head = proxy_head(await self._octets(connection, HEAD_OCTETS))
+            client = proxied_client(head, await self._octets(connection, head.rest_octets))
+            peer = "" if client is None else peer_text(*client)
+        return peer, await self._first_octet(connection)
+
+    async def _octets(self, connection: socket.socket, count: int) -> bytes:
+        """Just so many octets; what follows stays where it is. Fewer if no more come."""
+        octets = b""
+        while len(octets) < count:
+            more = await self._loop.sock_recv(connection, count - len(octets))
+            if not more:
+                break
+            octets += more
+        return octets
 
     async def _first_octet(self, connection: socket.socket) -> bytes:
         readable: asyncio.Future[None] = self._loop.create_future()
@@ -127,6 +179,15 @@ class TlsListener:
         finally:
             self._loop.remove_reader(connection)
         return connection.recv(1, socket.MSG_PEEK)
+
+
+def _is_in(networks: Networks, name: Any) -> bool:
+    """Whether the address of a peer is in one of some networks; unix sockets have none."""
+    if not isinstance(name, tuple):
+        return False
+    address = ip_address(name[0].partition("%")[0])
+    plain = address.ipv4_mapped or address if isinstance(address, IPv6Address) else address
+    return any(plain in network for network in networks)
 
 
 def _forget_frames(error: BaseException | None) -> None:

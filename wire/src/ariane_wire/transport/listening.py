@@ -8,13 +8,14 @@ import socket
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
 from ariane_wire.errors import BindRefused
 from ariane_wire.transport.first_octets import TlsListener
 from ariane_wire.transport.link import Link
-from ariane_wire.transport.ports import BACKLOG, Listening
+from ariane_wire.transport.ports import BACKLOG, Listening, Networks
 from ariane_wire.transport.targets import split_address
 from ariane_wire.transport.tls import Credentials
 
@@ -27,9 +28,10 @@ class Bound:
     port: int
     tls: Credentials | None
     takes_plain_text: bool
+    proxies: Networks = ()
 
     async def listen(
-        self, loop: asyncio.AbstractEventLoop, accept: Callable[[], Link], handshake_s: float
+        self, loop: asyncio.AbstractEventLoop, accept: Callable[[str], Link], handshake_s: float
     ) -> list[Listening]:
         """Take connections."""
         return [await self._listen(loop, accept, handshake_s, each) for each in self.sockets]
@@ -37,11 +39,11 @@ class Bound:
     async def _listen(
         self,
         loop: asyncio.AbstractEventLoop,
-        accept: Callable[[], Link],
+        accept: Callable[[str], Link],
         handshake_s: float,
         listener: socket.socket,
     ) -> Listening:
-        if self.tls is not None:
+        if self.tls is not None or self.proxies:
             return TlsListener(
                 loop,
                 listener,
@@ -49,11 +51,12 @@ class Bound:
                 self.tls,
                 handshake_s,
                 takes_plain_text=self.takes_plain_text,
+                proxies=self.proxies,
             )
         listen: Any = loop.create_server
         if listener.family == socket.AF_UNIX:
             listen = loop.create_unix_server
-        made: Listening = await listen(accept, sock=listener, backlog=BACKLOG)
+        made: Listening = await listen(partial(accept, ""), sock=listener, backlog=BACKLOG)
         return made
 
     def close(self) -> None:
@@ -66,7 +69,13 @@ class MachinePorts:
     """The ports of this machine; see ``Ports``."""
 
     @staticmethod
-    def bind(address: str, tls: Credentials | None, *, takes_plain_text: bool) -> Bound:
+    def bind(
+        address: str,
+        tls: Credentials | None,
+        *,
+        takes_plain_text: bool,
+        proxies: Networks = (),
+    ) -> Bound:
         """Bind an address.
 
         Raises:
@@ -80,7 +89,7 @@ class MachinePorts:
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else error
             raise BindRefused(f"cannot listen on {address}: {reason}") from None
-        return Bound(sockets, port, tls, takes_plain_text)
+        return Bound(sockets, port, tls, takes_plain_text, proxies)
 
 
 def _bind_unix(address: str) -> socket.socket:

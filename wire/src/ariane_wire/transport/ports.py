@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from ipaddress import IPv4Network, IPv6Network
+
     from ariane_wire.transport.link import Link
     from ariane_wire.transport.tls import Credentials
 
 BACKLOG: Final = 1024
+
+Networks: TypeAlias = "Sequence[IPv4Network | IPv6Network]"
 
 
 class Listening(Protocol):
@@ -29,13 +34,14 @@ class BoundPort(Protocol):
         ...
 
     async def listen(
-        self, loop: asyncio.AbstractEventLoop, accept: Callable[[], Link], handshake_s: float
+        self, loop: asyncio.AbstractEventLoop, accept: Callable[[str], Link], handshake_s: float
     ) -> list[Listening]:
         """Take connections.
 
         Args:
             loop: Of the server.
-            accept: Gives the protocol of a new connection.
+            accept: Gives the protocol of a new connection, from the client's address in the form of
+                grpcio; empty for that of the transport.
             handshake_s: How long a client may take for TLS.
         """
         ...
@@ -47,13 +53,21 @@ class BoundPort(Protocol):
 class Ports(Protocol):
     """Where ports are bound."""
 
-    def bind(self, address: str, tls: Credentials | None, *, takes_plain_text: bool) -> BoundPort:
+    def bind(
+        self,
+        address: str,
+        tls: Credentials | None,
+        *,
+        takes_plain_text: bool,
+        proxies: Networks = (),
+    ) -> BoundPort:
         """Bind ``host:port``, ``[address]:port`` or ``unix:path``; port 0 means any that is free.
 
         Args:
             address: Where.
             tls: None for plain text.
             takes_plain_text: Whether both are taken, told apart by the first octet.
+            proxies: Networks whose connections begin with the header of a proxy.
 
         Raises:
             BindRefused: It is in use, or not of this machine, or no address.

@@ -280,7 +280,8 @@ def signed_text(
 
 def is_private(identity: Identity) -> bool:
     """Whether nobody on the way reads what a connection carries: TLS, or the same machine."""
-    return identity.is_encrypted or is_local(identity.peer)
+    # The way from a proxy is another than that to it.
+    return identity.is_encrypted or (not identity.is_proxied and is_local(identity.peer))
 
 
 def is_local(peer: str) -> bool:

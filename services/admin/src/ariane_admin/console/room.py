@@ -49,7 +49,7 @@ class ConsoleRoom:
         self.proof = secrets.token_hex(32)
         self._settings = settings
         self._clock = clock
-        self._server = ConsoleServer(settings.console_listen)
+        self._server = ConsoleServer(settings.console_listen, settings.proxy_networks)
         self.sessions = Sessions(clock, settings.console_session_s_max)
         self._channel: aio.Channel | None = None
         self._reception: Reception | None = None

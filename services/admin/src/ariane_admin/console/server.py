@@ -15,9 +15,11 @@ from typing_extensions import override
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ariane_servicekit import Address, StartRefused
+from ariane_servicekit.security.caller import address_of_peer
 from ariane_wire import Credentials
 from ariane_wire.server.identity import identity
 from ariane_wire.transport.first_octets import TlsListener
+from ariane_wire.transport.ports import Networks
 
 STOP_S: Final = 3
 
@@ -36,10 +38,15 @@ PEER: Final = "ariane_peer"
 class _Connection(H11Protocol):
     """A connection that tells its requests whose it is, and that does not wait for ever."""
 
+    told_peer = ""
+    """The client that a proxy has named; empty for the connection's own."""
+
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.app_state = {**self.app_state, PEER: identity(transport, 0)}
+        self.app_state = {**self.app_state, PEER: identity(transport, 0, self.told_peer)}
+        if self.told_peer:
+            self.client = (address_of_peer(self.told_peer), 0)
         self._head: asyncio.TimerHandle | None = None
         self._wait_for_head()
 
@@ -68,22 +75,29 @@ class _Connection(H11Protocol):
 
 class _Server(uvicorn.Server):
     def __init__(
-        self, config: uvicorn.Config, bound: socket.socket, tls: Credentials | None
+        self,
+        config: uvicorn.Config,
+        bound: socket.socket,
+        tls: Credentials | None,
+        proxies: Networks,
     ) -> None:
         super().__init__(config)
+        self._proxies = proxies
         self._bound = bound
         self._tls = tls
 
     @override
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        if self._tls is None:
+        if self._tls is None and not self._proxies:
             await super().startup([self._bound])
             return
         await super().startup([])
         loop = asyncio.get_running_loop()
 
-        def accept() -> asyncio.Protocol:
-            return _Connection(self.config, self.server_state, self.lifespan.state, loop)
+        def accept(peer: str) -> asyncio.Protocol:
+            made = _Connection(self.config, self.server_state, self.lifespan.state, loop)
+            made.told_peer = peer
+            return made
 
         # As the port of the service: handshakes are bounded, and certificates may be replaced.
         listener: Any = TlsListener(
@@ -92,8 +106,9 @@ class _Server(uvicorn.Server):
             accept,
             self._tls,
             REQUEST_S_MAX,
-            takes_plain_text=False,
+            takes_plain_text=self._tls is None,
             protocol=ALPN,
+            proxies=self._proxies,
         )
         self.servers.append(listener)
 
@@ -106,8 +121,10 @@ class _Server(uvicorn.Server):
 class ConsoleServer:
     """A server that binds its port first, serves later, and stops in order."""
 
-    def __init__(self, listen: Address) -> None:
+    def __init__(self, listen: Address, proxies: Networks = ()) -> None:
+        """Listen at an address; ``proxies`` say whose connections they pass on."""
         self._listen = listen
+        self._proxies = proxies
         self._socket: socket.socket | None = None
         self._server: _Server | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -147,7 +164,7 @@ class ConsoleServer:
             ws="none",
             timeout_graceful_shutdown=STOP_S,
         )
-        self._server = _Server(config, self._socket, tls)
+        self._server = _Server(config, self._socket, tls, self._proxies)
         self._serving = asyncio.create_task(self._server.serve(), name="console")
 
     async def stop(self) -> None:
