@@ -62,6 +62,7 @@ there are no spans, and nothing is loaded for them:
 | Process | Setting | One span for |
 | --- | --- | --- |
 | producer | `ProducerSettings(otlp_endpoint=...)` | `send orders`: a call that sends |
+| gateway | `--otlp-endpoint` | `send orders`: a call whose client names sampled spans |
 | broker | `--otlp-endpoint` | `append orders`: a call with sampled spans |
 | consumer | `PushSettings(otlp_endpoint=...)` | `process orders`: a call of the listener |
 | | `PullSettings(otlp_endpoint=...)` | `poll orders`: a poll that returned messages or columns |

@@ -35,6 +35,7 @@ from ariane_gateway.rpc.commands import Commands
 from ariane_gateway.rpc.door import Door
 from ariane_gateway.rpc.messaging_servicer import MessagingServicer
 from ariane_gateway.rpc.receiving_calls import ReceivingCalls
+from ariane_gateway.rpc.send_spans import SendSpans
 from ariane_gateway.rpc.sending_calls import SendingCalls
 from ariane_gateway.rpc.telemetry import Telemetry
 from ariane_gateway.sending.sending import Sending
@@ -44,6 +45,7 @@ from ariane_sdk import ProducerSettings, Tls
 from ariane_servicekit import Address, ErrorRules, Loop, Machine, RpcService, StopRequest
 from ariane_servicekit.clock import Clock
 from ariane_servicekit.observability.measures import Measures, one
+from ariane_servicekit.observability.tracing import WorkTracer
 from ariane_servicekit.security.tls.service_tls import MEMBER_TLS
 from ariane_wire import TlsContext
 
@@ -94,6 +96,12 @@ class GatewayApp:
         self._telemetry = Telemetry(
             door, self.clients, groups, self._commands, body_bytes_max=settings.body_bytes_max
         )
+        self._sending_calls = SendingCalls(
+            self._sending,
+            self._commands,
+            body_bytes_max=settings.body_bytes_max,
+            now_ms=self._cluster.clock.now_ms,
+        )
         self._shared = SharedHolds(receive_calls, clock.monotonic)
         self._receiving = Receiving(receive_calls, self._shared, self._holds)
         self._look = Loop("gateway-clients", self._turn, interval_s=LOOK_S, clock=clock)
@@ -142,6 +150,10 @@ class GatewayApp:
             ),
         ):
             measures.gauge(name, unit, description, read)
+
+    def trace(self, tracer: WorkTracer) -> None:
+        """Make spans of sends."""
+        self._sending_calls.spans = SendSpans(tracer)
 
     def _facts(self) -> dict[str, str]:
         """What operators are told by way of brokers, and the doctor judges."""
@@ -200,12 +212,7 @@ class GatewayApp:
                 advertised=settings.advertised_address,
                 listens=lambda: self._address,
             ),
-            SendingCalls(
-                self._sending,
-                self._commands,
-                body_bytes_max=settings.body_bytes_max,
-                now_ms=now_ms,
-            ),
+            self._sending_calls,
             ReceivingCalls(self._receiving, settling, self.clients, now_ms=now_ms),
             self._telemetry,
         )

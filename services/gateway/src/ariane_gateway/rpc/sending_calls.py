@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import nullcontext
 
 from apache.rocketmq.v2 import service_pb2 as pb
 from apache.rocketmq.v2.definition_pb2 import COMMIT, ROLLBACK, Code, Message, MessageType
 from ariane_gateway.refusals import Refused
 from ariane_gateway.rpc.caller import Caller, topic_of
 from ariane_gateway.rpc.commands import Commands
+from ariane_gateway.rpc.send_spans import SendSpans
 from ariane_gateway.rpc.sent_message import relayed_message
 from ariane_gateway.rpc.statuses import OK, Illegal, status_of, status_of_all
 from ariane_gateway.sending.sending import Sending
@@ -29,7 +31,11 @@ _RESOLUTIONS = {COMMIT: True, ROLLBACK: False}
 
 
 class SendingCalls:
-    """Answers producers."""
+    """Answers producers.
+
+    Attributes:
+        spans: Makes spans of sends; None without tracing.
+    """
 
     def __init__(
         self,
@@ -43,6 +49,7 @@ class SendingCalls:
         self._commands = commands
         self._body_bytes_max = body_bytes_max
         self._now_ms = now_ms
+        self.spans: SendSpans | None = None
 
     async def send(self, request: pb.SendMessageRequest, caller: Caller) -> pb.SendMessageResponse:
         """Send messages to one topic, each by itself.
@@ -56,15 +63,18 @@ class SendingCalls:
                 Code.BAD_REQUEST,
                 f"{len(messages)} messages; 1 to {MESSAGES_MAX} are sent at a time",
             )
-        if len(messages) == 1:
-            entries = [await self._send_one(messages[0], caller)]
-        else:
-            if any(each.topic != messages[0].topic for each in messages):
-                raise Illegal(Code.BAD_REQUEST, "messages that are sent together go to one topic")
-            sends = (self._send_one(each, caller) for each in messages)
-            entries = list(await asyncio.gather(*sends))
-        status = status_of_all([each.status for each in entries])
-        return pb.SendMessageResponse(status=status, entries=entries)
+        if any(each.topic != messages[0].topic for each in messages[1:]):
+            raise Illegal(Code.BAD_REQUEST, "messages that are sent together go to one topic")
+        response = pb.SendMessageResponse()
+        with nullcontext() if self.spans is None else self.spans.around(request, response):
+            if len(messages) == 1:
+                entries = [await self._send_one(messages[0], caller)]
+            else:
+                sends = (self._send_one(each, caller) for each in messages)
+                entries = list(await asyncio.gather(*sends))
+            response.entries.extend(entries)
+            response.status.CopyFrom(status_of_all([each.status for each in entries]))
+        return response
 
     async def end_transaction(
         self, request: pb.EndTransactionRequest, _caller: Caller
