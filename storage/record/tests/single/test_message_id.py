@@ -12,6 +12,7 @@ from ariane_record.single.message_id import (
     UniqueIdGenerator,
     decode_offset_message_id,
     encode_offset_message_id,
+    offset_message_ids,
 )
 
 
@@ -52,6 +53,7 @@ def test_offset_message_id_round_trip(ip, port, commit_log_offset, lower):
     assert len(message_id) == (56 if ":" in ip else 32)
     place = decode_offset_message_id(message_id.lower() if lower else message_id)
     assert place == ((ip, port), commit_log_offset)
+    assert offset_message_ids((ip, port), [commit_log_offset]) == [message_id]
 
 
 @pytest.mark.parametrize("text", ["", "7F", "x" * 32, "0" * 31, "0" * 34, "0" * 64, "é" * 32])

@@ -145,7 +145,7 @@ class SendMessages:
         encoder = BlockEncoder(
             topic, size_bytes_max=self._call_bytes_max, sequenced=sequence is not None
         )
-        config = self._topics.find(topic)
+        wanted = _wanted_type(self._topics.find(topic))
         defaults = EncodingDefaults(
             self._next_unique_id, self._now_ms(), self._body_bytes_max, self._cluster_name
         )
@@ -154,7 +154,9 @@ class SendMessages:
             if message.topic not in {"", topic}:
                 field = f"messages[{position}].topic"
                 raise field_invalid(field, f"must be empty or {topic!r}", message.topic)
-            _check_type(config, type_of(message, position, is_half=is_half))
+            found = type_of(message, position, is_half=is_half)
+            if wanted is not None and found is not wanted:
+                raise message_type_mismatch(topic, wanted.value, found.value)
             try:
                 plain = plain_message(message, topic, position, defaults)
                 plain.add_to(encoder, position)
@@ -191,11 +193,9 @@ def _trace_parents_of(messages: Sequence[Message]) -> list[str]:
     return [trace_parent for trace_parent in found if trace_parent]
 
 
-def _check_type(config: TopicConfig | None, actual: TopicMessageType) -> None:
-    """Refuse a message of another type than the topic's."""
+def _wanted_type(config: TopicConfig | None) -> TopicMessageType | None:
+    """The type that messages of a topic must have; None if any will do."""
     if config is None:
-        return
-    expected = config.message_type
-    if expected in {TopicMessageType.UNSPECIFIED, TopicMessageType.MIXED, actual}:
-        return
-    raise message_type_mismatch(config.topic, expected.value, actual.value)
+        return None
+    wanted = config.message_type
+    return None if wanted in {TopicMessageType.UNSPECIFIED, TopicMessageType.MIXED} else wanted

@@ -12,7 +12,7 @@ A unique id is given by the producer before the message is sent, so that a repea
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from ipaddress import ip_address
@@ -151,6 +151,12 @@ def encode_offset_message_id(store_host: Host, commit_log_offset: int) -> str:
     """The offset message id: 32 hex digits, or 56 with an IPv6 host."""
     place = _PLACE.pack(store_host[1], commit_log_offset)
     return (packed_ip(store_host[0]) + place).hex().upper()
+
+
+def offset_message_ids(store_host: Host, commit_log_offsets: Iterable[int]) -> list[str]:
+    """The offset message ids of records of one store, by their places."""
+    without_offset = encode_offset_message_id(store_host, 0)[:-16]
+    return [f"{without_offset}{offset:016X}" for offset in commit_log_offsets]
 
 
 def decode_offset_message_id(message_id: str) -> MessagePlace:

@@ -28,7 +28,7 @@ from ariane_broker.rpc.translation.delay_wire import delivery_time_ms
 from ariane_broker.rpc.translation.level_wire import LEVELS, demand_of
 from ariane_broker.rpc.translation.wire_time import time_of
 from ariane_record.layout import Host
-from ariane_record.single.message_id import encode_offset_message_id
+from ariane_record.single.message_id import offset_message_ids
 from ariane_record.single.recall_handle import RecallHandle
 from ariane_servicekit.rpc.calls import current_caller
 from ariane_servicekit.security.caller import CallerKind
@@ -139,11 +139,13 @@ class SendServicer(SendServiceServicer):
             "delivery_time"
         )
         places = appended.commit_log_offsets.tolist()
-        for number, (unique_id, place) in enumerate(zip(sent.unique_ids, places, strict=True)):
+        message_ids = offset_message_ids(store_host, places)
+        found = zip(sent.unique_ids, places, message_ids, strict=True)
+        for number, (unique_id, place, message_id) in enumerate(found):
             message.unique_id = unique_id
             position.queue_offset = appended.first_queue_offset + number
             position.commit_log_offset = place
-            position.message_id = encode_offset_message_id(store_host, place)
+            position.message_id = message_id
             if is_delayed:
                 message.recall_handle = self._recall_handle(request, number, unique_id, stored_ms)
             add(message)

@@ -66,9 +66,9 @@ _SENT_TYPES: Final = frozenset(
 _COMPRESSED: Final = int(SystemFlag.COMPRESSED)
 _COMPRESSION_BITS: Final = {
     COMPRESSION_UNSPECIFIED: 0,
-    COMPRESSION_LZ4: SystemFlag.COMPRESSED | SystemFlag.COMPRESSION_LZ4,
-    COMPRESSION_ZSTD: SystemFlag.COMPRESSED | SystemFlag.COMPRESSION_ZSTD,
-    COMPRESSION_ZLIB: SystemFlag.COMPRESSED | SystemFlag.COMPRESSION_ZLIB,
+    COMPRESSION_LZ4: int(SystemFlag.COMPRESSED | SystemFlag.COMPRESSION_LZ4),
+    COMPRESSION_ZSTD: int(SystemFlag.COMPRESSED | SystemFlag.COMPRESSION_ZSTD),
+    COMPRESSION_ZLIB: int(SystemFlag.COMPRESSED | SystemFlag.COMPRESSION_ZLIB),
 }
 _COMPRESSIONS: Final = {
     0: COMPRESSION_ZLIB,  # RocketMQ before 5 sets no type.
@@ -145,15 +145,19 @@ def plain_message(
     Raises:
         ServiceError: MESSAGE_ILLEGAL, MESSAGE_TOO_LARGE or FIELD_INVALID.
     """
-    if len(message.body) > defaults.body_bytes_max:
-        raise message_too_large(len(message.body), defaults.body_bytes_max, position)
+    # Each field is read once: for small messages that is what sending them plainly costs.
+    body = message.body
+    if len(body) > defaults.body_bytes_max:
+        raise message_too_large(len(body), defaults.body_bytes_max, position)
     tag = message.tag
     if tag and (
         "|" in tag or tag == ALL_TAGS or holds_control_character(tag) or tag != tag.strip()
     ):
         rule = "a tag is not '*', and holds no '|', control character or outer space"
         raise message_illegal(position, rule)
-    properties = dict(message.properties)
+    properties: dict[str, str] = {}
+    if message.properties:
+        properties.update(message.properties)
     if properties and not _RESERVED_PROPERTIES.isdisjoint(properties):
         reserved = min(_RESERVED_PROPERTIES.intersection(properties))
         raise message_illegal(position, f"property {reserved!r} belongs to the system")
@@ -172,14 +176,14 @@ def plain_message(
     if is_reply:
         tag = message.reply_address.client_id
     return PlainMessage(
-        message.body,
+        body,
         tag,
         tuple(message.keys),
         message.unique_id or defaults.next_unique_id(),
         properties,
         message.message_group,
         message.flag,
-        int(compression),
+        compression,
         born_timestamp_ms,
     )
 
