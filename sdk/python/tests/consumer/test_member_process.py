@@ -130,7 +130,13 @@ ON_LOOP_IN_THREADS = COROUTINES.replace("async def listen", "def listen").replac
 
 @pytest.mark.parametrize("program", [ON_LOOP_IN_THREADS, THREADS], ids=["asynchronous", "sync"])
 @pytest.mark.parametrize(
-    "failure", ["next(iter(()))", "raise type('Odd', (BaseException,), {})", "raise GeneratorExit"]
+    "failure",
+    [
+        "next(iter(()))",
+        "raise type('Odd', (BaseException,), {})",
+        "raise GeneratorExit",
+        "raise ValueError(chr(0xd800))",
+    ],
 )
 async def test_no_error_of_a_listener_stops_its_queue(cluster, topic, program, failure):
     async with Producer(cluster.name_servers) as producer:

@@ -1,4 +1,4 @@
-"""The application's functions in threads: what they may raise."""
+"""The application's functions: what they may raise."""
 
 from __future__ import annotations
 
@@ -34,4 +34,17 @@ def for_thread(function: Callable[Params, Result]) -> Callable[Params, Result]:
 
 def as_failure(error: BaseException) -> RuntimeError:
     """The ordinary error that stands for an unusual one of an application's function."""
-    return RuntimeError(f"the application's function raised {error!r}")
+    return RuntimeError(f"the application's function raised {text_of(error, repr)}")
+
+
+def text_of(error: BaseException, said_by: Callable[[object], str] = str) -> str:
+    """The text of an application's error, which may be any object: UTF-8 can carry it.
+
+    Args:
+        error: The error.
+        said_by: ``str``, or ``repr`` for the type as well.
+    """
+    try:
+        return said_by(error).encode(errors="backslashreplace").decode()
+    except Exception as failure:  # noqa: BLE001 - an error without a text is one, too.
+        return f"{type(error).__qualname__} without a text: {type(failure).__qualname__}"

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from ariane_sdk.client.listener import Deliver
 from ariane_sdk.errors import ConsumptionHeld
 from ariane_sdk.message import ReceivedMessage
+from ariane_sdk.runtime.application_calls import text_of
 from ariane_sdk.settings import Breaker
 
 
@@ -62,5 +63,5 @@ class BrokenDelivery:
             self._open_for(
                 self._breaker.hold_s,
                 f"{sum(self._failures)} of {len(self._failures)} calls of the listener failed,"
-                f" the last one by {error!r}",
+                f" the last one by {error and text_of(error, repr)}",
             )

@@ -10,6 +10,7 @@ from ariane_record.layout import PropertyName
 from ariane_sdk.errors import ConsumptionHeld, MessagesFailed
 from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.message_queue import MessageQueue
+from ariane_sdk.runtime.application_calls import text_of
 from ariane_sdk.runtime.log import logger
 
 
@@ -38,14 +39,14 @@ def failed_messages(delivered: Sequence[ReceivedMessage], error: Exception) -> F
     """
     if isinstance(error, ConsumptionHeld):
         left = _among(delivered, error.messages or ()) or delivered
-        return FailedMessages(left, str(error), hold=error)
+        return FailedMessages(left, text_of(error), hold=error)
     if isinstance(error, MessagesFailed):
         left = _among(delivered, error.messages)
         if left:
             return FailedMessages(
-                left, str(error), error.rejected, named=True, delay_s=error.delay_s
+                left, text_of(error), error.rejected, named=True, delay_s=error.delay_s
             )
-    cause = f"{type(error).__qualname__}: {error}"
+    cause = f"{type(error).__qualname__}: {text_of(error)}"
     return FailedMessages(delivered, cause, named=len(delivered) == 1)
 
 
@@ -88,7 +89,7 @@ class ListenerFailures:
             len(delivered),
             queue,
             failed[0].queue_offset,
-            str(error) if isinstance(error, MessagesFailed) else repr(error),
+            text_of(error, str if isinstance(error, MessagesFailed) else repr),
             exc_info=error if self._is_new(error) else None,
         )
 

@@ -24,6 +24,7 @@ from ariane_sdk.consumer.delivery.failed_messages import restore_topics
 from ariane_sdk.errors import ConsumptionHeld, MessagesFailed
 from ariane_sdk.message import ReceivedMessage
 from ariane_sdk.message_queue import MessageQueue
+from ariane_sdk.runtime.application_calls import text_of
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
 
@@ -64,9 +65,9 @@ class RequestedConsumption:
         try:
             await self._deliver([message])
         except (ConsumptionHeld, MessagesFailed) as error:
-            answer.outcome, answer.cause = CONSUME_OUTCOME_RETRY, _one_line(str(error))
+            answer.outcome, answer.cause = CONSUME_OUTCOME_RETRY, _one_line(text_of(error))
         except Exception as error:  # noqa: BLE001 - the caller gets any error of a listener.
-            answer.outcome, answer.cause = CONSUME_OUTCOME_RAISED, _one_line(repr(error))
+            answer.outcome, answer.cause = CONSUME_OUTCOME_RAISED, _one_line(text_of(error, repr))
         else:
             answer.outcome = CONSUME_OUTCOME_CONSUMED
         finally:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from ariane_record.names import RETRY_PREFIX
 from ariane_sdk.client.listener import is_coroutine_function
 from ariane_sdk.message_queue import MessageQueue
+from ariane_sdk.runtime.application_calls import for_thread
 from ariane_sdk.runtime.log import logger
 from ariane_sdk.settings import ConsumerSettings, QueueNotice
 
@@ -41,10 +42,16 @@ class QueueNotices:
                 if is_coroutine_function(notice):
                     answer = notice(own)
                 else:
-                    answer = await asyncio.to_thread(notice, own)
+                    answer = await asyncio.to_thread(for_thread(notice), own)
                 if answer is not None:
                     await answer
         except TimeoutError:
             logger.warning("%s took longer than %g s; not waiting", name, self._timeout_s)
-        except Exception:  # noqa: BLE001 - queues move, whatever the application does.
+        except (SystemExit, KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
+                raise
+            # Queues move, whatever the application does.
             logger.exception("%s failed with %s", name, ", ".join(map(str, own)))

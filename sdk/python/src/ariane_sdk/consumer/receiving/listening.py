@@ -32,6 +32,7 @@ from ariane_sdk.errors import (
     ServiceUnavailable,
 )
 from ariane_sdk.message import ReceivedMessage
+from ariane_sdk.runtime.application_calls import text_of
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import start_task
@@ -133,7 +134,7 @@ class Listening:
             await self._settle(partial(self._settler.extend, message, seconds=0), message)
             raise
         except Exception as error:  # noqa: BLE001 - with any error, the message failed.
-            logger.warning("listener failed on %r: %r", message, error)
+            logger.warning("listener failed on %r: %s", message, text_of(error, repr))
             return self._failed(message, error)
         return partial(self._settler.ack, message)
 
@@ -144,12 +145,14 @@ class Listening:
             if error.all_queues:
                 until_s = self._clock.monotonic_s() + error.hold_s
                 self._held_until_s = max(self._held_until_s, until_s)
-            return partial(nack, delay_s=min(error.hold_s, INVISIBLE_S_MAX), cause=repr(error))
+            return partial(
+                nack, delay_s=min(error.hold_s, INVISIBLE_S_MAX), cause=text_of(error, repr)
+            )
         if isinstance(error, MessagesFailed) and message in error.messages:
-            cause, rejected = str(error), error.rejected
+            cause, rejected = text_of(error), error.rejected
             delay_s = None if error.delay_s is None else min(error.delay_s, INVISIBLE_S_MAX)
             return partial(nack, delay_s=delay_s, dead_letter=rejected, cause=cause)
-        return partial(nack, cause=repr(error))
+        return partial(nack, cause=text_of(error, repr))
 
     async def _settle(
         self, settle: Callable[[], Awaitable[None]], message: ReceivedMessage

@@ -35,6 +35,7 @@ from ariane_sdk.producer.transactions.transaction import (
     ask,
 )
 from ariane_sdk.routing.route import PRIMARY_ID
+from ariane_sdk.runtime.application_calls import text_of
 from ariane_sdk.runtime.clock import Clock
 from ariane_sdk.runtime.log import logger
 from ariane_sdk.runtime.tasks import loop_for_ever, start_task
@@ -160,7 +161,7 @@ class TransactionAnswers:
                 outcome = await ask(self._checker, _check_of(broker_name, wire))
         except Exception as error:  # noqa: BLE001 - the application's function: it is asked again.
             logger.exception("the transaction checker failed on %s", wire.transaction_id)
-            cause = f"the producer's checker failed: {type(error).__qualname__}: {error}"
+            cause = f"the producer's checker failed: {type(error).__qualname__}: {text_of(error)}"
         attachment = self._attachments.get(broker_name)
         if attachment is not None:
             answer = TransactionAnswer(

@@ -1,0 +1,61 @@
+"""What functions of the application raise, whatever it is, has a text that can be sent."""
+
+import asyncio
+
+import pytest
+
+from ariane_sdk.consumer.group.queue_notices import QueueNotices
+from ariane_sdk.message_queue import MessageQueue
+from ariane_sdk.runtime.application_calls import as_failure, text_of
+from ariane_sdk.settings import PushSettings
+
+
+class MuteError(Exception):
+    """Has no text."""
+
+    __str__ = __repr__ = None
+
+
+class OddError(BaseException):
+    """Is no ``Exception``."""
+
+
+@pytest.mark.parametrize("said_by", [str, repr])
+def test_any_error_has_a_text_that_can_be_sent(said_by):
+    assert text_of(ValueError("x"), said_by) == said_by(ValueError("x"))
+    assert text_of(MuteError(), said_by) == "MuteError without a text: TypeError"
+    assert text_of(ValueError("a\ud800"), str) == "a\\ud800"
+    text_of(ValueError("\ud800"), said_by).encode()
+    assert "MuteError" in str(as_failure(MuteError()))
+
+
+@pytest.mark.parametrize("on_loop", [False, True])
+@pytest.mark.parametrize(
+    "error", [StopIteration, asyncio.CancelledError, OddError, MuteError, TimeoutError]
+)
+async def test_queues_move_whatever_a_notice_raises(error, on_loop, caplog):
+    def plain(_queues):
+        raise error
+
+    async def coroutine(_queues):
+        raise error
+
+    settings = PushSettings(on_gained=coroutine if on_loop else plain, release_timeout_s=60)
+    async with asyncio.timeout(30):
+        await QueueNotices(settings).gained([MessageQueue("orders", "broker-a", 0)])
+    assert "on_gained" in caplog.text
+
+
+async def test_a_notice_that_waits_ends_with_who_told_it():
+    began = asyncio.Event()
+
+    async def waits(_queues):
+        began.set()
+        await asyncio.Event().wait()
+
+    notices = QueueNotices(PushSettings(on_lost=waits))
+    telling = asyncio.create_task(notices.lost([MessageQueue("orders", "broker-a", 0)]))
+    await began.wait()
+    telling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await telling
