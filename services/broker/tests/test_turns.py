@@ -25,7 +25,8 @@ from ariane_broker.groups.consumer_groups import GroupConfig
 from ariane_broker.queue_key import QueueKey
 from ariane_broker.receive.in_hand.receipts import Receipt, encode_handle
 from ariane_broker.receive.in_hand.receive_events import EventKind, ReceiveEvent
-from ariane_broker.rpc.translation.receive_wire import HANDLES_MAX
+from ariane_broker.rpc.translation.receive_wire import HANDLES_MAX, SETTLEMENTS_MAX
+from ariane_broker.spark_batches.batch_records import AttemptKey, BatchKey, Stage
 from ariane_broker.spark_batches.batch_table import Progress
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_broker.transactions.transaction_records import HalfMessage
@@ -51,6 +52,7 @@ to go on and what to wait for."""
 
 OURS = ("ariane_broker", "ariane_servicekit", "ariane_storage", "ariane_record", "ariane_sql92")
 
+FAR_MS = 1 << 42
 SECRET = b"s" * 32
 KEYED = QueueKey("keyed", 0)
 HANDLES = [
@@ -93,6 +95,7 @@ HOSTILE = {
     "OffsetService.CloneConsumerOffsets": [
         {"consumerGroup": "crowd", "targetConsumerGroup": "twin", "topic": "broad"}
     ],
+    "OffsetService.DeleteConsumerOffsets": [{"consumerGroup": "leaver", "topic": "broad"}],
     "OffsetService.ResetConsumerOffsets": [
         {"consumerGroup": "crowd", "topic": "broad", "earliest": True},
         {"consumerGroup": "crowd", "topic": "broad", "time": "2026-01-01T00:00:00Z"},
@@ -140,6 +143,14 @@ HOSTILE = {
             ],
         },
     ],
+    "PullService.PullMessages": [
+        {
+            "consumerGroup": "wide",
+            "positions": [
+                {"topic": f"topic-{number}", "queueOffset": "1"} for number in range(COUNT)
+            ],
+        }
+    ],
     "PullService.ListQueueBounds": [{"topic": "broad"}],
     "PullService.FindQueueOffsets": [{"topic": "broad", "time": "2026-01-01T00:00:00Z"}],
     "QueryService.QueryMessages": [
@@ -155,6 +166,10 @@ HOSTILE = {
                 "messageCountMax": 64,
             }
         }
+    ],
+    "ReceiveService.ListReceiving": [{"consumerGroup": "many"}],
+    "ReceiveService.SettleRecords": [
+        {"consumerGroup": "settlers", "settlements": [{"receipt": "AAAA"}] * SETTLEMENTS_MAX}
     ],
     "ReceiveService.AckMessages": [
         {"consumerGroup": "settlers", "receiptHandles": HANDLES[: HANDLES_MAX // 2]}
@@ -177,6 +192,8 @@ HOSTILE = {
     "TopicService.GetTopic": [{"topic": "topic-1"}],
     "TopicService.ListTopics": [{"pageSize": 1000, "includeSystem": True}],
     "TransactionService.CheckTransaction": [{"transactionId": COLLIDING[0]}],
+    "TransactionService.CommitBatch": [{"queryId": "stager", "batchId": str(COUNT)}],
+    "TransactionService.GetBatchProgress": [{"queryId": "query-1"}],
     "TransactionService.ListHalfMessages": [{"pageSize": 1000}],
     "TransactionService.ParkTransaction": [{"transactionId": COLLIDING[0]}],
     "TransactionService.UpdateTransactions": [
@@ -265,13 +282,16 @@ def fill(rooms):
             state.offsets.put(place, QueueKey(name, 0), ConsumerOffset(0))
         queue = QueueKey(name, 0)
         state.receiving.apply(ReceiveEvent(EventKind.BEGIN, group, queue, offset=1))
+        for place in ("many", "leaver"):
+            begin = ReceiveEvent(EventKind.BEGIN, place, QueueKey("broad", number), offset=1)
+            state.receiving.apply(begin)
         state.offsets.put("crowd", QueueKey("broad", number), ConsumerOffset(1))
         state.offsets.put(group, QueueKey("deep", 0), ConsumerOffset(0))
         crowd = (Membership(consumer_group="crowd"),) if number < 400 else ()
         rooms.clients.table.attach(Hello(client_id=f"client-{number}", memberships=crowd), "test")
     locker = Membership(consumer_group="orderly", ordered=True)
     rooms.clients.table.attach(Hello(client_id="locker", memberships=(locker,)), "test")
-    for name in ("wide", "crowd", "orderly", "settlers", "twin"):
+    for name in ("wide", "crowd", "orderly", "settlers", "twin", "many", "leaver"):
         state.groups.put(GroupConfig(consumer_group=name))
     encoder = BlockEncoder("keyed", size_bytes_max=4 << 20)
     for number in range(COUNT):
@@ -282,7 +302,6 @@ def fill(rooms):
         encoder.add(b"m", keys=(transaction_id,), born_timestamp_ms=1)
     store.append(encoder.finish(), 0)
     handed = np.array([[0, HANDLES_MAX]], np.int64)
-    far_ms = 1 << 42
     for event in (
         ReceiveEvent(EventKind.SECRET, holder=SECRET),
         ReceiveEvent(EventKind.BEGIN, "settlers", KEYED),
@@ -292,16 +311,24 @@ def fill(rooms):
             KEYED,
             ranges=handed,
             serial=1,
-            until_ms=far_ms,
+            until_ms=FAR_MS,
             offset=HANDLES_MAX,
             attempts=np.ones(1, np.int32),
         ),
     ):
         state.receiving.apply(event)
+    fill_undecided(rooms)
+
+
+def fill_undecided(rooms):
+    """Transactions and batches without an outcome."""
     transactions, batches = rooms.transactions.ends.table, rooms.spark_batches.sinks.table
     for number in range(COUNT):
         transactions.stored(HalfMessage(f"t-{number}", "keyed", 0, "pay", number, number, 1))
         batches.advance(f"query-{number}", Progress(1, number, 1, {}))
+    for number in range(COUNT):
+        stage = Stage(number, 1, 1, FAR_MS, 1)
+        batches.add_stage(BatchKey("stager", number), AttemptKey(0, "token"), stage)
 
 
 @pytest.fixture
@@ -358,7 +385,7 @@ async def called(channel, method, request):
 
 
 def lines_max(method):
-    positions = COUNT if method == "PullService.PullRecords" else 0
+    positions = COUNT if method.startswith("PullService.Pull") else 0
     return LINES_MAX + positions * LINES_OF_POSITION
 
 

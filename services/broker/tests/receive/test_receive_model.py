@@ -43,6 +43,7 @@ from ariane_broker.retry.failures import ReturnOutcome
 from ariane_broker.retry.return_table import Returned
 from ariane_broker.topics.topic_table import TopicConfig, TopicTable
 from ariane_record import BlockEncoder
+from ariane_servicekit import at_once
 from ariane_storage import FlushMode, Store
 from ariane_storage.testing import FaultyDisk, FixedClock, small_config
 from services.broker.tests.log_side import FlushedAtOnce, broker_log, cold_reads
@@ -402,7 +403,7 @@ class ReceiveMachine(RuleBasedStateMachine):
         waits = [
             key for key, (serial, until) in self.model.held.items() if not serial and until > now_ms
         ]
-        standings = self.standings.of_group(GROUP)
+        standings = at_once(self.standings.walk(GROUP))
         assert sum(each.in_flight_count for each in standings) == len(held)
         assert sum(each.delayed_count for each in standings) == len(waits)
 

@@ -59,8 +59,7 @@ class OffsetDeletion:
             return places
         # A window raises the offset of its group: it goes first, and both before anybody comes.
         self.receiving.forget_topic_of(consumer_group, topic)
-        for place in places:
-            self.offsets.remove(consumer_group, place.queue)
+        self.offsets.remove_topic_of(consumer_group, topic)
         self.mark_changed()
         await self.save_states()
         await self.save()

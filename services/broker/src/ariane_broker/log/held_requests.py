@@ -130,10 +130,9 @@ class HeldRequests:
     def forget(self, watch: Watch) -> None:
         """End a watch."""
         for queue in watch.queues:
-            codes = watch.tag_codes.get(queue)
-            if codes is None:
+            if queue not in watch.tag_codes:
                 _remove(self._watches, queue, watch)
-                continue
+        for queue, codes in watch.tag_codes.items():
             tagged = self._tagged.get(queue, {})
             for code in codes:
                 _remove(tagged, code, watch)

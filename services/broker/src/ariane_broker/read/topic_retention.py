@@ -18,7 +18,8 @@ from typing import Final, NamedTuple
 
 from ariane_broker.log.cold_reads import QUERIES, ColdReads
 from ariane_broker.read.queue_lookup import QueueLookup
-from ariane_broker.topics.topic_table import TopicTable
+from ariane_broker.topics.topic_table import TopicConfig, TopicTable
+from ariane_servicekit import in_turns
 from ariane_storage.disk.cold import each_warm
 from ariane_storage.errors import QueueUnderRepair
 from ariane_storage.store import Store
@@ -39,6 +40,12 @@ class _Wish(NamedTuple):
         return max(aged_ms, self.since_ms or 0)
 
 
+def _wish_of(config: TopicConfig) -> tuple[str, _Wish] | None:
+    if config.retention_ms is None and config.shown_since_ms is None:
+        return None
+    return config.topic, _Wish(config.retention_ms, config.shown_since_ms)
+
+
 class TopicRetention:
     """Lets queues of topics begin later that have a retention time of their own, or were purged."""
 
@@ -54,11 +61,7 @@ class TopicRetention:
     async def apply(self) -> None:
         """Hide what is too old by now; show again what is not, after a change of a topic."""
         now_ms = self._store.believed_ms()
-        wanted = {
-            config.topic: _Wish(config.retention_ms, config.shown_since_ms)
-            for config in self._topics.walk()
-            if config.retention_ms is not None or config.shown_since_ms is not None
-        }
+        wanted = dict(await in_turns(map(_wish_of, self._topics.walk())))
         changed = {topic for topic, known in self._known.items() if wanted.get(topic) != known}
         self._known = wanted
         steps = (

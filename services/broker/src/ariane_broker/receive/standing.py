@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
@@ -64,8 +64,10 @@ class Standings:
         unsettled = len(rows) + max(0, int(high) - max(window.end, floor))
         return QueueStanding(queue, floor, unsettled, in_flight, delayed)
 
-    def of_group(self, group: str, topic: str = "") -> list[QueueStanding]:
+    def walk(self, group: str, topic: str = "") -> Iterator[QueueStanding | None]:
         """The counts of a group in all queues that it has received from, or in a topic's queues.
+
+        Yields once for each queue that is examined: None for one without counts.
 
         Raises:
             ServiceError: GROUP_NOT_FOUND, TOPIC_NOT_FOUND.
@@ -73,6 +75,5 @@ class Standings:
         self.groups.get(group)
         if topic:
             self.topics.get(topic)
-        queues = sorted(self.table.of_group(group))
-        found = [self.of_queue(group, queue) for queue in queues if topic in {"", queue.topic}]
-        return [standing for standing in found if standing is not None]
+        for queue in sorted(self.table.of_group(group)):
+            yield self.of_queue(group, queue) if topic in {"", queue.topic} else None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
+from ariane_broker.log.derived.snapshots import Document
 from ariane_broker.spark_batches.batch_records import BatchKey, Contents
 
 
@@ -81,21 +83,29 @@ class BatchAgreements:
         self.prepared.clear()
         self.owed.clear()
 
-    def contents(self) -> dict[str, Any]:
-        """Everything as JSON."""
-        return {
-            "prepared": [
-                [*batch, each.decision_id, list(each.stages)]
-                for batch, each in self.prepared.items()
-            ],
-            "owed": [
-                [*batch, list(each.contents), sorted(each.untold), each.witnessed]
-                for batch, each in self.owed.items()
-            ],
-        }
+    def copied(self) -> Document:
+        """Copy everything."""
+        prepared, batches = self.prepared.copy(), list(self.owed)
+        said = list(map(attrgetter("contents", "witnessed"), self.owed.values()))
+        untold = list(map(set, map(attrgetter("untold"), self.owed.values())))
+
+        def contents() -> dict[str, Any]:
+            owed = zip(batches, said, untold, strict=True)
+            return {
+                "prepared": [
+                    [*batch, each.decision_id, list(each.stages)]
+                    for batch, each in prepared.items()
+                ],
+                "owed": [
+                    [*batch, list(contents), sorted(names), witnessed]
+                    for batch, (contents, witnessed), names in owed
+                ],
+            }
+
+        return contents
 
     def take_over(self, contents: Mapping[str, Any]) -> None:
-        """Restore what ``contents`` returned."""
+        """Restore what ``copied`` made."""
         self.clear()
         for query_id, batch_id, decision_id, stages in contents["prepared"]:
             self.prepared[BatchKey(query_id, batch_id)] = Prepared(decision_id, tuple(stages))

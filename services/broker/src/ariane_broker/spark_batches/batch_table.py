@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from math import inf
 from operator import attrgetter
 from typing import Any, Final
 
@@ -105,22 +106,24 @@ class BatchTable(SnapshotState):
     @property
     def needed_from(self) -> int | None:
         """Commit-log offset of the oldest record that still matters; None without any."""
-        stages = (
-            stage.commit_log_offset
-            for attempts in self.staged.values()
-            for attempt in attempts.values()
-            for stage in attempt
-        )
-        published = (place for each in self.publications.values() for place in each.stages)
-        offsets = (each.commit_log_offset for each in self.progress.values())
-        noted = (each.commit_log_offset for each in self.homes.values())
-        return min((*stages, *published, *offsets, *noted), default=None)
+        # All in C: it is asked on the loop.
+        attempts = chain.from_iterable(map(dict.values, self.staged.values()))
+        stages, noted = chain.from_iterable(attempts), self.homes.values()
+        offsets = map(attrgetter("commit_log_offset"), chain(stages, self.progress.values(), noted))
+        published = map(attrgetter("stages"), self.publications.values())
+        return min(chain(offsets, chain.from_iterable(published)), default=None)
 
     @property
     def query_ids(self) -> set[str]:
         """All known queries."""
         batches = (*self.staged, *self.publications)
         return {*self.progress, *self.homes, *(batch.query_id for batch in batches)}
+
+    def knows(self, query_id: str) -> bool:
+        """Whether there is anything of a query."""
+        if query_id in self.progress or query_id in self.homes:
+            return True
+        return any(batch.query_id == query_id for batch in chain(self.staged, self.publications))
 
     def is_committed(self, batch: BatchKey) -> bool:
         """Whether a batch, or a later one of its query, is committed."""
@@ -168,9 +171,7 @@ class BatchTable(SnapshotState):
     def advance(self, query_id: str, progress: Progress) -> None:
         """Set the progress of a query; what is prepared stays staged until it is decided."""
         self.progress[query_id] = progress
-        for key in [key for key in self.staged if key.query_id == query_id]:
-            if key.batch_id <= progress.batch_id and key not in self.agreements.prepared:
-                del self.staged[key]
+        self._drop_staged(query_id, progress.batch_id, kept=self.agreements.prepared)
         self.change_count += 1
 
     def prepare(self, batch: BatchKey, decision_id: int, stages: Sequence[int]) -> None:
@@ -235,8 +236,7 @@ class BatchTable(SnapshotState):
 
     def delete_query(self, query_id: str, lost_ids: Sequence[int]) -> None:
         """Delete a query, with its staged records and batches that cannot be published."""
-        for key in [key for key in self.staged if key.query_id == query_id]:
-            del self.staged[key]
+        self._drop_staged(query_id)
         for batch_id in lost_ids:
             self.publications.pop(BatchKey(query_id, batch_id), None)
         self.forget_query(query_id)
@@ -251,6 +251,13 @@ class BatchTable(SnapshotState):
             place, when_ms = note.commit_log_offset, note.timestamp_ms
             progress = Progress(last_id, place, when_ms, contents)
             self.advance(query_id, progress.joined(self.progress.get(query_id)))
+
+    def _drop_staged(
+        self, query_id: str, last_id: float = inf, kept: Iterable[BatchKey] = ()
+    ) -> None:
+        """Drop what is staged for batches of a query up to one, but for some of them."""
+        gone = [one for one in self.staged if one.query_id == query_id and one.batch_id <= last_id]
+        list(map(self.staged.pop, set(gone).difference(kept)))  # In C: there may be many.
 
     # As a state over the log.
 
@@ -315,7 +322,7 @@ class BatchTable(SnapshotState):
         staged, progress, homes = self._copied_stages(), self.progress.copy(), self.homes.copy()
         published = list(self.publications.values())
         counts = list(map(dict.copy, map(attrgetter("counts"), published)))
-        agreements = self.agreements.contents()
+        agreements = self.agreements.copied()
 
         def contents() -> dict[str, Any]:
             return {
@@ -341,7 +348,7 @@ class BatchTable(SnapshotState):
                     [query_id, each.commit_log_offset, note_json(each)]
                     for query_id, each in homes.items()
                 ],
-                "agreements": agreements,
+                "agreements": agreements(),
             }
 
         return contents

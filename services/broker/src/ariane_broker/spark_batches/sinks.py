@@ -104,7 +104,7 @@ class Sinks:
 
     def is_known(self, query_id: str) -> bool:
         """Whether there is something of a sink."""
-        return query_id in self.table.query_ids
+        return self.table.knows(query_id)
 
     def owner_of(self, query_id: str) -> str:
         """The user who noted a sink first; empty without one."""
@@ -184,7 +184,7 @@ class Sinks:
         for batch in self.table.agreements.prepared_of(query_id):
             await self.parts.settle(batch)
         staged = await in_turns(self._staged({query_id}))
-        if query_id not in self.table.query_ids:
+        if not self.table.knows(query_id):
             raise sink_not_found(query_id)
         dropped_count = sum(stage.record_count for _, stage in staged)
         lost = self.publication.failed_batches(query_id)

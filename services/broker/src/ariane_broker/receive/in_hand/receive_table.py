@@ -132,8 +132,10 @@ class ReceiveTable(SnapshotState):
 
     def forget_topic_of(self, group: str, topic: str) -> None:
         """Forget what a group has in hand of one topic."""
-        for queue in [one for one in self._windows.get(group, ()) if one.topic == topic]:
-            self._forget(group, queue)
+        known = self._windows.pop(group, {})
+        if kept := {queue: known[queue] for queue in known if queue.topic != topic}:
+            self._windows[group] = kept
+        self.change_count += len(kept) != len(known)
 
     def forget_topics(self, topics: Container[str]) -> Iterator[None]:
         """Forget deleted topics: later topics of the same names are others.

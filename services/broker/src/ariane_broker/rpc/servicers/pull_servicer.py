@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
+from itertools import chain
 from typing import Any, Final, cast
 
 from grpc import aio
@@ -98,9 +99,8 @@ class PullServicer(PullServiceServicer):
         """Pull plain messages of many queues."""
         order = await plain_order(request, hold_seconds_max=hold_seconds_max(context))
         pulled = await self._answer(order, context)
-        return pull_pb.PullMessagesResponse(
-            queues=[await queue_messages(queue, self._broker_name) for queue in pulled]
-        )
+        queues = (queue_messages(queue, self._broker_name) for queue in pulled)
+        return pull_pb.PullMessagesResponse(queues=await in_turns(chain.from_iterable(queues)))
 
     async def PullRange(
         self, request: pull_pb.PullRangeRequest, context: aio.ServicerContext[Any, Any]

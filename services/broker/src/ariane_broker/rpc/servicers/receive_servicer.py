@@ -146,8 +146,9 @@ class ReceiveServicer(ReceiveServiceServicer):
         self, request: receive_pb.ListReceivingRequest, context: aio.ServicerContext[Any, Any]
     ) -> receive_pb.ListReceivingResponse:
         """Return the counts of a group."""
-        found = self._room.standings.of_group(request.consumer_group, request.topic)
-        return receive_pb.ListReceivingResponse(queues=map(receiving_queue, found))
+        found = await in_turns(self._room.standings.walk(request.consumer_group, request.topic))
+        queues = await in_turns(map(receiving_queue, found))
+        return receive_pb.ListReceivingResponse(queues=queues)
 
     async def _settle_handles(
         self, group: str, handles: Sequence[str], outcome: Outcome
