@@ -103,8 +103,11 @@ def batches():
                 BatchKey(query, first),
                 (number,),
                 Progress(first, number, 1, {first: Contents(1, 1)}),
+                ["broker-b", "broker-c"],
             )
             state.published(BatchKey(query, 0), number, 0, 1)
+            state.prepare(BatchKey(query, first + 2), 1, (number,))
+            state.told(BatchKey(query, 0), ["broker-b"])
 
     return state, change
 

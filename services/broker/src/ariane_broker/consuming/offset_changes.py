@@ -393,6 +393,9 @@ class OffsetChanges:
         """Reset offsets, durably, and notify the members; return their number."""
         numbers: list[tuple[int, int]] = []
         members = 0
+        # A disk without space refuses before anything is reset.
+        self._mark_changed()
+        await self._save()
         try:
             await in_turns(self._reset_all(places, numbers))
             await self._save_and_share()

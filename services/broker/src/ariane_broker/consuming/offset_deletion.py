@@ -51,12 +51,14 @@ class OffsetDeletion:
         """
         check_user_group(consumer_group)
         self.groups.get(consumer_group)
-        consuming = self._consuming(consumer_group, topic)
-        if consuming:
-            raise group_in_use(consumer_group, consuming)
+        self._refuse_in_use(consumer_group, topic)
         places = sorted(await in_turns(self.offsets.walk(consumer_group, topic)))
         if validate_only or not places:
             return places
+        # A disk without space refuses before anything is deleted.
+        self.mark_changed()
+        await self.save()
+        self._refuse_in_use(consumer_group, topic)
         # A window raises the offset of its group: it goes first, and both before anybody comes.
         self.receiving.forget_topic_of(consumer_group, topic)
         self.offsets.remove_topic_of(consumer_group, topic)
@@ -66,9 +68,11 @@ class OffsetDeletion:
         await self.share()
         return places
 
-    def _consuming(self, consumer_group: str, topic: str) -> int:
-        """How many live members subscribe to the topic."""
-        return sum(
+    def _refuse_in_use(self, consumer_group: str, topic: str) -> None:
+        """Refuse if live members subscribe to the topic."""
+        consuming = sum(
             any(one.topic == topic for one in client.memberships[consumer_group].subscriptions)
             for client in self.clients.members(consumer_group)
         )
+        if consuming:
+            raise group_in_use(consumer_group, consuming)
