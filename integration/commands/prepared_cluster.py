@@ -19,12 +19,12 @@ from pathlib import Path
 from sqlalchemy import create_engine
 from sqlalchemy.orm import sessionmaker
 
+from ariane.broker.v1.send_service_pb2 import SendMessagesRequest
+from ariane.broker.v1.send_service_pb2_grpc import SendServiceStub
 from ariane.broker.v1.sink_service_pb2 import NoteSinkHomeRequest, SinkHome
 from ariane.broker.v1.sink_service_pb2_grpc import SinkServiceStub
 from ariane.broker.v1.transaction_service_pb2 import (
     CommitBatchRequest,
-    HalfMessageToStore,
-    UpdateTransactionsRequest,
 )
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_TRANSACTION
@@ -241,10 +241,8 @@ def store_half(cluster, transaction_id):
             body=b"paid", unique_id=transaction_id, message_type=MESSAGE_TYPE_TRANSACTION
         )
         async with open_aio_channel(cluster.brokers[0].address) as channel:
-            half = HalfMessageToStore(topic="orders", message=message, producer_group="payments")
-            request = UpdateTransactionsRequest(half_messages=[half])
-            answer = await TransactionServiceStub(channel).UpdateTransactions(request)
-            assert not answer.half_messages[0].HasField("error"), answer
+            request = SendMessagesRequest(topic="orders", messages=[message], half_group="payments")
+            await SendServiceStub(channel).SendMessages(request)
 
     asyncio.run(send())
 

@@ -19,10 +19,10 @@ from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1.client_service_pb2_grpc import ClientServiceStub
 from ariane.broker.v1.query_service_pb2 import QueryMessagesRequest
 from ariane.broker.v1.query_service_pb2_grpc import QueryServiceStub
+from ariane.broker.v1.send_service_pb2 import SendMessagesRequest
+from ariane.broker.v1.send_service_pb2_grpc import SendServiceStub
 from ariane.broker.v1.transaction_service_pb2 import (
-    HalfMessageToStore,
     ListHalfMessagesRequest,
-    UpdateTransactionsRequest,
 )
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_TRANSACTION, Message
@@ -68,6 +68,7 @@ class Broker:
         self._channel = open_aio_channel(address)
         self._clients = ClientServiceStub(self._channel)
         self._queries = QueryServiceStub(self._channel)
+        self._sends = SendServiceStub(self._channel)
         self._transactions = TransactionServiceStub(self._channel)
         self._asked = asked
         self._answering = []
@@ -95,10 +96,8 @@ class Broker:
             keys=[transaction_id],
             message_type=MESSAGE_TYPE_TRANSACTION,
         )
-        half = HalfMessageToStore(topic="orders", message=message, producer_group=group)
-        request = UpdateTransactionsRequest(half_messages=[half])
-        answer = await self._transactions.UpdateTransactions(request)
-        assert not answer.half_messages[0].HasField("error"), answer
+        request = SendMessagesRequest(topic="orders", messages=[message], half_group=group)
+        await self._sends.SendMessages(request)
 
     async def visible_count(self, transaction_id):
         request = QueryMessagesRequest(topic="orders", key=transaction_id)

@@ -18,11 +18,7 @@ from google.rpc.status_pb2 import Status
 from sqlalchemy import create_engine, text
 
 import ariane_wire
-from ariane.broker.v1.send_service_pb2 import (
-    AppendRecordsResponse,
-    AppendResult,
-    AppendTableResult,
-)
+from ariane.broker.v1.send_service_pb2 import AppendRecordsResponse
 from ariane.broker.v1.send_service_pb2_grpc import (
     SendServiceServicer,
     add_SendServiceServicer_to_server,
@@ -39,10 +35,10 @@ from ariane.namesrv.v1.route_service_pb2_grpc import (
     add_RouteServiceServicer_to_server,
 )
 from ariane_record import RecordFields
-from ariane_record.checksums.checksum import crc32
 from ariane_record.decoding.columns import decode_columns
 from ariane_sdk.runtime.clock import SystemClock
 from ariane_servicekit.running.processes import LocalCluster
+from ariane_testkit.append_rows import RowResult, call_of, table_result_of
 from ariane_testkit.postgresql import PostgresqlUnavailable, running_postgresql
 from ariane_testkit.small_store import SMALL_STORE
 
@@ -54,95 +50,8 @@ def status(code, reason, message="scripted", **metadata):
     return Status(code=code.value[0], message=message, details=[detail])
 
 
-def batches_of_table(request):
-    """A request that says its rows one by one instead of by column; the same if it did."""
-    if not request.HasField("table"):
-        return request
-    table = request.table
-    rows, records = len(table.topics), len(table.record_sizes) // 4
-    per_row = {"queue_ids": "<i4", "record_counts": "<i4", "producer_epochs": "<i4"}
-    per_row |= {"first_sequences": "<i8", "in_sync_mins": "<i4"}
-    per_row |= {"delay_levels": "<u1", "required_levels": "<u1"}
-    of_row = {}
-    for name, kind in per_row.items():
-        column = np.frombuffer(getattr(table, name), kind).tolist()
-        assert len(column) in (0, rows), name
-        of_row[name] = column or [0] * rows
-    for name in ("delivery_times_ms", "delays_ms"):
-        assert len(getattr(table, name)) in (0, 8 * records), name
-    assert len(table.record_crc32s) in (0, 4 * records)
-    assert crc32(request.table_records) == table.records_crc32
-    sizes = np.frombuffer(table.record_sizes, "<i4")
-    same = type(request)(trace_parents=request.trace_parents)
-    first = place = key = 0
-    for row, topic in enumerate(table.topics):
-        end = first + of_row["record_counts"][row]
-        words, longs = slice(4 * first, 4 * end), slice(8 * first, 8 * end)
-        keys_end = key + sum(table.key_counts[first:end])
-        records = request.table_records[place : place + int(sizes[first:end].sum())]
-        batch = same.batches.add(
-            topic=topic,
-            queue_id=of_row["queue_ids"][row],
-            record_sizes=table.record_sizes[words],
-            tag_codes=table.tag_codes[words],
-            key_counts=table.key_counts[first:end],
-            key_hashes=table.key_hashes[4 * key : 4 * keys_end],
-            records_crc32=crc32(records),
-            record_crc32s=table.record_crc32s[words],
-            delay_level=of_row["delay_levels"][row],
-            required_level=of_row["required_levels"][row],
-            in_sync_min=of_row["in_sync_mins"][row],
-            records=records,
-        )
-        for name in ("delivery_times_ms", "delays_ms"):
-            if any(getattr(table, name)[longs]):
-                setattr(batch, name, getattr(table, name)[longs])
-        if table.producer_id and of_row["first_sequences"][row] >= 0:
-            batch.sequence.producer_id = table.producer_id
-            batch.sequence.producer_epoch = of_row["producer_epochs"][row]
-            batch.sequence.first_sequence = of_row["first_sequences"][row]
-        first, place, key = end, place + len(records), keys_end
-    assert (first, place) == (len(sizes), len(request.table_records))
-    return same
-
-
-def table_result_of(results):
-    """What is said of the rows of a table, where each became of it what the results say."""
-    stored = [not each.HasField("error") for each in results]
-    usual = next((each for each, is_stored in zip(results, stored, strict=True) if is_stored), None)
-
-    def column(name):
-        rows = zip(results, stored, strict=True)
-        return np.array([getattr(each, name) if known else -1 for each, known in rows]).tobytes()
-
-    table = AppendTableResult(
-        first_queue_offsets=column("first_queue_offset"),
-        first_commit_log_offsets=column("first_commit_log_offset"),
-    )
-    if usual is not None:
-        table.acknowledged_level = usual.acknowledged_level
-        table.store_time.CopyFrom(usual.store_time)
-    for row, each in enumerate(results):
-        if each.HasField("error"):
-            table.rows.add(row=row, error=each.error)
-        elif each.duplicate or each.store_time != usual.store_time:
-            table.rows.add(
-                row=row,
-                duplicate=each.duplicate,
-                acknowledged_level=each.acknowledged_level,
-                store_time=each.store_time,
-            )
-    return table
-
-
-@pytest.fixture(scope="session")
-def tables():
-    """To and from tables: ``batches_of_table``, ``table_result_of``."""
-    return SimpleNamespace(batches_of=batches_of_table, result_of=table_result_of)
-
-
 class ScriptedBroker(SendServiceServicer):
-    """Stores what it is sent, and misbehaves as told. A table is the same as its batches to it.
+    """Stores what it is sent, row by row, and misbehaves as told.
 
     ``script`` holds what happens to the next calls, in order: ``"store"`` (also when empty), a
     ``grpc.StatusCode`` or a ``Status`` for the whole call, a list of ``Status`` or None for its
@@ -152,7 +61,6 @@ class ScriptedBroker(SendServiceServicer):
 
     def __init__(self):
         self.twist = lambda answer: None
-        self.table_count = 0
         self.half_groups = []
         self.script = deque()
         self.calls = []
@@ -162,22 +70,20 @@ class ScriptedBroker(SendServiceServicer):
         self.acknowledged_level = ACKNOWLEDGED_LEVEL_MEMORY
 
     async def AppendRecords(self, request, context):  # noqa: N802 - the contract's name.
-        is_table = request.HasField("table")
-        self.table_count += is_table
         self.half_groups.append(list(request.table.half_groups))
-        request = batches_of_table(request)
-        step = await self._next_step(request)
+        call = call_of(request)
+        step = await self._next_step(call)
         if isinstance(step, Status):
             context.set_trailing_metadata((("grpc-status-details-bin", step.SerializeToString()),))
             await context.abort(_code(step), step.message)
-        answer = AppendRecordsResponse()
-        _tell(answer, await self._results(request, step, context), is_table=is_table)
+        results = await self._results(call, step, context)
+        answer = AppendRecordsResponse(table_result=table_result_of(results))
         self.twist(answer)
         return answer
 
-    async def _next_step(self, request):
+    async def _next_step(self, call):
         async with self.called:
-            self.calls.append(request)
+            self.calls.append(call)
             self.called.notify_all()
         step = self.script.popleft() if self.script else "store"
         if isinstance(step, asyncio.Event):
@@ -185,15 +91,15 @@ class ScriptedBroker(SendServiceServicer):
             step = "store"
         return step
 
-    async def _results(self, request, step, context):
+    async def _results(self, call, step, context):
         if isinstance(step, grpc.StatusCode):
             await context.abort(step, "scripted")
         if step == "hang":
             await asyncio.sleep(3600)
-        errors = step if isinstance(step, list) else [None] * len(request.batches)
+        errors = step if isinstance(step, list) else [None] * len(call.rows)
         results = [
-            AppendResult(error=error) if error is not None else self._store(batch)
-            for batch, error in zip(request.batches, errors, strict=True)
+            RowResult(error=error) if error is not None else self._store(row)
+            for row, error in zip(call.rows, errors, strict=True)
         ]
         if step == "store and hang":
             await asyncio.sleep(3600)
@@ -217,12 +123,12 @@ class ScriptedBroker(SendServiceServicer):
     def bodies(self):
         return [message.body for message in self.messages]
 
-    def _store(self, batch):
-        columns = decode_columns(batch.records, np.frombuffer(batch.record_sizes, "<i4"))
-        queue = self.queues.setdefault((batch.topic, batch.queue_id), [])
+    def _store(self, row):
+        columns = decode_columns(row.records, np.frombuffer(row.record_sizes, "<i4"))
+        queue = self.queues.setdefault((row.topic, row.queue_id), [])
         first = len(queue)
         queue += [columns.message(position) for position in range(len(columns))]
-        result = AppendResult(
+        result = RowResult(
             first_queue_offset=first,
             first_commit_log_offset=1000,
             record_count=len(columns),
@@ -230,13 +136,6 @@ class ScriptedBroker(SendServiceServicer):
         )
         result.store_time.FromMilliseconds(1_234_567)
         return result
-
-
-def _tell(answer, results, *, is_table):
-    if is_table:
-        answer.table_result.CopyFrom(table_result_of(results))
-    else:
-        answer.results.extend(results)
 
 
 def _code(step):

@@ -7,7 +7,6 @@ import zlib
 
 from grpc import aio
 
-from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.broker.v1.send_service_pb2_grpc import SendServiceStub
 from ariane_record import BlockEncoder
 from ariane_record.decoding import columns
@@ -17,6 +16,7 @@ from ariane_sdk import MessageQueue, PullConsumer, QueueReader, errors
 from ariane_sdk.consumer.delivery.message_returns import MessageReturns
 from ariane_sdk.consumer.pulling import pull_loop
 from ariane_sdk.errors import RouteNotFound
+from ariane_testkit.append_rows import row_of, rows_request
 
 COMPRESSED = int(SystemFlag.COMPRESSED | SystemFlag.COMPRESSION_ZLIB)
 BODIES = [b"0", b"1", b"2", b"3", b"4", b"5"]
@@ -30,20 +30,10 @@ async def store(cluster, bodies, damaged=()):
     for row, body in enumerate(bodies):
         kept = body if row in damaged else zlib.compress(body)
         encoder.add(kept, tag=f"t{row}", system_flag=COMPRESSED, born_timestamp_ms=1)
-    block = encoder.finish()
-    batch = send_pb.AppendBatch(
-        topic=topic,
-        record_sizes=block.sizes.astype("<i4").tobytes(),
-        tag_codes=block.tag_codes.astype("<i4").tobytes(),
-        key_counts=block.key_counts.tobytes(),
-        key_hashes=block.key_hashes.astype("<i4").tobytes(),
-        records_crc32=block.crc32,
-        records=bytes(block.records),
-    )
+    row = row_of(encoder.finish())
     async with aio.insecure_channel(cluster.brokers[0].address) as channel:
-        request = send_pb.AppendRecordsRequest(batches=[batch])
-        (result,) = (await SendServiceStub(channel).AppendRecords(request)).results
-        assert not result.HasField("error"), result.error
+        answer = await SendServiceStub(channel).AppendRecords(rows_request([row]))
+        assert not answer.table_result.rows
     return MessageQueue(topic, "broker-a", 0)
 
 

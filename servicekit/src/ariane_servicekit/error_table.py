@@ -130,7 +130,7 @@ _ROWS: Final = (
         ErrorReason.ERROR_REASON_BLOCK_CORRUPTED,
         StatusCode.INVALID_ARGUMENT,
         "Check the encoder that packed the block against docs/formats.md.",
-        field="batches",
+        field="table",
     ),
     ErrorRow(
         ErrorReason.ERROR_REASON_STORE_FULL,

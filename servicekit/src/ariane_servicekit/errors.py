@@ -76,7 +76,7 @@ def field_invalid(field: str, rule: str, value: object = None) -> ServiceError:
     """Return the error for a request field that is missing, malformed or out of range.
 
     Args:
-        field: Path of the field in the request, such as ``"batches[2].queue_id"``.
+        field: Path of the field in the request, such as ``"table.queue_ids[2]"``.
         rule: The rule, to be read after the field's name: ``"must be at least 0"``.
         value: The value, if it is short and helps.
     """

@@ -12,7 +12,6 @@ from google.protobuf.duration_pb2 import Duration
 from grpc import aio
 
 from ariane.broker.v1 import group_service_pb2 as group_pb
-from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.broker.v1.group_service_pb2_grpc import GroupServiceStub
 from ariane.broker.v1.send_service_pb2_grpc import SendServiceStub
 from ariane_admin.cli import main
@@ -22,6 +21,7 @@ from ariane_record.layout import SystemFlag
 from ariane_record.names import dead_letter_topic
 from ariane_sdk import QueueReader
 from ariane_sdk.errors import RouteNotFound
+from ariane_testkit.append_rows import row_of, rows_request
 
 _numbers = itertools.count()
 
@@ -34,16 +34,7 @@ def damaged(ariane, cluster):
     encoder = BlockEncoder(topic, size_bytes_max=10_000)
     for body, flag in ((b"one", 0), (b"two", SystemFlag.COMPRESSED), (b"three", 0)):
         encoder.add(body, system_flag=int(flag), born_timestamp_ms=1)
-    block = encoder.finish()
-    batch = send_pb.AppendBatch(
-        topic=topic,
-        record_sizes=block.sizes.astype("<i4").tobytes(),
-        tag_codes=block.tag_codes.astype("<i4").tobytes(),
-        key_counts=block.key_counts.tobytes(),
-        key_hashes=block.key_hashes.astype("<i4").tobytes(),
-        records_crc32=block.crc32,
-        records=bytes(block.records),
-    )
+    row = row_of(encoder.finish())
     policy = group_pb.RetryPolicy(table=group_pb.DelayTable(delays=[Duration(nanos=20_000_000)]))
     wanted = group_pb.ConsumerGroup(
         consumer_group=group, consume_enabled=True, attempts_max=1, retry_policy=policy
@@ -56,9 +47,8 @@ def damaged(ariane, cluster):
                     group_pb.CreateConsumerGroupRequest(group=wanted)
                 )
                 if broker is cluster.brokers[0]:
-                    request = send_pb.AppendRecordsRequest(batches=[batch])
-                    (result,) = (await SendServiceStub(channel).AppendRecords(request)).results
-                    assert not result.HasField("error"), result.error
+                    answer = await SendServiceStub(channel).AppendRecords(rows_request([row]))
+                    assert not answer.table_result.rows
 
     asyncio.run(fill())
     return topic

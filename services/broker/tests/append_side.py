@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from itertools import chain, repeat
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from ariane_record.checksums.checksum import crc32
 from ariane_servicekit import ErrorTranslator
 from ariane_storage import Store
 from ariane_storage.testing import FaultyDisk, FixedClock, small_config
+from ariane_testkit.append_rows import results_of, row_of, rows_request
 from services.broker.tests.log_side import Grown, broker_log, flushed_promise
 
 HOST = ("10.1.2.3", 4711)
@@ -126,10 +128,13 @@ class Side:
         )
 
     async def answer(self, tables):
-        outcomes = await self.append_records.append(tables, HOST)
-        counts = [count for rows in tables for count in counts_of(rows)]
-        raw = append_response(outcomes, counts)
-        return results_of(send_pb.AppendRecordsResponse.FromString(raw), counts)
+        results = []
+        for rows in tables:
+            outcomes = await self.append_records.append(rows, HOST)
+            counts = counts_of(rows)
+            raw = append_response(outcomes, counts)
+            results += results_of(send_pb.AppendRecordsResponse.FromString(raw), counts)
+        return results
 
     def left(self):
         end = self.store.max_offset
@@ -157,35 +162,23 @@ def wire(
             born_timestamp_ms=1,
         )
     block = encoder.finish(sequence)
-    fields = {
-        "topic": topic_name,
-        "queue_id": queue_id,
-        "record_sizes": block.sizes.tobytes(),
-        "tag_codes": block.tag_codes.tobytes(),
-        "key_counts": block.key_counts.tobytes(),
-        "key_hashes": block.key_hashes.tobytes(),
-        "records_crc32": block.crc32,
-        "records": bytes(block.records),
-        "sequence": None
-        if sequence is None
-        else send_pb.ProducerSequence(
+    said = None
+    if sequence is not None:
+        said = send_pb.ProducerSequence(
             producer_id=sequence.producer_id,
             producer_epoch=sequence.epoch,
             first_sequence=sequence.first_sequence,
-        ),
-    }
-    return send_pb.AppendBatch(**{**fields, **more})
+        )
+    return row_of(block, queue_id, **({"sequence": said} | more))
 
 
 def without_sequence(batch):
-    batch.ClearField("sequence")
-    return batch
+    return replace(batch, sequence=None)
 
 
 def parsed(batches, *, joined):
-    """Batches as they come in a list, or as the rows of a table."""
-    raw = send_pb.AppendRecordsRequest(batches=batches).SerializeToString()
-    singles = append_request(raw).tables
+    """Rows, each as a table by itself, or all in one."""
+    singles = [append_request(rows_request([batch]).SerializeToString()).rows for batch in batches]
     if not joined or not all(map(can_be_row, singles)):
         return singles
     table = RecordTable.joined([single.table for single in singles])
@@ -216,67 +209,6 @@ def counts_of(rows):
 
 def int32s(numbers):
     return np.array(list(numbers), "<i4").tobytes()
-
-
-def table_request(batches, **changes):
-    """The same batches as a table; all have a sequence of one producer, or none has."""
-
-    def joined(name):
-        return b"".join(getattr(batch, name) for batch in batches)
-
-    records = joined("records")
-    fields = {
-        "topics": [batch.topic for batch in batches],
-        "queue_ids": int32s(batch.queue_id for batch in batches),
-        "record_counts": int32s(len(batch.key_counts) for batch in batches),
-        "record_sizes": joined("record_sizes"),
-        "tag_codes": joined("tag_codes"),
-        "key_counts": joined("key_counts"),
-        "key_hashes": joined("key_hashes"),
-        "records_crc32": crc32(records),
-    }
-    if batches[0].HasField("sequence"):
-        sequences = [batch.sequence for batch in batches]
-        firsts = [sequence.first_sequence for sequence in sequences]
-        fields["producer_id"] = sequences[0].producer_id
-        fields["producer_epochs"] = int32s(sequence.producer_epoch for sequence in sequences)
-        fields["first_sequences"] = np.array(firsts, "<i8").tobytes()
-    table = send_pb.AppendTable(**{**fields, **changes})
-    return send_pb.AppendRecordsRequest(table=table, table_records=records)
-
-
-def results_of(answer, counts):
-    """The result of each batch, whichever way they were told."""
-    if not answer.HasField("table_result"):
-        return list(answer.results)
-    table = answer.table_result
-    places = zip(
-        np.frombuffer(table.first_queue_offsets, "<i8").tolist(),
-        np.frombuffer(table.first_commit_log_offsets, "<i8").tolist(),
-        counts,
-        strict=True,
-    )
-    results = [
-        send_pb.AppendResult(
-            first_queue_offset=queue_offset,
-            first_commit_log_offset=log_offset,
-            record_count=count,
-            acknowledged_level=table.acknowledged_level,
-            store_time=table.store_time,
-        )
-        if queue_offset >= 0
-        else send_pb.AppendResult()
-        for queue_offset, log_offset, count in places
-    ]
-    assert [row.row for row in table.rows] == sorted({row.row for row in table.rows})
-    for row in table.rows:
-        result = results[row.row]
-        for field in ("error", "store_time"):
-            result.ClearField(field)
-            if row.HasField(field):
-                getattr(result, field).CopyFrom(getattr(row, field))
-        result.duplicate, result.acknowledged_level = row.duplicate, row.acknowledged_level
-    return results
 
 
 GOOD = [wire("ab"[number % 2], number % 4, [b"%d" % number] * 3) for number in range(8)]

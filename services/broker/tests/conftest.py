@@ -49,6 +49,7 @@ from ariane_record import BlockEncoder, ProducerSequence
 from ariane_record.decoding.columns import decode_columns
 from ariane_servicekit import Machine, serving
 from ariane_testkit.access_rules import telling
+from ariane_testkit.append_rows import results_of, row_of, rows_request
 from ariane_testkit.identities import as_member, as_user, telling_interceptors, told_identity
 from pytest_ariane.forward_clock import ForwardClock
 
@@ -93,12 +94,12 @@ class BrokerProbe:
         return response.topic
 
     async def append(self, *batches):
-        request = send_pb.AppendRecordsRequest(batches=batches)
-        return list((await self.sends.AppendRecords(request)).results)
+        answer = await self.sends.AppendRecords(rows_request(batches))
+        return results_of(answer, [batch.count for batch in batches])
 
     async def store(self, topic, bodies, queue_id=0, **options):
         (result,) = await self.append(self.batch(topic, bodies, queue_id, **options))
-        assert not result.HasField("error"), result.error
+        assert result.error is None, result.error
         return result
 
     @staticmethod
@@ -124,31 +125,16 @@ class BrokerProbe:
                 producer_epoch=place.epoch,
                 first_sequence=place.first_sequence,
             )
-        return BrokerProbe.batch_of(block, queue_id, sequence=said, **fields)
+        return row_of(block, queue_id, sequence=said, **fields)
 
-    @staticmethod
-    def batch_of(block, queue_id=0, **fields):
-        return send_pb.AppendBatch(
-            topic=block.topic,
-            queue_id=queue_id,
-            record_sizes=block.sizes.astype("<i4").tobytes(),
-            tag_codes=block.tag_codes.astype("<i4").tobytes(),
-            key_counts=block.key_counts.tobytes(),
-            key_hashes=block.key_hashes.astype("<i4").tobytes(),
-            records_crc32=block.crc32,
-            records=bytes(block.records),
-            **fields,
-        )
-
-    async def transact(self, *, half_messages=(), ends=()):
+    async def transact(self, *ends):
         """What one call is answered."""
-        request = transaction_pb.UpdateTransactionsRequest(half_messages=half_messages, ends=ends)
+        request = transaction_pb.UpdateTransactionsRequest(ends=ends)
         answer = await self.transactions.UpdateTransactions(request)
-        results = [*answer.half_messages, *answer.ends]
-        for result in results:
+        for result in answer.ends:
             if result.HasField("error"):
                 raise Refused(result.error)
-        return results
+        return answer.ends
 
     async def store_half(
         self, unique_id, body=b"paid", *, topic="orders", queue_id=0, group="pay", **fields
@@ -174,7 +160,7 @@ class BrokerProbe:
             outcome=outcome,
             producer_group=group,
         )
-        (ended,) = await self.transact(ends=[end])
+        (ended,) = await self.transact(end)
         return ended
 
     def pull_call(self, *positions, group="group", hold_s=0.0, timeout=None, **fields):

@@ -14,7 +14,6 @@ from grpc import aio
 from grpc_status import rpc_status
 
 from ariane.broker.v1 import pull_service_pb2 as pull_pb
-from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.broker.v1.pull_service_pb2_grpc import PullServiceStub
 from ariane.broker.v1.send_service_pb2_grpc import SendServiceStub
 from ariane.common.v1 import subscription_pb2 as subscription_pb
@@ -32,6 +31,7 @@ from ariane_record.decoding.columns import decode_columns
 from ariane_record.encoding.block import BlockEncoder
 from ariane_record.layout import SystemFlag
 from ariane_servicekit import Address, serving
+from ariane_testkit.append_rows import row_of, rows_request
 
 LATE = b"""
 def matches(message):
@@ -178,20 +178,10 @@ def store(ariane_cluster):
                 born_timestamp_ms=1,
                 properties={"origin": ORIGINS[number % 3], "dep_delay": str(number)},
             )
-        block = encoder.finish()
-        batch = send_pb.AppendBatch(
-            topic=topic,
-            record_sizes=block.sizes.astype("<i4").tobytes(),
-            tag_codes=block.tag_codes.astype("<i4").tobytes(),
-            key_counts=block.key_counts.tobytes(),
-            key_hashes=block.key_hashes.astype("<i4").tobytes(),
-            records_crc32=block.crc32,
-            records=bytes(block.records),
-        )
+        row = row_of(encoder.finish())
         async with aio.insecure_channel(ariane_cluster.broker_address) as channel:
-            request = send_pb.AppendRecordsRequest(batches=[batch])
-            (result,) = (await SendServiceStub(channel).AppendRecords(request)).results
-            assert not result.HasField("error"), result.error
+            answer = await SendServiceStub(channel).AppendRecords(rows_request([row]))
+            assert not answer.table_result.rows
 
     return make
 

@@ -13,8 +13,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_status import rpc_status
 
 from ariane.broker.v1 import client_service_pb2 as client_pb
+from ariane.broker.v1.send_service_pb2 import SendMessagesRequest
+from ariane.broker.v1.send_service_pb2_grpc import SendServiceStub
 from ariane.broker.v1.transaction_service_pb2 import (
-    HalfMessageToStore,
     TransactionToEnd,
     UpdateTransactionsRequest,
 )
@@ -59,6 +60,7 @@ class Checker:
         self.transactions = CheckedTransactionServiceStub(self.channel)
         self.state = CheckerServiceStub(self.channel)
         self._broker = grpc.aio.insecure_channel(cluster.brokers[0].address)
+        self._sends = SendServiceStub(self._broker)
         self._ends = TransactionServiceStub(self._broker)
 
     async def store(self, transaction_id, topic="orders"):
@@ -68,10 +70,8 @@ class Checker:
             keys=["o-1"],
             message_type=MESSAGE_TYPE_TRANSACTION,
         )
-        half = HalfMessageToStore(topic=topic, message=message, producer_group="payments")
-        request = UpdateTransactionsRequest(half_messages=[half])
-        answer = await self._ends.UpdateTransactions(request)
-        assert not answer.half_messages[0].HasField("error"), answer
+        request = SendMessagesRequest(topic=topic, messages=[message], half_group="payments")
+        await self._sends.SendMessages(request)
 
     async def settle(self, transaction_id, outcome, topic="orders"):
         end = TransactionToEnd(

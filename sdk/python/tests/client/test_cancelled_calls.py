@@ -144,7 +144,7 @@ async def test_a_send_that_is_given_up_is_repeated_and_stored_once(world):
         await producer.send(Message("orders", b"one"))
 
     assert broker.bodies == [b"one"]
-    first, second = (call.batches[0].sequence for call in broker.calls)
+    first, second = (call.rows[0].sequence for call in broker.calls)
     assert first == second
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from grpc import aio
 
-from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.broker.v1.send_service_pb2_grpc import SendServiceStub
 from ariane_record import BlockEncoder
 from ariane_record.layout import SystemFlag
@@ -30,6 +29,7 @@ from ariane_sdk.consumer.pulling.received_messages import received_messages
 from ariane_sdk.errors import FilterFailed, FilterIllegal, RouteNotFound
 from ariane_sdk.message_queue import MessageQueue
 from ariane_sql92.testing.reference import judge_plainly
+from ariane_testkit.append_rows import row_of, rows_request
 
 LATE = "origin = 'JFK' AND dep_delay > 60"
 WANTED = list(range(63, 300, 3))
@@ -145,17 +145,9 @@ async def test_a_damaged_body_that_the_filter_looks_into_is_a_dead_letter(cluste
         body = b"%d" % row
         kept = body if row in {1, 4} else zlib.compress(body)
         encoder.add(kept, system_flag=flag, born_timestamp_ms=1)
-    block = encoder.finish()
-    batch = send_pb.AppendBatch(
-        topic=topic,
-        record_sizes=block.sizes.astype("<i4").tobytes(),
-        tag_codes=block.tag_codes.astype("<i4").tobytes(),
-        records_crc32=block.crc32,
-        key_counts=block.key_counts.tobytes(),
-        records=bytes(block.records),
-    )
+    row = row_of(encoder.finish())
     async with aio.insecure_channel(cluster.brokers[0].address) as channel:
-        await SendServiceStub(channel).AppendRecords(send_pb.AppendRecordsRequest(batches=[batch]))
+        await SendServiceStub(channel).AppendRecords(rows_request([row]))
 
     def odd_body(message):
         return int(bytes(message.body)) != 2

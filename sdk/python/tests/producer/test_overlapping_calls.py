@@ -30,7 +30,7 @@ async def two_rounds(producer, broker, messages, **options):
 
 
 def count_of(call):
-    return sum(len(batch.record_sizes) // 4 for batch in call.batches)
+    return sum(len(batch.record_sizes) // 4 for batch in call.rows)
 
 
 async def two_calls_take_all(broker):
@@ -55,7 +55,7 @@ async def test_senders_that_waited_for_one_answer_share_two_calls(world):
         await asyncio.gather(*tasks)
 
     assert counts == [64, 32, 32]
-    assert len({batch.queue_id for call in broker.calls[1:] for batch in call.batches}) == 2
+    assert len({batch.queue_id for call in broker.calls[1:] for batch in call.rows}) == 2
     assert sorted(broker.bodies) == sorted([b"%d" % number for number in range(64)] * ROUNDS)
 
 

@@ -80,7 +80,7 @@ async def test_messages_sent_while_a_call_is_in_flight_form_the_next_call(world)
         await asyncio.gather(*sends)
 
     assert len(broker.calls) == 2
-    assert len(broker.calls[1].batches) == 1
+    assert len(broker.calls[1].rows) == 1
 
 
 async def test_messages_for_no_particular_queue_stick_and_move_on(two_brokers):
@@ -260,7 +260,7 @@ async def test_large_batches_are_cut_to_size(world):
         results = await producer.send_batch([Message("orders", body) for body in bodies])
 
     sizes = [
-        [len(batch.records) for batch in call.batches] for call in world.brokers["broker-a"].calls
+        [len(batch.records) for batch in call.rows] for call in world.brokers["broker-a"].calls
     ]
     assert len(results) == len(bodies)
     assert sorted(world.brokers["broker-a"].bodies) == sorted(bodies)

@@ -107,8 +107,8 @@ async def test_bodies_alone_arrive_in_every_batch(world, body_bytes):
     assert [message.unique_id for message in stored] == result["messageId"].to_pylist()
     assert len(broker.messages) == len(body)
     for call in broker.calls:
-        for batch in call.batches:
-            assert batch.HasField("sequence")
+        for batch in call.rows:
+            assert batch.sequence is not None
 
 
 @pytest.mark.parametrize("rows", [bodies(0), pa.chunked_array([], pa.binary())])
@@ -163,12 +163,12 @@ async def test_large_tables_are_cut_to_the_size_of_batches(world):
 
     broker = world.brokers["broker-a"]
     assert [m.body for m in stored_at(broker, result)] == table["body"].to_pylist()
-    batches = [batch for call in broker.calls for batch in call.batches]
+    batches = [batch for call in broker.calls for batch in call.rows]
     assert len(batches) > 25
     for batch in batches:
         assert len(batch.records) <= 20_000 or len(batch.record_sizes) == 4
     for call in broker.calls:
-        assert call.ByteSize() < 41_000 or len(call.batches) == 1
+        assert call.size_bytes < 41_000 or len(call.rows) == 1
 
 
 async def test_more_than_the_buffer_takes_waits_for_room(world):
@@ -316,7 +316,7 @@ async def test_rows_that_may_be_stored_are_repeated_under_the_same_numbers(world
     async with Producer(world.name_servers, settings=QUICK) as producer:
         await producer.send_columns("orders", pa.table({"body": bodies(5)}))
 
-    [[first], [again]] = [call.batches for call in broker.calls]
+    [[first], [again]] = [call.rows for call in broker.calls]
     assert first.sequence.producer_id
     assert again == first
     said = stored_sequence(first.records)

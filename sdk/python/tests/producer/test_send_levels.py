@@ -19,7 +19,7 @@ SAFE = {"level": AcknowledgedLevel.FLUSHED}
 
 def demands(broker):
     """What each batch has asked for, in the order in which they came."""
-    batches = [batch for call in broker.calls for batch in call.batches]
+    batches = [batch for call in broker.calls for batch in call.rows]
     return [(batch.required_level, batch.in_sync_min) for batch in batches]
 
 
@@ -83,7 +83,7 @@ async def test_messages_of_one_demand_share_a_batch(world):
         await asyncio.sleep(0)
         answer.set()
         await asyncio.gather(held, *sends, *grouped)
-    batches = [batch for call in broker.calls for batch in call.batches]
+    batches = [batch for call in broker.calls for batch in call.rows]
     assert len(broker.messages) == 101
     # Those with a named queue change their demand each time, and so does their batch.
     assert len(batches) <= 1 + 2 + 40 + 1
@@ -115,7 +115,7 @@ async def test_an_old_message_does_not_end_the_call_of_younger_ones(
         await asyncio.sleep(0)
         answer.set()
         await asyncio.gather(held, old, young)
-    assert [len(call.batches) for call in broker.calls] == [1, 2]
+    assert [len(call.rows) for call in broker.calls] == [1, 2]
     assert timeouts_s[1] > 50
 
 

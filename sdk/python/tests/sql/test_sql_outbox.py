@@ -11,12 +11,12 @@ from sqlalchemy import create_engine, select
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session, sessionmaker
 
-from ariane.broker.v1.send_service_pb2 import AppendResult
 from ariane_record.decoding.columns import decode_columns
 from ariane_sdk import Message
 from ariane_sdk.errors import IllegalArgument, MessageIllegal, MessageTooLarge, NameIllegal
 from ariane_sdk.sql import METADATA, Outbox, OutboxRelay, create_tables
 from ariane_sdk.sql._outbox.rows import LeaseLost, OutboxRows
+from ariane_testkit.append_rows import RowResult
 
 ROWS = METADATA.tables["ariane_outbox"]
 DAY = datetime(2026, 1, 5, tzinfo=UTC)
@@ -67,7 +67,7 @@ def numbers(broker):
     return [
         (batch.queue_id, batch.sequence.producer_epoch, batch.sequence.first_sequence)
         for call in broker.calls
-        for batch in call.batches
+        for batch in call.rows
     ]
 
 
@@ -196,12 +196,12 @@ async def test_who_comes_after_a_dead_relay_sends_the_same_bytes_under_the_same_
     await dead.close()
     first, second, third = broker.calls
     assert first == second
-    assert [message.body for message in broker.queues["orders", third.batches[0].queue_id]][2:] == [
+    assert [message.body for message in broker.queues["orders", third.rows[0].queue_id]][2:] == [
         b"1",
         b"2",
         b"3",
     ]
-    queue_id = first.batches[0].queue_id
+    queue_id = first.rows[0].queue_id
     assert numbers(broker) == [(queue_id, 0, 0), (queue_id, 0, 0), (queue_id, 0, 2)]
 
 
@@ -217,7 +217,7 @@ async def test_an_unknown_outcome_is_sent_again_as_it_was(world, sessions):
     same = [
         call
         for call in broker.calls
-        if call.batches[0].record_sizes == broker.calls[0].batches[0].record_sizes
+        if call.rows[0].record_sizes == broker.calls[0].rows[0].record_sizes
     ]
     assert len(same) >= 3
     assert all(call == same[0] for call in same)
@@ -368,7 +368,7 @@ def refuse_large(broker, make_status, limit=10):
     def judge(batch):
         columns = decode_columns(batch.records, np.frombuffer(batch.record_sizes, "<i4"))
         sizes = [len(columns.message(row).body) for row in range(len(columns))]
-        return AppendResult(error=too_large) if max(sizes) > limit else store(batch)
+        return RowResult(error=too_large) if max(sizes) > limit else store(batch)
 
     broker._store = judge
 

@@ -4,7 +4,7 @@ import grpc
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool
 
-from ariane.broker.v1.send_service_pb2 import AppendBatch, AppendRecordsRequest, AppendTable
+from ariane.broker.v1.send_service_pb2 import AppendRecordsRequest, AppendTable
 from ariane.common.v1 import access_pb2 as access
 from ariane_servicekit import RpcService
 from ariane_servicekit.security.rules.method_rules import AccessRuleMissing, method_rules
@@ -23,13 +23,10 @@ def test_every_method_of_the_contract_has_a_rule_that_can_be_judged():
     services, methods = every_method()
     rules = method_rules(services, asked=methods)
     assert sorted(rules) == sorted(methods)
-    [batches, table] = rules[APPEND].needs
-    assert (batches.action, batches.resource) == (access.ACTION_PUBLISH, access.RESOURCE_TOPIC)
-    request = AppendRecordsRequest(
-        batches=[AppendBatch(topic="a"), AppendBatch(topic="b")], table=AppendTable(topics=["c"])
-    )
-    assert list(batches.names(request)) == ["a", "b"]
-    assert list(table.names(request)) == ["c"]
+    [table] = rules[APPEND].needs
+    assert (table.action, table.resource) == (access.ACTION_PUBLISH, access.RESOURCE_TOPIC)
+    request = AppendRecordsRequest(table=AppendTable(topics=["a", "b"]))
+    assert list(table.names(request)) == ["a", "b"]
 
 
 def test_only_lists_and_replies_of_members_are_free_of_needs():
@@ -63,7 +60,7 @@ def test_handles_that_nobody_judges_are_refused():
 def test_a_decoder_of_our_own_needs_extractors():
     services, methods = every_method()
     with pytest.raises(AccessRuleMissing, match=r"AppendRecords.*table\.topics"):
-        method_rules(services, asked=methods, extractors={APPEND: {"batches.topic": list}})
+        method_rules(services, asked=methods, extractors={APPEND: {"rows.topic": list}})
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from threading import Thread
 import grpc
 import pytest
 
-from ariane.broker.v1.transaction_service_pb2 import HalfMessageToStore, UpdateTransactionsRequest
-from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
+from ariane.broker.v1.send_service_pb2 import SendMessagesRequest
+from ariane.broker.v1.send_service_pb2_grpc import SendServiceStub
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_TRANSACTION, Message
 from ariane_admin.cli import main
 from ariane_admin.terminal.exits import ExitStatus
@@ -50,10 +50,8 @@ def store_half(cluster, transaction_id, topic="payments", group="cashiers"):
             message_type=MESSAGE_TYPE_TRANSACTION,
         )
         async with grpc.aio.insecure_channel(cluster.brokers[0].address) as channel:
-            half = HalfMessageToStore(topic=topic, message=message, producer_group=group)
-            request = UpdateTransactionsRequest(half_messages=[half])
-            answer = await TransactionServiceStub(channel).UpdateTransactions(request)
-            assert not answer.half_messages[0].HasField("error"), answer
+            request = SendMessagesRequest(topic=topic, messages=[message], half_group=group)
+            await SendServiceStub(channel).SendMessages(request)
 
     asyncio.run(send())
 

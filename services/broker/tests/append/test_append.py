@@ -1,6 +1,7 @@
 """The append use case against a scripted store."""
 
 import asyncio
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from ariane_broker.log.derived.producer_sequences import ProducerSequences
 from ariane_broker.log.promise import AcknowledgedLevel, Demand, LonePromises
 from ariane_broker.log.statistics import BrokerStatistics
 from ariane_broker.topics.topic_table import TopicConfig
-from ariane_record import BlockEncoder
+from ariane_record import BlockEncoder, RecordTable
 from ariane_servicekit import ErrorTranslator, ServiceError
 from ariane_storage.errors import StoreFull, StorePoisoned
 from ariane_storage.writing.append import Appended
@@ -34,8 +35,9 @@ class ScriptedLog:
         error = self.errors.pop(0) if self.errors else None
         if error is not None:
             raise error
-        begin, self.end = self.end, self.end + table.size_bytes
-        return Appended((0,), table.counts, (begin, self.end), 5, [begin])
+        edges = list(accumulate((row.size_bytes for row in table.rows()), initial=self.end))
+        self.end = edges[-1]
+        return Appended([0] * len(table), table.counts, edges, 5, edges[:-1])
 
 
 class ScriptedTopics:
@@ -108,8 +110,16 @@ def batch(*bodies, queue_id=0, demand=None):
     return Rows.one(encoder.finish(), queue_id, more=more)
 
 
+def together(*rows):
+    """Rows in one table."""
+    table = RecordTable.joined([row.table for row in rows])
+    queue_ids = [row.queue_ids[0] for row in rows]
+    more = [row.more_of(0) for row in rows] if any(row.more for row in rows) else None
+    return Rows(table.topics, queue_ids, table, [None] * len(rows), more)
+
+
 async def test_a_call_waits_once_for_all_its_batches(append_records, parts):
-    outcomes = await append_records.append([batch(), batch(), batch()], HOST)
+    outcomes = await append_records.append(together(batch(), batch(), batch()), HOST)
     assert parts.flush.waited == [outcomes[-1].appended.next_commit_log_offset]
     assert {outcome.level for outcome in outcomes} == {AcknowledgedLevel.FLUSHED}
     assert parts.keeping.ends[-1:] == parts.flush.waited
@@ -118,8 +128,9 @@ async def test_a_call_waits_once_for_all_its_batches(append_records, parts):
 
 async def test_an_unconfirmed_flush_is_told_for_what_is_stored(append_records, parts):
     parts.flush.error = flush_unconfirmed()
-    parts.log.errors = [None, StoreFull(Path("s"), "the disk is full")]
-    stored, refused = await append_records.append([batch(), batch()], HOST)
+    full = StoreFull(Path("s"), "the disk is full")
+    parts.log.errors = [full, None, full]  # All at once, then one by one.
+    stored, refused = await append_records.append(together(batch(), batch()), HOST)
     assert stored.appended is not None
     assert stored.error.row.name == "FLUSH_UNCONFIRMED"
     assert stored.level is AcknowledgedLevel.MEMORY
@@ -129,28 +140,29 @@ async def test_an_unconfirmed_flush_is_told_for_what_is_stored(append_records, p
 
 async def test_a_request_of_refused_rows_waits_for_no_promise(append_records, parts):
     parts.log.errors = [StoreFull(Path("s"), "the disk is full")]
-    await append_records.append([batch()], HOST)
+    await append_records.append(batch(), HOST)
     assert parts.flush.waited == parts.keeping.ends == parts.arrivals.keys == []
 
 
 async def test_a_poisoned_store_refuses_the_call(append_records, parts):
     parts.log.errors = [StorePoisoned(OSError("no"))] * 2
     with pytest.raises(ServiceError) as raised:
-        await append_records.append([batch(), batch()], HOST)
+        await append_records.append(together(batch(), batch()), HOST)
     assert raised.value.row.name == "STORE_POISONED"
 
 
 async def test_poisoned_after_the_first_batch_keeps_its_outcome(append_records, parts):
-    parts.log.errors = [None, StorePoisoned(OSError("no"))]
-    first, second = await append_records.append([batch(), batch()], HOST)
+    full = StoreFull(Path("s"), "the disk is full")
+    parts.log.errors = [full, None, StorePoisoned(OSError("no"))]  # All at once, then one by one.
+    first, second = await append_records.append(together(batch(), batch()), HOST)
     assert first.appended is not None
     assert second.error.row.name == "STORE_POISONED"
 
 
 async def test_the_limit_is_for_bodies_and_not_for_records(append_records):
-    (outcome,) = await append_records.append([batch(b"x" * 100)], HOST)
+    (outcome,) = await append_records.append(batch(b"x" * 100), HOST)
     assert outcome.error is None
-    (outcome,) = await append_records.append([batch(b"x", b"x" * 101, b"x")], HOST)
+    (outcome,) = await append_records.append(batch(b"x", b"x" * 101, b"x"), HOST)
     assert outcome.error.row.name == "MESSAGE_TOO_LARGE"
     assert outcome.error.metadata == {
         "size_bytes": "101",
@@ -161,15 +173,16 @@ async def test_the_limit_is_for_bodies_and_not_for_records(append_records):
 
 @pytest.mark.parametrize("count", [0, 4097])
 async def test_the_number_of_batches_is_bounded(append_records, count):
+    rows = together(*[batch()] * count) if count else Rows((), (), None, ())
     with pytest.raises(ServiceError) as raised:
-        await append_records.append([batch()] * count, HOST)
+        await append_records.append(rows, HOST)
     assert raised.value.row.name == "FIELD_INVALID"
 
 
 async def test_a_draining_broker_takes_nothing(append_records, parts):
     append_records.draining = True
     with pytest.raises(ServiceError) as raised:
-        await append_records.append([batch()], HOST)
+        await append_records.append(batch(), HOST)
     assert raised.value.row.name == "SERVICE_DRAINING"
     assert parts.log.end == 0
 
@@ -191,9 +204,9 @@ def lone_append(parts):
 
 async def test_only_who_demands_more_waits_for_the_disk(lone_append, parts):
     plain, flushed = batch(), batch(demand=Demand(AcknowledgedLevel.FLUSHED))
-    assert [one.level for one in await lone_append.append([plain], HOST)] == ["memory"]
+    assert [one.level for one in await lone_append.append(plain, HOST)] == ["memory"]
     assert parts.flush.waited == []
-    outcomes = await lone_append.append([plain, flushed, plain], HOST)
+    outcomes = await lone_append.append(together(plain, flushed, plain), HOST)
     assert [one.level for one in outcomes] == ["memory", "flushed", "memory"]
     assert parts.flush.waited == [outcomes[1].appended.next_commit_log_offset]
 
@@ -201,7 +214,7 @@ async def test_only_who_demands_more_waits_for_the_disk(lone_append, parts):
 async def test_a_failed_demand_is_told_to_who_made_it(lone_append, parts):
     parts.flush.error = flush_unconfirmed()
     flushed = batch(demand=Demand(AcknowledgedLevel.FLUSHED))
-    failed, stored = await lone_append.append([flushed, batch()], HOST)
+    failed, stored = await lone_append.append(together(flushed, batch()), HOST)
     assert failed.appended is not None
     assert failed.error.row.name == "FLUSH_UNCONFIRMED"
     assert (stored.error, stored.level) == (None, "memory")
@@ -209,7 +222,7 @@ async def test_a_failed_demand_is_told_to_who_made_it(lone_append, parts):
 
 async def test_a_row_whose_demand_cannot_be_kept_is_not_stored(lone_append, parts):
     replicated = batch(demand=Demand(AcknowledgedLevel.REPLICATED, 2))
-    refused, stored = await lone_append.append([replicated, batch()], HOST)
+    refused, stored = await lone_append.append(together(replicated, batch()), HOST)
     assert refused.appended is None
     assert refused.error.row.name == "TOO_FEW_IN_SYNC"
     assert stored.level == "memory"

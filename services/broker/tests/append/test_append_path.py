@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from ariane_storage.log.segment import Segment
-from services.broker.tests.append_side import table_request, wire
+from ariane_testkit.append_rows import rows_request
+from services.broker.tests.append_side import wire
 
 ROOT = Path(__file__).parents[4]
 MODULES_MAX = 9
@@ -32,7 +33,7 @@ async def test_an_append_crosses_few_modules_and_each_is_drawn(broker, monkeypat
         return write(segment, position, octets)
 
     monkeypatch.setattr(Segment, "write", walked)
-    answer = await broker.sends.AppendRecords(table_request([wire("orders", 0, [b"x"])]))
+    answer = await broker.sends.AppendRecords(rows_request([wire("orders", 0, [b"x"])]))
     assert np.frombuffer(answer.table_result.first_queue_offsets, "<i8").tolist() == [0]
     (way,) = ways
     assert way[0].endswith("send_servicer")

@@ -6,6 +6,7 @@ import pytest
 
 from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.common.v1 import message_pb2 as message_pb
+from ariane_testkit.append_rows import rows_request
 from ariane_testkit.otlp_receiver import otlp_receiver
 
 
@@ -26,8 +27,8 @@ async def told(receiver, name):
 async def test_a_call_is_a_child_of_the_first_span_and_linked_to_others(running, receiver):
     async with running(otlp_endpoint=receiver.endpoint, flush_mode="sync") as broker:
         await broker.create_topic("orders", 2)
-        request = send_pb.AppendRecordsRequest(
-            batches=[broker.batch("orders", [b"1", b"2"]), broker.batch("orders", [b"3"], 1)],
+        request = rows_request(
+            [broker.batch("orders", [b"1", b"2"]), broker.batch("orders", [b"3"], 1)],
             trace_parents=[
                 trace_parent("a", "0", "01"),  # No span has this id.
                 trace_parent("b", "1", "00"),
@@ -63,11 +64,9 @@ async def test_plain_messages_say_it_in_a_property(running, receiver):
 
 async def test_what_is_refused_is_said(running, receiver):
     async with running(otlp_endpoint=receiver.endpoint, auto_create_topics=False) as broker:
-        request = send_pb.AppendRecordsRequest(
-            batches=[broker.batch("nowhere", [b"1"])], trace_parents=[trace_parent("a", "1")]
-        )
-        (result,) = (await broker.sends.AppendRecords(request)).results
-        assert result.HasField("error")
+        request = rows_request([broker.batch("nowhere", [b"1"])], [trace_parent("a", "1")])
+        (row,) = (await broker.sends.AppendRecords(request)).table_result.rows
+        assert row.HasField("error")
     span = await told(receiver, "append nowhere")
 
     assert span.attributes["error.type"] == "TOPIC_NOT_FOUND"
@@ -77,9 +76,7 @@ async def test_unsampled_spans_are_not_reported(running, receiver):
     async with running(otlp_endpoint=receiver.endpoint) as broker:
         await broker.create_topic("orders")
         for trace_parents in ([], [trace_parent("a", "1", "00")], [trace_parent("b", "2")]):
-            request = send_pb.AppendRecordsRequest(
-                batches=[broker.batch("orders", [b"1"])], trace_parents=trace_parents
-            )
+            request = rows_request([broker.batch("orders", [b"1"])], trace_parents)
             await broker.sends.AppendRecords(request)
     # The broker has told all it had when it stopped.
     assert [span.parent_id for span in receiver.spans] == ["2" * 16]

@@ -20,7 +20,7 @@ async def test_a_batch_with_sums_is_stored_and_served_whole(broker):
     await broker.create_topic("flights")
     bodies = [b"body %d" % place for place in range(COUNT)]
     (result,) = await broker.append(with_sums(broker.batch("flights", bodies)))
-    assert not result.HasField("error"), result.error
+    assert result.error is None, result.error
     assert await broker.bodies("flights") == bodies
 
 

@@ -170,7 +170,7 @@ async def flushed_side():
 
 
 async def test_rows_are_acknowledged_only_when_they_are_on_the_disk(flushed_side):
-    taken = flushed_side.append_records.take(parsed([*GOOD, *NEXT], joined=True), HOST)
+    taken = flushed_side.append_records.take(parsed([*GOOD, *NEXT], joined=True)[0], HOST)
     answer = asyncio.ensure_future(taken)
     await asyncio.sleep(0)
     assert not answer.done()
@@ -187,12 +187,12 @@ async def test_rows_are_acknowledged_only_when_they_are_on_the_disk(flushed_side
 async def test_each_is_told_that_its_flush_is_not_confirmed(flushed_side):
     flushed_side.flush.error = flush_unconfirmed()
     flushed_side.flush.gate.set()
-    table = parsed(NEXT, joined=True)
+    (table,) = parsed(NEXT, joined=True)
     (first,) = await flushed_side.append_records.append(table, HOST)
     assert first.error.row.name == "FLUSH_UNCONFIRMED"
     # What is stored is not stored again, and is safe as soon as one flush is.
     flushed_side.flush.error = None
-    second = await flushed_side.append_records.append(parsed(NEXT, joined=True), HOST)
+    second = await flushed_side.append_records.append(table, HOST)
     assert [outcome.error for outcome in second] == [None] * 4
     assert all(outcome.duplicate for outcome in second)
     firsts = [outcome.appended.first_commit_log_offset for outcome in second]

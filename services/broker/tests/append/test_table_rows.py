@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from ariane.broker.v1 import client_service_pb2 as client_pb
-from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
 from ariane.common.v1.message_pb2 import (
     ACKNOWLEDGED_LEVEL_MEMORY,
     ACKNOWLEDGED_LEVEL_REPLICATED,
 )
 from ariane_record import ProducerSequence, decode_record
-from services.broker.tests.append_side import int32s, table_request, wire
+from ariane_testkit.append_rows import rows_request
+from services.broker.tests.append_side import int32s, wire
 
 HALF_TOPIC, TIMER_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC", "rmq_sys_wheel_timer"
 LEVEL_TOPIC = "SCHEDULE_TOPIC_XXXX"
@@ -26,8 +26,7 @@ def column(raw):
 
 
 async def answered(broker, rows, **columns):
-    answer = await broker.sends.AppendRecords(table_request(rows, **columns))
-    assert not answer.results
+    answer = await broker.sends.AppendRecords(rows_request(rows, **columns))
     return answer.table_result
 
 
@@ -168,7 +167,6 @@ async def test_a_row_in_no_stream_is_stored_as_often_as_it_comes(broker):
     await broker.create_topic("orders", 2)
     streamed = wire("orders", 0, [b"s"], ProducerSequence(7, 0, 0))
     free = wire("orders", 1, [b"f"], ProducerSequence(7, 0, -1))
-    free = send_pb.AppendBatch.FromString(free.SerializeToString())
     plain = wire("orders", 1, [b"f"])
     for name in ("records", "record_sizes", "records_crc32"):
         setattr(free, name, getattr(plain, name))

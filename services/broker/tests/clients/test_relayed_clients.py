@@ -8,7 +8,6 @@ from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import receive_service_pb2 as receive_pb
 from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
 from ariane.broker.v1.receive_service_pb2_grpc import ReceiveServiceStub
-from ariane.common.v1 import message_pb2
 from ariane.common.v1 import subscription_pb2 as subscription_pb
 
 
@@ -121,16 +120,7 @@ async def test_members_are_listed_with_their_own_address(broker, gateways, relay
 async def test_a_producer_is_asked_by_way_of_the_gateway_that_reaches_it(broker, gateways, relayed):
     first, second = gateways
     await broker.create_topic("orders")
-    half = transaction_pb.HalfMessageToStore(
-        topic="orders",
-        producer_group="orders",
-        message=message_pb2.Message(
-            body=b"a", unique_id="7", message_type=message_pb2.MESSAGE_TYPE_TRANSACTION
-        ),
-    )
-    await broker.transactions.UpdateTransactions(
-        transaction_pb.UpdateTransactionsRequest(half_messages=[half])
-    )
+    await broker.store_half("7", group="orders")
     await first.tell(present("a", reachable=False))
     await second.tell(present("a", produces=["orders"]))
     await until(relayed, {"a": ["gateway-1", "gateway-2"]})

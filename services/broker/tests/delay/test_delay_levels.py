@@ -76,13 +76,6 @@ async def test_a_level_above_the_highest_is_the_highest(broker):
     assert result.first_queue_offset == 1
 
 
-@pytest.mark.parametrize("level", [-1, -(1 << 31)])
-async def test_no_level_below_the_first(broker, reason_of, level):
-    await broker.create_topic("orders")
-    (result,) = await broker.append(broker.batch("orders", [b"a"], delay_level=level))
-    assert reason_of(result.error) == "FIELD_INVALID"
-
-
 @pytest.mark.parametrize("name", ["REAL_TOPIC", "REAL_QID", "DELAY", "TIMER_DELIVER_MS"])
 async def test_a_producer_does_not_say_where_a_parked_record_goes(broker, reason_of, name):
     await broker.create_topic("orders")
@@ -95,7 +88,7 @@ async def test_a_topic_for_other_messages_takes_none_that_are_delayed(broker, re
     for kind in ("NORMAL", "FIFO", "DELAY"):
         await broker.create_topic(kind, message_type=MessageType.Value(f"MESSAGE_TYPE_{kind}"))
         (result,) = await broker.append(broker.batch(kind, [b"a"], delay_level=1))
-        refused = reason_of(result.error) if result.HasField("error") else None
+        refused = reason_of(result.error) if result.error is not None else None
         assert refused == (None if kind == "DELAY" else "MESSAGE_TYPE_MISMATCH")
     (result,) = await broker.append(broker.batch("DELAY", [b"a"]))
     assert reason_of(result.error) == "MESSAGE_TYPE_MISMATCH"

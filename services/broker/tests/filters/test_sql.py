@@ -16,6 +16,7 @@ from ariane_record.decoding.columns import decode_columns
 from ariane_servicekit import ServiceError
 from ariane_sql92 import ConditionInvalid, compile_condition
 from ariane_sql92.testing import condition_texts, judge_plainly, property_maps
+from ariane_testkit.append_rows import row_of
 
 MESSAGE_COUNT = 150
 CONDITION_COUNT = 40
@@ -63,8 +64,8 @@ async def store(broker, messages):
         own = {name: value for name, value in properties.items() if name != "TAGS"}
         tag = properties.get("TAGS", "")
         encoder.add(b"%d" % number, tag=tag, properties=own, born_timestamp_ms=1)
-    (result,) = await broker.append(broker.batch_of(encoder.finish()))
-    assert not result.HasField("error"), result.error
+    (result,) = await broker.append(row_of(encoder.finish()))
+    assert result.error is None, result.error
 
 
 async def pulled_records(broker, text, read_bodies):

@@ -22,6 +22,7 @@ from ariane_record.layout import CRC_PROPERTY_BYTES, PRODUCER_PROPERTIES_BYTES_M
 from ariane_servicekit import SystemClock, serving
 from ariane_storage.disk.clock import SystemClock as StoreClock
 from ariane_storage.disk.os_disk import OsDisk
+from ariane_testkit.append_rows import row_of
 from services.broker.tests.receive.receive_calls import Receiver, bodies
 
 LADDER_S = (10, 30, *(60 * minutes for minutes in (*range(1, 11), 20, 30)), 3600, 7200)
@@ -318,8 +319,8 @@ async def test_the_largest_properties_leave_room_for_what_is_said_of_a_return(
         value = "v" * (PRODUCER_PROPERTIES_BYTES_MAX - overhead + more)
         record = RecordFields(topic=topic, body=b"bad", properties={"p": value})
         block = encode_block(topic, [replace(record, body=b"x" * size) for size in (0, 40_000)])
-        (result,) = await broker.append(broker.batch_of(block))
-        assert (reason_of(result.error) if result.HasField("error") else None) == reason
+        (result,) = await broker.append(row_of(block))
+        assert (reason_of(result.error) if result.error is not None else None) == reason
     message, _ = await messages_of(broker, topic, group=group)
     answer = await return_call(
         broker, message, group, return_id="\N{OX}" * 64, cause="\N{OX}" * 9999, **fields
@@ -351,7 +352,7 @@ async def test_a_message_with_more_keys_than_the_index_takes_is_taken_back(broke
     block = encode_block(
         "orders", [RecordFields(topic="orders", body=b"bad", properties={"KEYS": keys})]
     )
-    await broker.append(broker.batch_of(block))
+    await broker.append(row_of(block))
     (message,) = await messages_of(broker, "orders")
     await return_call(broker, message, **fields)
     topic = "%DLQ%billing" if fields else "%RETRY%billing"

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 import ariane_wire
-from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
 from ariane.broker.v1.client_service_pb2 import TRANSACTION_OUTCOME_COMMIT
 from ariane.broker.v1.send_service_pb2_grpc import SendServiceStub
 from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
-from ariane.common.v1 import message_pb2 as message_pb
+from ariane_testkit.append_rows import rows_request
 
 CALL_TASK = "ariane-wire-call"
 """A task by this name goes on with a call that has had to wait."""
@@ -38,31 +38,24 @@ async def test_sends_and_transactions_wait_for_nothing_but_the_disk(
 ):
     async with running(flush_mode=flush_mode) as broker:
         await broker.create_topic("orders")
-        message = message_pb.Message(
-            body=b"x", unique_id="t-1", message_type=message_pb.MESSAGE_TYPE_TRANSACTION
-        )
-        half = transaction_pb.HalfMessageToStore(
-            topic="orders", producer_group="pay", message=message
-        )
         end = transaction_pb.TransactionToEnd(
             topic="orders",
-            transaction_id="t-1",
-            unique_id="t-1",
+            transaction_id="id-0",
+            unique_id="id-0",
             outcome=TRANSACTION_OUTCOME_COMMIT,
             producer_group="pay",
         )
-        batch = broker.batch("orders", [b"a"])
+        row = broker.batch("orders", [b"a"])
+        half = replace(row, half_group="pay")
         async with ariane_wire.insecure_channel(str(broker.address)) as channel:
             await channel.channel_ready()
             sends, transactions = SendServiceStub(channel), TransactionServiceStub(channel)
             tasks.clear()
-            sent = await sends.AppendRecords(send_pb.AppendRecordsRequest(batches=[batch]))
-            stored = await transactions.UpdateTransactions(
-                transaction_pb.UpdateTransactionsRequest(half_messages=[half])
-            )
+            sent = await sends.AppendRecords(rows_request([row]))
+            stored = await sends.AppendRecords(rows_request([half]))
             ended = await transactions.UpdateTransactions(
                 transaction_pb.UpdateTransactionsRequest(ends=[end])
             )
         assert [task.get_name() for task in tasks].count(CALL_TASK) == waiting
-        for result in (*sent.results, *stored.half_messages, *ended.ends):
-            assert not result.HasField("error"), result.error
+        assert not [*sent.table_result.rows, *stored.table_result.rows]
+        assert not ended.ends[0].HasField("error"), ended

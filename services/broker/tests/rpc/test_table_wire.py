@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from ariane_broker.rpc.translation import append_wire
 from ariane_broker.rpc.translation.append_wire import CUT_BYTES_MIN, append_request, append_response
 from ariane_record import ProducerSequence
 from ariane_record.layout import HEADER_BYTES
+from ariane_testkit.append_rows import results_of, rows_request
 from services.broker.tests.append_side import (
     GOOD,
     HOST,
@@ -25,8 +27,6 @@ from services.broker.tests.append_side import (
     Side,
     int32s,
     parsed,
-    results_of,
-    table_request,
     wire,
 )
 
@@ -37,10 +37,7 @@ def wrong_bodies(batch):
     for size in np.frombuffer(batch.record_sizes, "<i4").tolist():
         records[place + HEADER_BYTES] ^= 1
         place += size
-    changed = send_pb.AppendBatch()
-    changed.CopyFrom(batch)
-    changed.records = bytes(records)
-    return changed
+    return replace(batch, records=bytes(records))
 
 
 def understood(request):
@@ -51,11 +48,11 @@ def understood(request):
         patch.setattr(append_wire, "CUT_BYTES_MIN", 0)
         cut = append_request(raw)
     assert [*whole.trace_parents] == [*cut.trace_parents]
-    assert said(whole.tables) == said(cut.tables)
+    assert said(whole.rows) == said(cut.rows)
     return whole, cut
 
 
-def said(tables):
+def said(rows):
     """What rows say, each alone."""
     return [
         (
@@ -66,7 +63,6 @@ def said(tables):
             row.table and (bytes(row.table.records), row.table.crc32),
             row.table and [column.tolist() for column in columns_of(row.table)],
         )
-        for rows in tables
         for row in rows.each()
     ]
 
@@ -76,7 +72,7 @@ def columns_of(table):
 
 
 async def answered(side, request):
-    outcomes = await side.append_records.append(request.tables, HOST)
+    outcomes = await side.append_records.append(request.rows, HOST)
     raw = append_response(outcomes, request.record_counts)
     return send_pb.AppendRecordsResponse.FromString(raw)
 
@@ -96,7 +92,7 @@ async def test_a_table_is_answered_as_its_batches(requests):
     for side in (as_table, one_by_one):
         await side.answer(parsed([GOOD[0]], joined=False))
     for number, batches in enumerate(requests):
-        request = understood(table_request(batches))[number % 2]
+        request = understood(rows_request(batches))[number % 2]
         answer = await answered(as_table, request)
         expected = await one_by_one.answer(parsed(batches, joined=False))
         counts = [len(batch.key_counts) for batch in batches]
@@ -107,7 +103,7 @@ async def test_a_table_is_answered_as_its_batches(requests):
 async def test_the_first_rows_of_a_log_are_stored():
     """There is no segment yet that they could be appended to at once."""
     side = Side()
-    request, _ = understood(table_request(GOOD))
+    request, _ = understood(rows_request(GOOD))
     assert not (await answered(side, request)).table_result.rows
     assert not (await answered(side, request)).table_result.rows
 
@@ -118,7 +114,7 @@ async def test_a_table_waits_for_the_disk_and_each_batch_is_told_if_nobody_knows
     flush.gate.set()
     await side.answer(parsed([GOOD[0]], joined=False))
     flush.error = flush_unconfirmed()
-    request, _ = understood(table_request(NEXT))
+    request, _ = understood(rows_request(NEXT))
     unconfirmed = results_of(await answered(side, request), [1] * len(NEXT))
     for result in unconfirmed:
         assert result.error.message.startswith(flush_unconfirmed().message)
@@ -128,7 +124,7 @@ async def test_a_table_waits_for_the_disk_and_each_batch_is_told_if_nobody_knows
     places = [each.first_commit_log_offset for each in unconfirmed]
     assert [each.first_commit_log_offset for each in again] == places == sorted(set(places))
     following = [wire("a", number, [b"t"], ProducerSequence(7, 0, 1)) for number in range(4)]
-    request, _ = understood(table_request(following))
+    request, _ = understood(rows_request(following))
     flush.gate.clear()
     answer = asyncio.ensure_future(answered(side, request))
     await asyncio.sleep(0)
@@ -140,8 +136,8 @@ async def test_a_table_waits_for_the_disk_and_each_batch_is_told_if_nobody_knows
 @given(requests)
 @settings(max_examples=40)
 def test_one_by_one_its_batches_are_those_that_came_together(batches):
-    (request, _), single = understood(table_request(batches)), parsed(batches, joined=False)
-    assert said(request.tables) == said(single)
+    (request, _), single = understood(rows_request(batches)), parsed(batches, joined=False)
+    assert said(request.rows) == [each for rows in single for each in said(rows)]
 
 
 BROKEN = [
@@ -170,7 +166,7 @@ async def test_of_a_broken_table_each_batch_is_refused(rule, changes):
     side = Side()
     await side.answer(parsed([GOOD[0]], joined=False))
     before = side.left()
-    for request in understood(table_request(GOOD, **changes)):
+    for request in understood(rows_request(GOOD, **changes)):
         answer = await answered(side, request)
         assert len(answer.table_result.rows) == len(GOOD)
         for result in answer.table_result.rows:
@@ -183,7 +179,7 @@ async def test_bodies_that_are_not_those_of_their_checksums_are_found(batch_coun
     side = Side()
     await side.answer(parsed([GOOD[0]], joined=False))
     batches = [wire("a", number % 4, [b"%d" % number] * 3) for number in range(batch_count)]
-    request, _ = understood(table_request([wrong_bodies(batch) for batch in batches]))
+    request, _ = understood(rows_request([wrong_bodies(batch) for batch in batches]))
     answer = await answered(side, request)
     assert [result.error.message for result in answer.table_result.rows]
     for result in answer.table_result.rows:
@@ -217,7 +213,7 @@ async def test_sizes_that_go_back_and_forth_have_nothing_copied_many_times():
 async def test_a_producer_that_nobody_can_be_is_refused(producer_id):
     side = Side()
     batches = [wire("a", number, [b"s"], ProducerSequence(7, 0, 0)) for number in range(4)]
-    request, _ = understood(table_request(batches, producer_id=producer_id))
+    request, _ = understood(rows_request(batches, producer_id=producer_id))
     with pytest.raises(Exception, match="producer_id"):
         await answered(side, request)
 
@@ -229,19 +225,10 @@ async def test_a_table_of_nothing_is_refused():
             await answered(Side(), each)
 
 
-async def test_batches_with_a_table_are_refused():
-    request = table_request(GOOD[:3])
-    request.batches.extend(GOOD[3:])
-    side = Side()
-    for each in understood(request):
-        outcomes = await side.append_records.append(each.tables, HOST)
-        assert {outcome.error.row.name for outcome in outcomes} == {"FIELD_INVALID"}
-
-
 def test_the_records_of_a_large_table_are_not_copied():
     batches = [wire("a", number % 4, [b"x" * 2000]) for number in range(CUT_BYTES_MIN // 2000)]
-    raw = table_request(batches).SerializeToString()
+    raw = rows_request(batches).SerializeToString()
     assert len(raw) > CUT_BYTES_MIN
-    records = append_request(raw).tables[0].table.records
+    records = append_request(raw).rows.table.records
     assert isinstance(records, memoryview)
     assert records.obj is raw

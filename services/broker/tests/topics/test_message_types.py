@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane.broker.v1 import send_service_pb2 as send_pb
 from ariane.common.v1 import message_pb2 as message_pb
 from ariane_broker.errors.public_errors import message_type_mismatch
 from ariane_broker.topics.message_types import are_of_type, check_message_types, records_with
@@ -16,6 +15,7 @@ from ariane_record import BlockEncoder
 from ariane_record.decoding.columns import decode_columns
 from ariane_record.layout import HEADER_BYTES
 from ariane_servicekit import ServiceError
+from ariane_testkit.append_rows import row_of
 
 
 def block_of(*messages):
@@ -160,17 +160,8 @@ async def test_a_packed_batch_of_another_kind_is_refused_whole(broker, reason_of
     (result,) = await broker.append(broker.batch("orders", [b"a"]))
     assert reason_of(result.error) == "MESSAGE_TYPE_MISMATCH"
     block = block_of(GROUPED)
-    batch = send_pb.AppendBatch(
-        topic="orders",
-        record_sizes=block.sizes.astype("<i4").tobytes(),
-        tag_codes=block.tag_codes.astype("<i4").tobytes(),
-        key_counts=block.key_counts.tobytes(),
-        key_hashes=block.key_hashes.astype("<i4").tobytes(),
-        records_crc32=block.crc32,
-        records=bytes(block.records),
-    )
-    (result,) = await broker.append(batch)
-    assert not result.HasField("error")
+    (result,) = await broker.append(row_of(block))
+    assert result.error is None
     assert await broker.bodies("orders") == [b"a"]
 
 

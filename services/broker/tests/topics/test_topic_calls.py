@@ -108,8 +108,8 @@ async def test_permissions(broker, reason_of):
         (result,) = await broker.append(broker.batch("orders", [b"b"]))
         (pulled,) = await broker.pull(("orders", 0, 0))
         return [
-            reason_of(answer.error) if answer.HasField("error") else ""
-            for answer in (result, pulled)
+            "" if result.error is None else reason_of(result.error),
+            reason_of(pulled.error) if pulled.HasField("error") else "",
         ]
 
     assert await allow(route_pb.TOPIC_PERMISSION_READ) == ["TOPIC_NOT_WRITABLE", ""]

@@ -36,7 +36,7 @@ async def fill(broker, topic, queue_count=3):
     """A topic of a type and more queues than messages, and the offset of a group in it."""
     await broker.create_topic(topic, queue_count, message_type=message_pb.MESSAGE_TYPE_NORMAL)
     (appended,) = await append_call(broker, topic, OLD, 7)
-    assert not appended.HasField("error"), appended.error
+    assert appended.error is None, appended.error
     await broker.store_offset("group", topic, 0, 4, durable=True)
 
 
@@ -146,7 +146,7 @@ async def check_made_again(broker, where):
     await broker.create_topic("flights", 1)
     assert await broker.known_offset("group", "flights") is None, where
     (appended,) = await append_call(broker, "flights", [b"new"], 7)
-    assert not appended.HasField("error"), where
+    assert appended.error is None, where
     assert await broker.bodies("flights") == [b"new"], where
 
 

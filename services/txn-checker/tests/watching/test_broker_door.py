@@ -11,8 +11,8 @@ from grpc import aio
 
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1.client_service_pb2_grpc import ClientServiceStub
-from ariane.broker.v1.transaction_service_pb2 import HalfMessageToStore, UpdateTransactionsRequest
-from ariane.broker.v1.transaction_service_pb2_grpc import TransactionServiceStub
+from ariane.broker.v1.send_service_pb2 import SendMessagesRequest
+from ariane.broker.v1.send_service_pb2_grpc import SendServiceStub
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_TRANSACTION, Message
 from ariane_servicekit import SystemClock
 from ariane_servicekit.running.processes import LocalCluster
@@ -73,7 +73,7 @@ class RealSide:
         self.group = f"payments-{next(_numbers)}"
         self.door = RemoteBroker(address, answer_ms_max=1000, chance=Random(1))
         self._channel = aio.insecure_channel(address)
-        self._transactions = TransactionServiceStub(self._channel)
+        self._sends = SendServiceStub(self._channel)
         self._clients = ClientServiceStub(self._channel)
         self._answering = None
 
@@ -86,10 +86,8 @@ class RealSide:
             message_type=MESSAGE_TYPE_TRANSACTION,
             properties={} if immunity_s is None else {name: str(immunity_s)},
         )
-        half = HalfMessageToStore(topic="orders", message=message, producer_group=self.group)
-        request = UpdateTransactionsRequest(half_messages=[half])
-        answer = await self._transactions.UpdateTransactions(request)
-        assert not answer.half_messages[0].HasField("error"), answer
+        request = SendMessagesRequest(topic="orders", messages=[message], half_group=self.group)
+        await self._sends.SendMessages(request)
 
     async def produce(self, answer):
         call = self._clients.Attach()

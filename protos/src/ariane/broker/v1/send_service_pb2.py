@@ -28,7 +28,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from google.rpc import status_pb2 as google_dot_rpc_dot_status__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#ariane/broker/v1/send_service.proto\x12\x10\x61riane.broker.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1e\x61riane/common/v1/message.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\"\xb8\x01\n\x14\x41ppendRecordsRequest\x12.\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32\x1d.ariane.broker.v1.AppendBatch\x12,\n\x05table\x18\x04 \x01(\x0b\x32\x1d.ariane.broker.v1.AppendTable\x12\x15\n\rtrace_parents\x18\x05 \x03(\t\x12\x15\n\rtable_records\x18\x0f \x01(\x0cJ\x04\x08\x02\x10\x03R\x0eproducer_group\"\x89\x03\n\x0b\x41ppendBatch\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x14\n\x0crecord_sizes\x18\x03 \x01(\x0c\x12\x11\n\ttag_codes\x18\x04 \x01(\x0c\x12\x12\n\nkey_counts\x18\x05 \x01(\x0c\x12\x12\n\nkey_hashes\x18\x06 \x01(\x0c\x12\x15\n\rrecords_crc32\x18\x07 \x01(\x07\x12\x34\n\x08sequence\x18\x08 \x01(\x0b\x32\".ariane.broker.v1.ProducerSequence\x12\x15\n\rrecord_crc32s\x18\t \x01(\x0c\x12\x13\n\x0b\x64\x65lay_level\x18\n \x01(\x05\x12\x19\n\x11\x64\x65livery_times_ms\x18\x0b \x01(\x0c\x12\x11\n\tdelays_ms\x18\x10 \x01(\x0c\x12;\n\x0erequired_level\x18\x0c \x01(\x0e\x32#.ariane.common.v1.AcknowledgedLevel\x12\x13\n\x0bin_sync_min\x18\r \x01(\x05\x12\x0f\n\x07records\x18\x0f \x01(\x0c\"\xa7\x03\n\x0b\x41ppendTable\x12\x0e\n\x06topics\x18\x01 \x03(\t\x12\x11\n\tqueue_ids\x18\x02 \x01(\x0c\x12\x15\n\rrecord_counts\x18\x03 \x01(\x0c\x12\x14\n\x0crecord_sizes\x18\x04 \x01(\x0c\x12\x11\n\ttag_codes\x18\x05 \x01(\x0c\x12\x12\n\nkey_counts\x18\x06 \x01(\x0c\x12\x12\n\nkey_hashes\x18\x07 \x01(\x0c\x12\x15\n\rrecords_crc32\x18\x08 \x01(\x07\x12\x13\n\x0bproducer_id\x18\t \x01(\x03\x12\x17\n\x0fproducer_epochs\x18\n \x01(\x0c\x12\x17\n\x0f\x66irst_sequences\x18\x0b \x01(\x0c\x12\x15\n\rrecord_crc32s\x18\x0c \x01(\x0c\x12\x14\n\x0c\x64\x65lay_levels\x18\r \x01(\x0c\x12\x19\n\x11\x64\x65livery_times_ms\x18\x0e \x01(\x0c\x12\x11\n\tdelays_ms\x18\x0f \x01(\x0c\x12\x17\n\x0frequired_levels\x18\x10 \x01(\x0c\x12\x14\n\x0cin_sync_mins\x18\x11 \x01(\x0c\x12\x13\n\x0bhalf_groups\x18\x13 \x03(\tJ\x04\x08\x12\x10\x13R\nhalf_flags\"W\n\x10ProducerSequence\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x05\x12\x16\n\x0e\x66irst_sequence\x18\x03 \x01(\x03\"\x97\x01\n\x15\x41ppendRecordsResponse\x12/\n\x07results\x18\x01 \x03(\x0b\x32\x1e.ariane.broker.v1.AppendResult\x12\x39\n\x0ctable_result\x18\x04 \x01(\x0b\x32#.ariane.broker.v1.AppendTableResultJ\x04\x08\x05\x10\x06R\x0ctakes_tables\"\x88\x02\n\x0c\x41ppendResult\x12!\n\x05\x65rror\x18\x01 \x01(\x0b\x32\x12.google.rpc.Status\x12\x1a\n\x12\x66irst_queue_offset\x18\x02 \x01(\x03\x12\x1f\n\x17\x66irst_commit_log_offset\x18\x03 \x01(\x03\x12\x14\n\x0crecord_count\x18\x04 \x01(\x05\x12?\n\x12\x61\x63knowledged_level\x18\x05 \x01(\x0e\x32#.ariane.common.v1.AcknowledgedLevel\x12.\n\nstore_time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tduplicate\x18\x07 \x01(\x08\"\x90\x02\n\x11\x41ppendTableResult\x12\x1b\n\x13\x66irst_queue_offsets\x18\x01 \x01(\x0c\x12 \n\x18\x66irst_commit_log_offsets\x18\x02 \x01(\x0c\x12?\n\x12\x61\x63knowledged_level\x18\x03 \x01(\x0e\x32#.ariane.common.v1.AcknowledgedLevel\x12.\n\nstore_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x04rows\x18\x05 \x03(\x0b\x32!.ariane.broker.v1.AppendRowResult\x12\x1a\n\x12\x63ommit_log_offsets\x18\x06 \x01(\x0c\"\xc5\x01\n\x0f\x41ppendRowResult\x12\x0b\n\x03row\x18\x01 \x01(\x05\x12!\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x12.google.rpc.Status\x12\x11\n\tduplicate\x18\x03 \x01(\x08\x12?\n\x12\x61\x63knowledged_level\x18\x04 \x01(\x0e\x32#.ariane.common.v1.AcknowledgedLevel\x12.\n\nstore_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x91\x02\n\x13SendMessagesRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x15\n\x08queue_id\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12+\n\x08messages\x18\x03 \x03(\x0b\x32\x19.ariane.common.v1.Message\x12\x34\n\x08sequence\x18\x04 \x01(\x0b\x32\".ariane.broker.v1.ProducerSequence\x12;\n\x0erequired_level\x18\x05 \x01(\x0e\x32#.ariane.common.v1.AcknowledgedLevel\x12\x13\n\x0bin_sync_min\x18\x06 \x01(\x05\x12\x12\n\nhalf_group\x18\x07 \x01(\tB\x0b\n\t_queue_id\"\x9b\x01\n\x14SendMessagesResponse\x12/\n\x08messages\x18\x01 \x03(\x0b\x32\x1d.ariane.broker.v1.SentMessage\x12?\n\x12\x61\x63knowledged_level\x18\x02 \x01(\x0e\x32#.ariane.common.v1.AcknowledgedLevel\x12\x11\n\tduplicate\x18\x03 \x01(\x08\"k\n\x0bSentMessage\x12\x11\n\tunique_id\x18\x01 \x01(\t\x12\x32\n\x08position\x18\x02 \x01(\x0b\x32 .ariane.common.v1.StoredPosition\x12\x15\n\rrecall_handle\x18\x03 \x01(\t\"<\n\x14RecallMessageRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x15\n\rrecall_handle\x18\x02 \x01(\t\"*\n\x15RecallMessageResponse\x12\x11\n\tunique_id\x18\x01 \x01(\t2\x90\x03\n\x0bSendService\x12\x91\x01\n\rAppendRecords\x12&.ariane.broker.v1.AppendRecordsRequest\x1a\'.ariane.broker.v1.AppendRecordsResponse\"/\xca\xf3\x18+\n!\x08\x02\x10\x02\x1a\rbatches.topic\x1a\x0ctable.topics\n\x06\x08\x04\x10\x02 \x03\x12x\n\x0cSendMessages\x12%.ariane.broker.v1.SendMessagesRequest\x1a&.ariane.broker.v1.SendMessagesResponse\"\x19\xca\xf3\x18\x15\n\x0b\x08\x02\x10\x02\x1a\x05topic\n\x06\x08\x04\x10\x02 \x03\x12s\n\rRecallMessage\x12&.ariane.broker.v1.RecallMessageRequest\x1a\'.ariane.broker.v1.RecallMessageResponse\"\x11\xca\xf3\x18\r\n\x0b\x08\x02\x10\x02\x1a\x05topicBA\n\x13mq.ariane.broker.v1P\x01Z(ariane.mq/go/arianepb/broker/v1;brokerv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#ariane/broker/v1/send_service.proto\x12\x10\x61riane.broker.v1\x1a\x1d\x61riane/common/v1/access.proto\x1a\x1e\x61riane/common/v1/message.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\"\x97\x01\n\x14\x41ppendRecordsRequest\x12,\n\x05table\x18\x04 \x01(\x0b\x32\x1d.ariane.broker.v1.AppendTable\x12\x15\n\rtrace_parents\x18\x05 \x03(\t\x12\x15\n\rtable_records\x18\x0f \x01(\x0cJ\x04\x08\x01\x10\x02J\x04\x08\x02\x10\x03R\x07\x62\x61tchesR\x0eproducer_group\"\xa7\x03\n\x0b\x41ppendTable\x12\x0e\n\x06topics\x18\x01 \x03(\t\x12\x11\n\tqueue_ids\x18\x02 \x01(\x0c\x12\x15\n\rrecord_counts\x18\x03 \x01(\x0c\x12\x14\n\x0crecord_sizes\x18\x04 \x01(\x0c\x12\x11\n\ttag_codes\x18\x05 \x01(\x0c\x12\x12\n\nkey_counts\x18\x06 \x01(\x0c\x12\x12\n\nkey_hashes\x18\x07 \x01(\x0c\x12\x15\n\rrecords_crc32\x18\x08 \x01(\x07\x12\x13\n\x0bproducer_id\x18\t \x01(\x03\x12\x17\n\x0fproducer_epochs\x18\n \x01(\x0c\x12\x17\n\x0f\x66irst_sequences\x18\x0b \x01(\x0c\x12\x15\n\rrecord_crc32s\x18\x0c \x01(\x0c\x12\x14\n\x0c\x64\x65lay_levels\x18\r \x01(\x0c\x12\x19\n\x11\x64\x65livery_times_ms\x18\x0e \x01(\x0c\x12\x11\n\tdelays_ms\x18\x0f \x01(\x0c\x12\x17\n\x0frequired_levels\x18\x10 \x01(\x0c\x12\x14\n\x0cin_sync_mins\x18\x11 \x01(\x0c\x12\x13\n\x0bhalf_groups\x18\x13 \x03(\tJ\x04\x08\x12\x10\x13R\nhalf_flags\"W\n\x10ProducerSequence\x12\x13\n\x0bproducer_id\x18\x01 \x01(\x03\x12\x16\n\x0eproducer_epoch\x18\x02 \x01(\x05\x12\x16\n\x0e\x66irst_sequence\x18\x03 \x01(\x03\"u\n\x15\x41ppendRecordsResponse\x12\x39\n\x0ctable_result\x18\x04 \x01(\x0b\x32#.ariane.broker.v1.AppendTableResultJ\x04\x08\x01\x10\x02J\x04\x08\x05\x10\x06R\x07resultsR\x0ctakes_tables\"\x90\x02\n\x11\x41ppendTableResult\x12\x1b\n\x13\x66irst_queue_offsets\x18\x01 \x01(\x0c\x12 \n\x18\x66irst_commit_log_offsets\x18\x02 \x01(\x0c\x12?\n\x12\x61\x63knowledged_level\x18\x03 \x01(\x0e\x32#.ariane.common.v1.AcknowledgedLevel\x12.\n\nstore_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x04rows\x18\x05 \x03(\x0b\x32!.ariane.broker.v1.AppendRowResult\x12\x1a\n\x12\x63ommit_log_offsets\x18\x06 \x01(\x0c\"\xc5\x01\n\x0f\x41ppendRowResult\x12\x0b\n\x03row\x18\x01 \x01(\x05\x12!\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x12.google.rpc.Status\x12\x11\n\tduplicate\x18\x03 \x01(\x08\x12?\n\x12\x61\x63knowledged_level\x18\x04 \x01(\x0e\x32#.ariane.common.v1.AcknowledgedLevel\x12.\n\nstore_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x91\x02\n\x13SendMessagesRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x15\n\x08queue_id\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12+\n\x08messages\x18\x03 \x03(\x0b\x32\x19.ariane.common.v1.Message\x12\x34\n\x08sequence\x18\x04 \x01(\x0b\x32\".ariane.broker.v1.ProducerSequence\x12;\n\x0erequired_level\x18\x05 \x01(\x0e\x32#.ariane.common.v1.AcknowledgedLevel\x12\x13\n\x0bin_sync_min\x18\x06 \x01(\x05\x12\x12\n\nhalf_group\x18\x07 \x01(\tB\x0b\n\t_queue_id\"\x9b\x01\n\x14SendMessagesResponse\x12/\n\x08messages\x18\x01 \x03(\x0b\x32\x1d.ariane.broker.v1.SentMessage\x12?\n\x12\x61\x63knowledged_level\x18\x02 \x01(\x0e\x32#.ariane.common.v1.AcknowledgedLevel\x12\x11\n\tduplicate\x18\x03 \x01(\x08\"k\n\x0bSentMessage\x12\x11\n\tunique_id\x18\x01 \x01(\t\x12\x32\n\x08position\x18\x02 \x01(\x0b\x32 .ariane.common.v1.StoredPosition\x12\x15\n\rrecall_handle\x18\x03 \x01(\t\"<\n\x14RecallMessageRequest\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x15\n\rrecall_handle\x18\x02 \x01(\t\"*\n\x15RecallMessageResponse\x12\x11\n\tunique_id\x18\x01 \x01(\t2\x81\x03\n\x0bSendService\x12\x82\x01\n\rAppendRecords\x12&.ariane.broker.v1.AppendRecordsRequest\x1a\'.ariane.broker.v1.AppendRecordsResponse\" \xca\xf3\x18\x1c\n\x12\x08\x02\x10\x02\x1a\x0ctable.topics\n\x06\x08\x04\x10\x02 \x03\x12x\n\x0cSendMessages\x12%.ariane.broker.v1.SendMessagesRequest\x1a&.ariane.broker.v1.SendMessagesResponse\"\x19\xca\xf3\x18\x15\n\x0b\x08\x02\x10\x02\x1a\x05topic\n\x06\x08\x04\x10\x02 \x03\x12s\n\rRecallMessage\x12&.ariane.broker.v1.RecallMessageRequest\x1a\'.ariane.broker.v1.RecallMessageResponse\"\x11\xca\xf3\x18\r\n\x0b\x08\x02\x10\x02\x1a\x05topicBA\n\x13mq.ariane.broker.v1P\x01Z(ariane.mq/go/arianepb/broker/v1;brokerv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,37 +37,33 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\023mq.ariane.broker.v1P\001Z(ariane.mq/go/arianepb/broker/v1;brokerv1'
   _globals['_SENDSERVICE'].methods_by_name['AppendRecords']._loaded_options = None
-  _globals['_SENDSERVICE'].methods_by_name['AppendRecords']._serialized_options = b'\312\363\030+\n!\010\002\020\002\032\rbatches.topic\032\014table.topics\n\006\010\004\020\002 \003'
+  _globals['_SENDSERVICE'].methods_by_name['AppendRecords']._serialized_options = b'\312\363\030\034\n\022\010\002\020\002\032\014table.topics\n\006\010\004\020\002 \003'
   _globals['_SENDSERVICE'].methods_by_name['SendMessages']._loaded_options = None
   _globals['_SENDSERVICE'].methods_by_name['SendMessages']._serialized_options = b'\312\363\030\025\n\013\010\002\020\002\032\005topic\n\006\010\004\020\002 \003'
   _globals['_SENDSERVICE'].methods_by_name['RecallMessage']._loaded_options = None
   _globals['_SENDSERVICE'].methods_by_name['RecallMessage']._serialized_options = b'\312\363\030\r\n\013\010\002\020\002\032\005topic'
   _globals['_APPENDRECORDSREQUEST']._serialized_start=179
-  _globals['_APPENDRECORDSREQUEST']._serialized_end=363
-  _globals['_APPENDBATCH']._serialized_start=366
-  _globals['_APPENDBATCH']._serialized_end=759
-  _globals['_APPENDTABLE']._serialized_start=762
-  _globals['_APPENDTABLE']._serialized_end=1185
-  _globals['_PRODUCERSEQUENCE']._serialized_start=1187
-  _globals['_PRODUCERSEQUENCE']._serialized_end=1274
-  _globals['_APPENDRECORDSRESPONSE']._serialized_start=1277
-  _globals['_APPENDRECORDSRESPONSE']._serialized_end=1428
-  _globals['_APPENDRESULT']._serialized_start=1431
-  _globals['_APPENDRESULT']._serialized_end=1695
-  _globals['_APPENDTABLERESULT']._serialized_start=1698
-  _globals['_APPENDTABLERESULT']._serialized_end=1970
-  _globals['_APPENDROWRESULT']._serialized_start=1973
-  _globals['_APPENDROWRESULT']._serialized_end=2170
-  _globals['_SENDMESSAGESREQUEST']._serialized_start=2173
-  _globals['_SENDMESSAGESREQUEST']._serialized_end=2446
-  _globals['_SENDMESSAGESRESPONSE']._serialized_start=2449
-  _globals['_SENDMESSAGESRESPONSE']._serialized_end=2604
-  _globals['_SENTMESSAGE']._serialized_start=2606
-  _globals['_SENTMESSAGE']._serialized_end=2713
-  _globals['_RECALLMESSAGEREQUEST']._serialized_start=2715
-  _globals['_RECALLMESSAGEREQUEST']._serialized_end=2775
-  _globals['_RECALLMESSAGERESPONSE']._serialized_start=2777
-  _globals['_RECALLMESSAGERESPONSE']._serialized_end=2819
-  _globals['_SENDSERVICE']._serialized_start=2822
-  _globals['_SENDSERVICE']._serialized_end=3222
+  _globals['_APPENDRECORDSREQUEST']._serialized_end=330
+  _globals['_APPENDTABLE']._serialized_start=333
+  _globals['_APPENDTABLE']._serialized_end=756
+  _globals['_PRODUCERSEQUENCE']._serialized_start=758
+  _globals['_PRODUCERSEQUENCE']._serialized_end=845
+  _globals['_APPENDRECORDSRESPONSE']._serialized_start=847
+  _globals['_APPENDRECORDSRESPONSE']._serialized_end=964
+  _globals['_APPENDTABLERESULT']._serialized_start=967
+  _globals['_APPENDTABLERESULT']._serialized_end=1239
+  _globals['_APPENDROWRESULT']._serialized_start=1242
+  _globals['_APPENDROWRESULT']._serialized_end=1439
+  _globals['_SENDMESSAGESREQUEST']._serialized_start=1442
+  _globals['_SENDMESSAGESREQUEST']._serialized_end=1715
+  _globals['_SENDMESSAGESRESPONSE']._serialized_start=1718
+  _globals['_SENDMESSAGESRESPONSE']._serialized_end=1873
+  _globals['_SENTMESSAGE']._serialized_start=1875
+  _globals['_SENTMESSAGE']._serialized_end=1982
+  _globals['_RECALLMESSAGEREQUEST']._serialized_start=1984
+  _globals['_RECALLMESSAGEREQUEST']._serialized_end=2044
+  _globals['_RECALLMESSAGERESPONSE']._serialized_start=2046
+  _globals['_RECALLMESSAGERESPONSE']._serialized_end=2088
+  _globals['_SENDSERVICE']._serialized_start=2091
+  _globals['_SENDSERVICE']._serialized_end=2476
 # @@protoc_insertion_point(module_scope)

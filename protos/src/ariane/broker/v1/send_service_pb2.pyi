@@ -27,18 +27,11 @@ class AppendRecordsRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    BATCHES_FIELD_NUMBER: _builtins.int
     TABLE_FIELD_NUMBER: _builtins.int
     TRACE_PARENTS_FIELD_NUMBER: _builtins.int
     TABLE_RECORDS_FIELD_NUMBER: _builtins.int
     table_records: _builtins.bytes
     """The records of `table`, row after row. Last, so that a reader meets the columns first."""
-    @_builtins.property
-    def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___AppendBatch]:
-        """For clients in other languages that pack batches one by one; no SDK of ours sends them. 1 to
-        4,096, of 4 MiB in all by default. Not with `table`, which says the same and costs less.
-        """
-
     @_builtins.property
     def table(self) -> Global___AppendTable:
         """The messages: 1 to 4,096 rows, of 4 MiB in all by default. Their records are in
@@ -55,133 +48,27 @@ class AppendRecordsRequest(_message.Message):
     def __init__(
         self,
         *,
-        batches: _abc.Iterable[Global___AppendBatch] | None = ...,
         table: Global___AppendTable | None = ...,
         trace_parents: _abc.Iterable[_builtins.str] | None = ...,
         table_records: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["table", b"table"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "table", b"table", "table_records", b"table_records", "trace_parents", b"trace_parents"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["table", b"table", "table_records", b"table_records", "trace_parents", b"trace_parents"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AppendRecordsRequest: _TypeAlias = AppendRecordsRequest  # noqa: Y015
 
 @_typing.final
-class AppendBatch(_message.Message):
-    """Records of one topic for one queue, back to back in the layout of the commit log, with zeros in
-    the fields that the broker owns (queue id, queue offset, commit-log offset, born host, store
-    time, store host) and ten zeros as the digits of the last property, `__CRC32#`. The layout is
-    drawn in docs/formats.md. The columns spare the broker a walk over the records; packed numbers
-    are little-endian.
-    """
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    TOPIC_FIELD_NUMBER: _builtins.int
-    QUEUE_ID_FIELD_NUMBER: _builtins.int
-    RECORD_SIZES_FIELD_NUMBER: _builtins.int
-    TAG_CODES_FIELD_NUMBER: _builtins.int
-    KEY_COUNTS_FIELD_NUMBER: _builtins.int
-    KEY_HASHES_FIELD_NUMBER: _builtins.int
-    RECORDS_CRC32_FIELD_NUMBER: _builtins.int
-    SEQUENCE_FIELD_NUMBER: _builtins.int
-    RECORD_CRC32S_FIELD_NUMBER: _builtins.int
-    DELAY_LEVEL_FIELD_NUMBER: _builtins.int
-    DELIVERY_TIMES_MS_FIELD_NUMBER: _builtins.int
-    DELAYS_MS_FIELD_NUMBER: _builtins.int
-    REQUIRED_LEVEL_FIELD_NUMBER: _builtins.int
-    IN_SYNC_MIN_FIELD_NUMBER: _builtins.int
-    RECORDS_FIELD_NUMBER: _builtins.int
-    topic: _builtins.str
-    """The topic of all records."""
-    queue_id: _builtins.int
-    """The queue of all records."""
-    record_sizes: _builtins.bytes
-    """Bytes of each record: n x int32. They add up to the length of `records`."""
-    tag_codes: _builtins.bytes
-    """Java's hash of each record's tag, 0 for none: n x int32."""
-    key_counts: _builtins.bytes
-    """How many keys of each record are indexed: n x one byte."""
-    key_hashes: _builtins.bytes
-    """The hashes of those keys (Java's hash of topic, "#" and key, made positive), the unique id
-    first: as many int32 as `key_counts` add up to.
-    """
-    records_crc32: _builtins.int
-    """CRC-32 (zlib polynomial) of `records`: a bit pattern, hence fixed32."""
-    record_crc32s: _builtins.bytes
-    """CRC-32 of each record as it is in `records`, without its last 20 bytes (the property
-    `__CRC32#`): n x fixed32. With it the broker computes the checksums of all records at once
-    instead of one by one, and the fields that it owns must be zero. May be absent.
-    """
-    delay_level: _builtins.int
-    """Delivers all records after the delay of a level, from 1 (1 s) to 18 (2 h): they wait in a
-    system topic until then, and the result says where there. 0: at once.
-    """
-    delivery_times_ms: _builtins.bytes
-    """Delivers each record at a time of its own, in milliseconds since the epoch: n x int64. One that
-    has passed is as good as now. Not with `delay_level` or `delays_ms`.
-    """
-    delays_ms: _builtins.bytes
-    """Delivers each record so many milliseconds after the broker takes it, by the broker's clock, so
-    that the producer's clock may be wrong: n x int64, each at least 1. Not with `delay_level` or
-    `delivery_times_ms`.
-    """
-    required_level: _message_pb2.AcknowledgedLevel.ValueType
-    """How safe the records must be before they are acknowledged, where that is more than the broker
-    promises by itself; never less. REPLICATED means `in_sync_min`, or 2 where that says nothing.
-    """
-    in_sync_min: _builtins.int
-    """How many brokers must be in sync, the primary included, and have the records before they are
-    acknowledged: with fewer the batch is refused with TOO_FEW_IN_SYNC, and nothing is stored; if
-    they have become fewer since, it fails with REPLICATION_UNCONFIRMED. 0 or 1: no more than the
-    broker promises.
-    """
-    records: _builtins.bytes
-    """The records. Last, so that a reader meets the columns before the block."""
-    @_builtins.property
-    def sequence(self) -> Global___ProducerSequence:
-        """Makes the batch idempotent: a batch that is stored already is answered with its first result.
-        The first record says the same in its first property, `__PSEQ#` (docs/formats.md), so that the
-        broker still knows it after a crash. Absent: every arrival is stored.
-        """
-
-    def __init__(
-        self,
-        *,
-        topic: _builtins.str = ...,
-        queue_id: _builtins.int = ...,
-        record_sizes: _builtins.bytes = ...,
-        tag_codes: _builtins.bytes = ...,
-        key_counts: _builtins.bytes = ...,
-        key_hashes: _builtins.bytes = ...,
-        records_crc32: _builtins.int = ...,
-        sequence: Global___ProducerSequence | None = ...,
-        record_crc32s: _builtins.bytes = ...,
-        delay_level: _builtins.int = ...,
-        delivery_times_ms: _builtins.bytes = ...,
-        delays_ms: _builtins.bytes = ...,
-        required_level: _message_pb2.AcknowledgedLevel.ValueType = ...,
-        in_sync_min: _builtins.int = ...,
-        records: _builtins.bytes = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["sequence", b"sequence"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delay_level", b"delay_level", "delays_ms", b"delays_ms", "delivery_times_ms", b"delivery_times_ms", "in_sync_min", b"in_sync_min", "key_counts", b"key_counts", "key_hashes", b"key_hashes", "queue_id", b"queue_id", "record_crc32s", b"record_crc32s", "record_sizes", b"record_sizes", "records", b"records", "records_crc32", b"records_crc32", "required_level", b"required_level", "sequence", b"sequence", "tag_codes", b"tag_codes", "topic", b"topic"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___AppendBatch: _TypeAlias = AppendBatch  # noqa: Y015
-
-@_typing.final
 class AppendTable(_message.Message):
     """Messages as a table: b rows, each some records for one queue, and n records in all, with their
-    columns. A row is what an `AppendBatch` is: stored whole or not at all, and answered for itself;
-    a lone message is a table of one row. The records are in the layout of the commit log, row after
-    row, back to back, with zeros in the fields that the broker owns, as in `AppendBatch`. Packed
-    numbers are little-endian. A column that may be absent is empty, or has a value for each row or
-    record.
+    columns. A row is stored whole or not at all, and answered for itself; a lone message is a table
+    of one row. The records are in the layout of the commit log, row after row, back to back, with
+    zeros in the fields that the broker owns (queue id, queue offset, commit-log offset, born host,
+    store time, store host) and ten zeros as the digits of the last property, `__CRC32#`. The layout
+    is drawn in docs/formats.md. The columns spare the broker a walk over the records; packed numbers
+    are little-endian. A column that may be absent is empty, or has a value for each row or record.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -229,13 +116,15 @@ class AppendTable(_message.Message):
     """The producer's epoch in the stream of each row, as in `ProducerSequence`: b x int32."""
     first_sequences: _builtins.bytes
     """Number of the first message of each row in its queue: b x int64. The first record of the row
-    says the same in its first property, `__PSEQ#`. -1: the row is in no stream, and every arrival
+    says the same in its first property, `__PSEQ#` (docs/formats.md), so that the broker still
+    knows it after a crash. -1: the row is in no stream, and every arrival
     of it is stored.
     """
     record_crc32s: _builtins.bytes
     """CRC-32 of each record as it came, without its last 20 bytes (the property `__CRC32#`):
-    n x fixed32. May be absent; used in a table of one row, where it is worth its bytes from about
-    128 records on.
+    n x fixed32. With it the broker computes the checksums of all records at once instead of one by
+    one. May be absent; used in a table of one row, where it is worth its bytes from about 128
+    records on.
     """
     delay_levels: _builtins.bytes
     """Delivers the records of a row after the delay of a level, from 1 (1 s) to 18 (2 h), 0 for none:
@@ -345,12 +234,7 @@ class AppendRecordsResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    RESULTS_FIELD_NUMBER: _builtins.int
     TABLE_RESULT_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___AppendResult]:
-        """One result for each of `batches`, in the order of the request."""
-
     @_builtins.property
     def table_result(self) -> Global___AppendTableResult:
         """The result of `table`."""
@@ -358,68 +242,15 @@ class AppendRecordsResponse(_message.Message):
     def __init__(
         self,
         *,
-        results: _abc.Iterable[Global___AppendResult] | None = ...,
         table_result: Global___AppendTableResult | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["table_result", b"table_result"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["results", b"results", "table_result", b"table_result"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["table_result", b"table_result"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AppendRecordsResponse: _TypeAlias = AppendRecordsResponse  # noqa: Y015
-
-@_typing.final
-class AppendResult(_message.Message):
-    """What became of one batch."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    ERROR_FIELD_NUMBER: _builtins.int
-    FIRST_QUEUE_OFFSET_FIELD_NUMBER: _builtins.int
-    FIRST_COMMIT_LOG_OFFSET_FIELD_NUMBER: _builtins.int
-    RECORD_COUNT_FIELD_NUMBER: _builtins.int
-    ACKNOWLEDGED_LEVEL_FIELD_NUMBER: _builtins.int
-    STORE_TIME_FIELD_NUMBER: _builtins.int
-    DUPLICATE_FIELD_NUMBER: _builtins.int
-    first_queue_offset: _builtins.int
-    """Queue offset of the first record; the others follow without a gap."""
-    first_commit_log_offset: _builtins.int
-    """Commit-log offset of the first record; the others follow by their sizes."""
-    record_count: _builtins.int
-    """How many records were stored."""
-    acknowledged_level: _message_pb2.AcknowledgedLevel.ValueType
-    """How safe they are now."""
-    duplicate: _builtins.bool
-    """Whether this batch had been stored before and was not stored again."""
-    @_builtins.property
-    def error(self) -> _status_pb2.Status:
-        """Why the batch failed; absent when it is stored as promised. With FLUSH_UNCONFIRMED and
-        REPLICATION_UNCONFIRMED the other fields are filled too: stored, outcome unknown.
-        """
-
-    @_builtins.property
-    def store_time(self) -> _timestamp_pb2.Timestamp:
-        """When they were stored, by the broker's clock."""
-
-    def __init__(
-        self,
-        *,
-        error: _status_pb2.Status | None = ...,
-        first_queue_offset: _builtins.int = ...,
-        first_commit_log_offset: _builtins.int = ...,
-        record_count: _builtins.int = ...,
-        acknowledged_level: _message_pb2.AcknowledgedLevel.ValueType = ...,
-        store_time: _timestamp_pb2.Timestamp | None = ...,
-        duplicate: _builtins.bool = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "store_time", b"store_time"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged_level", b"acknowledged_level", "duplicate", b"duplicate", "error", b"error", "first_commit_log_offset", b"first_commit_log_offset", "first_queue_offset", b"first_queue_offset", "record_count", b"record_count", "store_time", b"store_time"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___AppendResult: _TypeAlias = AppendResult  # noqa: Y015
 
 @_typing.final
 class AppendTableResult(_message.Message):
@@ -541,9 +372,11 @@ class SendMessagesRequest(_message.Message):
     queue_id: _builtins.int
     """The queue. Absent: the broker chooses, by message group where there is one."""
     required_level: _message_pb2.AcknowledgedLevel.ValueType
-    """As in AppendBatch."""
+    """How safe the messages must be before they are acknowledged, as `required_levels` of
+    AppendTable.
+    """
     in_sync_min: _builtins.int
-    """As in AppendBatch."""
+    """How many brokers must have them, as `in_sync_mins` of AppendTable."""
     half_group: _builtins.str
     """The producer group of a half message, which nobody sees until `TransactionService` ends its
     transaction: the only message of the call, of type transaction, without delay and sequence. Its
@@ -556,7 +389,7 @@ class SendMessagesRequest(_message.Message):
 
     @_builtins.property
     def sequence(self) -> Global___ProducerSequence:
-        """Makes the send idempotent, as in AppendBatch. Needs `queue_id`."""
+        """Makes the send idempotent, as in AppendTable. Needs `queue_id`."""
 
     def __init__(
         self,

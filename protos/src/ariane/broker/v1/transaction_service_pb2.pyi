@@ -25,16 +25,11 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class UpdateTransactionsRequest(_message.Message):
-    """Half messages to be stored, and transactions to be ended: at most 256 of each."""
+    """Transactions to be ended: at most 256."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    HALF_MESSAGES_FIELD_NUMBER: _builtins.int
     ENDS_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def half_messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___HalfMessageToStore]:
-        """Half messages, each with a unique id of its own."""
-
     @_builtins.property
     def ends(self) -> _containers.RepeatedCompositeFieldContainer[Global___TransactionToEnd]:
         """How transactions end."""
@@ -42,62 +37,15 @@ class UpdateTransactionsRequest(_message.Message):
     def __init__(
         self,
         *,
-        half_messages: _abc.Iterable[Global___HalfMessageToStore] | None = ...,
         ends: _abc.Iterable[Global___TransactionToEnd] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ends", b"ends", "half_messages", b"half_messages"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ends", b"ends"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___UpdateTransactionsRequest: _TypeAlias = UpdateTransactionsRequest  # noqa: Y015
-
-@_typing.final
-class HalfMessageToStore(_message.Message):
-    """A half message on its way to the broker."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    TOPIC_FIELD_NUMBER: _builtins.int
-    QUEUE_ID_FIELD_NUMBER: _builtins.int
-    PRODUCER_GROUP_FIELD_NUMBER: _builtins.int
-    MESSAGE_FIELD_NUMBER: _builtins.int
-    REQUIRED_LEVEL_FIELD_NUMBER: _builtins.int
-    IN_SYNC_MIN_FIELD_NUMBER: _builtins.int
-    topic: _builtins.str
-    """The topic it is for; the message's own must be empty or the same."""
-    queue_id: _builtins.int
-    """The queue it is for. Absent: the broker chooses, by message group where there is one."""
-    producer_group: _builtins.str
-    """The producer's group."""
-    required_level: _message_pb2.AcknowledgedLevel.ValueType
-    """As in AppendBatch, of the half message alone; the end has a demand of its own."""
-    in_sync_min: _builtins.int
-    """As in AppendBatch."""
-    @_builtins.property
-    def message(self) -> _message_pb2.Message:
-        """The message, of type transaction."""
-
-    def __init__(
-        self,
-        *,
-        topic: _builtins.str = ...,
-        queue_id: _builtins.int | None = ...,
-        producer_group: _builtins.str = ...,
-        message: _message_pb2.Message | None = ...,
-        required_level: _message_pb2.AcknowledgedLevel.ValueType = ...,
-        in_sync_min: _builtins.int = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_queue_id", b"_queue_id", "message", b"message", "queue_id", b"queue_id"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_queue_id", b"_queue_id", "in_sync_min", b"in_sync_min", "message", b"message", "producer_group", b"producer_group", "queue_id", b"queue_id", "required_level", b"required_level", "topic", b"topic"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType__queue_id: _TypeAlias = _typing.Literal["queue_id"]  # noqa: Y015
-    _WhichOneofArgType__queue_id: _TypeAlias = _typing.Literal["_queue_id", b"_queue_id"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__queue_id) -> _WhichOneofReturnType__queue_id | None: ...
-
-Global___HalfMessageToStore: _TypeAlias = HalfMessageToStore  # noqa: Y015
 
 @_typing.final
 class TransactionToEnd(_message.Message):
@@ -115,7 +63,7 @@ class TransactionToEnd(_message.Message):
     topic: _builtins.str
     """The topic the message is for."""
     transaction_id: _builtins.str
-    """From HalfMessageResult."""
+    """The unique id of its half message."""
     unique_id: _builtins.str
     """The half message's unique id; required."""
     outcome: _client_service_pb2.TransactionOutcome.ValueType
@@ -123,9 +71,11 @@ class TransactionToEnd(_message.Message):
     producer_group: _builtins.str
     """The producer group of the half message; required while the transaction has no outcome."""
     required_level: _message_pb2.AcknowledgedLevel.ValueType
-    """As in AppendBatch, of the outcome. While too few are in sync the transaction does not end."""
+    """As in SendMessagesRequest, of the outcome. While too few are in sync the transaction does not
+    end.
+    """
     in_sync_min: _builtins.int
-    """As in AppendBatch."""
+    """As in SendMessagesRequest."""
     def __init__(
         self,
         *,
@@ -147,16 +97,11 @@ Global___TransactionToEnd: _TypeAlias = TransactionToEnd  # noqa: Y015
 
 @_typing.final
 class UpdateTransactionsResponse(_message.Message):
-    """Says what became of half messages and transactions."""
+    """Says what became of transactions."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    HALF_MESSAGES_FIELD_NUMBER: _builtins.int
     ENDS_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def half_messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___HalfMessageResult]:
-        """One result for each half message, in the order of the request."""
-
     @_builtins.property
     def ends(self) -> _containers.RepeatedCompositeFieldContainer[Global___TransactionEndResult]:
         """One result for each end, in the order of the request."""
@@ -164,52 +109,15 @@ class UpdateTransactionsResponse(_message.Message):
     def __init__(
         self,
         *,
-        half_messages: _abc.Iterable[Global___HalfMessageResult] | None = ...,
         ends: _abc.Iterable[Global___TransactionEndResult] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ends", b"ends", "half_messages", b"half_messages"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ends", b"ends"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___UpdateTransactionsResponse: _TypeAlias = UpdateTransactionsResponse  # noqa: Y015
-
-@_typing.final
-class HalfMessageResult(_message.Message):
-    """What became of a half message."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    ERROR_FIELD_NUMBER: _builtins.int
-    TRANSACTION_ID_FIELD_NUMBER: _builtins.int
-    ACKNOWLEDGED_LEVEL_FIELD_NUMBER: _builtins.int
-    DUPLICATE_FIELD_NUMBER: _builtins.int
-    transaction_id: _builtins.str
-    """Names its transaction: the unique id, as given or as filled by the broker."""
-    acknowledged_level: _message_pb2.AcknowledgedLevel.ValueType
-    """How safe it is now."""
-    duplicate: _builtins.bool
-    """Whether it had been stored before and was not stored again."""
-    @_builtins.property
-    def error(self) -> _status_pb2.Status:
-        """Why it is not stored; absent when it is, as promised."""
-
-    def __init__(
-        self,
-        *,
-        error: _status_pb2.Status | None = ...,
-        transaction_id: _builtins.str = ...,
-        acknowledged_level: _message_pb2.AcknowledgedLevel.ValueType = ...,
-        duplicate: _builtins.bool = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error"]  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged_level", b"acknowledged_level", "duplicate", b"duplicate", "error", b"error", "transaction_id", b"transaction_id"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___HalfMessageResult: _TypeAlias = HalfMessageResult  # noqa: Y015
 
 @_typing.final
 class TransactionEndResult(_message.Message):
@@ -532,13 +440,13 @@ class StageBatchRecordsRequest(_message.Message):
     topic: _builtins.str
     """The topic of all records."""
     record_sizes: _builtins.bytes
-    """Columns and records as in AppendBatch."""
+    """Columns and records as in AppendTable."""
     tag_codes: _builtins.bytes
-    """As in AppendBatch."""
+    """As in AppendTable."""
     key_counts: _builtins.bytes
-    """As in AppendBatch."""
+    """As in AppendTable."""
     key_hashes: _builtins.bytes
-    """As in AppendBatch."""
+    """As in AppendTable."""
     records_crc32: _builtins.int
     """CRC-32 of `records`: a bit pattern, hence fixed32."""
     queue_ids: _builtins.bytes

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class TransactionServiceStub(object):
-    """Stores and settles half messages, and the batches of Spark queries.
+    """Settles half messages, and the batches of Spark queries.
     """
 
     def __init__(self, channel):
@@ -78,18 +78,13 @@ class TransactionServiceStub(object):
 
 
 class TransactionServiceServicer(object):
-    """Stores and settles half messages, and the batches of Spark queries.
+    """Settles half messages, and the batches of Spark queries.
     """
 
     def UpdateTransactions(self, request, context):
-        """Stores half messages, visible to nobody, and ends transactions: one or many of each. Each
-        stands for itself, in no particular order: nothing should be ended in the request that stores
-        it.
-        Repeating is harmless: a half message that waits is not stored again, and the first outcome of
-        a transaction stands. Answered once the promises of all that it asks for are kept.
-        For a half message: as SendService.SendMessages; TRANSACTION_DECIDED when it has an outcome
-        already, TRANSACTION_FOREIGN when its unique id is that of another topic or group, SERVICE_BUSY
-        when too many wait for an outcome.
+        """Ends transactions, one or many, each for itself. Their half messages came by SendService.
+        Repeating is harmless: the first outcome of a transaction stands. Answered once the promises
+        of all that it asks for are kept.
         For an end: TRANSACTION_DECIDED with the outcome that stands, TRANSACTION_NOT_FOUND,
         TRANSACTION_FOREIGN when the half message has another producer group or unique id,
         TOPIC_NOT_FOUND when there is none to commit to.
@@ -217,7 +212,7 @@ def add_TransactionServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class TransactionService(object):
-    """Stores and settles half messages, and the batches of Spark queries.
+    """Settles half messages, and the batches of Spark queries.
     """
 
     @staticmethod

@@ -27,21 +27,16 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class TransactionServiceStub:
-    """Stores and settles half messages, and the batches of Spark queries."""
+    """Settles half messages, and the batches of Spark queries."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> TransactionServiceAsyncStub: ...
     UpdateTransactions: _grpc.UnaryUnaryMultiCallable[_transaction_service_pb2.UpdateTransactionsRequest, _transaction_service_pb2.UpdateTransactionsResponse]
-    """Stores half messages, visible to nobody, and ends transactions: one or many of each. Each
-    stands for itself, in no particular order: nothing should be ended in the request that stores
-    it.
-    Repeating is harmless: a half message that waits is not stored again, and the first outcome of
-    a transaction stands. Answered once the promises of all that it asks for are kept.
-    For a half message: as SendService.SendMessages; TRANSACTION_DECIDED when it has an outcome
-    already, TRANSACTION_FOREIGN when its unique id is that of another topic or group, SERVICE_BUSY
-    when too many wait for an outcome.
+    """Ends transactions, one or many, each for itself. Their half messages came by SendService.
+    Repeating is harmless: the first outcome of a transaction stands. Answered once the promises
+    of all that it asks for are kept.
     For an end: TRANSACTION_DECIDED with the outcome that stands, TRANSACTION_NOT_FOUND,
     TRANSACTION_FOREIGN when the half message has another producer group or unique id,
     TOPIC_NOT_FOUND when there is none to commit to.
@@ -86,18 +81,13 @@ class TransactionServiceStub:
 
 @_typing.type_check_only
 class TransactionServiceAsyncStub(TransactionServiceStub):
-    """Stores and settles half messages, and the batches of Spark queries."""
+    """Settles half messages, and the batches of Spark queries."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     UpdateTransactions: _aio.UnaryUnaryMultiCallable[_transaction_service_pb2.UpdateTransactionsRequest, _transaction_service_pb2.UpdateTransactionsResponse]  # type: ignore[assignment]
-    """Stores half messages, visible to nobody, and ends transactions: one or many of each. Each
-    stands for itself, in no particular order: nothing should be ended in the request that stores
-    it.
-    Repeating is harmless: a half message that waits is not stored again, and the first outcome of
-    a transaction stands. Answered once the promises of all that it asks for are kept.
-    For a half message: as SendService.SendMessages; TRANSACTION_DECIDED when it has an outcome
-    already, TRANSACTION_FOREIGN when its unique id is that of another topic or group, SERVICE_BUSY
-    when too many wait for an outcome.
+    """Ends transactions, one or many, each for itself. Their half messages came by SendService.
+    Repeating is harmless: the first outcome of a transaction stands. Answered once the promises
+    of all that it asks for are kept.
     For an end: TRANSACTION_DECIDED with the outcome that stands, TRANSACTION_NOT_FOUND,
     TRANSACTION_FOREIGN when the half message has another producer group or unique id,
     TOPIC_NOT_FOUND when there is none to commit to.
@@ -141,7 +131,7 @@ class TransactionServiceAsyncStub(TransactionServiceStub):
     """Tells the last committed batch of a query."""
 
 class TransactionServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Stores and settles half messages, and the batches of Spark queries."""
+    """Settles half messages, and the batches of Spark queries."""
 
     @_abc_1.abstractmethod
     def UpdateTransactions(
@@ -149,14 +139,9 @@ class TransactionServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _transaction_service_pb2.UpdateTransactionsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_transaction_service_pb2.UpdateTransactionsResponse, _abc.Awaitable[_transaction_service_pb2.UpdateTransactionsResponse]]:
-        """Stores half messages, visible to nobody, and ends transactions: one or many of each. Each
-        stands for itself, in no particular order: nothing should be ended in the request that stores
-        it.
-        Repeating is harmless: a half message that waits is not stored again, and the first outcome of
-        a transaction stands. Answered once the promises of all that it asks for are kept.
-        For a half message: as SendService.SendMessages; TRANSACTION_DECIDED when it has an outcome
-        already, TRANSACTION_FOREIGN when its unique id is that of another topic or group, SERVICE_BUSY
-        when too many wait for an outcome.
+        """Ends transactions, one or many, each for itself. Their half messages came by SendService.
+        Repeating is harmless: the first outcome of a transaction stands. Answered once the promises
+        of all that it asks for are kept.
         For an end: TRANSACTION_DECIDED with the outcome that stands, TRANSACTION_NOT_FOUND,
         TRANSACTION_FOREIGN when the half message has another producer group or unique id,
         TOPIC_NOT_FOUND when there is none to commit to.

@@ -6,10 +6,11 @@ from random import Random
 from types import SimpleNamespace
 
 import pytest
+from google.rpc.status_pb2 import Status
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ariane.broker.v1.send_service_pb2 import AppendRecordsRequest, AppendResult
+from ariane.broker.v1.send_service_pb2 import AppendRecordsRequest
 from ariane_record import ProducerSequence
 from ariane_record.encoding.message_properties import TopicProperties
 from ariane_record.single.message_id import UniqueIdGenerator
@@ -22,6 +23,7 @@ from ariane_sdk.producer.sending.sender import AppendCall
 from ariane_sdk.producer.sending.table_wire import settle_rows
 from ariane_sdk.producer.sending.unsettled import Unsettled
 from ariane_sdk.runtime.clock import SystemClock
+from ariane_testkit.append_rows import RowResult, call_of, table_result_of
 
 NOW_MS = 1_700_000_000_000
 ADDRESS = "127.0.0.1:10911"
@@ -78,8 +80,8 @@ def settle(side, result):
 
 def results_for(request):
     results = []
-    for number, batch in enumerate(request.batches):
-        result = AppendResult(
+    for number, batch in enumerate(request.rows):
+        result = RowResult(
             first_queue_offset=number * 1000,
             first_commit_log_offset=number << 33,
             record_count=len(batch.key_counts),
@@ -91,7 +93,7 @@ def results_for(request):
 
 
 @given(messages=sends, taken=st.sets(st.integers(0, 59)), sequenced=st.booleans())
-def test_withdrawn_messages_leave_no_trace_in_the_request(tables, messages, taken, sequenced):
+def test_withdrawn_messages_leave_no_trace_in_the_request(messages, taken, sequenced):
     async def check():
         side = Side(messages, sequenced=sequenced)
         gone = [number for number in sorted(taken) if number < len(messages)]
@@ -128,21 +130,20 @@ def queue_of(message):
 
 
 @given(messages=sends, sequenced=st.booleans(), unlucky=st.integers(0, 5))
-def test_everybody_is_told_where_the_message_is_or_keeps_it(tables, messages, sequenced, unlucky):
+def test_everybody_is_told_where_the_message_is_or_keeps_it(messages, sequenced, unlucky):
     async def check():
         side = Side(messages, sequenced=sequenced)
-        request = tables.batches_of(side.request())
+        request = call_of(side.request())
         results = results_for(request)
         rows = list(side.call.rows)
         refused = rows[unlucky] if unlucky < len(rows) else None
         if refused is not None:
-            results[unlucky].Clear()
-            results[unlucky].error.code = 14
+            results[unlucky] = RowResult(error=Status(code=14))
         side.futures[0].cancel()
         waiting = [asyncio.create_task(row.wait_settled()) for row in rows if row is not refused]
         await asyncio.sleep(0)
 
-        failed = settle(side, tables.result_of(results))
+        failed = settle(side, table_result_of(results))
         assert [row for row, _ in failed] == [refused] * (refused is not None)
         await asyncio.wait_for(asyncio.gather(*waiting), 60)
         seen = dict.fromkeys(rows, 0)
@@ -152,7 +153,7 @@ def test_everybody_is_told_where_the_message_is_or_keeps_it(tables, messages, se
             if row is refused or number == 0:
                 assert not future.done() or future.cancelled()
                 continue
-            result, batch = future.result(), request.batches[rows.index(row)]
+            result, batch = future.result(), request.rows[rows.index(row)]
             assert result.message_queue == row.queue
             assert result.queue_offset == 1000 * rows.index(row) + place
             start = sum(np_int32s(batch.record_sizes)[:place])
@@ -160,13 +161,13 @@ def test_everybody_is_told_where_the_message_is_or_keeps_it(tables, messages, se
             assert result.unique_id.encode() in batch.records[start:]
         if refused is not None:
             # It is sent again as it was.
-            sent = request.batches[unlucky]
+            sent = request.rows[unlucky]
             side.call.sent.keep_encoded()
             side.rows = {refused.queue: refused}
-            (again,) = tables.batches_of(side.request()).batches
+            (again,) = call_of(side.request()).rows
             assert again == sent
-            result = results_for(AppendRecordsRequest(batches=[again]))
-            settle(side, tables.result_of(result))
+            result = results_for(SimpleNamespace(rows=[again]))
+            settle(side, table_result_of(result))
             waiting_for = zip(messages, side.futures, strict=True)
             assert all(
                 future.done() for each, future in waiting_for if queue_of(each) == refused.queue
@@ -180,10 +181,10 @@ def np_int32s(column):
 
 
 @pytest.mark.parametrize("answered", [0, 1, 3, 5])
-async def test_an_answer_to_another_table_tells_nobody_anything(tables, answered):
+async def test_an_answer_to_another_table_tells_nobody_anything(answered):
     side = Side([(number % 4, b"%d" % number, "", ()) for number in range(20)])
-    results = results_for(tables.batches_of(side.request()))
-    result = tables.result_of(2 * results)
+    results = results_for(call_of(side.request()))
+    result = table_result_of(2 * results)
     result.first_queue_offsets = result.first_queue_offsets[: 8 * answered]
     with pytest.raises(ValueError, match="in the answer to a table of 4 rows"):
         settle(side, result)
@@ -191,10 +192,10 @@ async def test_an_answer_to_another_table_tells_nobody_anything(tables, answered
 
 
 @pytest.mark.parametrize("ends", ["stored", "stored as sent again", "failed"])
-async def test_settled_rows_keep_no_message(tables, ends):
+async def test_settled_rows_keep_no_message(ends):
     """The info of a topic that has gone quiet still knows its last row."""
     side = Side([(number % 4, b"%d" % number, "", ()) for number in range(20)])
-    results = results_for(tables.batches_of(side.request()))
+    results = results_for(call_of(side.request()))
     rows = list(side.call.rows)
     if ends == "stored as sent again":
         side.call.sent.keep_encoded()
@@ -204,7 +205,7 @@ async def test_settled_rows_keep_no_message(tables, ends):
         for row in rows:
             row.fail(CallError("gone"))
     else:
-        settle(side, tables.result_of(results))
+        settle(side, table_result_of(results))
     side.call = None
     assert not any(row.messages or row.table for row in rows)
     if ends == "stored as sent again":

@@ -31,8 +31,8 @@ async def test_each_is_stored_as_it_was_sent(world, idempotent, count):
         assert (stored.body, stored.tag) == (message.body, message.tag)
         assert stored.unique_id == result.unique_id
     assert len({result.unique_id for result in results}) == count
-    for batch in (each for call in world.brokers["broker-a"].calls for each in call.batches):
-        assert batch.HasField("sequence") is idempotent
+    for batch in (each for call in world.brokers["broker-a"].calls for each in call.rows):
+        assert (batch.sequence is not None) is idempotent
 
 
 @pytest.mark.parametrize("rich_at", [0, 5, 19])
@@ -45,7 +45,7 @@ async def test_plain_ones_share_a_batch_with_others(world, rich_at):
         results = await asyncio.gather(*map(producer.send, messages))
 
     (call,) = world.brokers["broker-a"].calls
-    (batch,) = call.batches
+    (batch,) = call.rows
     stored = world.brokers["broker-a"].queues["orders", batch.queue_id]
     assert [each.body for each in stored] == [each.body for each in messages]
     assert [each.unique_id for each in stored] == [each.unique_id for each in results]
@@ -63,7 +63,7 @@ async def test_many_topics_share_a_request(world):
         results = await asyncio.gather(*sends)
 
     (call,) = world.brokers["broker-a"].calls
-    assert len(call.batches) == len(topics)
+    assert len(call.rows) == len(topics)
     for topic in topics:
         assert bodies_at(world, topic) == [b"0", b"1", b"2", b"3"]
     assert [result.message_queue.topic for result in results] == topics * 4
@@ -105,7 +105,7 @@ async def test_a_repeat_is_the_same_bytes_under_the_same_numbers(world):
         await asyncio.gather(*sends)
 
     first, second = world.brokers["broker-a"].calls
-    assert first.batches == second.batches
+    assert first.rows == second.rows
 
 
 async def test_small_bodies_fill_a_batch_whatever_comes_among_them(world):

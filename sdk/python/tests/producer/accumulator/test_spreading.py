@@ -145,7 +145,7 @@ async def test_of_more_batches_at_a_time_than_queues_the_later_ones_stay_whole(j
         await asyncio.gather(*(send(producer, jobs()) for _ in range(3 * QUEUES)))
 
     broker = jobs_world.brokers["broker-a"]
-    sizes = Counter(len(batch.key_counts) for call in broker.calls for batch in call.batches)
+    sizes = Counter(len(batch.key_counts) for call in broker.calls for batch in call.rows)
     assert sizes == {COUNT // QUEUES: QUEUES * QUEUES, COUNT: 2 * QUEUES}
     assert set(counts_of(broker).values()) == {3 * COUNT}
 
@@ -159,7 +159,7 @@ async def test_of_many_batches_in_a_row_the_later_ones_stay_whole(jobs_world, se
             await send(producer, jobs())
 
     broker = jobs_world.brokers["broker-a"]
-    sizes = Counter(len(batch.key_counts) for call in broker.calls for batch in call.batches)
+    sizes = Counter(len(batch.key_counts) for call in broker.calls for batch in call.rows)
     assert sizes == {COUNT // QUEUES: SPREAD_CALLS_MAX * QUEUES, COUNT: 2 * QUEUES}
     assert set(counts_of(broker).values()) == {COUNT * count // QUEUES}
 

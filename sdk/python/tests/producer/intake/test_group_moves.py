@@ -36,7 +36,7 @@ def broker(world, monkeypatch):
         if step == "store":
             step = [
                 None if batch.queue_id < scripted.queue_count else scripted.gone
-                for batch in request.batches
+                for batch in request.rows
             ]
         return await told(request, step, context)
 

@@ -49,7 +49,7 @@ async def test_numbers_of_idempotent_batches_go_on(world):
         await producer.send(Message("orders", b"one"))
     streams = {}
     for call in broker.calls:
-        for batch in call.batches:
+        for batch in call.rows:
             expected = streams.get(batch.queue_id, 0)
             assert batch.sequence.first_sequence == expected
             streams[batch.queue_id] = expected + len(batch.key_counts)

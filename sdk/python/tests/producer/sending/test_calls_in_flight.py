@@ -75,7 +75,7 @@ async def test_a_call_that_breaks_leaves_those_beside_it_alone(world):
     travels = Counter(
         (batch.queue_id, batch.sequence.first_sequence)
         for call in broker.calls
-        for batch in call.batches
+        for batch in call.rows
     )
     # The broken one was repeated under its number.
     assert travels == {(0, 0): 1, (1, 0): 2}

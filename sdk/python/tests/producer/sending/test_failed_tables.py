@@ -44,7 +44,7 @@ def travelled(monkeypatch):
 
 def arrived(broker):
     """The records that a broker was sent, stored or not."""
-    return b"".join(batch.records for call in broker.calls for batch in call.batches)
+    return b"".join(batch.records for call in broker.calls for batch in call.rows)
 
 
 async def test_waiting_messages_are_withdrawn_but_not_those_of_repeated_rows(
@@ -142,7 +142,7 @@ async def test_waiting_rows_keep_their_order_when_a_call_fails(many, make_status
         await broker.wait_called(2)
         again.set()
         await asyncio.gather(*sends)
-    waited = [batch.topic for call in broker.calls for batch in call.batches]
+    waited = [batch.topic for call in broker.calls for batch in call.rows]
     assert [topic for topic in waited if topic != "topic-0"] == TOPICS[1:]
 
 

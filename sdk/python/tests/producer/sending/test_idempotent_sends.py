@@ -45,7 +45,7 @@ def places(broker):
             batch.sequence.first_sequence,
         )
         for call in broker.calls
-        for batch in call.batches
+        for batch in call.rows
     ]
 
 
@@ -56,7 +56,7 @@ async def test_a_repeat_has_the_same_numbers_in_the_same_queue(world):
         result = await producer.send(MESSAGE, message_queue=MessageQueue("orders", "broker-a", 1))
     assert result.message_queue == MessageQueue("orders", "broker-a", 1)
     assert places(broker) == [(1, 0, 0)] * 3
-    assert len({call.batches[0].sequence.producer_id for call in broker.calls}) == 1
+    assert len({call.rows[0].sequence.producer_id for call in broker.calls}) == 1
 
 
 async def test_a_row_that_may_be_stored_stays_at_its_broker(two_brokers):
@@ -192,7 +192,7 @@ async def test_without_it_nothing_is_numbered(world):
     ) as producer:
         await producer.send(MESSAGE)
     [call] = world.brokers["broker-a"].calls
-    assert not call.batches[0].HasField("sequence")
+    assert call.rows[0].sequence is None
     [stored] = world.brokers["broker-a"].messages
     assert "__PSEQ#" not in stored.properties
 

@@ -8,9 +8,9 @@ from itertools import cycle
 import grpc
 import pytest
 
-from ariane.broker.v1.send_service_pb2 import AppendResult
 from ariane_sdk import Message, Producer, ProducerSettings, errors
 from ariane_sdk.producer.sending import append_calls
+from ariane_testkit.append_rows import RowResult
 
 TOPICS = [f"topic-{number}" for number in range(80)]
 SENDERS = 640
@@ -85,7 +85,7 @@ def check_stored(broker, senders):
 def check_numbers(broker):
     """The numbers of each queue go on without a gap, in each epoch."""
     following = Counter()
-    for batch in (batch for call in broker.calls for batch in call.batches):
+    for batch in (batch for call in broker.calls for batch in call.rows):
         sequence = batch.sequence
         key = (batch.topic, batch.queue_id, sequence.producer_epoch)
         assert sequence.first_sequence == following[key]
@@ -109,9 +109,8 @@ async def test_each_is_stored_where_its_result_says(many, travelled, idempotent)
     assert len(senders.results) == 6000
     check_stored(broker, senders)
     assert sum(messages for _, messages in travelled) > 3000
-    assert broker.table_count == len(broker.calls)
-    batches = [batch for call in broker.calls for batch in call.batches]
-    assert {batch.HasField("sequence") for batch in batches} == {idempotent}
+    batches = [batch for call in broker.calls for batch in call.rows]
+    assert {batch.sequence is not None for batch in batches} == {idempotent}
     if idempotent:
         check_numbers(broker)
 
@@ -129,10 +128,10 @@ async def test_a_lost_request_has_each_batch_repeated_under_its_numbers(many, tr
     places = Counter(
         (batch.topic, batch.queue_id, batch.sequence.first_sequence, batch.records)
         for call in broker.calls
-        for batch in call.batches
+        for batch in call.rows
     )
     assert sum(times - 1 for times in places.values()) >= 2
-    assert {batch.sequence.producer_epoch for call in broker.calls for batch in call.batches} == {0}
+    assert {batch.sequence.producer_epoch for call in broker.calls for batch in call.rows} == {0}
     assert travelled
 
 
@@ -161,7 +160,7 @@ class Refusing:
         if batch.topic not in self.topics:
             return self._store(batch)
         self.refused += 1
-        return AppendResult(error=self._status)
+        return RowResult(error=self._status)
 
 
 async def test_a_refused_batch_takes_no_other_with_it(many, travelled, make_status):
@@ -309,9 +308,9 @@ async def test_large_bodies_fill_a_table(many, limit):
     broker = many.brokers["broker-a"]
     settings = ProducerSettings(**{limit: 100_000})
     await send_large_bodies(many, settings)
-    assert max(len(call.batches) for call in broker.calls) > 8
+    assert max(len(call.rows) for call in broker.calls) > 8
     for call in broker.calls:
-        sizes = [len(batch.records) for batch in call.batches]
+        sizes = [len(batch.records) for batch in call.rows]
         assert (sum(sizes) if limit == "request_bytes_max" else max(sizes)) <= 101_000
 
 

@@ -33,8 +33,8 @@ async def test_halves_and_sends_share_a_call(world):
     assert len(broker.calls) == 1
     (groups,) = broker.half_groups
     assert sorted(groups) == ["", "shops"] + ["tills"] * 9
-    rows = zip(groups, broker.calls[0].batches, strict=True)
-    assert all(row.HasField("sequence") is (group == "") for group, row in rows)
+    rows = zip(groups, broker.calls[0].rows, strict=True)
+    assert all((row.sequence is not None) is (group == "") for group, row in rows)
     ids = {message.unique_id: message for message in broker.messages}
     assert {each.transaction_id for each in halves} | {plain.unique_id} == set(ids)
     assert {each.producer_group for each in halves} == {"", "shops"}
@@ -53,7 +53,7 @@ async def test_halves_of_one_queue_do_not_wait_for_each_other(world):
         await asyncio.sleep(0)
         answer.set()
         await asyncio.gather(first, others)
-    assert [len(call.batches) for call in broker.calls] == [1, 3]
+    assert [len(call.rows) for call in broker.calls] == [1, 3]
 
 
 async def test_a_half_surely_not_stored_goes_to_another_broker(two_brokers, make_status):
@@ -76,7 +76,7 @@ async def test_a_half_that_may_be_stored_stays_at_its_broker_under_its_id(two_br
     called = [broker for broker in brokers if broker.calls]
     assert called == [two_brokers.brokers[stored.broker_name]]
     assert len(called[0].calls) == 10
-    assert len({call.batches[0].records for call in called[0].calls}) == 1
+    assert len({call.rows[0].records for call in called[0].calls}) == 1
     assert called[0].half_groups == [["tills"]] * 10
 
 

@@ -112,12 +112,12 @@ class AppendRecords:
         return self.spans is not None
 
     async def append(
-        self, tables: Sequence[Rows], born_host: Host, trace_parents: Sequence[str] = ()
+        self, rows: Rows, born_host: Host, trace_parents: Sequence[str] = ()
     ) -> Sequence[Outcome]:
         """Append rows in order, each as a whole or not at all.
 
         Args:
-            tables: 1 to ``ROWS_MAX`` rows in all.
+            rows: 1 to ``ROWS_MAX``.
             born_host: The producer's address as the broker sees it.
             trace_parents: Spans in which the messages were sent.
 
@@ -127,12 +127,10 @@ class AppendRecords:
         Raises:
             ServiceError: Nothing was stored: SERVICE_DRAINING, STORE_POISONED or FIELD_INVALID.
         """
-        taken = self.take(tables, born_host, trace_parents)
+        taken = self.take(rows, born_host, trace_parents)
         return taken if isinstance(taken, Sequence) else await taken
 
-    def take(
-        self, tables: Sequence[Rows], born_host: Host, trace_parents: Sequence[str] = ()
-    ) -> Taken:
+    def take(self, rows: Rows, born_host: Host, trace_parents: Sequence[str] = ()) -> Taken:
         """Append at once what needs no wait; like ``append``, but not a coroutine.
 
         Returns:
@@ -142,50 +140,42 @@ class AppendRecords:
             ServiceError: As ``append``.
         """
         if self.spans is None or not trace_parents:
-            return self._take(tables, born_host)
-        return self.spans.around(lambda: self._take(tables, born_host), tables, trace_parents)
+            return self._take(rows, born_host)
+        return self.spans.around(lambda: self._take(rows, born_host), rows, trace_parents)
 
-    def _take(self, tables: Sequence[Rows], born_host: Host) -> Taken:
+    def _take(self, rows: Rows, born_host: Host) -> Taken:
         if self.draining:
             raise broker_draining()
-        count = sum(map(len, tables))
-        if not 1 <= count <= ROWS_MAX:
-            raise field_invalid("batches", f"must be 1 to {ROWS_MAX}", count)
-        find = self._topics.find
-        have_demands, first_row = False, 0
-        for rows in tables:
-            check_numbers(rows, first_row)
-            have_demands |= rows.have_demands
-            first_row += len(rows)
-        if have_demands:
-            return self._take_demanding(tables, born_host)
-        for rows in tables:
-            if None in map(find, rows.topics):
-                return self._take_new(tables, born_host)
+        if not 1 <= len(rows) <= ROWS_MAX:
+            raise field_invalid("table.topics", f"must be 1 to {ROWS_MAX}", len(rows))
+        check_numbers(rows)
+        if rows.have_demands:
+            return self._take_demanding(rows, born_host)
+        if None in map(self._topics.find, rows.topics):
+            return self._take_new(rows, born_host)
         outcomes: list[Outcome] = []
-        for rows in tables:
-            self._append_rows(rows, born_host, outcomes)
+        self._append_rows(rows, born_host, outcomes)
         return self._with_promise(outcomes)
 
-    async def _take_new(self, tables: Sequence[Rows], born_host: Host) -> Sequence[Outcome]:
+    async def _take_new(self, rows: Rows, born_host: Host) -> Sequence[Outcome]:
         """Append rows, some of which need a topic that does not exist yet."""
-        rows = await self._create_topics(tables)
+        each = await self._create_topics(rows)
         outcomes: list[Outcome] = []
-        for begin in range(0, len(rows), _NEW_AT_ONCE):
-            for row in rows[begin : begin + _NEW_AT_ONCE]:
+        for begin in range(0, len(each), _NEW_AT_ONCE):
+            for row in each[begin : begin + _NEW_AT_ONCE]:
                 self._append_rows(row, born_host, outcomes)
             await asyncio.sleep(0)
         taken = self._with_promise(outcomes)
         return taken if isinstance(taken, Sequence) else await taken
 
-    async def _take_demanding(self, tables: Sequence[Rows], born_host: Host) -> Sequence[Outcome]:
+    async def _take_demanding(self, rows: Rows, born_host: Host) -> Sequence[Outcome]:
         """Append rows, some of which must be safer than the broker's own promise."""
         outcomes: list[Outcome] = []
-        rows = await self._create_topics(tables)
-        for row in rows:
+        each_row = await self._create_topics(rows)
+        for row in each_row:
             self._append_rows(row, born_host, outcomes)
         places: dict[Demand | None, list[int]] = {}
-        for place, (row, outcome) in enumerate(zip(rows, outcomes, strict=True)):
+        for place, (row, outcome) in enumerate(zip(each_row, outcomes, strict=True)):
             if outcome.appended is not None:
                 places.setdefault(row.more_of(0).demand, []).append(place)
 
@@ -211,15 +201,14 @@ class AppendRecords:
             return _acknowledged(outcomes, promise.level, None)
         return PromisedOutcomes(partial(_acknowledged, outcomes), promise, max(ends))
 
-    async def _create_topics(self, tables: Sequence[Rows]) -> Sequence[Rows]:
+    async def _create_topics(self, rows: Rows) -> Sequence[Rows]:
         """Create missing topics, all in one turn; returns each row alone, some perhaps refused."""
-        find = self._topics.find
-        rows = [row for table in tables for row in table.each()]
-        missing = [place for place, row in enumerate(rows) if find(row.topics[0]) is None]
-        made = await asyncio.gather(*(self._create_topic(rows[place]) for place in missing))
+        find, each = self._topics.find, rows.each()
+        missing = [place for place, row in enumerate(each) if find(row.topics[0]) is None]
+        made = await asyncio.gather(*(self._create_topic(each[place]) for place in missing))
         for place, row in zip(missing, made, strict=True):
-            rows[place] = row
-        return rows
+            each[place] = row
+        return each
 
     async def _create_topic(self, row: Rows) -> Rows:
         """Create the topic of a row that fits into it; other rows are refused later."""

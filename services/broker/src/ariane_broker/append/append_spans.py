@@ -22,23 +22,23 @@ class AppendSpans:
     def around(
         self,
         take: Callable[[], Taken],
-        tables: Sequence[Rows],
+        rows: Rows,
         trace_parents: Sequence[str],
     ) -> Taken:
         """Append under a span, which ends when the promise holds.
 
         Args:
             take: Appends.
-            tables: The rows that it appends.
+            rows: The rows that it appends.
             trace_parents: Spans in which the messages were sent.
         """
-        topics = {topic for rows in tables for topic in rows.topics}
+        topics = set(rows.topics)
         topic = topics.pop() if len(topics) == 1 else ""
         attributes: dict[str, str | int | bool] = {
             "messaging.system": "arianemq",
             "messaging.operation.name": "append",
             "ariane.broker.name": self._broker_name,
-            "ariane.batch_count": sum(map(len, tables)),
+            "ariane.batch_count": len(rows),
         }
         if topic:
             attributes["messaging.destination.name"] = topic

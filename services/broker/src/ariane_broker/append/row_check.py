@@ -49,12 +49,8 @@ _PACKED_TYPES: Final = frozenset(
 """Types of topics that take ordinary records; other records have their own ways in."""
 
 
-def check_numbers(rows: Rows, first_row: int) -> None:
+def check_numbers(rows: Rows) -> None:
     """Refuse queue ids or sequences that are out of range.
-
-    Args:
-        rows: The rows.
-        first_row: Place of the first of them in the request.
 
     Raises:
         ServiceError: FIELD_INVALID.
@@ -64,21 +60,19 @@ def check_numbers(rows: Rows, first_row: int) -> None:
         numbers_are_sound = producer_id > 0 and epoch >= 0 and 0 <= first <= _SEQUENCE_MAX
         if numbers_are_sound and rows.queue_ids[0] >= 0:
             return
-    _check_range(rows.queue_ids, 0, _INT32_MAX, "queue_id", first_row)
+    _check_range(rows.queue_ids, 0, _INT32_MAX, "queue_ids")
     given = [sequence for sequence in rows.sequences if sequence is not None]
     if not given:
         return
     if len(given) < len(rows):
         given = [sequence or _ANY_SEQUENCE for sequence in rows.sequences]
     producer_ids, epochs, firsts = zip(*given, strict=True)
-    _check_range(producer_ids, 1, _INT64_MAX, "sequence.producer_id", first_row)
-    _check_range(epochs, 0, _INT32_MAX, "sequence.producer_epoch", first_row)
-    _check_range(firsts, 0, _SEQUENCE_MAX, "sequence.first_sequence", first_row)
+    _check_range(producer_ids, 1, _INT64_MAX, "producer_id")
+    _check_range(epochs, 0, _INT32_MAX, "producer_epochs")
+    _check_range(firsts, 0, _SEQUENCE_MAX, "first_sequences")
 
 
-def _check_range(
-    numbers: Sequence[int], minimum: int, maximum: int, name: str, first_row: int
-) -> None:
+def _check_range(numbers: Sequence[int], minimum: int, maximum: int, name: str) -> None:
     if min(numbers) >= minimum and max(numbers) <= maximum:
         return
     row = next(row for row, each in enumerate(numbers) if not minimum <= each <= maximum)
@@ -87,7 +81,7 @@ def _check_range(
         if maximum == _SEQUENCE_MAX
         else (f"must be {minimum} or more")
     )
-    raise field_invalid(f"batches[{first_row + row}].{name}", rule, numbers[row])
+    raise field_invalid(f"table.{name}[{row}]", rule, numbers[row])
 
 
 def check_place(

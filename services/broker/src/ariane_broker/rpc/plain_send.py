@@ -124,7 +124,7 @@ class SendMessages:
         )
         row = Rows.one(block, queue_id, sequence, more, is_plain=True)
         (outcome,) = await self._batch_append.append(
-            [row], born_host, _trace_parents_of(messages) if self._batch_append.traces else ()
+            row, born_host, _trace_parents_of(messages) if self._batch_append.traces else ()
         )
         if outcome.appended is None or outcome.error is not None or outcome.level is None:
             raise outcome.error or RuntimeError("a batch without result and without error")

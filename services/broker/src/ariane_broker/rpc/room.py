@@ -40,7 +40,7 @@ from ariane_broker.rpc.servicers.send_servicer import SendServicer
 from ariane_broker.rpc.servicers.sink_servicer import SinkServicer
 from ariane_broker.rpc.servicers.topic_servicer import TopicServicer
 from ariane_broker.rpc.servicers.transaction_servicer import TransactionServicer
-from ariane_broker.rpc.transaction_updates import TransactionUpdates, UpdateParts
+from ariane_broker.rpc.transaction_updates import TransactionUpdates
 from ariane_broker.spark_batches.room import SparkBatchesRoom
 from ariane_broker.state.room import StateRoom
 from ariane_broker.transactions.room import TransactionsRoom
@@ -166,20 +166,12 @@ def _replication(
 def _transaction_updates(
     environment: Environment, log: LogRoom, transactions: TransactionsRoom
 ) -> TransactionUpdates:
-    settings = environment.settings
-    parts = UpdateParts(
+    return TransactionUpdates(
         log=log.broker_log,
-        halves=transactions.halves,
         ends=transactions.ends,
-        broker_name=settings.broker_name,
-        now_ms=environment.clock.now_ms,
-        body_bytes_max=settings.message_bytes_max,
-        call_bytes_max=call_bytes_of(settings),
-        next_unique_id=_unique_ids(environment).next_id,
-        cluster_name=settings.cluster_name,
+        broker_name=environment.settings.broker_name,
         service_error=ErrorTranslator(STORAGE_RULES).service_error,
     )
-    return TransactionUpdates(parts)
 
 
 def _client_servicer(
@@ -206,25 +198,21 @@ def _client_servicer(
 
 def _plain_send(environment: Environment, log: LogRoom, append: AppendRoom) -> SendMessages:
     settings, clock = environment.settings, environment.clock
+    unique_ids = UniqueIdGenerator(
+        clock.now_ms,
+        ip="127.0.0.1",
+        pid=environment.disk.process_id(),
+        origin=environment.chance.getrandbits(32),
+    )
     return SendMessages(
         append.append_records,
         append.topics_for_send,
         message_at=log.store.message_at,
-        next_unique_id=_unique_ids(environment).next_id,
+        next_unique_id=unique_ids.next_id,
         now_ms=clock.now_ms,
         body_bytes_max=settings.message_bytes_max,
         call_bytes_max=call_bytes_of(settings),
         cluster_name=settings.cluster_name,
-    )
-
-
-def _unique_ids(environment: Environment) -> UniqueIdGenerator:
-    """Makes ids of messages that come without."""
-    return UniqueIdGenerator(
-        environment.clock.now_ms,
-        ip="127.0.0.1",
-        pid=environment.disk.process_id(),
-        origin=environment.chance.getrandbits(32),
     )
 
 

@@ -6,7 +6,6 @@ other. Repeating is harmless: a half message that waits for its outcome is not s
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Self, TypeAlias
@@ -39,14 +38,13 @@ from ariane_broker.transactions.transaction_records import (
     half_properties,
 )
 from ariane_broker.transactions.transaction_table import TransactionTable
-from ariane_ordering import group_position
-from ariane_record import PropertyName, RecordTable
+from ariane_record import PropertyName
 from ariane_record.layout import CRC_PROPERTY_BYTES, PROPERTIES_BYTES_MAX, Host
 from ariane_record.names import HALF_TOPIC
 from ariane_record.single.message import split_keys
 from ariane_record.single.properties import decode_properties, encode_properties
 from ariane_record.single.record_copy import RecordCopy, copied_block, copied_bytes, copy_of
-from ariane_servicekit.errors import ServiceError, field_invalid
+from ariane_servicekit.errors import ServiceError
 from ariane_storage.errors import StorageError, StorePoisoned
 from ariane_storage.writing.append import Appended
 
@@ -66,8 +64,8 @@ class HalfRequest(NamedTuple):
 
     topic: str
     """The topic it is for."""
-    queue_id: int | None
-    """The queue it is for; None lets the broker choose."""
+    queue_id: int
+    """The queue it is for."""
     producer_group: str
     """The group whose members can be asked."""
     copy: RecordCopy
@@ -83,30 +81,27 @@ class HalfRequest(NamedTuple):
         return self.properties.get(PropertyName.UNIQUE_ID, "")
 
     @classmethod
-    def of(
-        cls,
-        table: RecordTable,
-        queue_id: int | None,
-        producer_group: str,
-        demand: Demand | None = None,
-    ) -> Self | ServiceError:
-        """The half message that is the only record of a valid table, or why it is none."""
-        copy = copy_of(table.records, verify=False)
+    def of(cls, row: Rows) -> Self | ServiceError:
+        """The half message that is the only record of a valid row, or why it is none."""
+        more = row.more_of(0)
+        if row.table is None or more.half_of is None:
+            raise AssertionError("only for rows with a half message")
+        copy = copy_of(row.table.records, verify=False)
         properties = decode_properties(copy.properties)
         reserved = _RESERVED.intersection(properties)
         if reserved:
             return message_illegal(0, f"property {min(reserved)!r} belongs to the system")
         if PropertyName.UNIQUE_ID not in properties:
             return message_illegal(0, "a half message needs a unique id")
-        return cls(table.topics[0], queue_id, producer_group, copy, properties, demand)
+        return cls(row.topics[0], row.queue_ids[0], more.half_of, copy, properties, more.demand)
 
-    def record(self, queue_id: int) -> RecordCopy:
-        """The record in which it waits until it goes to a queue.
+    def record(self) -> RecordCopy:
+        """The record in which it waits.
 
         Raises:
             ServiceError: MESSAGE_ILLEGAL: there is no room for the properties of the system.
         """
-        own = half_properties(self.topic, queue_id, self.producer_group, self.unique_id)
+        own = half_properties(self.topic, self.queue_id, self.producer_group, self.unique_id)
         properties = self.copy.properties + encode_properties(own)
         if len(properties) > PROPERTIES_BYTES_MAX - CRC_PROPERTY_BYTES:
             raise message_illegal(0, f"properties of {len(properties)} bytes are too many")
@@ -120,11 +115,6 @@ class HalfStored(NamedTuple):
     """The half message, where it is stored."""
     duplicate: bool
     """Whether it had been stored before."""
-
-    @property
-    def transaction_id(self) -> str:
-        """The id of its transaction."""
-        return self.half.transaction_id
 
 
 HalfOutcome: TypeAlias = HalfStored | Exception
@@ -158,46 +148,22 @@ class Halves:
         self._topics = topics
         self._limits = limits
         self._is_draining = is_draining
-        self._turn = 0
 
-    def need_topics(self, requests: Sequence[HalfRequest | ServiceError]) -> bool:
-        """Whether a topic is missing; then ``with_topics`` must come first."""
-        find = self._topics.find
-        return any(
-            isinstance(request, HalfRequest) and find(request.topic) is None for request in requests
-        )
-
-    async def with_topics(
-        self, requests: Sequence[HalfRequest | ServiceError]
-    ) -> list[HalfRequest | ServiceError]:
-        """Create missing topics where that is allowed; returns the requests, some refused."""
-        return list(await asyncio.gather(*map(self._with_topic, requests)))
-
-    async def _with_topic(self, request: HalfRequest | ServiceError) -> HalfRequest | ServiceError:
-        if isinstance(request, ServiceError) or self._is_draining():
-            return request
-        queue_id = request.queue_id or 0
-        try:
-            check_user_group(request.producer_group)
-            table = copied_block(HALF_TOPIC, [request.record(queue_id)])
-            await self._topics.find_or_create(request.topic, queue_id, table)
-        except ServiceError as error:
-            return error
-        return request
-
-    def store(
-        self, requests: Sequence[HalfRequest | ServiceError], born_host: Host
-    ) -> list[HalfOutcome]:
-        """Store half messages without waiting for the promise.
+    def store_rows(
+        self, rows: Sequence[Rows], born_host: Host
+    ) -> list[tuple[Appended, bool] | Exception]:
+        """Store half messages, each a row of one valid record, without waiting for the promise.
 
         Args:
-            requests: The half messages, or the errors found so far.
+            rows: The rows.
             born_host: The producer's address as the broker sees it.
 
         Returns:
-            The outcome of each. Errors: SERVICE_DRAINING, TRANSACTION_DECIDED if it has an outcome
-                already, TRANSACTION_FOREIGN, SERVICE_BUSY if too many wait for theirs,
-                TOO_FEW_IN_SYNC for its demand, or the errors of an ordinary send.
+            Where each waits and whether it had been stored before, or why it is not stored:
+                SERVICE_DRAINING, TRANSACTION_DECIDED if it has an outcome already,
+                TRANSACTION_FOREIGN, SERVICE_BUSY if too many wait for theirs, TOO_FEW_IN_SYNC for
+                its demand, MESSAGE_ILLEGAL for a property of the system, or the errors of an
+                ordinary send.
 
         Raises:
             StorePoisoned: The disk failed; some may be stored.
@@ -205,7 +171,7 @@ class Halves:
         taking = _Taking(self._log, self._table, born_host, self._limits.call_bytes_max)
         outcomes: dict[int, HalfOutcome] = {}
         configs: dict[tuple[str, str], TopicConfig | ServiceError] = {}
-        for position, request in enumerate(requests):
+        for position, request in enumerate(map(HalfRequest.of, rows)):
             if isinstance(request, ServiceError):
                 outcomes[position] = request
                 continue
@@ -218,21 +184,7 @@ class Halves:
                 outcomes[position] = error
         taking.append()
         outcomes |= taking.outcomes
-        return [outcomes[position] for position in range(len(requests))]
-
-    def store_rows(
-        self, rows: Sequence[Rows], born_host: Host
-    ) -> list[tuple[Appended, bool] | Exception]:
-        """Store half messages, each a row of one valid record.
-
-        Returns:
-            Where each waits and whether it had been stored before, or why it is not stored: as
-                ``store``, or MESSAGE_ILLEGAL for a property of the system.
-
-        Raises:
-            StorePoisoned: The disk failed; some may be stored.
-        """
-        return list(map(_place_of, self.store(list(map(_request_of, rows)), born_host)))
+        return [_place_of(outcomes[position]) for position in range(len(rows))]
 
     def _take(
         self,
@@ -254,7 +206,9 @@ class Halves:
             self._log.promises.check(request.demand)
         if self._table.pending_count + len(taking.ids) >= self._limits.pending_count_max:
             raise half_messages_exhausted(self._limits.pending_count_max)
-        taking.add(position, request, self._queue_for(request, config))
+        if request.queue_id >= config.write_queue_count:
+            raise queue_not_found(request.topic, request.queue_id, config.write_queue_count)
+        taking.add(position, request)
 
     def _stored(self, request: HalfRequest) -> HalfMessage | None:
         """The half message if it is stored and waits for its outcome.
@@ -294,21 +248,6 @@ class Halves:
             return error
         return config
 
-    def _queue_for(self, request: HalfRequest, config: TopicConfig) -> int:
-        """Choose the queue: the sender's, or by message group, or the next in turn."""
-        count = config.write_queue_count
-        if request.queue_id is not None:
-            if request.queue_id < 0:
-                raise field_invalid("queue_id", "must be 0 or more", request.queue_id)
-            if request.queue_id >= count:
-                raise queue_not_found(request.topic, request.queue_id, count)
-            return request.queue_id
-        group = request.properties.get(PropertyName.MESSAGE_GROUP)
-        if group:
-            return group_position(group, max(1, count))
-        self._turn += 1
-        return self._turn % max(1, count)
-
 
 class _Taking:
     """The half messages of one request while they are appended.
@@ -326,17 +265,17 @@ class _Taking:
         self._born_host = born_host
         self._bytes_max = bytes_max
         self._size_bytes = 0
-        self._placed: list[tuple[int, HalfRequest, int, RecordCopy]] = []
+        self._placed: list[tuple[int, HalfRequest, RecordCopy]] = []
         self.ids: set[str] = set()
         self.outcomes: dict[int, HalfOutcome] = {}
 
-    def add(self, position: int, request: HalfRequest, queue_id: int) -> None:
+    def add(self, position: int, request: HalfRequest) -> None:
         """Add a half message to the open block, or to the next one.
 
         Raises:
             ServiceError: MESSAGE_ILLEGAL.
         """
-        record = request.record(queue_id)
+        record = request.record()
         size_bytes = copied_bytes(HALF_TOPIC, record)
         if size_bytes > self._bytes_max:
             rule = f"record of {size_bytes} bytes; a block takes {self._bytes_max}"
@@ -344,7 +283,7 @@ class _Taking:
         if self._size_bytes + size_bytes > self._bytes_max:
             self.append()
         self._size_bytes += size_bytes
-        self._placed.append((position, request, queue_id, record))
+        self._placed.append((position, request, record))
         self.ids.add(request.unique_id)
 
     def append(self) -> None:
@@ -365,11 +304,11 @@ class _Taking:
         except StorageError as error:
             self.outcomes |= dict.fromkeys((position for position, *_ in placed), error)
             return
-        for row, (position, request, queue_id, _) in enumerate(placed):
+        for row, (position, request, _) in enumerate(placed):
             half = HalfMessage(
                 transaction_id=request.unique_id,
                 topic=request.topic,
-                queue_id=queue_id,
+                queue_id=request.queue_id,
                 producer_group=request.producer_group,
                 queue_offset=appended.first_queue_offset + row,
                 commit_log_offset=int(appended.starts[row]),
@@ -379,14 +318,6 @@ class _Taking:
             half = half_message_with(request.properties, half)
             self._table.stored(half)
             self.outcomes[position] = HalfStored(half, duplicate=False)
-
-
-def _request_of(row: Rows) -> HalfRequest | ServiceError:
-    """The half message that is the only record of a valid row."""
-    more = row.more_of(0)
-    if row.table is None or more.half_of is None:
-        raise AssertionError("only for rows with a half message")
-    return HalfRequest.of(row.table, row.queue_ids[0], more.half_of, more.demand)
 
 
 def _place_of(outcome: HalfOutcome) -> tuple[Appended, bool] | Exception:

@@ -62,11 +62,10 @@ class SendServicer(SendServiceServicer):
     def AppendRecords(  # type: ignore[override]  # what decodes and encodes it is ours.
         self, request: AppendRequest, context: aio.ServicerContext[Any, Any]
     ) -> bytes | Awaitable[bytes]:
-        """Append packed batches; without a wait if the broker's promise needs none."""
+        """Append a table; without a wait if the broker's promise needs none."""
         born_host = peer_host(context.peer())
-        for rows in request.tables:
-            self._note(context, born_host, _counts(rows))
-        outcomes = self._append_records.take(request.tables, born_host, request.trace_parents)
+        self._note(context, born_host, _counts(request.rows))
+        outcomes = self._append_records.take(request.rows, born_host, request.trace_parents)
         counts = request.record_counts
         if isinstance(outcomes, Sequence):
             return append_response(outcomes, counts)
@@ -179,6 +178,6 @@ def _user() -> str:
 
 
 async def _answer_later(
-    outcomes: Awaitable[Sequence[Outcome]], record_counts: Sequence[int] | None
+    outcomes: Awaitable[Sequence[Outcome]], record_counts: Sequence[int]
 ) -> bytes:
     return append_response(await outcomes, record_counts)

@@ -1,4 +1,4 @@
-"""``TransactionService``: stores and settles half messages, and the batches of Spark queries."""
+"""``TransactionService``: settles half messages, and the batches of Spark queries."""
 # ruff: noqa: ARG002, N802 - methods and their arguments are named by the contract.
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class TransactionServicer(TransactionServiceServicer):
         transaction_pb.UpdateTransactionsResponse
         | Awaitable[transaction_pb.UpdateTransactionsResponse]
     ):
-        """Store half messages, and end transactions."""
-        return self._updates.work(request, peer_host(context.peer()))
+        """End transactions."""
+        return self._updates.work(request)
 
     async def CheckTransaction(
         self,

@@ -11,33 +11,19 @@ import numpy as np
 from ariane.broker.v1 import client_service_pb2 as client_pb
 from ariane.broker.v1 import transaction_service_pb2 as transaction_pb
 from ariane.broker.v1.transaction_service_pb2 import StageBatchRecordsRequest
-from ariane.common.v1.message_pb2 import MESSAGE_TYPE_TRANSACTION
 from ariane_broker.clients.outbox import TransactionAsked
-from ariane_broker.errors.public_errors import block_corrupted, message_illegal
+from ariane_broker.errors.public_errors import block_corrupted
 from ariane_broker.log.promise import AcknowledgedLevel
 from ariane_broker.rpc.translation.level_wire import LEVELS, demand_of
-from ariane_broker.rpc.translation.stored_message import (
-    EncodingDefaults,
-    is_delayed,
-    message_of,
-    plain_message,
-    position_of,
-)
+from ariane_broker.rpc.translation.stored_message import message_of, position_of
 from ariane_broker.rpc.translation.wire_time import span_of, time_of
 from ariane_broker.spark_batches.batch_records import AttemptKey, BatchKey, StageRequest
 from ariane_broker.spark_batches.stage_format import StagedBlock
 from ariane_broker.transactions.checking import Answer
 from ariane_broker.transactions.ending import EndOutcome, EndRequest
-from ariane_broker.transactions.halves import HalfOutcome, HalfRequest
 from ariane_broker.transactions.transaction_records import HalfMessage, Outcome
-from ariane_record import (
-    BlockEncoder,
-    PropertyName,
-    RecordTable,
-    RecordTooLarge,
-    decode_record,
-)
-from ariane_servicekit.errors import ServiceError, field_invalid
+from ariane_record import PropertyName, RecordTable, decode_record
+from ariane_servicekit.errors import ServiceError
 from ariane_servicekit.rpc.error_status import status_of
 
 ServiceErrorOf: TypeAlias = Callable[[Exception], ServiceError]
@@ -76,56 +62,6 @@ def half_message(half: HalfMessage) -> transaction_pb.HalfMessage:
         queue_offset=half.queue_offset,
         keys=half.keys,
         parked=half.parked,
-    )
-
-
-def half_request(
-    half: transaction_pb.HalfMessageToStore,
-    position: int,
-    defaults: EncodingDefaults,
-    bytes_max: int,
-) -> HalfRequest | ServiceError:
-    """A half message that a request asks to store, or why it is none.
-
-    Args:
-        half: The half message.
-        position: Its place in the request.
-        defaults: For what the producer left out.
-        bytes_max: Bytes of its record.
-    """
-    message = half.message
-    try:
-        if message.message_type != MESSAGE_TYPE_TRANSACTION:
-            raise message_illegal(position, "it goes with half messages and is none")
-        if is_delayed(message):
-            raise message_illegal(position, "a half message cannot be delayed")
-        if message.topic not in {"", half.topic}:
-            field = f"half_messages[{position}].message.topic"
-            raise field_invalid(field, f"must be empty or {half.topic!r}", message.topic)
-        plain = plain_message(message, half.topic, position, defaults)
-        demand = demand_of(half.required_level, half.in_sync_min)
-        encoder = BlockEncoder(half.topic, size_bytes_max=bytes_max)
-        plain.add_to(encoder, position)
-    except ServiceError as error:
-        return error
-    except RecordTooLarge as error:
-        return message_illegal(position, str(error))
-    queue_id = half.queue_id if half.HasField("queue_id") else None
-    return HalfRequest.of(encoder.finish(), queue_id, half.producer_group, demand)
-
-
-def half_result(
-    stored: HalfOutcome, reached: Reached, service_error: ServiceErrorOf
-) -> transaction_pb.HalfMessageResult:
-    """The outcome of storing a half message."""
-    if isinstance(stored, Exception):
-        return transaction_pb.HalfMessageResult(error=status_of(service_error(stored)))
-    if isinstance(reached, ServiceError):
-        return transaction_pb.HalfMessageResult(error=status_of(reached))
-    return transaction_pb.HalfMessageResult(
-        transaction_id=stored.transaction_id,
-        acknowledged_level=LEVELS[reached],
-        duplicate=stored.duplicate,
     )
 
 
