@@ -122,6 +122,10 @@ conformance: $(STAMP) ## Our gRPC against grpcio, the programs of Go, Java and N
 fuzz: $(STAMP) ## An hour of inputs led by coverage to both ends of our gRPC; FUZZ_ARGS="--minutes 5"
 	@$(BIN)/python wire/tests/fuzz $(FUZZ_ARGS)
 
+.PHONY: fuzz-parsers
+fuzz-parsers: $(STAMP) ## Two minutes of inputs led by coverage to each parser of foreign bytes; FUZZ_ARGS="--only token --minutes 5"
+	@$(BIN)/python integration/parsers $(FUZZ_ARGS)
+
 .PHONY: clients
 clients: $(STAMP) ## The clients in Go, Java and TypeScript, as far as their toolchains are here; ONLY="go java"
 	@$(BIN)/python -m tools.clients $(ONLY)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import subprocess
 import sys
 from pathlib import Path
 
@@ -22,19 +21,6 @@ sys.path += [str(HERE), str(HERE.parent / "peers"), str(HERE.parent / "hostile")
 OCTETS_MAX = 4_096
 INPUT_S_MAX = 20
 """An input that takes longer hangs."""
-
-
-FUZZER = "atheris>=3,<4"
-FUZZER_HOME = ROOT / ".cache" / "atheris"
-
-
-def install() -> None:
-    """Put the fuzzer on the path, from a home of its own: it is not there for every machine."""
-    if not FUZZER_HOME.exists():
-        pip = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-        only = ("--only-binary", ":all:", "--no-deps", "--target", str(FUZZER_HOME))
-        subprocess.run((*pip, *only, FUZZER), check=True)
-    sys.path.append(str(FUZZER_HOME))
 
 
 def main() -> None:
@@ -56,6 +42,8 @@ def main() -> None:
         str(found),
         str(HERE / "corpus"),
     )
+    from fuzzer_home import install  # noqa: PLC0415 - after the path.
+
     install()
     # What is imported from here on is instrumented: before, there would be nothing to be led by.
     import atheris  # noqa: PLC0415

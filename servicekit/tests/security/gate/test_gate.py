@@ -32,11 +32,14 @@ from ariane.namesrv.v1.route_service_pb2 import (
 )
 from ariane_servicekit import Machine
 from ariane_servicekit.rpc.calls import current_caller
-from ariane_servicekit.security.caller import MemberKind
+from ariane_servicekit.security.caller import Caller, CallerKind, MemberKind
+from ariane_servicekit.security.gate.access_mode import AccessMode
 from ariane_servicekit.security.gate.asking import require
+from ariane_servicekit.security.gate.gate import Gate
 from ariane_servicekit.security.identity.identify import ACTING_KEY
 from ariane_testkit.access_rules import rules_of, telling
 from ariane_testkit.identities import IDENTITY_KEY, as_member, as_user, told_identity
+from ariane_testkit.virtual_clock import VirtualClock
 
 ROOT = as_user("root")
 ANNA = as_user("anna")
@@ -288,6 +291,25 @@ async def test_a_stream_ends_with_the_credential_that_opened_it(probe, refused):
         assert (await refused(streams[0].read()))[0] == "ACCESS_DENIED"
         await streams[1].write(hello("g"))
         assert (await streams[1].read()).HasField("accepted")
+
+
+def test_a_user_is_known_for_as_long_as_the_key_holds_that_he_has_shown():
+    clock = VirtualClock()
+    gate = Gate(AccessMode.CLOSED, clock.now_ms)
+    stated = rules_of(1, "anna: ")
+    key = stated.users[0].keys.add(credential_id="laptop", public_key=b"k" * 32)
+    key.expire_time.FromMilliseconds(clock.now_ms() + 60_000)
+    gate.change_rules(stated)
+
+    def known(credential_id, user="anna"):
+        return gate.knows(Caller(CallerKind.USER, "", user, credential_id=credential_id))
+
+    assert [known(""), known("laptop"), known("phone"), known("laptop", "ben")] == [
+        *(True, True),
+        *(False, False),
+    ]
+    clock.advance(61)
+    assert (known(""), known("laptop")) == (True, False)
 
 
 async def test_learning_lets_through_and_counts(probe):

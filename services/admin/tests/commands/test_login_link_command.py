@@ -19,11 +19,16 @@ async def test_a_link_lets_the_holder_of_a_key_in_once(closed, tmp_path, monkeyp
     key = tmp_path / "kim.key"
     monkeypatch.setenv("ARIANE_TLS_CA", str(closed.certificates.path / "members.pem"))
     certificate, private = closed.certificates.user("root")
-    with monkeypatch.context() as root:
-        root.setenv("ARIANE_TLS_CERTIFICATE", str(certificate))
-        root.setenv("ARIANE_TLS_KEY", str(private))
-        made = ["credential", "create", str(key), "--user", "kim", "--admin", closed.address]
-        assert await asyncio.to_thread(main, made) == 0
+
+    async def by_root(*words):
+        with monkeypatch.context() as root:
+            root.delenv("ARIANE_CREDENTIALS", raising=False)
+            root.setenv("ARIANE_TLS_CERTIFICATE", str(certificate))
+            root.setenv("ARIANE_TLS_KEY", str(private))
+            told = [*words, "--admin", closed.address]
+            assert await asyncio.to_thread(main, told) == 0
+
+    await by_root("credential", "create", str(key), "--user", "kim", "--id", "kims")
     monkeypatch.setenv("ARIANE_CREDENTIALS", str(key))
     words = ["user", "login-link", "--admin", closed.address, "-o", "json"]
 
@@ -45,6 +50,16 @@ async def test_a_link_lets_the_holder_of_a_key_in_once(closed, tmp_path, monkeyp
     assert page.status_code == 200
     assert "kim" in page.text
     assert (await late.sign_in("link", token=link.fragment)).status_code == 403
+    # Neither the session nor a link that was drawn outlives the key.
+    assert await known() == 0
+    other = urlsplit(json.loads(capfd.readouterr().out.splitlines()[-1])["link"]).fragment
+    await by_root("credential", "delete", "kim", "kims", "--yes")
+
+    async def out():
+        return (await browser.get("/topics")).status_code
+
+    await closed.until(out, 303)
+    assert (await late.sign_in("link", token=other)).status_code == 403
 
 
 async def test_nobody_gets_a_link_for_another(closed):

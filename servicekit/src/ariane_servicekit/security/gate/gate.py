@@ -66,6 +66,7 @@ class Gate:
     ) -> None:
         """Judge by the rules that ``change_rules`` will bring."""
         self.mode = mode
+        self._now_ms = now_ms
         self.ledger = UseLedger()
         self.quotas = Quotas(now_s)
         self.connections = Connections(self.quotas)
@@ -240,8 +241,8 @@ class Gate:
         return ", ".join(map(words_of, islice(self.uses_of(rule, request), _TOUCHED_MAX)))
 
     def knows(self, caller: Caller) -> bool:
-        """Whether a user is known and enabled, by rules that hold."""
-        return self._judge_of(caller) is not None
+        """Whether a user is known and enabled, by rules that hold, and so is the key he showed."""
+        return self._judge_of(caller) is not None and self._has_key(caller)
 
     def is_super(self, caller: Caller) -> bool:
         """Whether a caller is a super user, with all rights of one."""
@@ -320,11 +321,13 @@ class Gate:
         return "" if first is None else f"{caller} may not {words_of(first)} any more"
 
     def _has_key(self, caller: Caller) -> bool:
-        """Whether the key is still there by which a caller has logged in, if it was by a key."""
+        """Whether the key holds by which a caller has logged in, if it was by a key."""
         if not caller.credential_id:
             return True
         key = self.key_of(caller.credential_id)
-        return key is not None and key.user == caller.name
+        if key is None or key.user != caller.name:
+            return False
+        return key.ends_ms == 0 or self._now_ms() < key.ends_ms
 
     def _tell(self) -> None:
         for changed in self._watchers:

@@ -43,6 +43,10 @@ class ConsoleServicer(ConsoleServiceServicer):
             raise ServiceError(
                 ErrorReason.ERROR_REASON_ACCESS_DENIED, f"{caller.acting} signs nobody in"
             )
+        if caller.scope is not None:
+            raise ServiceError(
+                ErrorReason.ERROR_REASON_ACCESS_DENIED, "a delegated key signs nobody in"
+            )
         if not self._console.origin or not self._console.signs_in:
             raise feature_not_available("CreateSignInLink, without a console over TLS,")
         token = self._console.sessions.draw_link(caller)

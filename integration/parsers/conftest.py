@@ -1,0 +1,6 @@
+"""Tests here import from their folder."""
+
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parent))
