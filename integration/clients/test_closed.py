@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from typing import Any
 
 import grpc
 import pytest
+from brief_login_broker import LIFE_MS
 from languages import COMMANDS, Refused, Worker, build, missing
 
 import ariane_wire
@@ -154,6 +156,35 @@ def test_a_key_opens_a_closed_cluster_also_after_a_restart(cluster, certificates
     finally:
         for worker in workers.values():
             worker.end()
+
+
+def test_a_login_is_renewed_on_its_connection(key, keys, languages, tmp_path, monkeypatch):
+    """Of Go and Java; TypeScript has a session of its own, which it begins anew in time."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    for name, value in keys.environment().items():
+        monkeypatch.setenv(name, value)
+    closed = {"tls": True, "super_users": ("anna",), "broker_module": "brief_login_broker"}
+    with LocalCluster(tmp_path, **closed) as cluster:
+        certificates = cluster.certificates
+        assert certificates is not None
+        tls = Tls(**certificates.user("anna"))
+        with ClusterClient(cluster.name_servers.split(","), tls=tls) as client:
+            client.create_topic(TOPIC, queue_count=1)
+        named = environment(certificates) | {"ARIANE_CREDENTIALS": str(key)}
+
+        def play(language: str) -> None:
+            with Worker(language, environment=named) as worker:
+                worker.ask("connect", name_servers=cluster.name_servers.split(","))
+                end = time.monotonic() + 4 * LIFE_MS / 1000
+                while time.monotonic() < end:
+                    send(worker, "mine")
+                    time.sleep(0.3)
+
+        in_all(languages, play)
+        log = cluster.brokers[0].log_path.read_text()
+    # A login that is not renewed takes its connection with it.
+    assert "connections_ended" not in log
+    assert "login_refused" not in log
 
 
 def test_nothing_secret_goes_in_plain_text_to_another_machine(cluster, languages, key):

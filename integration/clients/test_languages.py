@@ -14,7 +14,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import grpc
 import pytest
 from languages import COMMANDS, JAVA_CLASSES, Refused, Worker, missing
 
@@ -24,6 +23,7 @@ from ariane_record import SystemFlag
 from ariane_record.layout import COMPRESSION_TYPE_MASK
 from ariane_sdk import Compression, MessageQueue
 from ariane_sdk.sync import DeadLetters, QueueReader
+from ariane_testkit.closed_clusters import open_blocking_channel
 from tools import clients
 from tools.papers import Paper
 
@@ -350,7 +350,7 @@ def test_who_sends_is_told_by_id_and_group(language, worker, topics):
     with ExitStack() as stack:
         addresses = topics.route(topic).primary_addresses.values()
         stubs = [
-            ClientServiceStub(stack.enter_context(grpc.insecure_channel(at))) for at in addresses
+            ClientServiceStub(stack.enter_context(open_blocking_channel(at))) for at in addresses
         ]
         answers = [stub.ListProducers(ListProducersRequest(topic=topic)) for stub in stubs]
     [told] = [each for answer in answers for each in answer.producers]

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from urllib.parse import urlsplit
 
 import pytest
@@ -11,7 +12,11 @@ from grpc.aio import AioRpcError
 from ariane.admin.v1 import console_service_pb2 as console_pb
 from ariane.admin.v1.console_service_pb2_grpc import ConsoleServiceStub
 from ariane_admin.cli import main
+from ariane_sdk import ClusterClient
+from ariane_sdk.delegation import delegate
+from ariane_sdk.security import KeyFile
 from ariane_servicekit.security.identity.identify import ACTING_KEY
+from ariane_testkit.access_rules import entry_of
 
 
 async def test_a_link_lets_the_holder_of_a_key_in_once(closed, tmp_path, monkeypatch, capfd):
@@ -50,6 +55,15 @@ async def test_a_link_lets_the_holder_of_a_key_in_once(closed, tmp_path, monkeyp
     assert page.status_code == 200
     assert "kim" in page.text
     assert (await late.sign_in("link", token=link.fragment)).status_code == 403
+    # A key that was delegated makes nothing that would outlast it.
+    ends_ms = round(time.time() * 1000) + 60_000
+    held = delegate(KeyFile(key)(), [entry_of("allow GET cluster")], ends_ms)
+    ca = closed.certificates.path / "members.pem"
+    async with ClusterClient(closed.name_server, tls=ca, credentials=held.private_key) as client:
+        with pytest.raises(AioRpcError, match="a delegated key signs nobody in"):
+            await ConsoleServiceStub(client.channel(closed.address)).CreateSignInLink(
+                console_pb.CreateSignInLinkRequest()
+            )
     # Neither the session nor a link that was drawn outlives the key.
     assert await known() == 0
     other = urlsplit(json.loads(capfd.readouterr().out.splitlines()[-1])["link"]).fragment
