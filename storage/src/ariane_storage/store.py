@@ -208,6 +208,7 @@ class Store:
         max_bytes: int,
         wanted: Filter | None = None,
         readable_end: int | None = None,
+        now_ms: int = 0,
     ) -> QueueRead:
         """Read messages of a queue, in order.
 
@@ -219,6 +220,7 @@ class Store:
             max_bytes: Bytes at most, but always one message if there is any.
             wanted: The filter; None for all messages.
             readable_end: Read nothing beyond this commit-log offset; None: the confirmed end.
+            now_ms: What has expired by then is passed over; 0: nothing is.
 
         Raises:
             QueueOffsetOutOfRange: Below the oldest kept, or beyond the next offset.
@@ -233,6 +235,7 @@ class Store:
             max_bytes=max_bytes,
             wanted=wanted,
             limit=readable_end,
+            now_ms=now_ms,
         )
 
     def queue_bounds(

@@ -75,6 +75,9 @@ class Message:
     """The same by the broker's table: 1 (1 s) to 18 (2 h); 0 means at once."""
     priority: int = 0
     """Consumers that receive by priority get higher ones first; 32 bits, signed."""
+    expire_after: timedelta | None = None
+    """How long after its send consumers may get it; later, brokers pass it over. By the clocks
+    of producer and broker. ``QueueReader`` and Spark read it all the same."""
 
     @property
     def stored_properties(self) -> Mapping[str, str]:
@@ -248,6 +251,14 @@ class ReceivedMessage(MessageView):
     def store_time(self) -> datetime:
         """When the broker stored it, by the broker's clock."""
         return datetime.fromtimestamp(self.store_timestamp_ms / 1000, UTC)
+
+    @property
+    def expire_time(self) -> datetime | None:
+        """When it expires, if its producer has set ``expire_after``."""
+        text = self.properties.get(PropertyName.EXPIRES_AT, "")
+        if not text.isdecimal():
+            return None
+        return datetime.fromtimestamp(int(text) / 1000, UTC)
 
     @property
     def delivery_time(self) -> datetime | None:

@@ -8,7 +8,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ariane.broker.v1 import client_question_pb2 as question_pb
 from ariane.broker.v1 import client_service_pb2 as client_pb
+from ariane.broker.v1 import query_service_pb2 as query_pb
+from ariane.broker.v1 import send_service_pb2 as send_pb
+from ariane.common.v1.message_pb2 import Message
 from ariane_testkit.free_ports import free_port
+from services.broker.tests.receive.receive_calls import Receiver
 
 
 @pytest.fixture
@@ -51,6 +55,28 @@ async def test_what_is_stored_and_what_a_group_has_not_consumed(scraped):
     calls = [key for key in values if key[0] == "rpc_server_call_duration_seconds_count"]
     assert any("ariane.broker.v1.TopicService/CreateTopic" in key for key in calls)
     assert values["process_resident_memory_bytes",] > 0
+
+
+async def test_messages_that_have_expired_are_counted_by_group_and_topic(scraped):
+    broker, scrape = scraped
+    await broker.create_topic("codes")
+    old = Message(body=b"old")
+    old.expire_time.FromMilliseconds(1_700_000_000_000)
+    young = Message(body=b"young")
+    young.expire_time.FromMilliseconds(8_000_000_000_000)
+    request = send_pb.SendMessagesRequest(topic="codes", messages=[old, old, young])
+    sent = await broker.sends.SendMessages(request)
+    assert await broker.bodies("codes", group="pulling") == [b"young"]
+    (received,) = await Receiver(broker, "receiving").receive("codes")
+    assert received.message.body == b"young"
+    assert received.message.expire_time == young.expire_time
+    values = await scrape()
+    for group in "pulling", "receiving":
+        assert values["ariane_messages_expired_total", "codes", group] == 2
+    # Who asks for a message by its id sees it, and when it expired.
+    message_id = sent.messages[0].position.message_id
+    found = await broker.queries.GetMessage(query_pb.GetMessageRequest(message_id=message_id))
+    assert (found.message.body, found.message.expire_time) == (b"old", old.expire_time)
 
 
 async def test_queues_that_members_hold_are_counted(scraped):

@@ -87,6 +87,8 @@ class SystemFlag(IntFlag):
     COMPRESSION_LZ4 = 0x100
     COMPRESSION_ZSTD = 0x200
     COMPRESSION_ZLIB = 0x300
+    EXPIRES = 0x4000
+    """Ours; RocketMQ skips it. The property ``EXPIRES_AT`` says when."""
 
 
 HOST_FLAGS: Final = int(SystemFlag.BORN_HOST_IPV6 | SystemFlag.STORE_HOST_IPV6)
@@ -174,6 +176,7 @@ class PropertyName:
     DEAD_LETTER_REASON = "DLQ_REASON"
     CONSUMER_DEATHS = "CONSUMER_DEATHS"
     REDRIVEN_FROM = "REDRIVEN_FROM"
+    EXPIRES_AT = "EXPIRES_AT_MS"
     PRODUCER_SEQUENCE = "__PSEQ#"
     CHECKSUM = "__CRC32#"
 

@@ -34,4 +34,4 @@ def matching(found: Gathered, wanted: Filter, *, max_count: int, max_bytes: int)
     taken = places[:count]
     starts, sizes = columns.starts[taken], found.sizes[taken]
     chunks = runs_of(joined, starts, sizes) if count else []
-    return Gathered(chunks, found.queue_offsets[taken], sizes, stopped_at)
+    return Gathered(chunks, found.queue_offsets[taken], sizes, stopped_at, found.expired_count)

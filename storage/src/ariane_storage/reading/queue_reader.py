@@ -16,6 +16,7 @@ from ariane_storage.queues.consume_queue import ConsumeQueue
 from ariane_storage.queues.consume_queue_entry import ENTRY, ENTRY_BYTES, HOLE_SIZE, Entries
 from ariane_storage.queues.time_lookup import TimeBoundary, find_by_time
 from ariane_storage.reading.entry_check import is_lost
+from ariane_storage.reading.expiry import may_expire
 from ariane_storage.reading.filter import Filter
 from ariane_storage.reading.matching import matching
 from ariane_storage.reading.read import (
@@ -75,6 +76,7 @@ class QueueReader:
         max_bytes: int,
         wanted: Filter | None,
         limit: int | None,
+        now_ms: int,
     ) -> QueueRead:
         """Read from a queue; see ``Store.read_queue``."""
         parts = self._parts
@@ -92,7 +94,7 @@ class QueueReader:
             window = max(window, parts.config.scan_entries_max)
         count = min(window, high - queue_offset)
         if count == 1:
-            only = self._read_one(queue, queue_offset, wanted, (low, high))
+            only = self._read_one(queue, queue_offset, wanted, (low, high), now_ms)
             if only is not None:
                 return only
         lost: list[int] = []
@@ -104,6 +106,7 @@ class QueueReader:
             max_bytes=max_bytes,
             wanted=wanted,
             lost=lost,
+            now_ms=now_ms,
         )
         has_some = bool(len(found.sizes))
         return QueueRead(
@@ -114,6 +117,7 @@ class QueueReader:
             chunks=found.chunks,
             sizes=found.sizes.astype("i4"),
             looked_at_bytes=looked_at_bytes,
+            expired_count=found.expired_count,
             lost_offsets=np.array(sorted(each for each in lost if each < following), np.int64),
         )
 
@@ -127,6 +131,7 @@ class QueueReader:
         max_bytes: int,
         wanted: Filter | None,
         lost: list[int],
+        now_ms: int,
     ) -> tuple[Gathered, int, int]:
         """The matching records among some entries, the next offset, and the bytes examined.
 
@@ -146,7 +151,7 @@ class QueueReader:
             max_bytes=examined_bytes // looks if looks else max_bytes,
             wanted=wanted,
         )
-        found = self._gathered(queue, selection, lost)
+        found = self._gathered(queue, selection, lost, now_ms)
         if len(selection.sizes) < selection.next_queue_offset - queue_offset:
             holes = entries["size"][: selection.next_queue_offset - queue_offset] == HOLE_SIZE
             lost += (np.flatnonzero(holes) + queue_offset).tolist()
@@ -183,7 +188,9 @@ class QueueReader:
             ) and not is_lost(parts.quarantine, queue, queue_offset):
                 raise self._under_repair(queue, queue_offset)
 
-    def _gathered(self, queue: ConsumeQueue, selection: Selection, lost: list[int]) -> Gathered:
+    def _gathered(
+        self, queue: ConsumeQueue, selection: Selection, lost: list[int], now_ms: int
+    ) -> Gathered:
         parts = self._parts
 
         def is_known(queue_offset: int) -> bool:
@@ -198,6 +205,7 @@ class QueueReader:
             parts.identity_of(queue),
             trusted_from=parts.trusted_from,
             is_lost=is_known,
+            now_ms=now_ms,
         )
 
     def _is_hidden(self, queue: ConsumeQueue, queue_offset: int, limit: int | None) -> bool:
@@ -219,6 +227,7 @@ class QueueReader:
         queue_offset: int,
         wanted: Filter | None,
         bounds: tuple[int, int],
+        now_ms: int,
     ) -> QueueRead | None:
         """The only message to read, if all quick checks pass."""
         commit_log_offset, size, _ = queue.entry_at(queue_offset)
@@ -232,7 +241,7 @@ class QueueReader:
             self._parts.identity_of(queue),
             trusted_from=self._parts.trusted_from,
         )
-        if record is None:
+        if record is None or (now_ms and may_expire(record)):
             return None
         sizes = np.array((size,), np.int32)
         looks = 0 if wanted is None else wanted.looks_per_record

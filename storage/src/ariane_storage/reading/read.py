@@ -36,6 +36,7 @@ from ariane_storage.log.records.queue_identity import QueueIdentity
 from ariane_storage.log.records.record_places import checksum_faults, locate
 from ariane_storage.log.segment import Segment
 from ariane_storage.queues.consume_queue_entry import HOLE_SIZE
+from ariane_storage.reading.expiry import has_expired
 from ariane_storage.reading.selection import Selection
 
 _IDENTITY_BYTES: Final = 36
@@ -90,6 +91,8 @@ class QueueRead:
     """Bytes of each record, in order, int32[count]."""
     looked_at_bytes: int = 0
     """Size of all entries and records that were examined."""
+    expired_count: int = 0
+    """Messages that were passed over because they have expired."""
     lost_offsets: Int64s = field(default_factory=_NO_OFFSETS.copy)
     """Queue offsets below ``next_queue_offset`` whose messages are damaged, and were skipped;
     ascending. A filter may have left others out unseen."""
@@ -118,18 +121,25 @@ class Gathered:
     stopped_at: int | None
     """Queue offset of the entry that ended the read, or None. The entry is wrong unless a read that
     begins there finds otherwise."""
+    expired_count: int = 0
+    """Records that were left out because they have expired."""
 
     @classmethod
     def of(
-        cls, chunks: list[memoryview], parts: list[Selection], stopped_at: int | None
+        cls,
+        chunks: list[memoryview],
+        parts: list[Selection],
+        stopped_at: int | None,
+        expired_count: int,
     ) -> Gathered:
         """Join the gathered parts."""
         if len(parts) == 1:
-            return cls(chunks, parts[0].queue_offsets, parts[0].sizes, stopped_at)
+            part = parts[0]
+            return cls(chunks, part.queue_offsets, part.sizes, stopped_at, expired_count)
         none = np.empty(0, np.int64)
         queue_offsets = np.concatenate([none, *(part.queue_offsets for part in parts)])
         sizes = np.concatenate([none, *(part.sizes for part in parts)])
-        return cls(chunks, queue_offsets, sizes, stopped_at)
+        return cls(chunks, queue_offsets, sizes, stopped_at, expired_count)
 
 
 def gather(
@@ -139,6 +149,7 @@ def gather(
     *,
     trusted_from: int,
     is_lost: Callable[[int], bool],
+    now_ms: int = 0,
 ) -> Gathered:
     """Read the selected records; adjacent ones share a view.
 
@@ -149,7 +160,9 @@ def gather(
         trusted_from: Records at or above this commit-log offset need no checksum.
         is_lost: Whether the record of a queue offset is known to be damaged: then it is skipped.
             Otherwise its entry is wrong, and the read ends before it.
+        now_ms: What has expired by then is left out, milliseconds since the epoch; 0: nothing is.
     """
+    expired_count = 0
     chunks: list[memoryview] = []
     kept: list[Selection] = []
     rest, stopped_at = _ascending(selection)
@@ -160,11 +173,15 @@ def gather(
             sound[found:] = False
             stopped_at = int(some.queue_offsets[found])
         if read is not None:
+            expired = read.expired(now_ms) if now_ms else None
+            if expired is not None:
+                sound &= ~expired
+                expired_count += int(expired.sum())
             chunks += read.chunks()
             kept.append(some if bool(sound.all()) else some.taken(sound))
         if found is not None:
             break
-    return Gathered.of(chunks, kept, stopped_at)
+    return Gathered.of(chunks, kept, stopped_at, expired_count)
 
 
 def _of_all(
@@ -288,6 +305,10 @@ class _Read:
     """Bytes of each."""
     sound: NDArray[np.bool_]
     """Whether records belong to their entries."""
+
+    def expired(self, now_ms: int) -> NDArray[np.bool_] | None:
+        """Which have expired; None if none expires at all."""
+        return has_expired(self.buffer, self.starts, self.sizes, self.sound, now_ms)
 
     def chunks(self) -> list[memoryview]:
         """The sound records; adjacent ones share a view."""

@@ -42,6 +42,7 @@ ALLOWED_FLAGS: Final = int(
     | SystemFlag.TRANSACTION_COMMIT
     | SystemFlag.COMPRESSION_LZ4
     | SystemFlag.COMPRESSION_ZSTD
+    | SystemFlag.EXPIRES
 )
 """Flags that a record in a table may have. Hosts have room for IPv4 here, and half or rolled-back
 messages are ordinary records of their own topics."""

@@ -26,7 +26,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x61riane/common/v1/message.proto\x12\x10\x61riane.common.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb7\x05\n\x07Message\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c\x12\x0b\n\x03tag\x18\x03 \x01(\t\x12\x0c\n\x04keys\x18\x04 \x03(\t\x12\x15\n\rmessage_group\x18\x05 \x01(\t\x12=\n\nproperties\x18\x06 \x03(\x0b\x32).ariane.common.v1.Message.PropertiesEntry\x12\x11\n\tunique_id\x18\x07 \x01(\t\x12\x0c\n\x04\x66lag\x18\x08 \x01(\x05\x12\x31\n\rdelivery_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x33\n\x0cmessage_type\x18\n \x01(\x0e\x32\x1d.ariane.common.v1.MessageType\x12\x32\n\x0b\x63ompression\x18\x0b \x01(\x0e\x32\x1d.ariane.common.v1.Compression\x12/\n\x0b\x63reate_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x32\n\x08position\x18\r \x01(\x0b\x32 .ariane.common.v1.StoredPosition\x12\x13\n\x0b\x64\x65lay_level\x18\x0e \x01(\x05\x12\x15\n\x08priority\x18\x0f \x01(\x05H\x00\x88\x01\x01\x12/\n\x06origin\x18\x10 \x01(\x0b\x32\x1f.ariane.common.v1.MessageOrigin\x12\x35\n\rreply_address\x18\x11 \x01(\x0b\x32\x1e.ariane.common.v1.ReplyAddress\x12(\n\x05\x64\x65lay\x18\x12 \x01(\x0b\x32\x19.google.protobuf.Duration\x1a\x31\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0b\n\t_priority\"\xc4\x01\n\rMessageOrigin\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\nmessage_id\x18\x02 \x01(\t\x12\x15\n\x08queue_id\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x19\n\x0cqueue_offset\x18\x04 \x01(\x03H\x01\x88\x01\x01\x12\x1a\n\x12\x64\x65\x61\x64_letter_reason\x18\x05 \x01(\t\x12\x12\n\nlast_error\x18\x06 \x01(\t\x12\x10\n\x08\x61ttempts\x18\x07 \x01(\x05\x42\x0b\n\t_queue_idB\x0f\n\r_queue_offset\"\x95\x01\n\x0cReplyAddress\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\x12\x14\n\x0c\x63luster_name\x18\x03 \x01(\t\x12/\n\x0ctime_to_live\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0breply_topic\x18\x05 \x01(\t\"\xe0\x01\n\x0eStoredPosition\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x14\n\x0cqueue_offset\x18\x03 \x01(\x03\x12\x19\n\x11\x63ommit_log_offset\x18\x04 \x01(\x03\x12.\n\nstore_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x18\n\x10producer_address\x18\x06 \x01(\t\x12\x18\n\x10\x64\x65livery_attempt\x18\x07 \x01(\x05\x12\x12\n\nmessage_id\x18\x08 \x01(\t\"D\n\x0cMessageQueue\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x10\n\x08queue_id\x18\x03 \x01(\x05*\x91\x01\n\x0bMessageType\x12\x1c\n\x18MESSAGE_TYPE_UNSPECIFIED\x10\x00\x12\x17\n\x13MESSAGE_TYPE_NORMAL\x10\x01\x12\x15\n\x11MESSAGE_TYPE_FIFO\x10\x02\x12\x16\n\x12MESSAGE_TYPE_DELAY\x10\x03\x12\x1c\n\x18MESSAGE_TYPE_TRANSACTION\x10\x04*k\n\x0b\x43ompression\x12\x1b\n\x17\x43OMPRESSION_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x43OMPRESSION_LZ4\x10\x01\x12\x14\n\x10\x43OMPRESSION_ZSTD\x10\x02\x12\x14\n\x10\x43OMPRESSION_ZLIB\x10\x03*\x99\x01\n\x11\x41\x63knowledgedLevel\x12\"\n\x1e\x41\x43KNOWLEDGED_LEVEL_UNSPECIFIED\x10\x00\x12\x1d\n\x19\x41\x43KNOWLEDGED_LEVEL_MEMORY\x10\x01\x12\x1e\n\x1a\x41\x43KNOWLEDGED_LEVEL_FLUSHED\x10\x02\x12!\n\x1d\x41\x43KNOWLEDGED_LEVEL_REPLICATED\x10\x03\x42\x41\n\x13mq.ariane.common.v1P\x01Z(ariane.mq/go/arianepb/common/v1;commonv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x61riane/common/v1/message.proto\x12\x10\x61riane.common.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe8\x05\n\x07Message\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c\x12\x0b\n\x03tag\x18\x03 \x01(\t\x12\x0c\n\x04keys\x18\x04 \x03(\t\x12\x15\n\rmessage_group\x18\x05 \x01(\t\x12=\n\nproperties\x18\x06 \x03(\x0b\x32).ariane.common.v1.Message.PropertiesEntry\x12\x11\n\tunique_id\x18\x07 \x01(\t\x12\x0c\n\x04\x66lag\x18\x08 \x01(\x05\x12\x31\n\rdelivery_time\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x33\n\x0cmessage_type\x18\n \x01(\x0e\x32\x1d.ariane.common.v1.MessageType\x12\x32\n\x0b\x63ompression\x18\x0b \x01(\x0e\x32\x1d.ariane.common.v1.Compression\x12/\n\x0b\x63reate_time\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x32\n\x08position\x18\r \x01(\x0b\x32 .ariane.common.v1.StoredPosition\x12\x13\n\x0b\x64\x65lay_level\x18\x0e \x01(\x05\x12\x15\n\x08priority\x18\x0f \x01(\x05H\x00\x88\x01\x01\x12/\n\x06origin\x18\x10 \x01(\x0b\x32\x1f.ariane.common.v1.MessageOrigin\x12\x35\n\rreply_address\x18\x11 \x01(\x0b\x32\x1e.ariane.common.v1.ReplyAddress\x12(\n\x05\x64\x65lay\x18\x12 \x01(\x0b\x32\x19.google.protobuf.Duration\x12/\n\x0b\x65xpire_time\x18\x13 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x1a\x31\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x0b\n\t_priority\"\xc4\x01\n\rMessageOrigin\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x12\n\nmessage_id\x18\x02 \x01(\t\x12\x15\n\x08queue_id\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x19\n\x0cqueue_offset\x18\x04 \x01(\x03H\x01\x88\x01\x01\x12\x1a\n\x12\x64\x65\x61\x64_letter_reason\x18\x05 \x01(\t\x12\x12\n\nlast_error\x18\x06 \x01(\t\x12\x10\n\x08\x61ttempts\x18\x07 \x01(\x05\x42\x0b\n\t_queue_idB\x0f\n\r_queue_offset\"\x95\x01\n\x0cReplyAddress\x12\x16\n\x0e\x63orrelation_id\x18\x01 \x01(\t\x12\x11\n\tclient_id\x18\x02 \x01(\t\x12\x14\n\x0c\x63luster_name\x18\x03 \x01(\t\x12/\n\x0ctime_to_live\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x13\n\x0breply_topic\x18\x05 \x01(\t\"\xe0\x01\n\x0eStoredPosition\x12\x13\n\x0b\x62roker_name\x18\x01 \x01(\t\x12\x10\n\x08queue_id\x18\x02 \x01(\x05\x12\x14\n\x0cqueue_offset\x18\x03 \x01(\x03\x12\x19\n\x11\x63ommit_log_offset\x18\x04 \x01(\x03\x12.\n\nstore_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x18\n\x10producer_address\x18\x06 \x01(\t\x12\x18\n\x10\x64\x65livery_attempt\x18\x07 \x01(\x05\x12\x12\n\nmessage_id\x18\x08 \x01(\t\"D\n\x0cMessageQueue\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x13\n\x0b\x62roker_name\x18\x02 \x01(\t\x12\x10\n\x08queue_id\x18\x03 \x01(\x05*\x91\x01\n\x0bMessageType\x12\x1c\n\x18MESSAGE_TYPE_UNSPECIFIED\x10\x00\x12\x17\n\x13MESSAGE_TYPE_NORMAL\x10\x01\x12\x15\n\x11MESSAGE_TYPE_FIFO\x10\x02\x12\x16\n\x12MESSAGE_TYPE_DELAY\x10\x03\x12\x1c\n\x18MESSAGE_TYPE_TRANSACTION\x10\x04*k\n\x0b\x43ompression\x12\x1b\n\x17\x43OMPRESSION_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x43OMPRESSION_LZ4\x10\x01\x12\x14\n\x10\x43OMPRESSION_ZSTD\x10\x02\x12\x14\n\x10\x43OMPRESSION_ZLIB\x10\x03*\x99\x01\n\x11\x41\x63knowledgedLevel\x12\"\n\x1e\x41\x43KNOWLEDGED_LEVEL_UNSPECIFIED\x10\x00\x12\x1d\n\x19\x41\x43KNOWLEDGED_LEVEL_MEMORY\x10\x01\x12\x1e\n\x1a\x41\x43KNOWLEDGED_LEVEL_FLUSHED\x10\x02\x12!\n\x1d\x41\x43KNOWLEDGED_LEVEL_REPLICATED\x10\x03\x42\x41\n\x13mq.ariane.common.v1P\x01Z(ariane.mq/go/arianepb/common/v1;commonv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,22 +36,22 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'\n\023mq.ariane.common.v1P\001Z(ariane.mq/go/arianepb/common/v1;commonv1'
   _globals['_MESSAGE_PROPERTIESENTRY']._loaded_options = None
   _globals['_MESSAGE_PROPERTIESENTRY']._serialized_options = b'8\001'
-  _globals['_MESSAGETYPE']._serialized_start=1464
-  _globals['_MESSAGETYPE']._serialized_end=1609
-  _globals['_COMPRESSION']._serialized_start=1611
-  _globals['_COMPRESSION']._serialized_end=1718
-  _globals['_ACKNOWLEDGEDLEVEL']._serialized_start=1721
-  _globals['_ACKNOWLEDGEDLEVEL']._serialized_end=1874
+  _globals['_MESSAGETYPE']._serialized_start=1513
+  _globals['_MESSAGETYPE']._serialized_end=1658
+  _globals['_COMPRESSION']._serialized_start=1660
+  _globals['_COMPRESSION']._serialized_end=1767
+  _globals['_ACKNOWLEDGEDLEVEL']._serialized_start=1770
+  _globals['_ACKNOWLEDGEDLEVEL']._serialized_end=1923
   _globals['_MESSAGE']._serialized_start=118
-  _globals['_MESSAGE']._serialized_end=813
-  _globals['_MESSAGE_PROPERTIESENTRY']._serialized_start=751
-  _globals['_MESSAGE_PROPERTIESENTRY']._serialized_end=800
-  _globals['_MESSAGEORIGIN']._serialized_start=816
-  _globals['_MESSAGEORIGIN']._serialized_end=1012
-  _globals['_REPLYADDRESS']._serialized_start=1015
-  _globals['_REPLYADDRESS']._serialized_end=1164
-  _globals['_STOREDPOSITION']._serialized_start=1167
-  _globals['_STOREDPOSITION']._serialized_end=1391
-  _globals['_MESSAGEQUEUE']._serialized_start=1393
-  _globals['_MESSAGEQUEUE']._serialized_end=1461
+  _globals['_MESSAGE']._serialized_end=862
+  _globals['_MESSAGE_PROPERTIESENTRY']._serialized_start=800
+  _globals['_MESSAGE_PROPERTIESENTRY']._serialized_end=849
+  _globals['_MESSAGEORIGIN']._serialized_start=865
+  _globals['_MESSAGEORIGIN']._serialized_end=1061
+  _globals['_REPLYADDRESS']._serialized_start=1064
+  _globals['_REPLYADDRESS']._serialized_end=1213
+  _globals['_STOREDPOSITION']._serialized_start=1216
+  _globals['_STOREDPOSITION']._serialized_end=1440
+  _globals['_MESSAGEQUEUE']._serialized_start=1442
+  _globals['_MESSAGEQUEUE']._serialized_end=1510
 # @@protoc_insertion_point(module_scope)

@@ -157,6 +157,7 @@ class Message(_message.Message):
     ORIGIN_FIELD_NUMBER: _builtins.int
     REPLY_ADDRESS_FIELD_NUMBER: _builtins.int
     DELAY_FIELD_NUMBER: _builtins.int
+    EXPIRE_TIME_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic. Filled by the producer. 1 to 127 characters of A-Z a-z 0-9 _ and -."""
     body: _builtins.bytes
@@ -220,6 +221,12 @@ class Message(_message.Message):
         `delay_level`. Input only. Absent: no delay.
         """
 
+    @_builtins.property
+    def expire_time(self) -> _timestamp_pb2.Timestamp:
+        """When the message expires: from then on it is given to no consumer, and ranges and queries still
+        have it. By the clock of the broker. Absent: never.
+        """
+
     def __init__(
         self,
         *,
@@ -241,10 +248,11 @@ class Message(_message.Message):
         origin: Global___MessageOrigin | None = ...,
         reply_address: Global___ReplyAddress | None = ...,
         delay: _duration_pb2.Duration | None = ...,
+        expire_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "create_time", b"create_time", "delay", b"delay", "delivery_time", b"delivery_time", "origin", b"origin", "position", b"position", "priority", b"priority", "reply_address", b"reply_address"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "create_time", b"create_time", "delay", b"delay", "delivery_time", b"delivery_time", "expire_time", b"expire_time", "origin", b"origin", "position", b"position", "priority", b"priority", "reply_address", b"reply_address"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "body", b"body", "compression", b"compression", "create_time", b"create_time", "delay", b"delay", "delay_level", b"delay_level", "delivery_time", b"delivery_time", "flag", b"flag", "keys", b"keys", "message_group", b"message_group", "message_type", b"message_type", "origin", b"origin", "position", b"position", "priority", b"priority", "properties", b"properties", "reply_address", b"reply_address", "tag", b"tag", "topic", b"topic", "unique_id", b"unique_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_priority", b"_priority", "body", b"body", "compression", b"compression", "create_time", b"create_time", "delay", b"delay", "delay_level", b"delay_level", "delivery_time", b"delivery_time", "expire_time", b"expire_time", "flag", b"flag", "keys", b"keys", "message_group", b"message_group", "message_type", b"message_type", "origin", b"origin", "position", b"position", "priority", b"priority", "properties", b"properties", "reply_address", b"reply_address", "tag", b"tag", "topic", b"topic", "unique_id", b"unique_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__priority: _TypeAlias = _typing.Literal["priority"]  # noqa: Y015
     _WhichOneofArgType__priority: _TypeAlias = _typing.Literal["_priority", b"_priority"]  # noqa: Y015

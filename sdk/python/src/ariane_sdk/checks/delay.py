@@ -104,3 +104,32 @@ def delivery_time_ms(message: Message, now_ms: int) -> int:
     if message.deliver_at is None:
         raise AssertionError("a message of another kind")
     return max(1, -((_EPOCH - message.deliver_at) // _MILLISECOND))
+
+
+def expiry_ms(message: Message) -> int:
+    """How long a message with ``expire_after`` may be given to consumers, in milliseconds."""
+    if message.expire_after is None:
+        raise AssertionError("a message that does not expire")
+    return message.expire_after // _MILLISECOND
+
+
+def check_expiry(message: Message, now_ms: int) -> None:
+    """Refuse a message that would expire before anybody could get it.
+
+    Args:
+        message: A message with ``expire_after``.
+        now_ms: When it is sent, milliseconds since the epoch.
+
+    Raises:
+        MessageIllegal: It would.
+    """
+    check_types(message)
+    if expiry_ms(message) < 1:
+        raise MessageIllegal(f"expire_after {message.expire_after}: a millisecond at least")
+    if is_timed(message) and delivery_time_ms(message, now_ms) >= now_ms + expiry_ms(message):
+        raise MessageIllegal("the message would expire before its delivery")
+
+
+def is_timed(message: Message) -> bool:
+    """Whether a message has a time or a delay of its own, not that of a level."""
+    return message.deliver_at is not None or message.delay is not None

@@ -28,6 +28,7 @@ _FIELD_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "priority": (int,),
     "deliver_at": (datetime, type(None)),
     "delay": (timedelta, type(None)),
+    "expire_after": (timedelta, type(None)),
 }
 
 

@@ -16,6 +16,7 @@ RESERVED_PROPERTIES: Final = frozenset(
         "DELAY",
         "DLQ_ORIGIN_MESSAGE_ID",
         "DLQ_ORIGIN_TOPIC",
+        "EXPIRES_AT_MS",
         "EXTEND_UNIQ_INFO",
         "INNER_NUM",
         "INSTANCE_ID",

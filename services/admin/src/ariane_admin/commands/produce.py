@@ -56,6 +56,9 @@ from ariane_sdk.errors import ArianeError, BatchSendError
 @click.option("--delay", type=WaitType(), help="Deliver after this delay, such as 90s or 1h30m.")
 @click.option("--at", "deliver_at", type=MomentType(), help="Deliver at this time.")
 @click.option(
+    "--expire-after", type=WaitType(), help="Let consumers get it only so long, such as 30s or 2h."
+)
+@click.option(
     "--delay-level",
     type=click.IntRange(1, (1 << 31) - 1),
     help="Deliver after the delay of this level in the broker's table.",
@@ -91,6 +94,7 @@ def produce(
     input_format: str,
     priority: int,
     delay: timedelta | None,
+    expire_after: timedelta | None,
     deliver_at: datetime | None,
     delay_level: int | None,
     handles: TextIO | None,
@@ -130,6 +134,7 @@ def produce(
         delay=delay,
         delay_level=delay_level or 0,
         priority=priority,
+        expire_after=expire_after,
     )
     make: Callable[[bytes, int], Message] = (
         defaults.from_json

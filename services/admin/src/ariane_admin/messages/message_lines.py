@@ -21,7 +21,7 @@ _OF_THE_BROKER: Final = frozenset(
     {
         *("topic", "broker", "queue_id", "queue_offset", "commit_log_offset"),
         *("message_id", "unique_id", "create_time", "store_time", "producer_address"),
-        *("delivery_attempt", "body_bytes"),
+        *("delivery_attempt", "body_bytes", "expire_time"),
     }
 )
 """Further fields of ``as_row``, which ``produce`` ignores: it sends a line of ``consume`` as a new
@@ -41,6 +41,7 @@ class MessageDefaults:
     delay: timedelta | None = None
     delay_level: int = 0
     priority: int = 0
+    expire_after: timedelta | None = None
 
     def from_text(self, line: bytes) -> Message:
         """Return the message whose body is `line`."""
@@ -55,6 +56,7 @@ class MessageDefaults:
             delay=self.delay,
             delay_level=self.delay_level,
             priority=self.priority,
+            expire_after=self.expire_after,
         )
 
     def from_json(self, line: bytes, number: int) -> Message:
@@ -150,6 +152,7 @@ def _own_time(given: Mapping[str, Any]) -> datetime | None:
 
 def as_row(message: ReceivedMessage) -> Mapping[str, Any]:
     """Return a received message for programs, with the field names of ``ariane message``."""
+    expires = message.expire_time
     return {
         "topic": message.topic,
         "broker": message.message_queue.broker_name,
@@ -165,6 +168,7 @@ def as_row(message: ReceivedMessage) -> Mapping[str, Any]:
         "properties": own_properties(message),
         "create_time": message.born_time.isoformat(timespec="milliseconds"),
         "store_time": message.store_time.isoformat(timespec="milliseconds"),
+        "expire_time": None if expires is None else expires.isoformat(timespec="milliseconds"),
         "producer_address": producer_address(message),
         "delivery_attempt": message.attempts,
         "body_bytes": len(message.body),

@@ -40,6 +40,7 @@ def message_row(message: Message, form: BodyForm) -> Mapping[str, object]:
         "properties": dict(message.properties),
         "create_time": moment_text(message, "create_time"),
         "store_time": moment_text(position, "store_time"),
+        "expire_time": moment_text(message, "expire_time"),
         "producer_address": position.producer_address,
         "delivery_attempt": position.delivery_attempt,
         "body_bytes": len(body),

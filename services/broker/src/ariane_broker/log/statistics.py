@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
@@ -29,6 +30,8 @@ class BrokerStatistics:
     """Consumer offsets and positions that lay beyond the kept end of the log, and were set back."""
     lost_message_count: int = 0
     """Damaged messages that readers were told of and passed over; each time."""
+    expired_counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Messages that were passed over because they had expired, by group and topic."""
     cold_fetch_count: int = 0
     """Fetches of bytes that reads did not find in memory."""
     cold_bytes: int = 0
@@ -42,6 +45,11 @@ class BrokerStatistics:
         self.stored_message_count += message_count
         self.stored_bytes += size_bytes
         self.append_seconds += seconds
+
+    def count_expired(self, group: str, topic: str, message_count: int) -> None:
+        """Count messages of a topic that a group was not given because they had expired."""
+        if message_count:
+            self.expired_counts[group, topic] += message_count
 
     def count_pull(self, message_count: int, size_bytes: int) -> None:
         """Count records of one queue that were handed out."""

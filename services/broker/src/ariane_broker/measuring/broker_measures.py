@@ -195,6 +195,10 @@ class BrokerMeasures:
             yield None
         yield from one(count)
 
+    def _expired(self) -> Iterator[Value]:
+        for (group, topic), count in tuple(self.statistics.expired_counts.items()):
+            yield count, {"consumer_group": group, "topic": topic}
+
     def _make_incidents(self, measures: Measures) -> None:
         statistics, late = self.statistics, self.delayed.lateness
         for name, unit, description, read in (
@@ -227,6 +231,12 @@ class BrokerMeasures:
                 "{message}",
                 "Damaged messages that readers were told of and passed over; each time.",
                 lambda: one(statistics.lost_message_count),
+            ),
+            (
+                "ariane.messages.expired",
+                "{message}",
+                "Messages that had expired and were passed over, by group and topic.",
+                self._expired,
             ),
             (
                 "ariane.reads.cold",

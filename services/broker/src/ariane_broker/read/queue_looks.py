@@ -14,6 +14,7 @@ from typing import Final
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.clients.deaths.client_work import GroupQueue
 from ariane_broker.clients.deaths.vanished_members import VanishedMembers
+from ariane_broker.filters.expiry import expiry_ms
 from ariane_broker.filters.living_origins import living
 from ariane_broker.groups.queue_locks import QueueLocks
 from ariane_broker.log.cold_reads import ColdReads
@@ -182,7 +183,7 @@ class QueueLooks:
                 failure = self.service_error(error)
                 look.found[place] = _failed(position, failure, self.epochs.told)
                 continue
-            if wanted is not None:
+            if wanted is not None or read.expired_count:
                 look.filtered_left -= read.looked_at_bytes
             look.found[place] = PulledQueue(
                 position.queue,
@@ -210,6 +211,7 @@ class QueueLooks:
         if read.next_queue_offset >= read.max_queue_offset:
             look.left.discard(place)
         self.statistics.lost_message_count += len(read.lost_offsets)
+        self.statistics.count_expired(order.consumer_group, pulled.queue.topic, read.expired_count)
         if read.count:
             size_bytes = pulled.size_bytes
             look.count_left -= read.count
@@ -236,6 +238,7 @@ class QueueLooks:
             max_count=min(count_left, position.record_count_max or count_left),
             max_bytes=min(bytes_left, position.size_bytes_max or bytes_left),
             wanted=wanted,
+            now_ms=expiry_ms(position.queue.topic, self.now_ms()),
         )
 
     def _read_free(

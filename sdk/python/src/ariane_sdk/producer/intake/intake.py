@@ -125,6 +125,7 @@ class Intake:
                 or message.delay is not None
                 or message.delay_level != AT_ONCE
                 or message.priority != 0
+                or message.expire_after is not None
                 or type(message) is RelayedMessage
             ):
                 return False

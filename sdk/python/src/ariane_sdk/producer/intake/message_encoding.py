@@ -6,15 +6,17 @@ from typing import Final, TypeAlias
 
 from ariane_record.encoding.message_properties import EncodedProperties, TopicProperties
 from ariane_record.errors import RecordError
-from ariane_record.layout import ByteBuffer
+from ariane_record.layout import ByteBuffer, PropertyName, SystemFlag
 from ariane_record.single.compression import Compression, body_compressor
 from ariane_sdk.checks.delay import (
     AFTER_DELAYS,
     AT_ONCE,
     check_delay,
     check_delivery_time,
+    check_expiry,
     delay_ms,
     delivery_time_ms,
+    expiry_ms,
     is_delayed,
 )
 from ariane_sdk.checks.limits import check_body_size, checked_tag, refusal_of
@@ -94,6 +96,8 @@ class MessageEncoding:
         if is_delayed(message):
             check_delay(message)
             check_delivery_time(message, self._clock.now_ms(), self._settings.delay_days_max)
+        if message.expire_after is not None:
+            check_expiry(message, self._clock.now_ms())
         if isinstance(message.keys, str):
             raise MessageIllegal(f"keys {message.keys!r}: a tuple of texts is expected, not a text")
 
@@ -104,13 +108,19 @@ class MessageEncoding:
             MessageIllegal: The record format cannot hold the message.
         """
         body, system_flag = message.body, 0
+        pairs = message.stored_properties
+        if message.expire_after is not None:
+            at_ms = self._clock.now_ms() + expiry_ms(message)
+            pairs = {**pairs, PropertyName.EXPIRES_AT: str(at_ms)}
         if len(body) >= self._packing.size_bytes_min:
             body, system_flag = self._packing.packed(body)
+        if message.expire_after is not None:
+            system_flag |= SystemFlag.EXPIRES
         try:
             properties = topic.encode(
                 tag=message.tag,
                 keys=message.keys,
-                properties=message.stored_properties,
+                properties=pairs,
                 message_group=message.message_group,
                 flag=message.flag,
                 system_flag=system_flag,

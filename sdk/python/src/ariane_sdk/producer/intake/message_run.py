@@ -38,8 +38,9 @@ _others_of = attrgetter(
     "delay",
     "delay_level",
     "priority",
+    "expire_after",
 )
-_UNSET: Final[tuple[object, ...]] = ({}, "", 0, None, None, AT_ONCE, 0)
+_UNSET: Final[tuple[object, ...]] = ({}, "", 0, None, None, AT_ONCE, 0, None)
 """The defaults of the fields from ``properties`` on."""
 
 

@@ -133,4 +133,5 @@ def _with_properties(message: Message, own: Mapping[str, str]) -> SystemMessage:
         message.message_group,
         {**message.stored_properties, **own},
         message.flag,
+        expire_after=message.expire_after,
     )

@@ -283,6 +283,8 @@ class Outbox:
             Bytes of its record.
         """
         check_types(message)
+        if message.expire_after is not None:
+            raise MessageIllegal("a message in an outbox waits for its send: it cannot expire")
         checked_topic(message.topic)
         checked_tag(message.tag)
         check_body_size(len(message.body), self.body_bytes_max)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from ariane_broker.filters.expiry import expiry_ms
 from ariane_broker.filters.living_origins import living
 from ariane_broker.groups.consumer_groups import ConsumerGroups
 from ariane_broker.groups.consumer_offsets import ConsumerOffsets
@@ -203,6 +204,7 @@ class HandOuts:
                 count_max=count,
                 bytes_max=max(1, size),
                 wanted=request.filters.get(queue.topic),
+                now_ms=expiry_ms(queue.topic, request.now_ms),
             )
             selection.end = fresh.end
             window.note_lost(fresh.lost_offsets)
@@ -268,7 +270,12 @@ class HandOuts:
         offsets = np.ascontiguousarray(selection.window.rows["offset"][rows])
         wanted = request.filters.get(selection.queue.topic)
         selection.found = read_offsets(
-            self._store, selection.queue, offsets, bytes_max=size, wanted=wanted
+            self._store,
+            selection.queue,
+            offsets,
+            bytes_max=size,
+            wanted=wanted,
+            now_ms=expiry_ms(selection.queue.topic, request.now_ms),
         )
         looked = offsets[: np.searchsorted(offsets, selection.found.end)]
         dropped = np.setdiff1d(looked, selection.found.offsets, assume_unique=True)
@@ -290,6 +297,9 @@ class HandOuts:
         until_ms = request.now_ms + request.order.invisible_ms
         events, handed = [], []
         for selection in selections:
+            self._statistics.count_expired(
+                request.order.group, selection.queue.topic, selection.found.expired_count
+            )
             events += [
                 ReceiveEvent(
                     EventKind.SETTLE,

@@ -38,6 +38,8 @@ class FoundRecords:
     """Bytes of entries and records that were examined for it."""
     lost_offsets: Int64s = field(default_factory=lambda: _NO_OFFSETS)
     """Queue offsets below the end whose messages are damaged."""
+    expired_count: int = 0
+    """Messages that were passed over because they have expired."""
 
     @property
     def size_bytes(self) -> int:
@@ -51,6 +53,7 @@ class FoundRecords:
         self.chunks += other.chunks
         self.end = other.end
         self.looked_at_bytes += other.looked_at_bytes
+        self.expired_count += other.expired_count
 
     def column(self, name: str, kind: str) -> NDArray[np.int64]:
         """A field of the header of each record."""
@@ -73,6 +76,7 @@ class FoundRecords:
             [memoryview(kept.tobytes())],
             self.end,
             self.looked_at_bytes,
+            expired_count=self.expired_count,
         )
 
 
@@ -84,6 +88,7 @@ def read_from(
     count_max: int,
     bytes_max: int,
     wanted: Filter | None,
+    now_ms: int = 0,
 ) -> FoundRecords:
     """Read the messages of a queue that pass a filter, from an offset on.
 
@@ -93,11 +98,17 @@ def read_from(
     """
     with IN_MEMORY:
         read = store.read_queue(
-            *queue, begin, max_count=count_max, max_bytes=bytes_max, wanted=wanted
+            *queue,
+            begin,
+            max_count=count_max,
+            max_bytes=bytes_max,
+            wanted=wanted,
+            now_ms=now_ms,
         )
     end = int(read.next_queue_offset)
     sizes, chunks = read.sizes.astype(np.int32), list(read.chunks)
     found = FoundRecords(_NO_OFFSETS, sizes, chunks, end, read.looked_at_bytes, read.lost_offsets)
+    found.expired_count = read.expired_count
     if read.count == end - begin:
         found.offsets = np.arange(begin, end, dtype=np.int64)
     else:
@@ -106,7 +117,13 @@ def read_from(
 
 
 def read_offsets(
-    store: Store, queue: QueueKey, offsets: Int64s, *, bytes_max: int, wanted: Filter | None
+    store: Store,
+    queue: QueueKey,
+    offsets: Int64s,
+    *,
+    bytes_max: int,
+    wanted: Filter | None,
+    now_ms: int = 0,
 ) -> FoundRecords:
     """Read messages by their offsets, as many as the bytes allow and at least one.
 
@@ -116,6 +133,7 @@ def read_offsets(
         offsets: Ascending.
         bytes_max: Bytes of records at most.
         wanted: The filter.
+        now_ms: What has expired by then is passed over; 0: nothing is.
 
     Returns:
         The messages that exist and pass the filter.
@@ -135,6 +153,7 @@ def read_offsets(
                 count_max=behind - first,
                 bytes_max=max(1, bytes_left),
                 wanted=wanted,
+                now_ms=now_ms,
             )
             if part.end <= first:
                 return found

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from google.protobuf.timestamp_pb2 import Timestamp
+
 from ariane.common.v1.message_pb2 import (
     COMPRESSION_LZ4,
     COMPRESSION_UNSPECIFIED,
@@ -161,15 +163,17 @@ def plain_message(
     if properties and not _RESERVED_PROPERTIES.isdisjoint(properties):
         reserved = min(_RESERVED_PROPERTIES.intersection(properties))
         raise message_illegal(position, f"property {reserved!r} belongs to the system")
-    compression = _COMPRESSION_BITS.get(message.compression)
-    if compression is None:
-        raise message_illegal(position, "its compression is not known")
+    system_flag = _compression_bits(message, position)
     born_timestamp_ms = defaults.born_timestamp_ms
     if message.HasField("create_time"):
         field = f"messages[{position}].create_time"
         born_timestamp_ms = milliseconds_of(message.create_time, field)
     if message.HasField("priority"):
         properties[PropertyName.PRIORITY] = str(message.priority)
+    if message.HasField("expire_time"):
+        expiry_ms = milliseconds_of(message.expire_time, f"messages[{position}].expire_time")
+        properties[PropertyName.EXPIRES_AT] = str(expiry_ms)
+        system_flag |= int(SystemFlag.EXPIRES)
     is_reply = topic.endswith(REPLY_SUFFIX)
     if is_reply or message.HasField("reply_address"):
         properties |= reply_properties(message, topic, position, cluster_name=defaults.cluster_name)
@@ -183,9 +187,17 @@ def plain_message(
         properties,
         message.message_group,
         message.flag,
-        compression,
+        system_flag,
         born_timestamp_ms,
     )
+
+
+def _compression_bits(message: Message, position: int) -> int:
+    """What the system flag says of a body, which its producer may have compressed."""
+    bits = _COMPRESSION_BITS.get(message.compression)
+    if bits is None:
+        raise message_illegal(position, "its compression is not known")
+    return bits
 
 
 def message_of(fields: RecordFields, broker_name: str) -> Message:
@@ -207,6 +219,7 @@ def message_of(fields: RecordFields, broker_name: str) -> Message:
         create_time=time_of(fields.born_timestamp_ms),
         position=position_of(fields, broker_name),
         priority=priority_of(properties.get(PropertyName.PRIORITY, "")),
+        expire_time=_expire_time(properties.get(PropertyName.EXPIRES_AT, "")),
         origin=origin_of(fields),
         reply_address=reply_address_of(fields.topic, properties),
     )
@@ -225,6 +238,10 @@ def position_of(fields: RecordFields | StoredPlace, broker_name: str) -> StoredP
         delivery_attempt=fields.attempts,
         message_id=encode_offset_message_id(fields.store_host, fields.commit_log_offset),
     )
+
+
+def _expire_time(text: str) -> Timestamp | None:
+    return time_of(int(text)) if text.isascii() and text.isdigit() and len(text) < 15 else None
 
 
 def _stored_type(fields: RecordFields) -> MessageType.ValueType:
