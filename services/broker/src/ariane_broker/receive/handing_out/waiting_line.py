@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ariane_broker.filters.expression import FilterExpression
+from ariane_broker.filters.tags import TagFilter
 from ariane_broker.log.cold_reads import ColdReads
 from ariane_broker.log.held_requests import HeldRequests, Watch
 from ariane_broker.queue_key import QueueKey
@@ -66,6 +67,8 @@ class WaitingLine:
         self._cold_reads = cold_reads
         self._waiting: list[_Waiter] = []
         self._watch: Watch | None = None
+        # The hashes of tags that matter in each watched queue; None: all messages do.
+        self._codes: dict[QueueKey, frozenset[int] | None] = {}
         self._called = False
 
     def __len__(self) -> int:
@@ -86,7 +89,7 @@ class WaitingLine:
         waiter = _Waiter(order, filters, lease)
         self._waiting.append(waiter)
         # In the loop turn in which no message was found, so that no arrival is missed.
-        self._watch_queues(order)
+        self._watch_queues(order, filters)
         try:
             await self._held.wait(waiter.watch, seconds)
         except asyncio.CancelledError:
@@ -148,19 +151,30 @@ class WaitingLine:
             waiter.watch.interrupt()
             served_count += 1
 
-    def _watch_queues(self, order: ReceiveOrder) -> None:
-        queues = dict.fromkeys(self._hand_outs.queues(order))
-        if self._watch is None:
-            self._watch = self._held.watch(queues, on_arrival=self.call)
-        elif not queues.keys() <= set(self._watch.queues):
-            known = dict.fromkeys(self._watch.queues)
+    def _watch_queues(self, order: ReceiveOrder, filters: Filters) -> None:
+        """Watch what a call waits for besides what others wait for already.
+
+        Where all want some tags only, other messages wake nobody: the next call passes them over.
+        """
+        known, codes = self._codes, dict(self._codes)
+        for queue in self._hand_outs.queues(order):
+            wanted = filters.get(queue.topic)
+            of_call = wanted.tag_codes if isinstance(wanted, TagFilter) else None
+            before = known.get(queue, of_call)
+            codes[queue] = None if before is None or of_call is None else before | of_call
+        if self._watch is not None and codes == known:
+            return
+        if self._watch is not None:
             self._held.forget(self._watch)
-            self._watch = self._held.watch(known | queues, on_arrival=self.call)
+        tagged = {queue: some for queue, some in codes.items() if some is not None}
+        self._watch = self._held.watch(codes, on_arrival=self.call, tag_codes=tagged)
+        self._codes = codes
 
     def _forget(self) -> None:
         if self._watch is not None:
             self._held.forget(self._watch)
             self._watch = None
+            self._codes = {}
 
 
 class WaitingLines:

@@ -1,0 +1,75 @@
+"""Which messages wake calls that wait: those that somebody of the group wants."""
+
+import asyncio
+
+import pytest
+
+from ariane.broker.v1 import group_service_pb2 as group_pb
+from ariane_broker.receive.handing_out.waiting_line import WaitingLine
+from services.broker.tests.receive.receive_calls import Receiver
+
+
+@pytest.fixture
+def served(monkeypatch):
+    """How often waiting calls were served."""
+    serve, turns = WaitingLine.serve, []
+
+    def counted(line):
+        if len(line):
+            turns.append(len(line))
+        serve(line)
+
+    monkeypatch.setattr(WaitingLine, "serve", counted)
+    return turns
+
+
+async def waiting(receiver, **wanted):
+    """A call that waits."""
+    call = asyncio.ensure_future(receiver.receive(hold_s=30, **wanted))
+    line_of = WaitingLine._watch_queues
+    begun = asyncio.Event()
+
+    def watched(line, *arguments):
+        line_of(line, *arguments)
+        begun.set()
+
+    WaitingLine._watch_queues = watched
+    try:
+        async with asyncio.timeout(60):
+            await begun.wait()
+    finally:
+        WaitingLine._watch_queues = line_of
+    return call
+
+
+async def test_receivers_of_some_tags_are_woken_by_these_only(running, served):
+    async with running() as broker:
+        await broker.create_topic("orders")
+        one = await waiting(Receiver(broker, "paid"), tag="paid")
+        for body in b"a", b"b", b"c":
+            await broker.store("orders", [body], tags=["sent"])
+        await broker.store("orders", [b"d"])
+        assert served == []
+        await broker.store("orders", [b"e"], tags=["paid"])
+        (got,) = await one
+        assert got.message.body == b"e"
+        assert len(served) == 1
+        # What woke nobody is passed over by the next call, and is no backlog.
+        assert await Receiver(broker, "paid").receive(tag="paid") == []
+
+
+async def test_who_wants_all_is_woken_by_all_beside_who_wants_a_tag(running, served):
+    async with running() as broker:
+        await broker.create_topic("orders")
+        receiver = Receiver(broker, "all")
+        flag = group_pb.SUBSCRIPTION_CONFLICT_POLICY_FLAG
+        await receiver.make_group(subscription_conflict_policy=flag)
+        both = await waiting(receiver, client_id="two")
+        tagged = await waiting(receiver, tag="paid", client_id="one")
+        await broker.store("orders", [b"a"], tags=["sent"])
+        (got,) = await both
+        assert got.message.body == b"a"
+        assert served
+        await broker.store("orders", [b"b"], tags=["paid"])
+        (got,) = await tagged
+        assert got.message.body == b"b"
