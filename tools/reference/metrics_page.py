@@ -49,8 +49,8 @@ $ ariane-broker --otlp-endpoint http://collector:4317   # or a collector gets th
 ```
 
 Both need `pip install 'ariane-servicekit[telemetry]'`. Values are computed on request. Except for
-the duration of calls, services count nothing for metrics that they do not count anyway. A metric
-has at most {SERIES_MAX:,} values; the others are summed up under `_OTHER`.
+the durations of calls, appends and reads, services count nothing for metrics that they do not count
+anyway. A metric has at most {SERIES_MAX:,} values; the others are summed up under `_OTHER`.
 
 [compose/telemetry](../compose/telemetry) has a dashboard for Grafana and alerts for Prometheus.
 
@@ -98,6 +98,9 @@ class _Recorder(Measures):
     def gauge(self, name: str, unit: str, description: str, read: Any) -> None:
         self.metrics.append(Instrument(name, unit, description, grows=False, read=read))
 
+    def histogram(self, *_told: Any) -> Any:
+        """Not a value of one instrument: the page tells of them in words."""
+
 
 def metrics() -> dict[str, list[Instrument]]:
     """All values of our own, by service."""
@@ -144,7 +147,11 @@ def _services() -> Iterator[str]:
         if service == "Broker":
             yield (
                 "Values of replication have the labels `cluster_name` and `broker_name`, which tell"
-                " sets apart;\nthose of each replica have `broker_id`, too."
+                " sets apart;\nthose of each replica have `broker_id`, too.\n"
+                "`ariane_append_duration_seconds` and `ariane_read_duration_seconds` are histograms"
+                " of appends to the log, by\nwhichever call or stream they came, and of looks at"
+                " queues for pulls. Of `ariane_reads_total`, all but\n`ariane_reads_cold_total`"
+                " found what they wanted in memory."
             )
 
 

@@ -135,6 +135,8 @@ async def test_what_a_broadcasting_member_fails_on_is_passed_over(
     assert (tries[b"3"], done.count(3)) == (4, 1)
     assert consumer.passed_over_count == 2
     assert state.facts["passed_over_messages"] == "2"
+    (failed,) = (text for name, text in state.facts.items() if name.endswith(".failed"))
+    assert int(failed) >= tries[b"1"] + tries[b"4"]
     told = [each.getMessage() for each in caplog.records if "passed over" in each.getMessage()]
     assert [": never" in told[0], "at 4: ValueError" in told[1]] == [True, True]
 

@@ -101,6 +101,23 @@ class Measures:
         self._instruments.append(Instrument(name, unit, description, grows=False, read=read))
         self._meter.create_observable_gauge(name, [self._callback(read)], unit, description)
 
+    def histogram(
+        self, name: str, description: str, bounds_s: Sequence[float]
+    ) -> Callable[[float], None]:
+        """Add a histogram of durations in seconds; nothing is kept while nobody reads it.
+
+        Args:
+            name: By OpenTelemetry.
+            description: One sentence.
+            bounds_s: Upper bounds of its buckets, seconds.
+
+        Returns:
+            What records one.
+        """
+        return self._meter.create_histogram(
+            name, unit="s", description=description, explicit_bucket_boundaries_advisory=bounds_s
+        ).record
+
     def text(self) -> str:
         """All values as Prometheus reads them; call it in another thread than the loop's.
 

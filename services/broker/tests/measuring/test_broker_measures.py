@@ -50,6 +50,15 @@ async def test_what_is_stored_and_what_a_group_has_not_consumed(scraped):
     assert values["ariane_consumer_lag", "billing", "orders"] == 2
     assert 0 <= values["ariane_consumer_lag_age_seconds", "billing", "orders"] < 3600
     assert values["ariane_messages_stored_total",] == 4
+    # A lag of two records, each of one octet and what it needs.
+    assert 2 * 88 < values["ariane_consumer_lag_size_bytes", "billing", "orders"] < 2 * 250
+    assert values["ariane_append_duration_seconds_count",] >= 2
+    assert values["ariane_reads_total",] == 0
+    await broker.bodies("orders")
+    await Receiver(broker).receive("orders")
+    values = await scrape()
+    assert values["ariane_reads_total",] == 3
+    assert values["ariane_read_duration_seconds_count",] == 1
     assert values["ariane_broker_writable",] == 1
     assert values["ariane_storage_size_bytes",] > 0
     calls = [key for key in values if key[0] == "rpc_server_call_duration_seconds_count"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from functools import partial
 from random import Random
 from typing import Self
 
@@ -22,6 +23,7 @@ from ariane_sdk.client.session import Session
 from ariane_sdk.client.telemetry import traced_listener
 from ariane_sdk.consumer.consumer_life import ConsumerLife
 from ariane_sdk.consumer.delivery.breaker import BrokenDelivery
+from ariane_sdk.consumer.delivery.consume_counts import ConsumeCounts
 from ariane_sdk.consumer.delivery.delivery_gate import DeliveryGate
 from ariane_sdk.consumer.delivery.grouped_work import GroupedQueueWork
 from ariane_sdk.consumer.delivery.hand_out import DeliveryCare
@@ -231,7 +233,8 @@ class PushConsumer:
 
         gate = DeliveryGate()
         holding = self._holding = Holding(self.group)
-        deliver = calls.deliver
+        counts = ConsumeCounts(self._plan.clock.monotonic_s)
+        deliver = counts.around(calls.deliver)
         if settings.breaker is not None:
             deliver = BrokenDelivery(deliver, settings.breaker, open_for=self._open_breaker).deliver
         parts = ListenerParts(
@@ -262,8 +265,7 @@ class PushConsumer:
             back = returns if self._plan.model == "clustering" else self._passing_over
             return QueueWork(queue, begin_offset, parts, on_room=on_room, returns=back, care=care)
 
-        if self._plan.model == "broadcasting":
-            self._life.more_facts = lambda: {"passed_over_messages": str(self.passed_over_count)}
+        self._life.more_facts = partial(self._facts, counts)
         if settings.consume_on_request:
             self._life.consume = RequestedConsumption(
                 calls.deliver, gate, group=self.group, clock=self._plan.clock
@@ -309,6 +311,13 @@ class PushConsumer:
         if not queues:
             self._holding.free_all(PAUSED)
         self._life.owned.look_again()
+
+    def _facts(self, counts: ConsumeCounts) -> dict[str, str]:
+        """What operators are told beside the settings."""
+        facts = dict(counts.facts())
+        if self._plan.model == "broadcasting":
+            facts["passed_over_messages"] = str(self.passed_over_count)
+        return facts
 
     async def _store_queue(self, queue: MessageQueue) -> None:
         await self._life.owned.store_queue(queue)

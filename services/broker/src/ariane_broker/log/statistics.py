@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
+
+
+def no_histogram(seconds: float) -> None:
+    """Record nothing."""
 
 
 @dataclass(slots=True)
@@ -32,10 +37,16 @@ class BrokerStatistics:
     """Damaged messages that readers were told of and passed over; each time."""
     expired_counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Messages that were passed over because they had expired, by group and topic."""
+    read_count: int = 0
+    """Reads of queues, each of some messages or none."""
     cold_fetch_count: int = 0
     """Fetches of bytes that reads did not find in memory."""
     cold_bytes: int = 0
     """The bytes that these reads wanted."""
+    record_append: Callable[[float], object] = no_histogram
+    """Takes how long each append took, in seconds."""
+    record_look: Callable[[float], object] = no_histogram
+    """Takes how long each look at queues took, in seconds."""
 
     def count_append(
         self, message_count: int, size_bytes: int, seconds: float, *, batch_count: int = 1
@@ -45,6 +56,7 @@ class BrokerStatistics:
         self.stored_message_count += message_count
         self.stored_bytes += size_bytes
         self.append_seconds += seconds
+        self.record_append(seconds)
 
     def count_expired(self, group: str, topic: str, message_count: int) -> None:
         """Count messages of a topic that a group was not given because they had expired."""

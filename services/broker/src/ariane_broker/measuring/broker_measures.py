@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.delay.delayed_counts import DelayedCounts
@@ -21,6 +22,9 @@ from ariane_broker.topics.unread_queues import UnreadQueues
 from ariane_broker.transactions.half_list import HalfList
 from ariane_servicekit.observability.measures import Measures, Value, one
 from ariane_storage.store import Store
+
+BOUNDS_S: Final = (25e-6, 50e-6, 1e-4, 25e-5, 5e-4, 1e-3, 25e-4, 5e-3, 0.01, 0.05, 0.25, 1.0)
+"""Upper bounds of histograms: an append of one message takes 30 us."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +109,22 @@ class BrokerMeasures:
                 "Bytes of their records.",
                 lambda: one(statistics.pulled_bytes),
             ),
+            (
+                "ariane.reads",
+                "{read}",
+                "Reads of queues for consumers.",
+                lambda: one(statistics.read_count),
+            ),
         ):
             measures.counter(name, unit, description, read)
+        statistics.record_append = measures.histogram(
+            "ariane.append.duration",
+            "How long appends to the log took, flushes left out.",
+            BOUNDS_S,
+        )
+        statistics.record_look = measures.histogram(
+            "ariane.read.duration", "How long looks at the queues of pulls took.", BOUNDS_S
+        )
 
     def _make_storage(self, measures: Measures) -> None:
         store, keeping = self.store, self.keeping

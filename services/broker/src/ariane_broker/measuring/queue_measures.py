@@ -10,15 +10,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
+
 from ariane_broker.consuming.offset_changes import OffsetChanges
 from ariane_broker.groups.consumer_offsets import GroupOffset
 from ariane_broker.receive.standing import Standings
 from ariane_record.names import DEAD_LETTER_PREFIX
 from ariane_servicekit.observability.measures import Measures, Value
+from ariane_storage.queues.consume_queue_entry import HOLE_SIZE
 from ariane_storage.store import Store
 
 FRESH_SECONDS: Final = 1.0
 """Instruments that are read within this time use the same walk."""
+
+_SIZES_LOOKED_AT: Final = 128
+"""So many of the oldest and of the newest messages of a backlog say how large the others are."""
 
 GroupTopic = tuple[str, str]
 
@@ -31,6 +37,7 @@ class _Walk:
     kept: Counter[str] = field(default_factory=Counter)
     dead: Counter[str] = field(default_factory=Counter)
     lag: Counter[GroupTopic] = field(default_factory=Counter)
+    lag_bytes: Counter[GroupTopic] = field(default_factory=Counter)
     in_flight: Counter[GroupTopic] = field(default_factory=Counter)
     oldest_ms: dict[GroupTopic, int] = field(default_factory=dict)
 
@@ -86,6 +93,12 @@ class QueueMeasures:
             self._each(lambda walk: _by_group(walk.lag)),
         )
         measures.gauge(
+            "ariane.consumer.lag.size",
+            "By",
+            "Bytes of these messages, by the sizes of the oldest and the newest ones.",
+            self._each(lambda walk: _by_group(walk.lag_bytes)),
+        )
+        measures.gauge(
             "ariane.consumer.lag.age",
             "s",
             "How long the oldest message that a group has not consumed has been stored.",
@@ -138,12 +151,25 @@ class QueueMeasures:
             walk.stored[topic] += end
             walk.kept[topic] += end - begin
 
+    def _size_bytes(self, place: GroupOffset, end: int, lag: int) -> int:
+        """Bytes of the newest messages of a queue, by the sizes of some."""
+        if lag <= 0:
+            return 0
+        store, queue = self._store, place.queue
+        count = min(lag, _SIZES_LOOKED_AT)
+        begins = {max(0, end - lag), max(0, end - count)}
+        entries = [store.queue_entries(*queue, begin, max_count=count) for begin in begins]
+        sizes = np.concatenate([some["size"] for some in entries])
+        sizes = sizes[(sizes > 0) & (sizes != HOLE_SIZE)]
+        return round(float(sizes.mean()) * lag) if len(sizes) else 0
+
     def _count_place(self, walk: _Walk, place: GroupOffset) -> None:
         group_topic = (place.consumer_group, place.queue.topic)
         standing = self._standings.of_queue(place.consumer_group, place.queue)
         backlog = self._offsets.backlog(place)
         lag = backlog.message_count if standing is None else standing.unsettled_count
         walk.lag[group_topic] += lag
+        walk.lag_bytes[group_topic] += self._size_bytes(place, backlog.max_queue_offset, lag)
         if standing is not None:
             walk.in_flight[group_topic] += standing.in_flight_count
         if lag and backlog.oldest_store_timestamp_ms is not None:

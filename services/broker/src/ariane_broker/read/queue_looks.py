@@ -101,6 +101,8 @@ class QueueLooks:
     """Fetches what is not in memory."""
     replica_hints: ReplicaHints | None = None
     """The replicas for reads of deep backlogs; None without replicas."""
+    monotonic: Callable[[], float] = lambda: 0.0
+    """Seconds, to measure looks."""
 
     def check(self, order: PullOrder, topics: Collection[str]) -> None:
         """Check that the group may read these topics with the filters of the order.
@@ -133,9 +135,12 @@ class QueueLooks:
         for begin in range(0, len(turns), PLACES_MAX):
             if begin:
                 await asyncio.sleep(0)
-            if not self._look_on(
+            begun_s = self.monotonic()
+            has_room = self._look_on(
                 look, order, filters, positions, turns[begin : begin + PLACES_MAX]
-            ):
+            )
+            self.statistics.record_look(self.monotonic() - begun_s)
+            if not has_room:
                 break
         return look
 
@@ -210,6 +215,7 @@ class QueueLooks:
         pulled = look.found[place]
         if read.next_queue_offset >= read.max_queue_offset:
             look.left.discard(place)
+        self.statistics.read_count += 1
         self.statistics.lost_message_count += len(read.lost_offsets)
         self.statistics.count_expired(order.consumer_group, pulled.queue.topic, read.expired_count)
         if read.count:

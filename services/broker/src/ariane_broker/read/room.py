@@ -57,6 +57,7 @@ def read_room(
         now_ms=environment.clock.now_ms,
         cold_reads=log.cold_reads,
         replica_hints=_replica_hints(environment, log),
+        monotonic=environment.clock.monotonic,
     )
     return ReadRoom(
         pull_records=PullRecords(looks, log.held, monotonic=environment.clock.monotonic),

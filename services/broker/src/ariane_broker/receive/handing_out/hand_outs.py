@@ -127,6 +127,7 @@ class HandOuts:
         advanced = any(selection.advanced for selection in selections)
         advanced |= self._ahead.looked_at_bytes >= LOOKED_AT_BYTES_MAX
         handed = self._write_down(request, selections)
+        self._statistics.read_count += len(selections)
         self._statistics.lost_message_count += sum(len(out.lost_offsets) for out in handed)
         return handed, advanced and not handed
 

@@ -1,0 +1,113 @@
+"""What a listener has done, by topic: how many messages, how many failed, and how long it took.
+
+Operators ask for it (``ariane group running``). Rates are of the last half minute to minute: two
+windows of 30 s, of which the older one is whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ariane_sdk.client.listener import Deliver
+from ariane_sdk.consumer.delivery.failed_messages import failed_messages
+from ariane_sdk.message import ReceivedMessage
+
+WINDOW_S: Final = 30.0
+
+TOPICS_MAX: Final = 100
+"""Topics that are counted one by one, as many as one answer tells of."""
+
+
+@dataclass(slots=True)
+class _Counts:
+    """Of one window."""
+
+    done_count: int = 0
+    failed_count: int = 0
+    busy_s: float = 0.0
+    """Seconds in the listener; several calls at once count each."""
+
+
+@dataclass(slots=True)
+class _Topic:
+    """Of one topic."""
+
+    begun_s: float
+    """When the present window began."""
+    first_s: float
+    """When the older one began, or the counting."""
+    total: _Counts = field(default_factory=_Counts)
+    before: _Counts = field(default_factory=_Counts)
+    now: _Counts = field(default_factory=_Counts)
+
+    def turn(self, now_s: float) -> None:
+        """Begin another window where it is time."""
+        if now_s - self.begun_s < WINDOW_S:
+            return
+        late = now_s - self.begun_s >= 2 * WINDOW_S
+        self.before = _Counts() if late else self.now
+        self.first_s = now_s - WINDOW_S if late else self.begun_s
+        self.now, self.begun_s = _Counts(), now_s
+
+
+class ConsumeCounts:
+    """Counts calls of a listener."""
+
+    def __init__(self, monotonic_s: Callable[[], float]) -> None:
+        self._monotonic_s = monotonic_s
+        self._topics: dict[str, _Topic] = {}
+
+    def around(self, deliver: Deliver) -> Deliver:
+        """The same delivery, counted."""
+
+        async def counted(messages: Sequence[ReceivedMessage]) -> None:
+            begun_s = self._monotonic_s()
+            failed_count = 0
+            try:
+                await deliver(messages)
+            except Exception as error:
+                failed = failed_messages(messages, error)
+                failed_count = 0 if failed.hold is not None else len(failed.messages)
+                raise
+            finally:
+                self._note(messages, failed_count, begun_s)
+
+        return counted
+
+    def _note(self, messages: Sequence[ReceivedMessage], failed_count: int, begun_s: float) -> None:
+        now_s = self._monotonic_s()
+        name = messages[0].topic
+        topic = self._topics.get(name)
+        if topic is None:
+            if len(self._topics) >= TOPICS_MAX:
+                return
+            topic = self._topics[name] = _Topic(begun_s, begun_s)
+        topic.turn(now_s)
+        for counts in topic.total, topic.now:
+            counts.done_count += len(messages) - failed_count
+            counts.failed_count += failed_count
+            counts.busy_s += now_s - begun_s
+
+    def facts(self) -> Mapping[str, str]:
+        """All of it, in words of operators."""
+        now_s = self._monotonic_s()
+        told: dict[str, str] = {}
+        for name, topic in sorted(self._topics.items()):
+            topic.turn(now_s)
+            span_s = max(now_s - topic.first_s, 1e-3)
+            recent = (topic.before, topic.now)
+            done_count = sum(each.done_count for each in recent)
+            failed_count = sum(each.failed_count for each in recent)
+            busy_s = sum(each.busy_s for each in recent)
+            told |= {
+                f"consumed.{name}.done": str(topic.total.done_count),
+                f"consumed.{name}.failed": str(topic.total.failed_count),
+                f"consumed.{name}.done_per_second": f"{done_count / span_s:.2f}",
+                f"consumed.{name}.failed_per_second": f"{failed_count / span_s:.2f}",
+            }
+            if done_count + failed_count:
+                mean_ms = busy_s / (done_count + failed_count) * 1000
+                told[f"consumed.{name}.milliseconds_each"] = f"{mean_ms:.3f}"
+        return told
