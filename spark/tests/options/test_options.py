@@ -105,7 +105,7 @@ def test_times(text, timestamp_ms):
         ({"endpoints": ""}, "endpoints", "is empty"),
         ({"endpoints": "127.0.0.1"}, "endpoints", "not of the form host:port"),
         ({"endpoints": "a:1,,b:2"}, "endpoints", "not of the form host:port"),
-        ({"endpoints": "http://a:1"}, "endpoints", "not of the form host:port"),
+        ({"endpoints": "ftp://a:1"}, "endpoints", "not of the form host:port"),
         ({"endpoints": "a:0"}, "endpoints", "not of the form host:port"),
         ({"endpoints": "a:65536"}, "endpoints", "not of the form host:port"),
         ({"topic": "orders,refunds"}, "topic", "several go into 'topics'"),

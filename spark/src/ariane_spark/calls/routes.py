@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import random
 import time
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,6 +31,7 @@ from ariane_sdk.errors import (
 from ariane_sdk.translation import error_from_rpc, route_from_wire
 from ariane_spark.calls.channels import NAME_SERVER, Channels
 from ariane_spark.calls.kept_answers import KeptAnswers
+from ariane_spark.calls.name_servers import NameServers
 from ariane_wire import CallFailed
 
 ROUTE_AGE_S_MAX: Final = 30.0
@@ -103,10 +103,8 @@ class Routes:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """``timeout_s`` is that of one name server."""
-        self._name_servers = endpoints.split(",")
+        self._name_servers = NameServers(endpoints, monotonic)
         self._kept = KeptAnswers(endpoints)
-        # Tasks start at the same time; they should not all ask the same name server first.
-        random.shuffle(self._name_servers)
         self._channels = channels
         self._timeout_s = timeout_s
         self._monotonic = monotonic
@@ -351,7 +349,7 @@ class Routes:
         failures: list[CallError] = []
         not_found: list[RouteNotFound] = []
         early: list[Any] = []
-        for address in tuple(self._name_servers):
+        for address in self._name_servers.in_turn():
             try:
                 self._channels.expect(address, NAME_SERVER)
                 stub = RouteServiceStub(self._channels.to(address))
@@ -370,12 +368,12 @@ class Routes:
                     return [answer]
                 early.append(answer)
             # The next request goes to the others first.
-            self._name_servers.remove(address)
-            self._name_servers.append(address)
+            self._name_servers.put_last(address)
         if early:
             return early
         if not_found:
             # A name server that has just started may not know; another may.
             raise min(not_found, key=lambda error: error.retriable)
         texts = "; ".join(map(str, failures))
+        self._name_servers.read_again()
         raise NameServersUnreachable(f"no name server answered: {texts}", retriable=True)

@@ -7,12 +7,13 @@ from typing import Final
 
 from ariane_spark.errors import OptionIllegal
 from ariane_spark.options.given_options import GivenOptions
+from ariane_wire import is_source
 
 PORT_MAX: Final = 65_535
 
 
 def endpoints_of(options: GivenOptions) -> str:
-    """The name servers, ``host:port``, separated by commas.
+    """The name servers, ``host:port`` or sources of these, separated by commas.
 
     Raises:
         OptionIllegal: They are missing or malformed.
@@ -20,10 +21,14 @@ def endpoints_of(options: GivenOptions) -> str:
     hint = "name the name servers, such as '127.0.0.1:9876'"
     endpoints = options.required_text("endpoints", hint)
     for endpoint in endpoints.split(","):
+        if is_source(endpoint.strip()):
+            continue
         host, colon, port = endpoint.strip().rpartition(":")
         is_port = port.isascii() and port.isdigit() and 0 < int(port[:6]) <= PORT_MAX
         if not (host and colon and is_port) or "/" in host:
-            raise OptionIllegal("endpoints", f"{endpoint!r} is not of the form host:port")
+            raise OptionIllegal(
+                "endpoints", f"{endpoint!r} is not of the form host:port, dns:host:port, file:path"
+            )
     return ",".join(endpoint.strip() for endpoint in endpoints.split(","))
 
 

@@ -47,7 +47,8 @@ OPTIONS: Final = (
     Option(
         "endpoints",
         EVERYWHERE,
-        "Name servers, `host:port`, separated by commas.",
+        "Name servers, `host:port`, separated by commas; or `dns:host:port`, `file:path` or a URL,"
+        " which are read again every 30 s.",
         "required",
     ),
     Option(
