@@ -17,7 +17,7 @@ The pattern is the idempotent receiver of Hohpe and Woolf, with the transaction 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
@@ -37,6 +37,8 @@ from ariane_sdk.sql._tables import INBOX, KEY_LENGTH_MAX
 ROWS_PER_STATEMENT_MAX: Final = 1000
 """Rows of one insert: three parameters each, and drivers take some ten thousand parameters."""
 
+
+_PRIMARY_KEY: Final = (INBOX.c.consumer, INBOX.c.message_key)
 
 _NO_KEY: Final = frozenset(map(chr, (0, *range(0xD800, 0xE000))))
 """Characters that PostgreSQL refuses in text."""
@@ -83,6 +85,7 @@ class Inbox:
         *,
         key: Callable[[Any], str] = unique_id,
         seen_keys: SeenKeys | None = None,
+        keep: timedelta | None = None,
         now: Callable[[], datetime] | None = None,
     ) -> None:
         """Take the parts; the database is not used yet.
@@ -92,11 +95,19 @@ class Inbox:
             key: Returns, for a message, the key by which repeats of it are known; at most 255
                 characters.
             seen_keys: A cache of committed keys, which saves queries.
+            keep: How long keys are kept: a message that comes later is fresh again, so this must be
+                longer than messages can be redelivered. Each ``take`` deletes some that are older,
+                so that the table needs no care. None: until ``purge`` deletes them.
             now: Returns the time in UTC; for tests.
 
         Raises:
-            IllegalArgument: The name is empty or longer than 120 characters.
+            IllegalArgument: The name is empty or longer than 120 characters; or ``keep`` is no
+                time.
         """
+        given: object = keep
+        if given is not None and not (isinstance(given, timedelta) and given > timedelta(0)):
+            raise IllegalArgument(f"keep {keep!r:.60}: a timedelta above 0 is expected")
+        self._keep = keep
         self._consumer = checked_consumer(consumer)
         self._key: Callable[..., str] = key
         self._seen_keys = seen_keys
@@ -132,6 +143,8 @@ class Inbox:
             fresh.update(session.scalars(self._insert(session, chunk)))
         if self._seen_keys is not None and candidates:
             _remember_after_commit(session, self._seen_keys, self._consumer, candidates)
+        if self._keep is not None and candidates:
+            self._forget_old(session, self._now() - self._keep, 2 * len(candidates))
         first = {id(message) for key, message in by_key.items() if key in fresh}
         return [message for message in messages if id(message) in first]
 
@@ -187,6 +200,18 @@ class Inbox:
         """``replay`` for an asynchronous session."""
         return await session.run_sync(self.replay, list(keys))
 
+    def _forget_old(self, session: Session, before: datetime, count_max: int) -> None:
+        """Delete some old keys: twice as many as come, so that a backlog of them shrinks."""
+        old = (
+            select(INBOX.c.message_key)
+            .where(INBOX.c.consumer == self._consumer, INBOX.c.taken_at < before)
+            .order_by(INBOX.c.taken_at)
+            .limit(min(count_max, ROWS_PER_STATEMENT_MAX))
+            # Those that another member is deleting are its own to delete. SQLite has one writer.
+            .with_for_update(skip_locked=True)
+        )
+        self._forget(session, list(session.scalars(old)))
+
     def _forget(self, session: Session, keys: Sequence[str]) -> int:
         forgotten = 0
         for start in range(0, len(keys), ROWS_PER_STATEMENT_MAX):
@@ -220,13 +245,22 @@ class Inbox:
             {"consumer": self._consumer, "message_key": key, "taken_at": taken_at} for key in keys
         ]
         dialect = session.get_bind().dialect.name
+        statement: postgresql.Insert | sqlite.Insert
         if dialect == "postgresql":
-            statement = postgresql.insert(INBOX).values(rows).on_conflict_do_nothing()
-            return statement.returning(INBOX.c.message_key)
-        if dialect == "sqlite":
-            plain = sqlite.insert(INBOX).values(rows).on_conflict_do_nothing()
-            return plain.returning(INBOX.c.message_key)
-        raise IllegalArgument(f"the inbox knows PostgreSQL and SQLite, not {dialect}")
+            statement = postgresql.insert(INBOX).values(rows)
+        elif dialect == "sqlite":
+            statement = sqlite.insert(INBOX).values(rows)
+        else:
+            raise IllegalArgument(f"the inbox knows PostgreSQL and SQLite, not {dialect}")
+        if self._keep is None:
+            return statement.on_conflict_do_nothing().returning(INBOX.c.message_key)
+        # A key that is too old and not deleted yet is taken anew.
+        renewed = statement.on_conflict_do_update(
+            index_elements=_PRIMARY_KEY,
+            set_={"taken_at": taken_at},
+            where=INBOX.c.taken_at < taken_at - self._keep,
+        )
+        return renewed.returning(INBOX.c.message_key)
 
 
 def _remember_after_commit(
