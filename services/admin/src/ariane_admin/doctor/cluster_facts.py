@@ -33,6 +33,7 @@ from ariane_admin.asking.cluster_doors import (
 from ariane_admin.asking.paused_groups import paused_groups_at
 from ariane_admin.doctor.gateway_facts import GatewayFacts, ask_gateways
 from ariane_admin.doctor.member_facts import MemberFacts, ask_members, attached_clients
+from ariane_sdk import QueueLag
 from ariane_sdk.errors import CallError
 
 
@@ -101,6 +102,9 @@ class ClusterFacts:
     gateways: Sequence[GatewayFacts] = field(default=())
     """The gateways that brokers know."""
 
+    lags: Sequence[QueueLag] = field(default=())
+    """What groups have not consumed, by queue, of brokers that have answered."""
+
 
 async def gather_facts(
     doors: ClusterDoors, *, now: Callable[[], float] = time.time
@@ -122,7 +126,19 @@ async def gather_facts(
     attached = await asyncio.gather(*(attached_clients(doors, one.address) for one in primaries))
     members = await ask_members(doors, [one.address for one in primaries], attached)
     gateways = await ask_gateways(doors, primaries, attached)
-    return ClusterFacts(name_servers, brokers, rivals, members, gateways)
+    lags = await asyncio.gather(*(_lags(doors, one) for one in primaries))
+    backlog = [lag for some in lags for lag in some]
+    return ClusterFacts(name_servers, brokers, rivals, members, gateways, backlog)
+
+
+async def _lags(doors: ClusterDoors, identity: BrokerIdentity) -> Sequence[QueueLag]:
+    """The backlogs at one broker; none if it does not tell them: other facts say why."""
+    if identity.broker_id != PRIMARY_ID:
+        return ()
+    try:
+        return await doors.client.consumer_lag(broker_names=[identity.broker_name])
+    except CallError:
+        return ()
 
 
 async def _ask_rivals(doors: ClusterDoors, brokers: Sequence[BrokerFacts]) -> Sequence[BrokerFacts]:

@@ -14,7 +14,13 @@ from typing import Final
 from ariane.broker.v1.broker_service_pb2 import ClockState, EarlyDeletions
 from ariane.namesrv.v1.route_pb2 import BrokerIdentity
 from ariane_admin.asking.absent_brokers import topics_of_absent
-from ariane_admin.doctor import certificate_rules, gateway_rules, member_rules, replica_rules
+from ariane_admin.doctor import (
+    backlog_rules,
+    certificate_rules,
+    gateway_rules,
+    member_rules,
+    replica_rules,
+)
 from ariane_admin.doctor.cluster_facts import ClusterFacts, ProcessFacts
 from ariane_admin.doctor.findings import Finding, Severity
 
@@ -398,6 +404,7 @@ RULES: Final[Sequence[Callable[[ClusterFacts], Iterable[Finding]]]] = (
     *certificate_rules.RULES,
     *gateway_rules.RULES,
     *member_rules.RULES,
+    *backlog_rules.RULES,
 )
 
 
