@@ -80,6 +80,12 @@ async def test_a_broker_that_is_not_meant_is_sent_nothing(connections, name, clu
         assert await echo(connections, address, ready=True) == b""
 
 
+async def test_who_is_meant_by_its_kind_alone_is_not_asked(connections):
+    async with listening(BROKER_A, grpc.StatusCode.INTERNAL) as address:
+        connections.expect(address, Expected(("namesrv",)))
+        assert await echo(connections, address) == b""
+
+
 @pytest.mark.parametrize("code", [grpc.StatusCode.UNAUTHENTICATED, None])
 async def test_who_does_not_say_who_it_is_refuses_calls_by_itself(connections, code):
     state = NOBODY if code is None else BROKER_A

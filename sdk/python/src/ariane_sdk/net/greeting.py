@@ -58,6 +58,9 @@ class Greeting:
         """
         if self._before is not None:
             await self._before(connection)
+        meant = self._expected()
+        if meant.kinds and not meant.name:
+            return  # Of another kind, it refuses the calls, and clients say what it is not.
         ask = connection.unary_unary(
             _METHOD, GetProcessStateRequest.SerializeToString, GetProcessStateResponse.FromString
         )
