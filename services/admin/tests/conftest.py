@@ -280,6 +280,7 @@ class Browser(httpx.AsyncClient):
         """Send a form, answer the question that comes, and go where the console leads."""
         question = await self.post(path, data={"csrf": await self.token(), **fields})
         assert "Are you sure?" in question.text, question.text
+        assert re.search("In cluster (DefaultCluster|main): ", question.text)
         return await self.post(path, data=self.hidden(question), follow_redirects=True)
 
 

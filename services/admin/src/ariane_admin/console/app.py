@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from hmac import compare_digest
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 from urllib.parse import urlencode, urlsplit
 
 from grpc import StatusCode
@@ -67,6 +67,8 @@ SECTIONS: Final = (
 )
 """The menu: name, path, and the key to press after g."""
 
+Clusters: TypeAlias = Callable[[], Awaitable[Sequence[str]]]
+
 PAGES: Final[Mapping[str, Show]] = {
     "/": overview.overview,
     "/topics": topics.topics,
@@ -119,6 +121,7 @@ class Console:
         hosts: Host names that browsers may use for it.
         reception: Knows people; None for a console that cannot.
         sign_in: Lets them in; None with the reception.
+        clusters: Returns the names of the clusters that changes go to, for prompts.
     """
 
     def __init__(
@@ -127,9 +130,12 @@ class Console:
         hosts: Collection[str],
         reception: Reception | None = None,
         sign_in: SignIn | None = None,
+        *,
+        clusters: Clusters,
     ) -> None:
         self._api = api
         self._sign_in = sign_in
+        self._clusters = clusters
         self._guard = FormGuard()
         loader = FileSystemLoader(_HERE / "templates")
         environment = Environment(
@@ -230,7 +236,7 @@ class Console:
     ) -> Response:
         try:
             preview = await change.preview(self._asker(request), given) if change.preview else ()
-            page = _question(path, change, given, preview)
+            page = _question(path, change, given, preview, await self._clusters())
         except AioRpcError as error:
             page = _failure(error)
         except (WronglyFilled, ValueError) as error:
@@ -319,15 +325,19 @@ class Console:
         return response
 
 
-def _question(path: str, change: Change, given: Given, preview: Sequence[Block]) -> Page:
-    """The page that asks for confirmation of a change."""
+def _question(
+    path: str, change: Change, given: Given, preview: Sequence[Block], clusters: Sequence[str]
+) -> Page:
+    """The page that asks for confirmation of a change: where, too, for many consoles look alike."""
     shown = [(name, Cell(value)) for name, value in given.items() if value]
     no = Cell("No", change.back(given))
     form = Form("", path, _confirmed(given), "Yes, do it", danger=change.danger, back=no)
     words = defaultdict(str, given)
+    asked = change.question.format_map(words).strip()
+    where = f"In cluster {' and '.join(clusters)}: " if clusters else ""
     return Page(
         "Are you sure?",
-        [Notice(change.question.format_map(words).strip()), Fields("", shown), *preview, form],
+        [Notice(f"{where}{asked}"), Fields("", shown), *preview, form],
     )
 
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from grpc import aio
 
 from ariane_admin.console.api import Api
-from ariane_admin.console.app import Console
+from ariane_admin.console.app import Clusters, Console
 from ariane_admin.console.console_tls import ConsoleTls
 from ariane_admin.console.entrance import Reception
 from ariane_admin.console.server import ConsoleServer
@@ -90,11 +90,12 @@ class ConsoleRoom:
         if self._settings.console_on:
             self.address = self._server.bind()
 
-    async def start(self, admin: Address) -> None:
+    async def start(self, admin: Address, clusters: Clusters) -> None:
         """Serve pages, if it is on.
 
         Args:
             admin: Where admin listens.
+            clusters: Returns the names of clusters, for prompts.
         """
         if self.address is None:
             return
@@ -104,7 +105,7 @@ class ConsoleRoom:
         hosts = console_hosts(self._settings, self.address)
         api, reception = Api(self._channel, self.proof), self._reception
         sign_in = None if reception is None else self._sign_in(reception)
-        console = Console(api, hosts, reception, sign_in)
+        console = Console(api, hosts, reception, sign_in, clusters=clusters)
         await self._server.start(console.app, None if self._tls is None else self._tls.context)
         _log.info("console_ready", url=f"{self.origin}/")
 

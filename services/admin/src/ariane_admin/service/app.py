@@ -199,7 +199,7 @@ class AdminApp:
         self._users.teller.start()
         self._watching.start(at_once=True)
         self._alerting.start()
-        await self._console.start(address)
+        await self._console.start(address, self._cluster.names)
 
     async def drain(self) -> None:
         """Close the console: its pages make calls of their own. End streams to gateways."""

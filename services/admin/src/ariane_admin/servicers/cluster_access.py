@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 QUESTION_SECONDS_MAX: Final = 10.0
 """How long a broker may take for one question, which may be several calls."""
 
+NAMES_SECONDS_MAX: Final = 2.0
+"""How long a prompt waits for the names of clusters."""
+
 PRODUCERS_MAX: Final = 16
 """Users for whom a producer is kept."""
 
@@ -99,6 +102,15 @@ class ClusterAccess:
                 await reader.start()
                 self._reader = reader
             return self._reader
+
+    async def names(self) -> Sequence[str]:
+        """The names of the clusters that name servers know; none if they do not answer soon."""
+        try:
+            async with asyncio.timeout(NAMES_SECONDS_MAX):
+                brokers = await self.doors.client.list_brokers()
+        except (ArianeError, TimeoutError):
+            return ()
+        return sorted({broker.cluster_name for broker in brokers})
 
     async def producer(self) -> Producer:
         """The producer for messages of the operator who asks; made at the first use.
