@@ -19,8 +19,9 @@ from ariane_wire.protocol.proxy_header import SIGNATURE
 
 async def app(scope, receive, send):
     peer = scope["state"][PEER]
-    text = f"{peer.peer} {scope['client'][0]} encrypted: {peer.is_encrypted}"
-    await PlainTextResponse(text)(scope, receive, send)
+    told = {"peer": f"{peer.peer} {scope['client'][0]}"}
+    text = f"encrypted: {peer.is_encrypted}"
+    await PlainTextResponse(text, headers=told)(scope, receive, send)
 
 
 @pytest.fixture(params=["plain", "tls"])
@@ -113,7 +114,7 @@ async def test_a_browser_behind_a_proxy_is_known_by_its_own_address(context):
         )
         writer.write(REQUEST)
         answer = await reader.readuntil(f"encrypted: {context is not None}".encode())
-        assert b"ipv4:10.7.0.1:80 10.7.0.1 encrypted" in answer
+        assert b"peer: ipv4:10.7.0.1:80 10.7.0.1\r\n" in answer
         writer.close()
         await writer.wait_closed()
         # Who says nothing before is dropped.
