@@ -385,3 +385,48 @@ async def test_changes_are_logged_with_who_made_them(probe):
     assert [(line["caller"], line["touched"]) for line in lines] == [
         ("user anna", "UPDATE cluster")
     ]
+
+
+async def test_a_user_for_whom_a_member_acts_is_judged_by_its_own_address(probe, refused):
+    def acting(text):
+        return (*as_member(MemberKind.ADMIN), (ACTING_KEY, text))
+
+    async with probe() as served, telling(served.channel) as admin:
+        await admin.tell(
+            "anna: allow GET topic near from 10.7.0.0/16; allow GET topic here from 127.0.0.0/8;"
+            " allow GET topic far; deny GET topic far from 10.9.0.0/16"
+        )
+        for topic, text in (
+            ("near", "anna;10.7.0.1"),
+            ("near", "anna;::ffff:10.7.0.1"),
+            ("far", "anna;10.7.0.1"),
+            ("far", "anna;fd00::1"),
+        ):
+            await route(served, topic, acting(text))
+        # The member's own address says nothing of the user, and an unknown one may be a denied one.
+        for topic, text in (
+            ("near", "anna;10.9.0.1"),
+            ("far", "anna;10.9.0.1"),
+            ("here", "anna;10.7.0.1"),
+            ("here", "anna"),
+            ("near", "anna"),
+            ("far", "anna"),
+        ):
+            reason, more, request_id = await refused(route(served, topic, acting(text)))
+            assert (reason, more["name"]) == ("ACCESS_DENIED", topic), text
+        asked = GetAccessRefusalRequest(request_id=request_id)
+        stub = AccessServiceStub(served.channel)
+        told = await stub.GetAccessRefusal(asked, metadata=ROOT)
+        assert told.refusal.source_address == ""
+        for text in (
+            "anna;",
+            "anna;here",
+            "anna;10.7.0.1;10.7.0.2",
+            ";10.7.0.1",
+            "anna;10.7.0.1 ops",
+        ):
+            assert (await refused(route(served, "far", acting(text))))[0] == "CREDENTIALS_INVALID"
+        # Nobody else says from where he comes.
+        for metadata in ((*ANNA, (ACTING_KEY, "anna;10.7.0.1")), ((ACTING_KEY, "anna;10.7.0.1"),)):
+            reason, _, _ = await refused(route(served, "near", metadata))
+            assert reason == "CREDENTIALS_INVALID"

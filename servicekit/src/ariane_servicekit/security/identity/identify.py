@@ -11,13 +11,18 @@ from ariane.common.v1.error_reason_pb2 import ErrorReason
 from ariane_servicekit.errors import ServiceError
 from ariane_servicekit.security.caller import Caller, CallerKind, MemberKind
 from ariane_servicekit.security.identity.logins import Logins
+from ariane_servicekit.security.rights.explained import plain_address
 from ariane_servicekit.security.tls.member_names import USER_WORD
 from ariane_servicekit.security.tls.service_tls import ServiceTls
 from ariane_wire import Identity
 
 ACTING_KEY: Final = "x-ariane-acting-for"
 """Metadata key: the user for whom a member makes this call; behind the name, with a space before
-each, the groups that an OpenID provider has stated of the user."""
+each, the groups that an OpenID provider has stated of the user; then, behind a semicolon, the
+address that the user calls from, if the member knows it: ``anna ops;10.1.2.3``."""
+
+ADDRESS_MARK: Final = ";"
+"""Before the address; no name has it."""
 
 ACTING_KINDS: Final = frozenset({MemberKind.FILTER, MemberKind.GATEWAY, MemberKind.ADMIN})
 """Members that may make calls for users."""
@@ -89,19 +94,35 @@ def _acting(member: Caller, user: str) -> Caller:
             ErrorReason.ERROR_REASON_CREDENTIALS_INVALID,
             f"{ACTING_KEY} is for members of the cluster that act for users",
         )
-    name, *groups = user.split(" ")
+    words, mark, address = user.partition(ADDRESS_MARK)
+    name, *groups = words.split(" ")
     if not all(re.fullmatch(USER_WORD, word) for word in (name, *groups)):
         raise ServiceError(
             ErrorReason.ERROR_REASON_CREDENTIALS_INVALID, f"{ACTING_KEY} does not name a user"
         )
-    return Caller(CallerKind.USER, member.peer, name, groups=tuple(groups), acting=member)
+    # The member's own address says nothing of the user: without his, no entry that asks for a
+    # network allows him anything, and each that denies may mean him.
+    peer = _peer_of(address) if mark else ""
+    return Caller(CallerKind.USER, peer, name, groups=tuple(groups), acting=member)
 
 
-def acting_text(caller: Caller | None) -> str:
+def _peer_of(address: str) -> str:
+    try:
+        plain = plain_address(address)
+    except ValueError:
+        raise ServiceError(
+            ErrorReason.ERROR_REASON_CREDENTIALS_INVALID,
+            f"{ACTING_KEY} names no address behind {ADDRESS_MARK!r}",
+        ) from None
+    return f"ipv4:{plain}:0" if plain.version == 4 else f"ipv6:[{plain}]:0"
+
+
+def acting_text(caller: Caller | None, address: str = "") -> str:
     """What ``ACTING_KEY`` says of a user; empty for anybody else.
 
     Args:
         caller: For whom a member acts.
+        address: The IP address that it calls from now; empty for that of ``caller``.
 
     Raises:
         ServiceError: ACCESS_DENIED: the caller has shown a delegation, of which others would not
@@ -114,4 +135,6 @@ def acting_text(caller: Caller | None) -> str:
             ErrorReason.ERROR_REASON_ACCESS_DENIED,
             "a delegated key is for brokers and name servers: nobody acts for it",
         )
-    return " ".join((caller.name, *caller.groups))
+    words = " ".join((caller.name, *caller.groups))
+    address = address or caller.address
+    return f"{words}{ADDRESS_MARK}{address}" if address else words

@@ -293,7 +293,8 @@ class Console:
     def _asker(self, request: Request, within_s: float = CALL_S_MAX) -> Asker:
         client = request.client
         origin = f"{client.host}:{client.port}" if client else ""
-        return Asker(self._api, origin, within_s, acting_text(entered_by(request).caller))
+        caller = acting_text(entered_by(request).caller, client.host if client else "")
+        return Asker(self._api, origin, within_s, caller)
 
     def _answer(self, request: Request, page: Page) -> Response:
         visitor = self._guard.visitor(request)
