@@ -1,28 +1,38 @@
-"""What TLS costs: the same work at two clusters of this machine, in plain text and over TLS.
+"""What TLS costs, and what rights cost: the same work at three clusters of this machine.
 
     .venv/bin/python bench/tls.py [--pairs 5] [--quick]
 
-Both clusters are up at the same time, and take turns. Over TLS all connections are encrypted, those
-to the name server with them, and the producer shows a certificate.
+They are up at the same time, and take turns. One is open and in plain text. Over TLS all
+connections are encrypted, those to the name server with them, and the producer shows a certificate.
+The third is in plain text, and its broker closed: it knows 10,000 users, and judges each call by
+the 1,000 entries of its caller, who has logged in by a key.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import statistics
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 
 from measure import Row, table_of, write_results
 
 from ariane_sdk import Message, Producer, Tls
 from ariane_servicekit.running.processes import LocalCluster
+from ariane_testkit.access_rules import entry_of
+from ariane_testkit.user_keys import UserKeys
 
 BODY = b"x" * 1024
 TOGETHER = 256
+
+USERS = 10_000
+ENTRIES = 1_000
+"""Of the caller's policy."""
 
 
 async def batches(producer: Producer, count: int) -> float:
@@ -62,39 +72,76 @@ WORKS: dict[str, tuple[Callable[[Producer, int], Awaitable[float]], str]] = {
 }
 
 
+def users(folder: Path) -> tuple[UserKeys, Path]:
+    """Rules of 10,000 users, and the key of the one with 1,000 entries."""
+    keys = UserKeys(folder)
+    key = keys.file_of("bench")
+    caller = keys.rules.users[0]
+    # Half are names, half beginnings of names, among them some that are like the topic's.
+    entries = ["allow PUBLISH,CREATE topic tls"]
+    entries += (f"allow PUBLISH,SUBSCRIBE topic tls{number}" for number in range(ENTRIES // 2 - 1))
+    entries += (f"deny GET topic t{number}-*" for number in range(ENTRIES // 2))
+    caller.entries.extend(map(entry_of, entries))
+    for number in range(USERS):
+        keys.rules.users.add(user=f"user-{number}", entries=[entry_of("allow GET topic *")])
+    return keys, key
+
+
+@contextmanager
+def environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Variables for processes that are started meanwhile."""
+    before = dict(os.environ)
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
 async def measure(*, pairs: int, count: int) -> list[Row]:
-    """Run each work so many times, by turns in plain text and over TLS."""
+    """Run each work so many times, by turns in plain text, over TLS, and with rights."""
     with tempfile.TemporaryDirectory() as folder:
-        async with (
-            LocalCluster(Path(folder) / "plain") as plain,
-            LocalCluster(Path(folder) / "tls", tls=True) as encrypted,
-        ):
+        keys, key = users(Path(folder))
+        async with AsyncExitStack() as stack:
+            enter = stack.enter_async_context
+            plain = await enter(LocalCluster(Path(folder) / "plain"))
+            encrypted = await enter(LocalCluster(Path(folder) / "tls", tls=True))
+            judging = LocalCluster(
+                Path(folder) / "rights", extra_broker_args=("--access", "closed")
+            )
+            with environment(keys.environment()):
+                await enter(judging)
             assert encrypted.certificates is not None
             tls = Tls(**encrypted.certificates.user("bench"))
-            async with (
-                Producer(plain.name_servers, tls=False) as without,
-                Producer(encrypted.name_servers, tls=tls) as over_tls,
-            ):
-                rows = []
-                for name, (work, unit) in WORKS.items():
-                    for producer in (without, over_tls):
-                        await work(producer, count // 10)
+            without = await enter(Producer(plain.name_servers, tls=False))
+            others = {
+                "over TLS": await enter(Producer(encrypted.name_servers, tls=tls)),
+                "with rights alone": await enter(
+                    Producer(judging.name_servers, tls=False, credentials=key)
+                ),
+            }
+            rows = []
+            for name, (work, unit) in WORKS.items():
+                for producer in (without, *others.values()):
+                    await work(producer, count // 10)
+                for how, producer in others.items():
                     both = [
-                        (await work(without, count), await work(over_tls, count))
+                        (await work(without, count), await work(producer, count))
                         for _ in range(pairs)
                     ]
-                    rows.append(row_of(name, unit, both))
-                return rows
+                    rows.append(row_of(f"{how}: {name}", unit, both))
+            return rows
 
 
 def row_of(name: str, unit: str, both: list[tuple[float, float]]) -> Row:
     """One work, over its pairs."""
     ratios = [theirs / plain for plain, theirs in both]
     return Row(
-        work=f"over TLS: {name}",
+        work=name,
         ours=statistics.median(theirs for _, theirs in both),
         unit=unit,
-        against="the same in plain text",
+        against="the same in plain text, open",
         theirs=statistics.median(plain for plain, _ in both),
         ratio=statistics.median(ratios),
         ratio_min=min(ratios),

@@ -14,7 +14,9 @@ from grpc.aio import AioRpcError
 
 import ariane_wire
 from ariane.common.v1 import access_rules_pb2 as rules
+from ariane.common.v1 import login_service_pb2 as login_pb
 from ariane.common.v1.access_pb2 import ACTION_SUBSCRIBE, RESOURCE_TOPIC
+from ariane.common.v1.login_service_pb2_grpc import LoginServiceStub
 from ariane.namesrv.v1.route_service_pb2 import GetRouteRequest
 from ariane.namesrv.v1.route_service_pb2_grpc import RouteServiceStub
 from ariane_namesrv.app import NamesrvApp
@@ -186,3 +188,38 @@ def test_files_that_are_no_keys_say_nothing_of_what_is_in_them(tmp_path, keys):
         access_of(None, 7)
     assert "sign" not in repr(KeyFile(keys.file_of("ben"))())
     assert access_of(None) == PLAIN
+
+
+async def test_a_thousand_wrong_proofs_at_a_time_are_one_and_keep_nobody_out(
+    served, keys, monkeypatch
+):
+    anna = keys.file_of("anna")
+    looked_at = []
+    is_signed = logins.is_signed
+
+    def counted(*proof):
+        looked_at.append(proof)
+        return is_signed(*proof)
+
+    monkeypatch.setattr(logins, "is_signed", counted)
+    async with served() as address, ariane_wire.insecure_channel(address) as channel:
+        stub = LoginServiceStub(channel)
+        began = await stub.BeginLogin(login_pb.BeginLoginRequest())
+        assert began.server_nonce
+        wrong = login_pb.FinishLoginRequest()
+        wrong.key.credential_id, wrong.key.client_nonce = "anna-1", b"c" * 32
+        wrong.key.signature = b"s" * 64
+
+        async def told():
+            with pytest.raises(AioRpcError) as caught:
+                await stub.FinishLogin(wrong)
+            return caught.value.code(), caught.value.details()
+
+        attack = [asyncio.create_task(told()) for _ in range(1000)]
+        # She comes meanwhile, by a connection of her own.
+        assert await brokers(address, tls=False, credentials=anna) == []
+        texts = set(await asyncio.gather(*attack))
+    assert len(texts) == 1
+    assert {code for code, _ in texts} == {StatusCode.UNAUTHENTICATED}
+    # Hers, and those of the attack: one before each wait, however many came.
+    assert len(looked_at) <= 20

@@ -69,7 +69,7 @@ def test_nobody_acts_for_a_delegated_key(asked):
     def ask(_gate, caller):
         return acting_text(caller)
 
-    assert asked(ask, "anna", None) == "anna"
+    assert asked(ask, "anna", None) == "anna;10.0.0.7"
     with pytest.raises(ServiceError, match="nobody acts for it"):
         asked(ask, "anna", scope_of(access.ACTION_GET))
     assert asked(lambda *_: user_name(), "anna", scope_of(access.ACTION_GET)) == "anna"

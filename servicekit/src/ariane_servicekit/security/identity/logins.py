@@ -44,7 +44,8 @@ LOGIN_MS_MAX: Final = 3_600_000
 WRONG_S_FIRST: Final = 0.25
 WRONG_S_MAX: Final = 5.0
 """How long the answer to a wrong proof takes: it doubles from proof to proof of a connection. Right
-ones are answered at once: whoever guesses cannot keep an honest user out."""
+ones are answered at once: whoever guesses cannot keep an honest user out. Until that answer the
+connection has no other proof looked at, so a thousand a second cost as much as one."""
 
 PREFIX: Final = b"ariane-login-v1\0"
 _NOBODY: Final = bytes.fromhex("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a")
@@ -54,6 +55,9 @@ _NONCE, _LOGIN, _WRONG, _WAITS = "login-nonce", "login", "login-wrong", "login-w
 """Notes of a connection."""
 
 _log = get_logger(__name__)
+
+
+_WRONG_TEXT: Final = "the credentials are wrong, unknown, expired or disabled"
 
 
 class PublicKey(NamedTuple):
@@ -140,6 +144,7 @@ class Logins:
             ServiceError: CREDENTIALS_INVALID.
         """
         self._check_place(identity)
+        self._check_turn(identity)
         now_ms = self._machine.clock.now_ms()
         nonce, drawn_ms = identity.notes.pop(_NONCE, (b"", 0))
         known = self._key_of(proof.credential_id)
@@ -183,6 +188,7 @@ class Logins:
             ServiceError: CREDENTIALS_INVALID.
         """
         self._check_place(identity)
+        self._check_turn(identity)
         if self._verifier is None:
             await self._refuse(identity, "no OpenID provider is configured")
         try:
@@ -236,6 +242,11 @@ class Logins:
         if self._tls is not None and self._tls.caller(identity).kind is CallerKind.MEMBER:
             raise _invalid("a process of the cluster is known by its certificate")
 
+    def _check_turn(self, identity: Identity) -> None:
+        """Refuse a proof unseen while the connection waits for the answer to a wrong one."""
+        if _WAITS in identity.notes:
+            raise _invalid(_WRONG_TEXT)
+
     async def _refuse(self, identity: Identity, cause: str) -> NoReturn:
         """Refuse a proof, after a while.
 
@@ -253,7 +264,7 @@ class Logins:
                 await asyncio.sleep(min(WRONG_S_FIRST * 2 ** min(wrong - 1, 10), WRONG_S_MAX))
             finally:
                 del identity.notes[_WAITS]
-        raise _invalid("the credentials are wrong, unknown, expired or disabled")
+        raise _invalid(_WRONG_TEXT)
 
 
 def signed_text(
