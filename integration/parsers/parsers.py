@@ -220,7 +220,7 @@ def parse_append(data: bytes) -> None:
         kept, append_wire.CUT_BYTES_MIN = append_wire.CUT_BYTES_MIN, bytes_min
         try:
             request = append_wire.append_request(data)
-            said.append([len(request.tables), [*request.trace_parents]])
+            said.append([[*request.rows.topics], [*request.trace_parents]])
         except (DecodeError, ServiceError):
             said.append(None)
         finally:
@@ -275,9 +275,6 @@ def _records() -> bytes:
 def _requests() -> tuple[bytes, ...]:
     record = encode_record(RecordFields(topic="orders", body=b"one", properties={}))
     size = len(record).to_bytes(4, "little")
-    batch = send_pb.AppendBatch(
-        topic="orders", record_sizes=size, tag_codes=bytes(4), key_counts=b"\0", records=record
-    )
     table = send_pb.AppendTable(
         topics=["orders"],
         queue_ids=bytes(4),
@@ -286,9 +283,10 @@ def _requests() -> tuple[bytes, ...]:
         tag_codes=bytes(4),
         key_counts=b"\0",
     )
+    more = send_pb.AppendTable(topics=["bills"], record_counts=b"\1\0\0\0", producer_id=7)
     requests = (
-        send_pb.AppendRecordsRequest(batches=[batch, batch], trace_parents=["t"]),
-        send_pb.AppendRecordsRequest(table=table, table_records=record),
+        send_pb.AppendRecordsRequest(table=table, table_records=record, trace_parents=["t"]),
+        send_pb.AppendRecordsRequest(table=more, table_records=record),
     )
     return tuple(each.SerializeToString() for each in requests)
 

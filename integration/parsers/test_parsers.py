@@ -39,3 +39,7 @@ def test_no_bytes_break_a_parser(name):
         parser.play(data)
 
     play()
+
+
+def test_every_corpus_is_of_a_parser():
+    assert {path.name for path in CORPUS.iterdir()} <= PARSERS.keys()

@@ -106,12 +106,35 @@ def imported(text: str) -> Imported:
     raise CommandFailed("the file has neither accounts (ACL 1.0) nor subjects (ACL 2.0)")
 
 
+def _listed(value: Any, name: str) -> list[Any]:
+    """A list of the file, which may be absent.
+
+    Raises:
+        CommandFailed: It is something else; the text has nothing of it, which may be a secret.
+    """
+    if value and not isinstance(value, list):
+        raise CommandFailed(f"{name} of the file is no list")
+    return value or []
+
+
+def _objects(value: Any, name: str) -> list[Mapping[str, Any]]:
+    """The same, of objects.
+
+    Raises:
+        CommandFailed: It is something else.
+    """
+    listed = _listed(value, name)
+    if not all(isinstance(each, Mapping) for each in listed):
+        raise CommandFailed(f"{name} of the file is no list of objects")
+    return listed
+
+
 def _of_accounts(content: Mapping[str, Any]) -> Imported:
     """ACL 1.0: a right on a name replaces the default for all names."""
     made = Imported()
     if content.get("globalWhiteRemoteAddresses"):
         made.left_out.append("globalWhiteRemoteAddresses: nobody comes in without a proof here")
-    for account in content["accounts"]:
+    for account in _objects(content["accounts"], "accounts"):
         name = str(account.get("accessKey", ""))
         user = made.user(name)
         user.is_super = str(account.get("admin")).lower() == "true"
@@ -126,7 +149,7 @@ def _of_accounts(content: Mapping[str, Any]) -> Imported:
                 general &= {"SUBSCRIBE"}
             if general:
                 user.entries.append(entry_of(sorted(general), kind, "*"))
-            for each in account.get(listed) or ():
+            for each in _listed(account.get(listed), listed):
                 thing, _, perm = str(each).partition("=")
                 user.entries += _of_perm(kind, thing.strip(), _perms(perm), general)
     return made
@@ -156,16 +179,16 @@ def _of_subjects(content: Sequence[Mapping[str, Any]]) -> Imported:
     made = Imported()
     for each in content:
         subject = str(each["subject"])
-        for policy in each.get("policies") or ():
-            for entry in policy.get("entries") or ():
-                environment = entry.get("environment") or {}
-                networks = environment.get("sourceIps") or entry.get("sourceIps") or ()
+        for policy in _objects(each.get("policies"), "policies"):
+            for entry in _objects(policy.get("entries"), "entries"):
+                [environment] = _objects([entry.get("environment") or {}], "environment")
+                networks = environment.get("sourceIps") or entry.get("sourceIps")
                 _add(
                     made,
                     subject,
                     _resource_text(entry.get("resource", "")),
-                    [str(action) for action in entry.get("actions") or ()],
-                    networks=[str(network) for network in networks],
+                    list(map(str, _listed(entry.get("actions"), "actions"))),
+                    networks=list(map(str, _listed(networks, "sourceIps"))),
                     decision=str(entry.get("decision", "")),
                 )
     return made
