@@ -108,9 +108,9 @@ func listened(ctx context.Context, delivery Delivery, listener Listener) error {
 
 const causeMax = 1024
 
-// causeOf is the beginning of an error's text, also of one whose text is none, or that panics when it is asked.
-func causeOf(err error) string {
-	text := fmt.Sprintf("%v", err)
+// causeOf is the beginning of the text of an error or a panic, also of one that panics when it is asked.
+func causeOf(failure any) string {
+	text := fmt.Sprint(failure)
 	return strings.ToValidUTF8(text[:min(len(text), causeMax)], "\uFFFD")
 }
 

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	brokerv1 "ariane.mq/go/arianepb/broker/v1"
+	commonv1 "ariane.mq/go/arianepb/common/v1"
 )
 
 func TestAMessageThatAListenerDoesNotFinishIsToldOfAndAgainAfterTwiceTheTime(t *testing.T) {
@@ -87,5 +90,21 @@ func TestAMessageIsSettledWhateverItsListenerDoes(t *testing.T) {
 	}
 	if !maps.Equal(broker.failed, wanted) {
 		t.Fatal(broker.failed)
+	}
+}
+
+func TestACheckerThatFailsInAnyWayDoesNotKnow(t *testing.T) {
+	failures := map[string]func() (Outcome, error){
+		"fire":   func() (Outcome, error) { panic("fire") },
+		"<nil>":  func() (Outcome, error) { var none *nothing; return Commit, none },
+		"\uFFFD": func() (Outcome, error) { return Commit, errors.New("\xff") },
+	}
+	for cause, checker := range failures {
+		producer := &TransactionProducer{checker: func(context.Context, Message) (Outcome, error) { return checker() }}
+		check := &brokerv1.TransactionCheck{Message: &commonv1.Message{Topic: topic}}
+		answer := producer.answer(context.Background(), check)
+		if answer.Cause != cause || answer.Outcome != Unknown.wire() {
+			t.Fatal(answer)
+		}
 	}
 }

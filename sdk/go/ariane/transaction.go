@@ -3,7 +3,6 @@ package ariane
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -253,7 +252,7 @@ func (p *TransactionProducer) answer(ctx context.Context, check *brokerv1.Transa
 	}
 	defer func() {
 		if panicked := recover(); panicked != nil {
-			answer.Cause = fmt.Sprint(panicked)
+			answer.Cause = causeOf(panicked)
 		}
 	}()
 	message, compression := messageOf(check.Message)
@@ -263,7 +262,7 @@ func (p *TransactionProducer) answer(ctx context.Context, check *brokerv1.Transa
 	}
 	outcome, err := p.checker(ctx, message)
 	if err != nil {
-		answer.Cause = err.Error()
+		answer.Cause = causeOf(err)
 		return answer
 	}
 	answer.Outcome = outcome.wire()

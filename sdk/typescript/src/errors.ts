@@ -108,3 +108,14 @@ export function errorOfStatus(said: Status, peer: string): ArianeError {
   }
   return known;
 }
+
+const CAUSE_LENGTH = 1024;
+
+/** The beginning of the text of what an application threw, which may be anything. */
+export function causeOf(error: unknown): string {
+  try {
+    return String(error).slice(0, CAUSE_LENGTH);
+  } catch {
+    return "an error without a text";
+  }
+}

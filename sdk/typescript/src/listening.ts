@@ -1,10 +1,8 @@
 import type { Logger } from "./client.js";
 import type { Consumer } from "./consumer.js";
-import { ArianeError } from "./errors.js";
+import { ArianeError, causeOf } from "./errors.js";
 import type { Delivery } from "./message.js";
 import { LOOK_MS, Standstill } from "./standstill.js";
-
-const CAUSE_LENGTH = 1024;
 
 /** Handles one message: when it resolves, the message is done; when it rejects, it comes again. */
 export type Listener = (delivery: Delivery) => unknown;
@@ -43,15 +41,6 @@ class Held {
     clearInterval(this.timer);
     await this.renewing;
     return this.delivery;
-  }
-}
-
-/** The beginning of the text of an error, which may be anything. */
-function causeOf(error: unknown): string {
-  try {
-    return String(error).slice(0, CAUSE_LENGTH);
-  } catch {
-    return "an error without a text";
   }
 }
 

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { status as Code } from "@grpc/grpc-js";
 import { type Client, VERSION } from "./client.js";
 import { formatsLoaded } from "./compression.js";
-import { ArianeError, errorOfStatus } from "./errors.js";
+import { ArianeError, causeOf, errorOfStatus } from "./errors.js";
 import {
   AttachRequest, ClientServiceClient, type TransactionCheck, TransactionOutcome,
 } from "./generated/ariane/broker/v1/client_service.js";
@@ -179,10 +179,11 @@ export class TransactionProducer {
     try {
       if (!check.message) throw new Error("the broker did not say the message");
       await formatsLoaded;
-      outcome = await this.checker(messageOf(check.message));
-      if (!(outcome in OUTCOMES)) throw new TypeError(`the checker said ${outcome}`);
+      const said = await this.checker(messageOf(check.message));
+      if (!Object.hasOwn(OUTCOMES, said)) throw new TypeError(`the checker said ${causeOf(said)}`);
+      outcome = said;
     } catch (error) {
-      cause = String(error); // The broker keeps it, and asks again.
+      cause = causeOf(error); // The broker keeps it, and asks again.
     }
     const { transactionId, uniqueId } = check;
     const answer = { transactionId, uniqueId, outcome: OUTCOMES[outcome], cause };

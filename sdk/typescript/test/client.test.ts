@@ -4,6 +4,7 @@ import { afterEach, test } from "node:test";
 import { setTimeout as passed } from "node:timers/promises";
 import { status } from "@grpc/grpc-js";
 import { ArianeError, Client, Consumer, type Delivery, Producer, TransactionProducer } from "../src/index.js";
+import { TransactionOutcome } from "../src/generated/ariane/broker/v1/client_service.js";
 import { Process, TOPIC } from "./cluster.js";
 
 const PATIENCE_MS = 30_000;
@@ -312,4 +313,22 @@ test("a message is settled whatever its listener throws", async () => {
   assert.deepEqual(Object.fromEntries(broker.failed), {
     error: "Error: fire", nothing: "undefined", bare: "an error without a text", long: "x".repeat(1024),
   });
+});
+
+test("a checker that throws or says anything does not know", async () => {
+  const client = clientOf(await start("", await start("broker-a")));
+  const said: Record<string, () => unknown> = {
+    "Error: fire": () => { throw new Error("fire"); },
+    "an error without a text": () => { throw Object.create(null); },
+    "TypeError: the checker said done": () => "done",
+    "TypeError: the checker said toString": () => "toString",
+  };
+  for (const [cause, checker] of Object.entries(said)) {
+    const producer = await TransactionProducer.open(client, "tellers", [], checker as () => "unknown");
+    const check = { message: { topic: TOPIC }, transactionId: "t" } as never;
+    const { transactionAnswer } = await producer["answer"](check);
+    assert.equal(transactionAnswer?.outcome, TransactionOutcome.TRANSACTION_OUTCOME_UNKNOWN);
+    assert.equal(transactionAnswer?.cause, cause);
+    producer.close();
+  }
 });

@@ -154,7 +154,8 @@ final class Listening {
         }
     }
 
-    private static String cause(Throwable failure) {
+    /** The beginning of the text of what an application threw. */
+    static String cause(Throwable failure) {
         String text;
         try {
             text = String.valueOf(failure);

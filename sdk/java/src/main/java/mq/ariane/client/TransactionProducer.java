@@ -218,8 +218,8 @@ public final class TransactionProducer implements AutoCloseable {
         }
         try {
             return answer.setOutcome(checker.apply(Message.of(check.getMessage())).wire).build();
-        } catch (RuntimeException error) {
-            return answer.setCause(String.valueOf(error)).build(); // The broker keeps it, and asks again.
+        } catch (Throwable error) {
+            return answer.setCause(Listening.cause(error)).build(); // The broker keeps it, and asks again.
         }
     }
 }
