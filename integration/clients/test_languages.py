@@ -341,6 +341,32 @@ def test_each_sends_and_each_other_receives(sending, receiving, plays):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("language", COLD_SENDS)
+def test_messages_are_found_by_key_and_id_whoever_has_packed_them(language, worker, topics, reader):
+    topic = f"found-{language}"
+    topics.create_topic(topic, queue_count=1)
+    messages = [
+        {
+            **dict.fromkeys(("tag", "group", "id"), ""),
+            "topic": topic,
+            "body": base64.b64encode(key.encode()).decode(),
+            "keys": [key, "both"],
+            "properties": {"color": "rød"},
+        }
+        for key in ("first", "second")
+    ]
+    receipts = worker(language).ask("send", messages=messages)
+    for wanted, words in (
+        ([b"first"], {"key": "first"}),
+        ([b"second"], {"unique_id": receipts[1]["id"]}),
+        ([b"first", b"second"], {"key": "both"}),
+    ):
+        found = reader.query_messages(topic, **words)
+        assert sorted(each.body for each in found) == wanted, words
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("language", COLD_SENDS)
 def test_who_sends_is_told_by_id_and_group(language, worker, topics):
     topic = f"told-{language}"
     topics.create_topic(topic, queue_count=1)

@@ -69,7 +69,7 @@ PARTS = [
     {"security", "Security", "Tls", "Peer", "Login"},
     {"errors", "ArianeException"},
     {"message", "Message", "Delivery", "Receipt", "Nack", "Outcome", "Times"},
-    {"producer", "Producer", "gathering", "Gathering"},
+    {"producer", "Producer", "gathering", "Gathering", "records"},
     {"consumer", "Consumer"},
     {"listener", "listening", "Listener", "Listening", "standstill", "Standstill"},
     {"transaction", "transactions", "TransactionProducer"},

@@ -2,6 +2,7 @@ package ariane
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -106,23 +107,55 @@ func (p *process) GetMessageGroupQueue(context.Context, *namesrvv1.GetMessageGro
 	}, nil
 }
 
-func (p *process) SendMessages(ctx context.Context, request *brokerv1.SendMessagesRequest) (*brokerv1.SendMessagesResponse, error) {
-	answer := &brokerv1.SendMessagesResponse{}
-	for _, message := range request.Messages {
-		if string(message.Body) == "bad" {
+func (p *process) AppendRecords(ctx context.Context, request *brokerv1.AppendRecordsRequest) (*brokerv1.AppendRecordsResponse, error) {
+	var bodies []string
+	for rest := request.TableRecords; len(rest) > 0; rest = rest[binary.BigEndian.Uint32(rest):] {
+		body := string(rest[recordHeaderBytes:][:binary.BigEndian.Uint32(rest[recordHeaderBytes-4:])])
+		if body == "bad" {
 			return nil, status.Error(codes.InvalidArgument, "no message")
 		}
-		answer.Messages = append(answer.Messages, &brokerv1.SentMessage{UniqueId: message.UniqueId})
+		bodies = append(bodies, body)
 	}
 	p.mu.Lock()
-	p.calls = append(p.calls, len(request.Messages))
-	for _, message := range request.Messages {
-		p.sent = append(p.sent, string(message.Body))
-	}
+	p.calls = append(p.calls, len(bodies))
+	p.sent = append(p.sent, bodies...)
 	acknowledge := p.acknowledge
 	p.mu.Unlock()
 	acknowledge(ctx)
-	return answer, nil
+	return &brokerv1.AppendRecordsResponse{
+		TableResult: &brokerv1.AppendTableResult{FirstQueueOffsets: make([]byte, 8)},
+	}, nil
+}
+
+// What a broker does more with, or may refuse, is not packed: it says why.
+func TestWhatIsUnusualGoesPlainly(t *testing.T) {
+	usual := Message{Topic: topic, Tag: "a", Keys: []string{"k-1"}, Group: "g 7", Properties: map[string]string{"color": "rød"}}
+	unusual := map[string]func(*Message){
+		"delay":    func(m *Message) { m.Group, m.DeliverAt = "", time.Now() },
+		"tag":      func(m *Message) { m.Tag = "a|b" },
+		"all tags": func(m *Message) { m.Tag = "*" },
+		"key":      func(m *Message) { m.Keys = []string{"k 1"} },
+		"no key":   func(m *Message) { m.Keys = []string{""} },
+		"letters":  func(m *Message) { m.Keys = []string{"ø"} },
+		"group":    func(m *Message) { m.Group = "g\x01" },
+		"system":   func(m *Message) { m.Properties = map[string]string{"REAL_TOPIC": "x"} },
+		"trace":    func(m *Message) { m.Properties = map[string]string{"traceparent": "00-1-2-01"} },
+		"control":  func(m *Message) { m.Properties = map[string]string{"a": "b\x02"} },
+		"size":     func(m *Message) { m.Properties = map[string]string{"a": strings.Repeat("x", 31_000)} },
+	}
+	packable := func(message Message) bool {
+		wire := message.wire(commonv1.MessageType_MESSAGE_TYPE_UNSPECIFIED, Uncompressed)
+		return areUsual([]*commonv1.Message{wire})
+	}
+	if !packable(usual) {
+		t.Error("a usual message is not packed")
+	}
+	for what, change := range unusual {
+		message := usual
+		if change(&message); packable(message) {
+			t.Errorf("%s is packed", what)
+		}
+	}
 }
 
 // stored waits until the broker has had so many calls of senders.
@@ -437,7 +470,7 @@ func TestOfThoseThatShareACallEachIsRefusedForItself(t *testing.T) {
 	for place, body := range []string{"one", "bad", "two"} {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		message := &commonv1.Message{Topic: topic, Body: []byte(body)}
+		message := &commonv1.Message{Topic: topic, Body: []byte(body), UniqueId: body}
 		batch[place] = &single{
 			ctx: ctx, message: message, target: queue{topic, "broker-a", 0}, address: broker.address, outcome: make(chan outcome, 1),
 		}

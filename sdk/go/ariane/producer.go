@@ -144,13 +144,14 @@ func (p *Producer) sendTo(
 		failure.OutcomeUnknown = false
 		return nil, failure
 	}
+	usual := areUsual(messages)
 	var since time.Time // When it may have been stored first; zero while it surely is not.
 	for repeats := 0; ; repeats++ {
 		began := time.Now()
-		answer, err := p.trySend(ctx, line, target, address, messages)
+		receipts, err := p.trySend(ctx, line, target, address, messages, usual)
 		if err == nil {
 			line.next += int64(len(messages))
-			return receiptsOf(answer), nil
+			return receipts, nil
 		}
 		failure := errorOf(err, address)
 		if failure.Code == codes.ResourceExhausted && failure.Reason == "" {
@@ -184,11 +185,22 @@ func (p *Producer) sendTo(
 }
 
 func (p *Producer) trySend(
-	ctx context.Context, line *lane, target queue, address string, messages []*commonv1.Message,
-) (*brokerv1.SendMessagesResponse, error) {
+	ctx context.Context, line *lane, target queue, address string, messages []*commonv1.Message, usual bool,
+) ([]Receipt, error) {
 	connection, err := p.client.broker(address, target.broker)
 	if err != nil {
 		return nil, err
+	}
+	stub := brokerv1.NewSendServiceClient(connection)
+	if usual {
+		request := tableOf(target, p.id, line, messages)
+		return within(ctx, p.client.options.TryTimeout, func(ctx context.Context) ([]Receipt, error) {
+			answer, err := stub.AppendRecords(ctx, request)
+			if err != nil {
+				return nil, err
+			}
+			return storedOf(answer, target, messages)
+		})
 	}
 	request := &brokerv1.SendMessagesRequest{
 		Topic:    target.topic,
@@ -198,8 +210,9 @@ func (p *Producer) trySend(
 			ProducerId: p.id, ProducerEpoch: line.epoch, FirstSequence: line.next,
 		},
 	}
-	return within(ctx, p.client.options.TryTimeout, func(ctx context.Context) (*brokerv1.SendMessagesResponse, error) {
-		return brokerv1.NewSendServiceClient(connection).SendMessages(ctx, request)
+	return within(ctx, p.client.options.TryTimeout, func(ctx context.Context) ([]Receipt, error) {
+		answer, err := stub.SendMessages(ctx, request)
+		return receiptsOf(answer), err
 	})
 }
 
@@ -230,8 +243,8 @@ func surelyMissing(gap *Error, since time.Time) bool {
 }
 
 func receiptsOf(answer *brokerv1.SendMessagesResponse) []Receipt {
-	receipts := make([]Receipt, len(answer.Messages))
-	for position, sent := range answer.Messages {
+	receipts := make([]Receipt, len(answer.GetMessages()))
+	for position, sent := range answer.GetMessages() {
 		receipts[position] = Receipt{
 			ID:           sent.UniqueId,
 			BrokerName:   sent.Position.GetBrokerName(),
