@@ -258,11 +258,10 @@ class Expected(NamedTuple):
         Raises:
             ConnectionError: It is another one.
         """
+        # Where any of a kind is right, another kind refuses the calls by itself.
         wrong = (
-            (self.kinds and told.kind not in self.kinds)
-            or (self.name and self.name != told.name)
-            or (self.cluster and self.cluster != told.cluster)
-        )
+            self.name and (self.name != told.name or (self.kinds and told.kind not in self.kinds))
+        ) or (self.cluster and self.cluster != told.cluster)
         if wrong:
             there = f"{told.kind} {told.name}".strip()
             raise ConnectionError(

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from contextlib import ExitStack, suppress
-from threading import Thread
+from functools import partial
 
 import grpc
 import pytest
 
+import ariane_wire
 from ariane.broker.v1.send_service_pb2 import SendMessagesRequest
 from ariane.broker.v1.send_service_pb2_grpc import SendServiceStub
 from ariane.common.v1.message_pb2 import MESSAGE_TYPE_TRANSACTION, Message
+from ariane.transaction.v1 import checked_transaction_service_pb2 as checked_pb
 from ariane_admin.cli import main
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_sdk.sync import Message as SentMessage
@@ -166,7 +167,29 @@ def test_a_checker_whose_host_nobody_knows_is_not_there(ariane):
     ariane("transaction", "list", "--checker", address, status=ExitStatus.UNREACHABLE)
 
 
-def test_a_question_without_an_answer_is_no_unknown_outcome(ariane, monkeypatch):
+@pytest.fixture
+def unanswering(cluster):
+    """A process that takes calls to a checker, and answers none."""
+    server = ariane_wire.server()
+
+    async def never(_request, _context):
+        await asyncio.Event().wait()
+
+    async def start():
+        [service] = checked_pb.DESCRIPTOR.services_by_name.values()
+        handler = grpc.unary_unary_rpc_method_handler(never)
+        server.add_registered_method_handlers(
+            service.full_name, {method.name: handler for method in service.methods}
+        )
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        return f"127.0.0.1:{port}"
+
+    yield cluster.call_blocking(start)
+    cluster.call_blocking(partial(server.stop, None))
+
+
+def test_a_question_without_an_answer_is_no_unknown_outcome(ariane, monkeypatch, unanswering):
     def wait_only(seconds):
         for module in ("commands.transaction", "servicers.transactions"):
             monkeypatch.setattr(f"ariane_admin.{module}.CALL_SECONDS_MAX", seconds)
@@ -177,23 +200,11 @@ def test_a_question_without_an_answer_is_no_unknown_outcome(ariane, monkeypatch)
         ariane("transaction", "list", *checker, status=ExitStatus.UNREACHABLE)
         # Nobody has shaken hands, so that nothing was sent.
         ariane("transaction", "resume", "any", *checker, status=ExitStatus.UNREACHABLE)
-        greeting = Thread(target=greet_all, args=(silent,))
-        greeting.start()
-        ariane("transaction", "list", *checker, status=ExitStatus.UNREACHABLE)
-        ariane("transaction", "show", "any", *checker, status=ExitStatus.UNREACHABLE)
-        wait_only(1.0)  # Time to shake hands, on a busy machine, too.
-        ariane("transaction", "resume", "any", *checker, status=ExitStatus.OUTCOME_UNKNOWN)
-        silent.shutdown(socket.SHUT_RDWR)
-        greeting.join()
-
-
-def greet_all(listener):
-    """Shake hands with whoever connects, and say nothing more."""
-    with ExitStack() as open_ones, suppress(OSError):
-        while True:
-            connection, _ = listener.accept()
-            open_ones.enter_context(connection)
-            connection.sendall(bytes(3) + b"\4" + bytes(5))  # SETTINGS, with none.
+    checker = ("--checker", unanswering)
+    ariane("transaction", "list", *checker, status=ExitStatus.UNREACHABLE)
+    ariane("transaction", "show", "any", *checker, status=ExitStatus.UNREACHABLE)
+    wait_only(1.0)  # Time to shake hands, on a busy machine, too.
+    ariane("transaction", "resume", "any", *checker, status=ExitStatus.OUTCOME_UNKNOWN)
 
 
 def test_a_checker_that_is_not_there(ariane):
