@@ -100,7 +100,10 @@ class BatchPublication:
         """Tell of all committed batches, and publish them, in order for each query."""
         batches = (*self._table.publications, *self._table.agreements.owed)
         # A silent broker of one query delays no other.
-        await asyncio.gather(*map(self._turn_of, {batch.query_id for batch in batches}))
+        turns = map(self._turn_of, {batch.query_id for batch in batches})
+        ended = await asyncio.gather(*turns, return_exceptions=True)
+        for failure in filter(None, ended):
+            raise failure
         for query_id in [query_id for query_id in self._waiting if not self._is_open(query_id)]:
             self._tell(query_id, None)
 
