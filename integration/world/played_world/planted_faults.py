@@ -193,8 +193,11 @@ MISTAKES: Final = (
         "decided-twice",
         "a transaction that was ended is forgotten, and may be ended again",
         _BROKER + "transactions/ending.py",
-        "            self.table.decided(decision)\n            decided.append((half, decision))",
-        "            decided.append((half, decision))",
+        "            self.table.decided(\n"
+        "                Decision(half.transaction_id, half.topic, Outcome.COMMIT, "
+        "commit_log_offset)\n"
+        "            )\n",
+        "",
     ),
     Planted(
         "confirmed-by-none",
