@@ -58,7 +58,9 @@ def test_what_too_few_brokers_can_keep_is_refused_by_its_reason(ariane, lines, m
     ariane("topic", "create", "safe")
     # Refused by both brokers, it would be sent again and again until its ten seconds are over.
     once = ProducerSettings(repeat_delay_s_min=60, repeat_delay_s_max=60)
-    monkeypatch.setattr("ariane_admin.commands.produce.Producer", partial(Producer, settings=once))
+    monkeypatch.setattr(
+        "ariane_admin.commands.messaging.produce.Producer", partial(Producer, settings=once)
+    )
     err = ariane("produce", "safe", lines("one"), "--in-sync-min", "3", status=ExitStatus.REFUSED)
     assert err.endswith("; it was not stored (0 messages were sent) [TOO_FEW_IN_SYNC]\n")
     assert ".;" not in err

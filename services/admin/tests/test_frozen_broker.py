@@ -284,14 +284,14 @@ def test_who_was_left_out_last_fails_the_command(capfd):
     brokers = [
         LiveBroker("c", name, 0, "127.0.0.1:1", "", now, 1) for name in ("broker-a", "broker-b")
     ]
-    roll = PartialAnswers(brokers)
+    answers = PartialAnswers(brokers)
     first, second = DeadlinePassed("a"), DeadlinePassed("b", outcome_unknown=True)
 
-    roll.leave_out("broker-a", first)
+    answers.leave_out("broker-a", first)
     with pytest.raises(DeadlinePassed) as caught:
-        roll.leave_out("broker-b", second)
+        answers.leave_out("broker-b", second)
 
     assert caught.value is second
     assert not second.outcome_unknown
-    assert roll.unanswered == ["broker-a", "broker-b"]
+    assert answers.unanswered == ["broker-a", "broker-b"]
     assert capfd.readouterr().err.count("the result lacks it") == 1

@@ -60,13 +60,13 @@ OWN_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
     "access": CommandGroup(
         "Grant rights to users, and find out why something was refused.",
         {
-            "explain": _own("access:explain"),
-            "grant": _own("access:grant"),
-            "import": _own("access_import:import_rules"),
-            "list": _own("access:list_entries"),
-            "revoke": _own("access:revoke"),
-            "suggest": _own("access:suggest"),
-            "test": _own("access:test"),
+            "explain": _own("security.access:explain"),
+            "grant": _own("security.access:grant"),
+            "import": _own("security.access_import:import_rules"),
+            "list": _own("security.access:list_entries"),
+            "revoke": _own("security.access:revoke"),
+            "suggest": _own("security.access:suggest"),
+            "test": _own("security.access:test"),
         },
         (
             "ariane access grant shop PUBLISH topic 'order-*'",
@@ -87,8 +87,8 @@ OWN_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
     "audit": CommandGroup(
         "Show who changed what through admin, and check that the audit trail is intact.",
         {
-            "list": _own("audit:list_entries"),
-            "verify": _own("audit:verify"),
+            "list": _own("security.audit:list_entries"),
+            "verify": _own("security.audit:verify"),
         },
         (
             "ariane audit list --name orders",
@@ -102,9 +102,9 @@ OWN_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
         "altered. The messages occupy the commit log until it is cleaned, like those of any "
         "deleted topic.",
         {
-            "consume": _own("bench:consume"),
-            "latency": _own("bench:latency"),
-            "produce": _own("bench:produce"),
+            "consume": _own("messaging.bench:consume"),
+            "latency": _own("messaging.bench:latency"),
+            "produce": _own("messaging.bench:produce"),
         },
         (
             "ariane bench produce --batch 1000 --in-flight 4",
@@ -158,19 +158,19 @@ OWN_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
     "compat": CommandGroup(
         "Translate commands of other systems into those of ariane.",
         {
-            "mqadmin": _own("compat:mqadmin"),
+            "mqadmin": _own("shell.compat:mqadmin"),
         },
         ("ariane compat mqadmin updateTopic -t orders -w 8",),
     ),
-    "completion": _own("completion:completion"),
-    "consume": _own("consume:consume"),
+    "completion": _own("shell.completion:completion"),
+    "consume": _own("messaging.consume:consume"),
     "context": CommandGroup(
         "Save the addresses of clusters under names, and choose which one to use.",
         {
-            "add": _own("context:add"),
-            "delete": _own("context:delete"),
-            "list": _own("context:list_contexts"),
-            "use": _own("context:use"),
+            "add": _own("shell.context:add"),
+            "delete": _own("shell.context:delete"),
+            "list": _own("shell.context:list_contexts"),
+            "use": _own("shell.context:use"),
         },
         (
             "ariane context add prod --name-servers 10.0.0.1:9876",
@@ -180,10 +180,10 @@ OWN_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
     "credential": CommandGroup(
         "Give users keys by which they prove who they are, and take them away.",
         {
-            "create": _own("credential:create"),
-            "delete": _own("credential:delete"),
-            "import-rocketmq": _own("credential:import_rocketmq"),
-            "list": _own("credential:list_credentials"),
+            "create": _own("security.credential:create"),
+            "delete": _own("security.credential:delete"),
+            "import-rocketmq": _own("security.credential:import_rocketmq"),
+            "list": _own("security.credential:list_credentials"),
         },
         (
             "ariane credential create billing.key --user billing --days 90",
@@ -193,10 +193,10 @@ OWN_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
     "dead-letter": CommandGroup(
         "Inspect the messages that a group could not consume, and send them back.",
         {
-            "export": _own("dead_letter:export"),
-            "list": _own("dead_letter:list_letters"),
-            "redrive": _own("dead_letter:redrive"),
-            "show": _own("dead_letter:show"),
+            "export": _own("messaging.dead_letter:export"),
+            "list": _own("messaging.dead_letter:list_letters"),
+            "redrive": _own("messaging.dead_letter:redrive"),
+            "show": _own("messaging.dead_letter:show"),
         },
         (
             "ariane dead-letter list billing",
@@ -223,7 +223,7 @@ OWN_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
     ),
     "dev": _own("dev.dev:dev"),
     "doctor": _own("doctor:doctor"),
-    "explain": _own("explain:explain"),
+    "explain": _own("shell.explain:explain"),
     "filter": CommandGroup(
         "Upload, try and manage filters (see docs/filters.md).",
         {
@@ -276,13 +276,13 @@ OWN_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
     "outbox": CommandGroup(
         "Relay the messages of an application's outbox, and inspect refused ones.",
         {
-            "list": _own("outbox:list_parked"),
-            "relay": _own("outbox:relay"),
-            "requeue": _own("outbox:requeue"),
+            "list": _own("messaging.outbox:list_parked"),
+            "relay": _own("messaging.outbox:relay"),
+            "requeue": _own("messaging.outbox:requeue"),
         },
         ("ariane outbox list shop",),
     ),
-    "produce": _own("produce:produce"),
+    "produce": _own("messaging.produce:produce"),
     "quota": CommandGroup(
         "Limit what users, topics and addresses may have and do.",
         {
@@ -310,18 +310,18 @@ OWN_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
     "sink": CommandGroup(
         "Inspect, move or delete the sinks of exactly-once writes.",
         {
-            "delete": _own("sink:delete"),
-            "list": _own("sink:list_sinks"),
-            "move": _own("sink:move"),
+            "delete": _own("messaging.sink:delete"),
+            "list": _own("messaging.sink:list_sinks"),
+            "move": _own("messaging.sink:move"),
         },
         ("ariane sink list",),
     ),
     "tls": CommandGroup(
         "Make, list and renew the certificates of a cluster.",
         {
-            "init": _own("tls:init"),
-            "renew": _own("tls:renew"),
-            "show": _own("tls:show"),
+            "init": _own("security.tls:init"),
+            "renew": _own("security.tls:renew"),
+            "show": _own("security.tls:show"),
         },
         (
             "ariane tls init ./certificates --cluster main --member broker/b-0=10.0.0.2",
@@ -351,11 +351,11 @@ OWN_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
     "transaction": CommandGroup(
         "Inspect undecided transactions, and decide them.",
         {
-            "decide": _own("transaction:decide"),
-            "list": _own("transaction:list_transactions"),
-            "parked": _own("transaction:parked"),
-            "resume": _own("transaction:resume"),
-            "show": _own("transaction:show"),
+            "decide": _own("messaging.transaction:decide"),
+            "list": _own("messaging.transaction:list_transactions"),
+            "parked": _own("messaging.transaction:parked"),
+            "resume": _own("messaging.transaction:resume"),
+            "show": _own("messaging.transaction:show"),
         },
         (
             "ariane transaction list",
@@ -365,12 +365,12 @@ OWN_COMMANDS: Final[Mapping[str, LazyCommand | CommandGroup]] = {
     "user": CommandGroup(
         "Create, change and list users.",
         {
-            "create": _own("user:create"),
-            "delete": _own("user:delete"),
-            "list": _own("user:list_users"),
-            "login-link": _own("login_link:login_link"),
-            "show": _own("user:show"),
-            "update": _own("user:update"),
+            "create": _own("security.user:create"),
+            "delete": _own("security.user:delete"),
+            "list": _own("security.user:list_users"),
+            "login-link": _own("security.login_link:login_link"),
+            "show": _own("security.user:show"),
+            "update": _own("security.user:update"),
         },
         (
             "ariane user create billing",

@@ -6,8 +6,8 @@ import os
 import pytest
 
 from ariane_admin.cli import main
+from ariane_admin.commands.messaging.transaction import list_transactions
 from ariane_admin.commands.topic.topic_list import list_topics
-from ariane_admin.commands.transaction import list_transactions
 from ariane_admin.terminal.exits import ExitStatus
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ariane_admin.cli import main
-from ariane_admin.commands.explain import known_reasons
+from ariane_admin.commands.shell.explain import known_reasons
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_sdk import errors
 from ariane_servicekit.error_table import ERROR_TABLE

@@ -50,13 +50,13 @@ class PartialAnswers(Answers):
 
 
 async def known_groups(
-    client: ClusterClient, roll: PartialAnswers, *, nobody_ok: bool = False
+    client: ClusterClient, answers: PartialAnswers, *, nobody_ok: bool = False
 ) -> list[str]:
     """The consumer groups that brokers know, by name.
 
     Args:
         client: Calls them.
-        roll: The brokers to ask.
+        answers: The brokers to ask.
         nobody_ok: As ``PartialAnswers.ask``.
 
     Raises:
@@ -66,7 +66,7 @@ async def known_groups(
     async def at(broker: LiveBroker) -> list[str]:
         return await client.list_groups(include_system=True, broker_names=[broker.broker_name])
 
-    return sorted({name for names in await roll.ask(at, nobody_ok=nobody_ok) for name in names})
+    return sorted({name for names in await answers.ask(at, nobody_ok=nobody_ok) for name in names})
 
 
 class CompleteAnswers(Answers):

@@ -68,7 +68,7 @@ def traffic_between(before: Look, after: Look) -> Traffic:
     return Traffic(seconds, dict(sent), dict(consumed))
 
 
-async def look_at(doors: ClusterDoors, roll: PartialAnswers, at_s: float) -> Look:
+async def look_at(doors: ClusterDoors, answers: PartialAnswers, at_s: float) -> Look:
     """Look at all topics and groups of the brokers that answer.
 
     Raises:
@@ -82,7 +82,7 @@ async def look_at(doors: ClusterDoors, roll: PartialAnswers, at_s: float) -> Loo
     ends: dict[MessageQueue, int] = {}
     offsets: dict[tuple[str, MessageQueue], int] = {}
     backlogs: dict[tuple[str, str], int] = defaultdict(int)
-    for found, lags in await roll.ask(at):
+    for found, lags in await answers.ask(at):
         ends |= found
         for lag in lags:
             offsets[lag.group, lag.message_queue] = lag.consumer_offset

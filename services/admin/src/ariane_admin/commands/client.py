@@ -12,14 +12,15 @@ from ariane.admin.v1.client_service_pb2 import (
 from ariane_admin.asking.changing.changes import (
     AdminChoice,
     administration,
-    change_option,
+    change_options,
     required,
 )
-from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.connection import run_async
+from ariane_admin.asking.options import question_options
 from ariane_admin.asking.questions import answered
 from ariane_admin.terminal.confirmation import confirm, yes_option
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_admin.terminal.output import Output, Row, output_option
+from ariane_admin.terminal.output import Output, Row
 from ariane_admin.times import moment_text
 
 _COLUMNS = ("client_id", "address", "language", "groups", "producer_groups", "brokers")
@@ -29,8 +30,7 @@ _COLUMNS = ("client_id", "address", "language", "groups", "producer_groups", "br
 @click.option("--group", "consumer_group", default="", help="Only members of this consumer group.")
 @click.option("--producer-group", default="", help="Only producers of this producer group.")
 @click.option("--broker", "broker_name", default="", help="Only clients connected to this broker.")
-@name_servers_option
-@output_option
+@question_options
 def list_clients(
     *,
     consumer_group: str,
@@ -60,9 +60,7 @@ def list_clients(
 @click.command("disconnect")
 @click.argument("client_id")
 @yes_option
-@name_servers_option
-@change_option
-@output_option
+@change_options
 def disconnect(
     *, client_id: str, yes: bool, name_servers: str, admin: AdminChoice, output: Output
 ) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import click
 
 from ariane_admin.asking.cluster_doors import ClusterDoors
-from ariane_admin.asking.connection import name_servers_option, run_async
-from ariane_admin.terminal.output import Output, output_option
+from ariane_admin.asking.connection import run_async
+from ariane_admin.asking.options import question_options
+from ariane_admin.terminal.output import Output
 from ariane_sdk import LiveBroker
 
 
 @click.command("show")
-@name_servers_option
-@output_option
+@question_options
 def show(*, name_servers: str, output: Output) -> None:
     """Show the live brokers as the name servers know them.
 

@@ -17,10 +17,10 @@ from typing import Final, NamedTuple
 
 import click
 
-from ariane_admin.asking.connection import name_servers_option
+from ariane_admin.asking.options import question_options
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_admin.terminal.output import Output, output_option
+from ariane_admin.terminal.output import Output
 from ariane_admin.terminal.progress import progress
 from ariane_servicekit.observability.passwords import without_passwords
 
@@ -61,8 +61,7 @@ class Kept(NamedTuple):
     type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path),
     help=f"A log file of a service; its last {LOG_BYTES_MAX >> 20} MiB. May be repeated.",
 )
-@name_servers_option
-@output_option
+@question_options
 def bundle(
     *, target: Path | None, logs: tuple[Path, ...], name_servers: str, output: Output
 ) -> None:

@@ -9,14 +9,15 @@ from pathlib import Path
 import click
 
 from ariane_admin.asking.cluster_doors import ClusterDoors
-from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.connection import run_async
+from ariane_admin.asking.options import question_options
 from ariane_admin.doctor.cluster_facts import ClusterFacts, gather_facts
 from ariane_admin.doctor.diagnosis import diagnose
 from ariane_admin.doctor.findings import Finding, Severity
 from ariane_admin.doctor.host_facts import gather_host_facts
 from ariane_admin.doctor.host_rules import diagnose_host, flush_times_ms
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_admin.terminal.output import Output, output_option
+from ariane_admin.terminal.output import Output
 from ariane_record.control_characters import shown
 
 
@@ -29,8 +30,7 @@ from ariane_record.control_characters import shown
     type=click.Path(exists=True, file_okay=False),
     help="Examine this machine instead, for a store in FOLDER or here.",
 )
-@name_servers_option
-@output_option
+@question_options
 def doctor(*, host: str | None, name_servers: str, output: Output) -> int:
     """Diagnose the cluster from this machine, and say what to do.
 

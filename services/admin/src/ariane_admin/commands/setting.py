@@ -12,7 +12,7 @@ from ariane.admin.v1.setting_service_pb2 import (
     ListSettingsRequest,
     ListSettingsResponse,
 )
-from ariane_admin.asking.changing.changes import AdminChoice, administration, change_option
+from ariane_admin.asking.changing.changes import AdminChoice, administration, change_options
 from ariane_admin.asking.changing.setting_changes import (
     Assignment,
     AssignmentType,
@@ -80,9 +80,7 @@ def list_settings(
     metavar="HOST:PORT",
     help="Only this process; may be repeated. All processes of the service by default.",
 )
-@name_servers_option
-@change_option
-@output_option
+@change_options
 def set_settings(
     *,
     service: str,

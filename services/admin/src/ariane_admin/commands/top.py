@@ -12,11 +12,12 @@ from typing import Final
 import click
 
 from ariane_admin.asking.cluster_doors import ClusterDoors
-from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.connection import run_async
+from ariane_admin.asking.options import question_options
 from ariane_admin.asking.partial_answers import PartialAnswers
 from ariane_admin.asking.traffic import Look, Traffic, look_at, traffic_between
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_admin.terminal.output import Output, Row, output_option
+from ariane_admin.terminal.output import Output, Row
 from ariane_record.names import is_system_group, retry_topic
 
 _TOPIC_COLUMNS: Final = ("topic", "sent_per_s")
@@ -42,8 +43,7 @@ _GROUP_COLUMNS: Final = ("group", "topic", "consumed_per_s", "lag")
     show_default=True,
     help="The most topics, and the most groups, to show: the fastest.",
 )
-@name_servers_option
-@output_option
+@question_options
 def top(
     *, interval: float, count: int | None, rows_max: int, name_servers: str, output: Output
 ) -> int:
@@ -69,14 +69,14 @@ async def _watch(
     name_servers: str, interval_s: float, count: int | None, rows_max: int, output: Output
 ) -> ExitStatus:
     async with ClusterDoors(name_servers) as doors:
-        roll = PartialAnswers(await doors.primaries())
-        before = await look_at(doors, roll, time.monotonic())
+        answers = PartialAnswers(await doors.primaries())
+        before = await look_at(doors, answers, time.monotonic())
         for _ in range(count) if count else numbers():
             await asyncio.sleep(interval_s)
-            after = await look_at(doors, roll, time.monotonic())
+            after = await look_at(doors, answers, time.monotonic())
             _write(after, traffic_between(before, after), rows_max, output)
             before = after
-        return roll.status
+        return answers.status
 
 
 def _write(now: Look, traffic: Traffic, rows_max: int, output: Output) -> None:

@@ -95,7 +95,7 @@ async def follow_from(
 
 
 async def read_stored(
-    reader: QueueReader, topic: str, begin: Begin, roll: PartialAnswers
+    reader: QueueReader, topic: str, begin: Begin, answers: PartialAnswers
 ) -> AsyncGenerator[ReceivedMessage, None]:
     """Yield the stored messages of a topic up to its end, in order within each queue.
 
@@ -103,14 +103,14 @@ async def read_stored(
         reader: A running reader.
         topic: The topic.
         begin: Where to begin.
-        roll: The brokers of the topic; brokers that do not answer are left out, even if they
+        answers: The brokers of the topic; brokers that do not answer are left out, even if they
             stop answering while they are read.
 
     Raises:
         CommandFailed: A named queue does not exist, or does not keep the offset.
         CallError: A broker returned an error, or no broker answers any longer.
     """
-    _refuse_strangers(topic, begin, roll)
+    _refuse_strangers(topic, begin, answers)
 
     async def begin_at(broker: LiveBroker) -> Mapping[MessageQueue, int]:
         return await _next_offsets(reader, topic, begin, [broker.broker_name])
@@ -118,13 +118,13 @@ async def read_stored(
     async def bounds_at(broker: LiveBroker) -> Mapping[MessageQueue, tuple[int, int]]:
         return await _bounds_at(reader, topic, begin, broker.broker_name)
 
-    next_offsets = {q: first for each in await roll.ask(begin_at) for q, first in each.items()}
+    next_offsets = {q: first for each in await answers.ask(begin_at) for q, first in each.items()}
     read_any = True
     while read_any:
         read_any = False
-        bounds = {q: both for each in await roll.ask(bounds_at) for q, both in each.items()}
+        bounds = {q: both for each in await answers.ask(bounds_at) for q, both in each.items()}
         for queue, both in sorted(bounds.items()):
-            if queue.broker_name in roll.unanswered:
+            if queue.broker_name in answers.unanswered:
                 continue
             try:
                 read = _read(reader, {queue: both}, next_offsets, named=bool(begin.queues))
@@ -133,16 +133,16 @@ async def read_stored(
                         read_any = True
                         yield message
             except SILENT as error:
-                roll.leave_out(queue.broker_name, error)
+                answers.leave_out(queue.broker_name, error)
 
 
-def _refuse_strangers(topic: str, begin: Begin, roll: PartialAnswers) -> None:
+def _refuse_strangers(topic: str, begin: Begin, answers: PartialAnswers) -> None:
     """Refuse queues of brokers that do not have the topic.
 
     Raises:
         CommandFailed: One is named.
     """
-    known = {one.broker_name for one in roll.brokers}
+    known = {one.broker_name for one in answers.brokers}
     for broker_name in sorted({each for each, _ in begin.queues}):
         if broker_name not in known:
             raise CommandFailed(f"topic {topic} is not on {broker_name}", ExitStatus.NOT_FOUND)

@@ -28,11 +28,17 @@ from ariane.common.v1.process_service_pb2 import (
 from ariane.common.v1.process_service_pb2_grpc import ProcessServiceStub
 from ariane_admin.asking.admin_service import ADMIN_SECONDS_MAX, admin_channel
 from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX
-from ariane_admin.asking.connection import ADMIN_VARIABLE, DEFAULT_ADMIN, check_address
+from ariane_admin.asking.connection import (
+    ADMIN_VARIABLE,
+    DEFAULT_ADMIN,
+    check_address,
+    name_servers_option,
+)
 from ariane_admin.asking.services import Services, services_at
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.exits import ExitStatus
+from ariane_admin.terminal.output import output_option
 from ariane_sdk.errors import CallError
 from ariane_sdk.translation import error_from_rpc, error_from_status
 
@@ -74,6 +80,11 @@ def change_option(command: _Command) -> _Command:
         " a record.",
     )
     return option(command)
+
+
+def change_options(command: _Command) -> _Command:
+    """Give a command what a change needs: ``--name-servers``, ``--admin`` and ``--output``."""
+    return name_servers_option(change_option(output_option(command)))
 
 
 @asynccontextmanager

@@ -18,7 +18,7 @@ from ariane.namesrv.v1.route_pb2 import BrokerLiveness
 from ariane.namesrv.v1.route_service_pb2 import ListBrokersRequest
 from ariane_admin.asking.absent_brokers import warn_of_absent
 from ariane_admin.asking.changing import broker_maintenance
-from ariane_admin.asking.changing.changes import AdminChoice, administration, change_option
+from ariane_admin.asking.changing.changes import AdminChoice, administration, change_options
 from ariane_admin.asking.cluster_doors import (
     CALL_SECONDS_MAX,
     PAGE_SIZE,
@@ -27,13 +27,14 @@ from ariane_admin.asking.cluster_doors import (
     answer_to_question,
     broker_peer,
 )
-from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.connection import run_async
+from ariane_admin.asking.options import question_options
 from ariane_admin.errors import CommandFailed, say_error
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.error_statuses import reasoned
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_admin.terminal.output import Output, Part, Row, output_option
+from ariane_admin.terminal.output import Output, Part, Row
 from ariane_admin.terminal.progress import progress
 from ariane_admin.times import moment_text
 from ariane_sdk import LiveBroker
@@ -41,8 +42,7 @@ from ariane_sdk.errors import CallError
 
 
 @click.command("list")
-@name_servers_option
-@output_option
+@question_options
 def list_brokers(*, name_servers: str, output: Output) -> int:
     """List the live brokers with the state that each reports.
 
@@ -86,8 +86,7 @@ def list_brokers(*, name_servers: str, output: Output) -> int:
 @click.command("show")
 @click.argument("name")
 @click.option("--settings", is_flag=True, help="Show its settings, too.")
-@name_servers_option
-@output_option
+@question_options
 def show(*, name: str, settings: bool, name_servers: str, output: Output) -> None:
     """Show the state of broker NAME: its store, its traffic, its recovery findings.
 
@@ -121,9 +120,7 @@ def show(*, name: str, settings: bool, name_servers: str, output: Output) -> Non
 )
 @dry_run_option
 @yes_option
-@name_servers_option
-@change_option
-@output_option
+@change_options
 def drain(
     *,
     name: str,
@@ -182,9 +179,7 @@ async def _drainable(name_servers: str, name: str) -> Row:
 
 @click.command("restore")
 @click.argument("name")
-@name_servers_option
-@change_option
-@output_option
+@change_options
 def restore(*, name: str, name_servers: str, admin: AdminChoice, output: Output) -> None:
     """Let broker NAME accept messages again after a drain.
 

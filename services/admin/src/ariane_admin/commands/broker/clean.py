@@ -6,10 +6,10 @@ import click
 
 from ariane.admin.v1.cluster_service_pb2 import CleanBrokerRequest
 from ariane.broker.v1.broker_service_pb2 import CleanBrokerResponse
-from ariane_admin.asking.changing.changes import AdminChoice, administration, change_option
-from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.changing.changes import AdminChoice, administration, change_options
+from ariane_admin.asking.connection import run_async
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
-from ariane_admin.terminal.output import Output, output_option
+from ariane_admin.terminal.output import Output
 from ariane_admin.times import moment_text
 
 
@@ -17,9 +17,7 @@ from ariane_admin.times import moment_text
 @click.argument("name")
 @dry_run_option
 @yes_option
-@name_servers_option
-@change_option
-@output_option
+@change_options
 def clean(
     *,
     name: str,

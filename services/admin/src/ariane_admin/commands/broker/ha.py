@@ -12,15 +12,16 @@ from google.protobuf.duration_pb2 import Duration
 from ariane.admin.v1 import replica_set_service_pb2 as admin_pb
 from ariane.replication.v1.replica_pb2 import ReplicaSet
 from ariane.replication.v1.replica_set_service_pb2 import GetReplicaSetResponse
-from ariane_admin.asking.changing.changes import AdminChoice, administration, change_option
+from ariane_admin.asking.changing.changes import AdminChoice, administration, change_options
 from ariane_admin.asking.cluster_doors import ClusterDoors
-from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.connection import run_async
+from ariane_admin.asking.options import question_options
 from ariane_admin.asking.replica_sets import Member, answering, members_of
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_admin.terminal.output import Output, Row, output_option
+from ariane_admin.terminal.output import Output, Row
 
 _COLUMNS: Final = (
     *("id", "address", "role", "epoch", "in_sync", "attached", "end", "behind_bytes"),
@@ -32,8 +33,7 @@ _REPLICA_ID: Final = click.IntRange(0, (1 << 63) - 1)
 
 @click.command("status")
 @click.argument("name")
-@name_servers_option
-@output_option
+@question_options
 def status(*, name: str, name_servers: str, output: Output) -> int:
     """Show the primary and replicas of broker NAME, and how far each is behind.
 
@@ -73,9 +73,7 @@ def status(*, name: str, name_servers: str, output: Output) -> int:
 )
 @dry_run_option
 @yes_option
-@name_servers_option
-@change_option
-@output_option
+@change_options
 def switchover(
     *,
     name: str,
@@ -123,9 +121,7 @@ def switchover(
 )
 @dry_run_option
 @yes_option
-@name_servers_option
-@change_option
-@output_option
+@change_options
 def elect(
     *,
     name: str,
@@ -171,9 +167,7 @@ def elect(
 )
 @dry_run_option
 @yes_option
-@name_servers_option
-@change_option
-@output_option
+@change_options
 def remove(
     *,
     name: str,

@@ -8,15 +8,15 @@ from typing import Final
 import click
 
 from ariane.admin.v1 import replica_set_service_pb2 as admin_pb
-from ariane_admin.asking.changing.changes import AdminChoice, administration, change_option
+from ariane_admin.asking.changing.changes import AdminChoice, administration, change_options
 from ariane_admin.asking.cluster_doors import ClusterDoors
-from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.leader_balance import Move, SetStanding, moves_of
 from ariane_admin.asking.replica_sets import Member, answering, members_of
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_admin.terminal.output import Output, output_option
+from ariane_admin.terminal.output import Output
 from ariane_sdk.errors import CallError
 from ariane_servicekit import Address
 
@@ -26,9 +26,7 @@ _COLUMNS: Final = ("broker", "from_id", "to_id", "from_machine", "to_machine", "
 @click.command("balance")
 @dry_run_option
 @yes_option
-@name_servers_option
-@change_option
-@output_option
+@change_options
 def balance(
     *, dry_run: bool, yes: bool, name_servers: str, admin: AdminChoice, output: Output
 ) -> int:

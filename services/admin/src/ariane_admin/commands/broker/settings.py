@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from ariane_admin.asking.changing.changes import AdminChoice, administration, change_option
+from ariane_admin.asking.changing.changes import AdminChoice, administration, change_options
 from ariane_admin.asking.changing.setting_changes import (
     Assignment,
     AssignmentType,
@@ -14,16 +14,14 @@ from ariane_admin.asking.changing.setting_changes import (
     change_settings,
 )
 from ariane_admin.asking.cluster_doors import ClusterDoors
-from ariane_admin.asking.connection import name_servers_option, run_async
-from ariane_admin.terminal.output import Output, output_option
+from ariane_admin.asking.connection import run_async
+from ariane_admin.terminal.output import Output
 
 
 @click.command("set")
 @click.argument("name")
 @click.argument("assignments", nargs=-1, required=True, type=AssignmentType())
-@name_servers_option
-@change_option
-@output_option
+@change_options
 def set_settings(
     *,
     name: str,

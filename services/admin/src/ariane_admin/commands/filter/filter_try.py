@@ -14,13 +14,14 @@ import click
 from ariane.filter.v1.filter_service_pb2 import MessageRange, TryFilterRequest
 from ariane_admin.asking.changing.module_file import module_in
 from ariane_admin.asking.cluster_doors import PATIENCE_S, ClusterDoors, answer_to_question
-from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.filter_servers import LOAD_SECONDS_MAX, FilterServer, filter_servers
+from ariane_admin.asking.options import question_options
 from ariane_admin.errors import CommandFailed
 from ariane_admin.messages.message_lines import as_row
 from ariane_admin.messages.stored_messages import shortened
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_admin.terminal.output import Output, Row, output_option
+from ariane_admin.terminal.output import Output, Row
 from ariane_sdk import MessageQueue, QueueReader, ReceivedMessage, Uploaded
 
 _COUNT_MAX: Final = 1000
@@ -38,8 +39,7 @@ _COLUMNS: Final = ("matches", "broker", "queue_id", "queue_offset", "tag", "prop
     help="Number of messages, the newest of the topic.",
 )
 @click.option("--matches", "only_matches", is_flag=True, help="Show only the messages that match.")
-@name_servers_option
-@output_option
+@question_options
 def try_filter(
     *,
     filter_or_file: str,

@@ -15,12 +15,12 @@ from ariane.filter.v1.filter_service_pb2 import GetFilterRequest
 from ariane_admin.asking.changing.changes import (
     AdminChoice,
     administration,
-    change_option,
+    change_options,
     error_of,
 )
 from ariane_admin.asking.changing.module_file import module_in
 from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX, ClusterDoors
-from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.filter_servers import (
     LOAD_SECONDS_MAX,
     FilterServer,
@@ -29,10 +29,11 @@ from ariane_admin.asking.filter_servers import (
     kept_filter,
     kept_filters,
 )
+from ariane_admin.asking.options import question_options
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.error_statuses import exit_status_of, reasoned
-from ariane_admin.terminal.output import Output, Row, output_option
+from ariane_admin.terminal.output import Output, Row
 from ariane_admin.times import moment_text
 from ariane_sdk import Uploaded
 
@@ -45,9 +46,7 @@ _version_argument: Final = click.argument("filter_version", metavar="NAME@VERSIO
 @click.command("upload")
 @click.argument("name")
 @click.argument("module", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@name_servers_option
-@change_option
-@output_option
+@change_options
 def upload(
     *,
     name: str,
@@ -94,8 +93,7 @@ def upload(
 
 @click.command("list")
 @click.argument("name", default="")
-@name_servers_option
-@output_option
+@question_options
 def list_filters(*, name: str, name_servers: str, output: Output) -> None:
     """List all uploaded filters, or the versions of NAME.
 
@@ -122,8 +120,7 @@ def list_filters(*, name: str, name_servers: str, output: Output) -> None:
 @click.command("show")
 @_version_argument
 @click.option("--module", "with_module", is_flag=True, help="Print only the module itself.")
-@name_servers_option
-@output_option
+@question_options
 def show(*, filter_version: str, with_module: bool, name_servers: str, output: Output) -> None:
     """Show one version of a filter: its state and the groups that use it.
 
@@ -157,9 +154,7 @@ def show(*, filter_version: str, with_module: bool, name_servers: str, output: O
 @click.command("quarantine")
 @_version_argument
 @click.option("--cause", default="", help="Reason shown to the groups that are refused.")
-@name_servers_option
-@change_option
-@output_option
+@change_options
 def quarantine(
     *,
     filter_version: str,
@@ -182,9 +177,7 @@ def quarantine(
 
 @click.command("release")
 @_version_argument
-@name_servers_option
-@change_option
-@output_option
+@change_options
 def release(*, filter_version: str, name_servers: str, admin: AdminChoice, output: Output) -> None:
     """Let a quarantined version of a filter run again, and reset its strikes.
 
@@ -202,9 +195,7 @@ def release(*, filter_version: str, name_servers: str, admin: AdminChoice, outpu
 @_version_argument
 @dry_run_option
 @yes_option
-@name_servers_option
-@change_option
-@output_option
+@change_options
 def delete(
     *,
     filter_version: str,

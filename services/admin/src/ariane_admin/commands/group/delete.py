@@ -8,13 +8,13 @@ from ariane.admin.v1.group_service_pb2 import DeleteGroupRequest, DeleteGroupRes
 from ariane_admin.asking.changing.changes import (
     AdminChoice,
     administration,
-    change_option,
+    change_options,
     required,
 )
-from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.previews import group_content, message_count
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
-from ariane_admin.terminal.output import Output, output_option
+from ariane_admin.terminal.output import Output
 from ariane_record.names import dead_letter_topic
 
 
@@ -25,9 +25,7 @@ from ariane_record.names import dead_letter_topic
 )
 @dry_run_option
 @yes_option
-@name_servers_option
-@change_option
-@output_option
+@change_options
 def delete(
     *,
     name: str,

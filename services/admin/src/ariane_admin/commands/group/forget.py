@@ -8,12 +8,12 @@ from ariane.admin.v1.group_service_pb2 import DeleteGroupOffsetsRequest
 from ariane_admin.asking.changing.changes import (
     AdminChoice,
     administration,
-    change_option,
+    change_options,
     required,
 )
-from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.connection import run_async
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
-from ariane_admin.terminal.output import Output, Row, output_option
+from ariane_admin.terminal.output import Output, Row
 
 
 @click.command("forget")
@@ -21,9 +21,7 @@ from ariane_admin.terminal.output import Output, Row, output_option
 @click.argument("topic")
 @dry_run_option
 @yes_option
-@name_servers_option
-@change_option
-@output_option
+@change_options
 def forget(
     *,
     name: str,

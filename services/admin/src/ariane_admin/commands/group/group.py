@@ -6,7 +6,8 @@ import click
 
 from ariane.admin.v1 import group_service_pb2 as group_pb
 from ariane.admin.v1.lag_service_pb2 import ListQueueLagsRequest
-from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.connection import run_async
+from ariane_admin.asking.options import question_options
 from ariane_admin.asking.partial_answers import marked_row, write_rows
 from ariane_admin.asking.paused_groups import pause_warning
 from ariane_admin.asking.questions import answered, questions
@@ -19,7 +20,7 @@ from ariane_admin.commands.group.group_rows import (
 )
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_admin.terminal.output import Output, first_of, output_option
+from ariane_admin.terminal.output import Output, first_of
 
 _LIST_COLUMNS = ("group", "members", "topics", "lag", "in_flight", "ready", "oldest", "paused")
 _MEMBER_COLUMNS = ("client_id", "address", "model", "away", "subscriptions")
@@ -45,8 +46,7 @@ _HOLD_COLUMNS = (
     show_default=True,
     help="Maximum number of rows to list.",
 )
-@name_servers_option
-@output_option
+@question_options
 def list_groups(
     *, system: bool, topic: str | None, count: int, name_servers: str, output: Output
 ) -> int:
@@ -80,8 +80,7 @@ def list_groups(
 
 @click.command("show")
 @click.argument("name")
-@name_servers_option
-@output_option
+@question_options
 def show(*, name: str, name_servers: str, output: Output) -> int:
     """Show the backlog, members and subscription conflicts of group NAME.
 

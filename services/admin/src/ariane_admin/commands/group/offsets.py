@@ -15,16 +15,16 @@ from ariane.admin.v1.group_service_pb2 import (
 from ariane_admin.asking.changing.changes import (
     AdminChoice,
     administration,
-    change_option,
+    change_options,
     required,
 )
-from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.connection import run_async
 from ariane_admin.errors import CommandFailed
 from ariane_admin.messages.queue_places import queue_offsets
 from ariane_admin.messages.start_position import StartPosition, StartPositionType
 from ariane_admin.terminal.confirmation import confirm, yes_option
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_admin.terminal.output import Output, Row, output_option
+from ariane_admin.terminal.output import Output, Row
 
 _OFFSET_COLUMNS = ("broker", "queue_id", "consumer_offset")
 
@@ -53,9 +53,7 @@ _OFFSET_COLUMNS = ("broker", "queue_id", "consumer_offset")
 )
 @click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
 @yes_option
-@name_servers_option
-@change_option
-@output_option
+@change_options
 def reset(
     *,
     name: str,
@@ -110,9 +108,7 @@ def reset(
 @click.argument("target")
 @click.argument("topic")
 @yes_option
-@name_servers_option
-@change_option
-@output_option
+@change_options
 def clone(
     *,
     name: str,

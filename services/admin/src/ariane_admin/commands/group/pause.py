@@ -9,20 +9,18 @@ from ariane.broker.v1.group_service_pb2 import ConsumerGroupChange
 from ariane_admin.asking.changing.changes import (
     AdminChoice,
     administration,
-    change_option,
+    change_options,
     required,
 )
-from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.connection import run_async
 from ariane_admin.terminal.confirmation import confirm, yes_option
-from ariane_admin.terminal.output import Output, output_option
+from ariane_admin.terminal.output import Output
 
 
 @click.command("pause")
 @click.argument("name")
 @yes_option
-@name_servers_option
-@change_option
-@output_option
+@change_options
 def pause(*, name: str, yes: bool, name_servers: str, admin: AdminChoice, output: Output) -> None:
     """Stop delivery to group NAME until it is resumed.
 
@@ -43,9 +41,7 @@ def pause(*, name: str, yes: bool, name_servers: str, admin: AdminChoice, output
 
 @click.command("resume")
 @click.argument("name")
-@name_servers_option
-@change_option
-@output_option
+@change_options
 def resume(*, name: str, name_servers: str, admin: AdminChoice, output: Output) -> None:
     """Resume delivery to group NAME after a pause.
 

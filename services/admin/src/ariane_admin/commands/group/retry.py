@@ -19,13 +19,13 @@ from ariane.broker.v1.group_service_pb2 import (
 from ariane_admin.asking.changing.changes import (
     AdminChoice,
     administration,
-    change_option,
+    change_options,
     required,
 )
-from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.questions import questions
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_admin.terminal.output import Output, Row, output_option
+from ariane_admin.terminal.output import Output, Row
 
 _COLUMNS: Final = ("broker", "attempts_max", "ordered_attempts_max", "policy", "waits")
 UNLIMITED_ATTEMPTS: Final = (1 << 31) - 1
@@ -102,9 +102,7 @@ class _Spans(click.ParamType[tuple[Duration, ...]]):
     help=f"By which waits grow; {_FACTOR:g} if not given. With --growth.",
 )
 @click.option("--levels", is_flag=True, help="Go back to the waits of the brokers' delay levels.")
-@name_servers_option
-@change_option
-@output_option
+@change_options
 def retry(
     *,
     name: str,

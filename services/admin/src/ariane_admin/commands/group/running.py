@@ -17,14 +17,15 @@ from ariane_admin.asking.cluster_doors import (
     answer_to_question,
     broker_peer,
 )
-from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.connection import run_async
+from ariane_admin.asking.options import question_options
 from ariane_admin.asking.paused_groups import pause_warning, paused_groups
 from ariane_admin.asking.questions import Questions, questions
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.error_statuses import line_of
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_admin.terminal.output import Output, Part, Row, output_option
+from ariane_admin.terminal.output import Output, Part, Row
 from ariane_admin.times import moment_text
 from ariane_sdk import GroupMember, LiveBroker
 from ariane_sdk.errors import CallError
@@ -54,8 +55,7 @@ class _Found(NamedTuple):
 @click.argument("name")
 @click.option("--member", "client_id", default="", help="Only the member with this client id.")
 @click.option("--stacks", is_flag=True, help="Show the stacks of its threads and tasks, too.")
-@name_servers_option
-@output_option
+@question_options
 def running(
     *, name: str, client_id: str, stacks: bool, name_servers: str, output: Output
 ) -> ExitStatus:

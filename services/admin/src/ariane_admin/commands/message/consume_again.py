@@ -16,12 +16,12 @@ from ariane.broker.v1.client_question_pb2 import (
     ConsumeOutcome,
 )
 from ariane_admin.asking.admin_service import ADMIN_SECONDS_MAX
-from ariane_admin.asking.changing.changes import AdminChoice, administration, change_option
-from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.changing.changes import AdminChoice, administration, change_options
+from ariane_admin.asking.connection import run_async
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.confirmation import confirm, yes_option
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_admin.terminal.output import Output, output_option
+from ariane_admin.terminal.output import Output
 
 WAIT_SECONDS_MAX: Final = 60
 
@@ -52,9 +52,7 @@ _WORDS: Final[dict[ConsumeOutcome.ValueType, str]] = {
     help="Seconds to wait for the listener.",
 )
 @yes_option
-@name_servers_option
-@change_option
-@output_option
+@change_options
 def consume_again(
     *,
     message_id: str,

@@ -10,8 +10,9 @@ import click
 from ariane.admin.v1.delayed_message_service_pb2 import RecallMessageRequest
 from ariane.admin.v1.message_service_pb2 import GetMessageRequest, QueryMessagesRequest
 from ariane.common.v1.message_pb2 import Message
-from ariane_admin.asking.changing.changes import AdminChoice, administration, change_option
-from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.changing.changes import AdminChoice, administration, change_options
+from ariane_admin.asking.connection import run_async
+from ariane_admin.asking.options import question_options
 from ariane_admin.asking.questions import Questions, answered, questions
 from ariane_admin.errors import CommandFailed
 from ariane_admin.messages.message_body import body_of
@@ -20,7 +21,7 @@ from ariane_admin.messages.start_position import MomentType
 from ariane_admin.messages.stored_messages import BodyForm, message_row, shortened
 from ariane_admin.servicers.message.message_search import MessageSearch
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_admin.terminal.output import Output, first_of, output_option
+from ariane_admin.terminal.output import Output, first_of
 from ariane_admin.times import timestamp_of
 from ariane_record.errors import RecallHandleIllegal
 from ariane_record.single.recall_handle import decode_recall_handle
@@ -47,8 +48,7 @@ _MESSAGE_NOT_FOUND = "MESSAGE_NOT_FOUND"
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write the raw body to this file instead of showing it.",
 )
-@name_servers_option
-@output_option
+@question_options
 def show(
     *,
     message_id: str,
@@ -116,8 +116,7 @@ def show(
     show_default=True,
     help="How to show bodies; a body that is not text is shown as hex.",
 )
-@name_servers_option
-@output_option
+@question_options
 def query(
     *,
     topic: str,
@@ -168,8 +167,7 @@ def query(
 
 @click.command("trace")
 @click.argument("unique_id")
-@name_servers_option
-@output_option
+@question_options
 def trace(*, unique_id: str, name_servers: str, output: Output) -> int:
     """Show the history of message UNIQUE_ID: sent, consumed, transaction ended, recalled.
 
@@ -200,9 +198,7 @@ def trace(*, unique_id: str, name_servers: str, output: Output) -> int:
 
 @click.command("recall")
 @click.argument("handle")
-@name_servers_option
-@change_option
-@output_option
+@change_options
 def recall(*, handle: str, name_servers: str, admin: AdminChoice, output: Output) -> None:
     """Recall the delayed message of HANDLE before it is delivered.
 

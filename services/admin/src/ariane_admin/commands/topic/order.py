@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 import click
 
 from ariane.admin.v1.topic_service_pb2 import UpdateTopicQueueOrderRequest
-from ariane_admin.asking.changing.changes import AdminChoice, administration, change_option
+from ariane_admin.asking.changing.changes import AdminChoice, administration, change_options
 from ariane_admin.asking.cluster_doors import PATIENCE_S
-from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.connection import run_async
 from ariane_admin.terminal.confirmation import confirm, yes_option
-from ariane_admin.terminal.output import Output, output_option
+from ariane_admin.terminal.output import Output
 from ariane_sdk import ClusterClient, MessageQueue, Route
 
 _COLUMNS = ("broker", "queues", "live")
@@ -28,9 +28,7 @@ _COLUMNS = ("broker", "queues", "live")
     help="Remove the order; a topic of type fifo then refuses message groups.",
 )
 @yes_option
-@name_servers_option
-@change_option
-@output_option
+@change_options
 def order(
     *,
     name: str,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from ariane.admin.v1.client_service_pb2 import ClusterProducer, ListProducersRequest
-from ariane_admin.asking.connection import name_servers_option
+from ariane_admin.asking.options import question_options
 from ariane_admin.asking.partial_answers import write_rows
 from ariane_admin.asking.questions import answered
-from ariane_admin.terminal.output import Output, Row, output_option
+from ariane_admin.terminal.output import Output, Row
 from ariane_admin.times import moment_text
 
 _COLUMNS = (
@@ -21,8 +21,7 @@ _TOTALS = ("messages_per_second", "message_count")
 @click.command()
 @click.argument("name", required=False, default="")
 @click.option("--producer-group", default="", help="Only those of this producer group.")
-@name_servers_option
-@output_option
+@question_options
 def producers(*, name: str, producer_group: str, name_servers: str, output: Output) -> int:
     """List who sent messages to topic NAME, or to any topic, within the last hour.
 

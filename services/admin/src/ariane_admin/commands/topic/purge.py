@@ -13,16 +13,16 @@ from ariane.common.v1.process_service_pb2 import GetProcessStateRequest
 from ariane_admin.asking.changing.changes import (
     AdminChoice,
     administration,
-    change_option,
+    change_options,
     required,
 )
 from ariane_admin.asking.cluster_doors import CALL_SECONDS_MAX, PATIENCE_S, ClusterDoors, answer_of
-from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.own_tls import own_tls
 from ariane_admin.asking.questions import questions
 from ariane_admin.messages.start_position import MomentType
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
-from ariane_admin.terminal.output import Output, output_option
+from ariane_admin.terminal.output import Output
 from ariane_sdk import QueueReader
 
 SHOWN_SINCE: Final = "shown.since.ms"
@@ -49,9 +49,7 @@ class _Purge(NamedTuple):
 @click.option("--undo", is_flag=True, help="Show again what was hidden and is not deleted yet.")
 @dry_run_option
 @yes_option
-@name_servers_option
-@change_option
-@output_option
+@change_options
 def purge(
     *,
     name: str,

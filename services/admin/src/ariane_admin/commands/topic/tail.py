@@ -8,13 +8,14 @@ from typing import Final
 import click
 
 from ariane_admin.asking.cluster_doors import PATIENCE_S
-from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.connection import run_async
+from ariane_admin.asking.options import question_options
 from ariane_admin.messages.message_lines import as_row
 from ariane_admin.messages.newest_messages import newest_messages
 from ariane_admin.messages.queue_tail import follow_from
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.error_statuses import reasoned
-from ariane_admin.terminal.output import Output, output_option
+from ariane_admin.terminal.output import Output
 from ariane_record.control_characters import shown
 from ariane_sdk import QueueReader, ReceivedMessage
 from ariane_sdk.errors import BodyDamaged
@@ -35,8 +36,7 @@ BODY_CHARACTERS: Final = 120
     help="Number of stored messages to start with, the newest.",
 )
 @click.option("--no-follow", is_flag=True, help="Stop after the stored messages.")
-@name_servers_option
-@output_option
+@question_options
 def tail(*, name: str, last: int, no_follow: bool, name_servers: str, output: Output) -> None:
     """Show the newest messages of topic NAME, and new ones as they arrive, until Ctrl-C.
 

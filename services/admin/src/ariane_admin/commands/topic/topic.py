@@ -13,10 +13,11 @@ from ariane.namesrv.v1 import route_pb2
 from ariane_admin.asking.changing.changes import (
     AdminChoice,
     administration,
-    change_option,
+    change_options,
     required,
 )
-from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.connection import run_async
+from ariane_admin.asking.options import question_options
 from ariane_admin.asking.previews import topic_content
 from ariane_admin.asking.questions import Questions, answered, questions
 from ariane_admin.commands.topic.layouts import layout_rows, placement_row
@@ -32,7 +33,7 @@ from ariane_admin.commands.topic.words import (
 )
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
-from ariane_admin.terminal.output import Output, Row, output_option
+from ariane_admin.terminal.output import Output, Row
 from ariane_admin.terminal.waits import WaitType
 from ariane_sdk import MessageQueue
 from ariane_sdk.errors import TopicNotFound
@@ -76,9 +77,7 @@ _LAYOUT_COLUMNS = (
 )
 @click.option("--retention", type=WaitType(), help=RETENTION_HELP)
 @click.option("--exists-ok", is_flag=True, help="Succeed if the topic exists already.")
-@name_servers_option
-@change_option
-@output_option
+@change_options
 def create(
     *,
     name: str,
@@ -134,8 +133,7 @@ def create(
     is_flag=True,
     help="Show the topic's configuration on each broker, instead of its queues.",
 )
-@name_servers_option
-@output_option
+@question_options
 def show(*, name: str, brokers: bool, name_servers: str, output: Output) -> int:
     """Show the queues of topic NAME, and how many messages each holds.
 
@@ -189,9 +187,7 @@ def show(*, name: str, brokers: bool, name_servers: str, output: Output) -> int:
     " them get there.",
 )
 @yes_option
-@name_servers_option
-@change_option
-@output_option
+@change_options
 def update(
     *,
     name: str,
@@ -258,9 +254,7 @@ def update(
 @click.option("--missing-ok", is_flag=True, help="Succeed if the topic does not exist.")
 @dry_run_option
 @yes_option
-@name_servers_option
-@change_option
-@output_option
+@change_options
 def delete(
     *,
     name: str,

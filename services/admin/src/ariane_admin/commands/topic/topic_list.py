@@ -7,11 +7,11 @@ from typing import Final
 import click
 
 from ariane.admin.v1.topic_service_pb2 import ClusterTopic, ListTopicsRequest
-from ariane_admin.asking.connection import name_servers_option
+from ariane_admin.asking.options import question_options
 from ariane_admin.asking.partial_answers import write_rows
 from ariane_admin.asking.questions import answered
 from ariane_admin.commands.topic.words import message_type_word, permission_word
-from ariane_admin.terminal.output import Output, Row, output_option
+from ariane_admin.terminal.output import Output, Row
 
 _COLUMNS: Final = ("topic", "brokers", "read_queues", "write_queues", "permission", "type")
 _TOTALS: Final = ("read_queues", "write_queues")
@@ -22,8 +22,7 @@ _DIFFERS: Final = "differs"
 
 @click.command("list")
 @click.option("--system", is_flag=True, help="Include the system's own topics.")
-@name_servers_option
-@output_option
+@question_options
 def list_topics(*, system: bool, name_servers: str, output: Output) -> int:
     """List topics by name, with their queues on all brokers.
 

@@ -14,9 +14,10 @@ from typing import Any, Final, TextIO, TypeVar
 import click
 
 from ariane.admin.v1 import dead_letter_service_pb2 as letter_pb
-from ariane_admin.asking.changing.changes import AdminChoice, administration, change_option
+from ariane_admin.asking.changing.changes import AdminChoice, administration, change_options
 from ariane_admin.asking.cluster_doors import PATIENCE_S, ClusterDoors, answer_to_question
 from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.options import question_options
 from ariane_admin.asking.partial_answers import PartialAnswers, known_groups
 from ariane_admin.errors import CommandFailed
 from ariane_admin.messages.message_lines import as_row
@@ -25,7 +26,7 @@ from ariane_admin.messages.stored_messages import shortened
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_admin.terminal.output import Output, Row, first_of, output_option
+from ariane_admin.terminal.output import Output, Row, first_of
 from ariane_admin.terminal.progress import progress
 from ariane_admin.times import timestamp_of
 from ariane_sdk import DeadLetter, DeadLetterFilter, DeadLetters, LiveBroker
@@ -87,8 +88,7 @@ def _filter_options(command: _Command) -> _Command:
     show_default=True,
     help="Maximum number of rows to list.",
 )
-@name_servers_option
-@output_option
+@question_options
 def list_letters(
     *, group: str, not_redriven: bool, count: int, name_servers: str, output: Output, **which: Any
 ) -> int:
@@ -109,7 +109,7 @@ def list_letters(
             ClusterDoors(name_servers) as doors,
             DeadLetters(name_servers, patience_s=PATIENCE_S) as letters,
         ):
-            roll = PartialAnswers(await doors.primaries())
+            answers = PartialAnswers(await doors.primaries())
 
             async def at(broker: LiveBroker) -> list[Row]:
                 wanted = replace(
@@ -119,22 +119,21 @@ def list_letters(
                 )
                 return await _rows(letters, group, wanted, count + 1)
 
-            rows = [row for found in await roll.ask(at) for row in found]
+            rows = [row for found in await answers.ask(at) for row in found]
             if not rows:
-                await _doubt(doors, roll, group)
-            return roll, rows
+                await _doubt(doors, answers, group)
+            return answers, rows
 
-    roll, found = run_async(ask())
+    answers, found = run_async(ask())
     rows = first_of(found, count)
     output.rows(_COLUMNS, rows if output.for_programs else map(shortened, rows))
-    return roll.status
+    return answers.status
 
 
 @click.command("show")
 @click.argument("group")
 @click.argument("place")
-@name_servers_option
-@output_option
+@question_options
 def show(*, group: str, place: str, name_servers: str, output: Output) -> None:
     """Show the dead letter of GROUP at PLACE (BROKER/QUEUE/OFFSET, as `list` shows it).
 
@@ -186,7 +185,7 @@ def export(*, group: str, file: TextIO, name_servers: str, **which: Any) -> int:
             ClusterDoors(name_servers) as doors,
             DeadLetters(name_servers, patience_s=PATIENCE_S) as letters,
         ):
-            roll = PartialAnswers(await doors.primaries())
+            answers = PartialAnswers(await doors.primaries())
             turn = asyncio.Lock()
             count = 0
 
@@ -199,14 +198,14 @@ def export(*, group: str, file: TextIO, name_servers: str, **which: Any) -> int:
                         file.write(json.dumps(_row(letter), ensure_ascii=False) + "\n")
                         count += 1
 
-            await roll.ask(at)
+            await answers.ask(at)
             if not count:
-                await _doubt(doors, roll, group)
-            return roll, count
+                await _doubt(doors, answers, group)
+            return answers, count
 
-    roll, count = run_async(write())
+    answers, count = run_async(write())
     click.echo(f"{count:,} dead {'letter' if count == 1 else 'letters'} written", err=True)
-    return roll.status
+    return answers.status
 
 
 @click.command("redrive")
@@ -220,9 +219,7 @@ def export(*, group: str, file: TextIO, name_servers: str, **which: Any) -> int:
 )
 @dry_run_option
 @yes_option
-@name_servers_option
-@change_option
-@output_option
+@change_options
 def redrive(
     *,
     group: str,
@@ -261,9 +258,9 @@ def redrive(
 
     async def doubt() -> ExitStatus:
         async with ClusterDoors(name_servers) as doors:
-            roll = PartialAnswers(await doors.primaries())
-            await _doubt(doors, roll, group)
-            return roll.status
+            answers = PartialAnswers(await doors.primaries())
+            await _doubt(doors, answers, group)
+            return answers.status
 
     if dry_run:
         wanted = _wanted(**which) if place is None else _at(place)
@@ -341,10 +338,10 @@ async def _sent_back(
                 request.continue_after.CopyFrom(answer.continue_after)
 
 
-async def _doubt(doors: ClusterDoors, roll: PartialAnswers, group: str) -> None:
+async def _doubt(doors: ClusterDoors, answers: PartialAnswers, group: str) -> None:
     """Warn of a group without dead letters that nobody knows: its name may be mistyped."""
-    if group not in await known_groups(doors.client, roll, nobody_ok=True):
-        who = "no broker that answers" if roll.unanswered else "no broker"
+    if group not in await known_groups(doors.client, answers, nobody_ok=True):
+        who = "no broker that answers" if answers.unanswered else "no broker"
         say_warning(f"{who} knows group {group!r}; ariane group list shows all")
 
 

@@ -44,7 +44,7 @@ from ariane_admin.asking.cluster_doors import (
 )
 from ariane_admin.asking.connection import CHECKER_VARIABLE, checker_option, run_async
 from ariane_admin.asking.services import Services
-from ariane_admin.commands.transaction_rows import check_row, transaction_row
+from ariane_admin.commands.messaging.transaction_rows import check_row, transaction_row
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
 from ariane_admin.terminal.output import Output, Row, output_option

@@ -15,11 +15,11 @@ from ariane.broker.v1.group_service_pb2 import ConsumerGroupChange
 from ariane_admin.asking.changing.changes import (
     AdminChoice,
     administration,
-    change_option,
+    change_options,
     required,
 )
 from ariane_admin.asking.cluster_doors import PATIENCE_S, ClusterDoors
-from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.connection import run_async
 from ariane_admin.asking.partial_answers import PartialAnswers
 from ariane_admin.messages.message_lines import as_row
 from ariane_admin.messages.queue_places import QueuePlaces, queue_places
@@ -28,7 +28,7 @@ from ariane_admin.messages.start_position import MomentType, StartPosition, Star
 from ariane_admin.terminal.client_warnings import client_warnings, say_warning
 from ariane_admin.terminal.error_statuses import reasoned
 from ariane_admin.terminal.exits import ExitStatus
-from ariane_admin.terminal.output import Output, output_option
+from ariane_admin.terminal.output import Output
 from ariane_record.control_characters import holds_control_character, shown_lines
 from ariane_sdk import PushConsumer, QueueReader, ReceiveConsumer, ReceivedMessage
 from ariane_sdk.errors import BodyDamaged, MessagesFailed
@@ -195,9 +195,7 @@ def _shown_body(body: bytes) -> bytes:
     help="With --receive: have the group receive the messages of each message group one after the"
     " other, or in any order. The group keeps this setting; a new group starts with any order.",
 )
-@name_servers_option
-@change_option
-@output_option
+@change_options
 def consume(
     *,
     topic: str,
@@ -297,10 +295,10 @@ async def _up_to_the_end(name_servers: str, topic: str, begin: Begin, lines: _Li
         ClusterDoors(name_servers) as doors,
         QueueReader(name_servers, patience_s=PATIENCE_S) as reader,
     ):
-        roll = PartialAnswers(await doors.primaries_of(topic))
-        async with aclosing(read_stored(reader, topic, begin, roll)) as messages:
+        answers = PartialAnswers(await doors.primaries_of(topic))
+        async with aclosing(read_stored(reader, topic, begin, answers)) as messages:
             await lines.write_all(messages)
-    return roll.status or lines.status
+    return answers.status or lines.status
 
 
 async def _change_group(name_servers: str, admin: AdminChoice, change: ConsumerGroupChange) -> None:

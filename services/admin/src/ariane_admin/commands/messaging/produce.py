@@ -10,14 +10,15 @@ from typing import BinaryIO, TextIO
 
 import click
 
-from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.connection import run_async
+from ariane_admin.asking.options import question_options
 from ariane_admin.errors import CommandFailed
 from ariane_admin.messages.message_lines import MessageDefaults
 from ariane_admin.messages.start_position import MomentType
 from ariane_admin.terminal.error_statuses import exit_status_of
 from ariane_admin.terminal.exits import ExitStatus
 from ariane_admin.terminal.line_input import iter_lines
-from ariane_admin.terminal.output import Output, output_option
+from ariane_admin.terminal.output import Output
 from ariane_admin.terminal.progress import progress
 from ariane_admin.terminal.waits import WaitType
 from ariane_sdk import AcknowledgedLevel, Message, Producer, SendResult
@@ -81,8 +82,7 @@ from ariane_sdk.errors import ArianeError, BatchSendError
     help="Number of in-sync brokers that must have the message, the primary included;"
     " with fewer the send is refused.",
 )
-@name_servers_option
-@output_option
+@question_options
 def produce(
     *,
     topic: str,

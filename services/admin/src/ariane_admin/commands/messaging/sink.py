@@ -14,12 +14,13 @@ from ariane.admin.v1.sink_service_pb2 import (
     MoveSinkRequest,
     MoveSinkResponse,
 )
-from ariane_admin.asking.changing.changes import AdminChoice, administration, change_option
-from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.changing.changes import AdminChoice, administration, change_options
+from ariane_admin.asking.connection import run_async
+from ariane_admin.asking.options import question_options
 from ariane_admin.asking.questions import answered, questions
 from ariane_admin.terminal.client_warnings import say_warning
 from ariane_admin.terminal.confirmation import confirm, dry_run_option, yes_option
-from ariane_admin.terminal.output import Output, Row, output_option
+from ariane_admin.terminal.output import Output, Row
 from ariane_admin.times import moment_text
 from ariane_sdk.errors import ServiceUnavailable, SinkNotFound
 
@@ -31,8 +32,7 @@ _COLUMNS: Final = (
 
 @click.command("list")
 @click.option("--topic", default="", help="Only sinks that write to this topic.")
-@name_servers_option
-@output_option
+@question_options
 def list_sinks(*, topic: str, name_servers: str, output: Output) -> int:
     """List the sinks of exactly-once writes by name.
 
@@ -69,9 +69,7 @@ def list_sinks(*, topic: str, name_servers: str, output: Output) -> int:
     help="With --home-is-gone: the last batch known to be committed on the old broker.",
 )
 @yes_option
-@name_servers_option
-@change_option
-@output_option
+@change_options
 def move(
     *,
     name: str,
@@ -150,9 +148,7 @@ def move(
 @click.argument("name")
 @dry_run_option
 @yes_option
-@name_servers_option
-@change_option
-@output_option
+@change_options
 def delete(
     *,
     name: str,

@@ -10,7 +10,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from ariane_admin.asking.connection import name_servers_option, run_async
+from ariane_admin.asking.connection import run_async
+from ariane_admin.asking.options import question_options
 from ariane_admin.errors import CommandFailed
 from ariane_admin.terminal.confirmation import confirm, yes_option
 from ariane_admin.terminal.exits import ExitStatus
@@ -61,8 +62,7 @@ def _database_option(command: _Command) -> _Command:
     " one for this many seconds; 0 means never.",
 )
 @_database_option
-@name_servers_option
-@output_option
+@question_options
 def relay(
     *,
     name: str,

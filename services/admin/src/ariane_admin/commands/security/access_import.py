@@ -62,7 +62,7 @@ def import_rules(*, file: TextIO, dry_run: bool, admin: str, output: Output) -> 
 
 async def _write(admin: str, users: list[ImportedUser]) -> None:
     # Imported here, as all that needs the generated stubs of policies.
-    from ariane_admin.commands.access import policies  # noqa: PLC0415
+    from ariane_admin.commands.security.access import policies  # noqa: PLC0415
 
     peer = f"admin {admin}"
     async with admin_channel(admin) as channel, policies(admin) as stub:

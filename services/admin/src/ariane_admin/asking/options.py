@@ -1,0 +1,16 @@
+"""Options that commands share, as bundles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ariane_admin.asking.connection import name_servers_option
+from ariane_admin.terminal.output import output_option
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def question_options(command: _Command) -> _Command:
+    """Give a command what a question needs: ``--name-servers`` and ``--output``."""
+    return name_servers_option(output_option(command))

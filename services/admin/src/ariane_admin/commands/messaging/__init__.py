@@ -1,0 +1,1 @@
+"""Commands that send, receive, repeat and settle messages."""

@@ -1,0 +1,1 @@
+"""Commands for this shell, which call no cluster."""
