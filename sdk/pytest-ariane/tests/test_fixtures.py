@@ -137,7 +137,7 @@ async def test_the_broker_ends_and_comes_back(
 
 
 async def until_flushed(cluster, clock, until):
-    store = cluster._broker._life.store
+    store = cluster._broker._life.rooms.log.store
 
     def flushed():
         clock.advance(1)
@@ -173,7 +173,7 @@ async def test_a_full_disk_is_an_error_to_senders(ariane_name_servers, ariane_to
 async def test_timers_of_the_broker_are_driven(ariane_cluster, ariane_clock, until):
     """Consumer offsets are saved every five seconds; here at once."""
     saves = []
-    saved_offsets = ariane_cluster._broker._life.saved_offsets
+    saved_offsets = ariane_cluster._broker._life.rooms.state.saved_offsets
     saved = saved_offsets.save
 
     async def save():

@@ -57,7 +57,7 @@ class MortalBroker:
     @property
     def refusal(self) -> str:
         """Why it accepts no messages; empty if it does."""
-        return self._life.keeping.refusal
+        return self._life.rooms.log.keeping.refusal
 
     def end(self, *, dies: bool) -> None:
         """End the broker, cleanly or like a crash; on its loop."""
@@ -75,8 +75,8 @@ class MortalBroker:
     async def drain(self) -> None:
         """Leave the routes, and end held calls; a crash only ends the calls."""
         if self.dies:
-            self._life.clients.close()
-            self._life.held.close()
+            self._life.rooms.clients.table.close()
+            self._life.rooms.log.held.close()
         else:
             await self._life.drain()
 
@@ -85,15 +85,15 @@ class MortalBroker:
         if not self.dies:
             await self._life.stop()
             return
-        await self._life.registration.close()
+        await self._life.rooms.naming.registration.close()
         for background in self._life.loops:
             await background.stop()
-        await self._life.keeping.stop()
+        await self._life.rooms.log.keeping.stop()
         for thread in (
-            self._life.threads.flusher,
-            self._life.threads.keeper,
-            self._life.threads.state,
-            self._life.threads.cold,
+            self._life.environment.threads.flusher,
+            self._life.environment.threads.keeper,
+            self._life.environment.threads.state,
+            self._life.environment.threads.cold,
         ):
             await asyncio.to_thread(thread.shutdown)
 

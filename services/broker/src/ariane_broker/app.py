@@ -23,39 +23,39 @@ Composing uses neither disk nor network.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from typing import Final, NamedTuple
+from typing import Final
 
-from ariane_broker.append.room import AppendRoom, append_room
+from ariane_broker.append.room import append_room
 from ariane_broker.append.stored_quota import LOOK_S
 from ariane_broker.broker_life import BrokerLife
 from ariane_broker.clients.attached_client import AttachedClient
 from ariane_broker.clients.room import ClientsRoom, clients_room
-from ariane_broker.delay.room import DelayRoom, delay_room
+from ariane_broker.delay.room import delay_room
 from ariane_broker.environment import Environment, Threads
 from ariane_broker.log.cold_reads import THREAD_COUNT
 from ariane_broker.log.room import LogRoom, log_room
 from ariane_broker.measuring.room import measuring_room
 from ariane_broker.naming.broker_addresses import BrokerAddresses
 from ariane_broker.naming.room import NamingRoom, naming_room
-from ariane_broker.read.room import ReadRoom, read_room
+from ariane_broker.read.room import read_room
 from ariane_broker.read.topic_retention import HIDING_S
-from ariane_broker.receive.room import ReceiveRoom, receive_room
+from ariane_broker.receive.room import receive_room
 from ariane_broker.replication.preferred_return import PreferredReturn
 from ariane_broker.replication.room import Elected, mark_loops, primary_operations
 from ariane_broker.replication.shared_row import RowUnreachable
-from ariane_broker.retry.room import RetryRoom, retry_room
+from ariane_broker.retry.room import retry_room
+from ariane_broker.rooms import Rooms
 from ariane_broker.rpc.room import rpc_room
 from ariane_broker.rpc.sink_calls import SinkCalls
 from ariane_broker.settings import BrokerSettings
-from ariane_broker.spark_batches.room import SparkBatchesRoom, spark_batches_room
+from ariane_broker.spark_batches.room import spark_batches_room
 from ariane_broker.state.room import StateRoom, state_room
 from ariane_broker.topics.system_topics import system_topics
-from ariane_broker.transactions.room import TransactionsRoom, transactions_room
+from ariane_broker.transactions.room import transactions_room
 from ariane_servicekit import (
     Loop,
-    RpcService,
     ServiceError,
     StopRequest,
     SystemClock,
@@ -80,24 +80,6 @@ GIVE_WAY_S_MAX: Final = 5.0
 """Seconds for which messages are refused while the replica catches up."""
 
 _log = get_logger(__name__)
-
-
-class _Rooms(NamedTuple):
-    """The rooms of a broker."""
-
-    log: LogRoom
-    state: StateRoom
-    naming: NamingRoom
-    clients: ClientsRoom
-    delay: DelayRoom
-    append: AppendRoom
-    transactions: TransactionsRoom
-    spark_batches: SparkBatchesRoom
-    retry: RetryRoom
-    receive: ReceiveRoom
-    read: ReadRoom
-    sink_calls: SinkCalls
-    rpc_services: Sequence[RpcService]
 
 
 def compose(settings: BrokerSettings, stop: StopRequest) -> BrokerLife:
@@ -126,27 +108,12 @@ def compose_from(
     """
     rooms = _rooms(environment, elected)
     return BrokerLife(
-        broker_name=environment.settings.broker_name,
-        rpc_services=rooms.rpc_services,
-        store=rooms.log.store,
-        state=rooms.state.state,
+        environment,
+        rooms,
         required_topics=system_topics(
             auto_create_topics=environment.settings.auto_create_topics,
             default_queue_count=environment.settings.default_queue_count,
         ),
-        announcement=rooms.naming.announcement,
-        registration=rooms.naming.registration,
-        held=rooms.log.held,
-        clients=rooms.clients.table,
-        client_admission=rooms.clients.client_admission,
-        append_records=rooms.append.append_records,
-        stored_quota=rooms.append.stored,
-        group_flush=rooms.log.group_flush,
-        saved_offsets=rooms.state.saved_offsets,
-        keeping=rooms.log.keeping,
-        log_states=rooms.log.log_states,
-        timer_queue=rooms.delay.timer_queue,
-        topic_retention=rooms.read.retention,
         loops=(
             Loop(
                 "topic-retention",
@@ -170,26 +137,12 @@ def compose_from(
             *_giving_way(environment, rooms.log, rooms.state),
             *mark_loops(environment, rooms.log.primary),
         ),
-        primary=rooms.log.primary,
         signs_of_life=_signs_of_life(environment, rooms.log),
         close_row=close_row,
-        close_calls=rooms.sink_calls.close,
-        threads=environment.threads,
-        grace_seconds=environment.settings.grace_s,
-        measures=measuring_room(
-            environment,
-            rooms.state,
-            rooms.log,
-            rooms.clients,
-            delay=rooms.delay,
-            append=rooms.append,
-            transactions=rooms.transactions,
-            receive=rooms.receive,
-        ),
     )
 
 
-def _rooms(environment: Environment, elected: Elected | None) -> _Rooms:
+def _rooms(environment: Environment, elected: Elected | None) -> Rooms:
     """Build the rooms, each from the rooms before it."""
     log = log_room(environment, elected)
     state = state_room(environment, log)
@@ -218,7 +171,17 @@ def _rooms(environment: Environment, elected: Elected | None) -> _Rooms:
         retry=retry,
         receive=receive,
     )
-    return _Rooms(
+    measures = measuring_room(
+        environment,
+        state,
+        log,
+        clients,
+        delay=delay,
+        append=append,
+        transactions=transactions,
+        receive=receive,
+    )
+    return Rooms(
         log,
         state,
         naming,
@@ -232,6 +195,7 @@ def _rooms(environment: Environment, elected: Elected | None) -> _Rooms:
         read,
         sink_calls,
         rpc_services,
+        measures,
     )
 
 

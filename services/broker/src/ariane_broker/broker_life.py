@@ -7,30 +7,17 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ariane_broker.append.append import AppendRecords
 from ariane_broker.append.append_spans import AppendSpans
-from ariane_broker.append.stored_quota import StoredQuota
-from ariane_broker.clients.client_admission import ClientAdmission
-from ariane_broker.clients.client_table import ClientTable
 from ariane_broker.clients.outbox import BrokerDraining
-from ariane_broker.delay.timer.timer_queue import TimerQueue
-from ariane_broker.durable.saved_state import SavedState
-from ariane_broker.environment import Threads
+from ariane_broker.environment import Environment, Threads
 from ariane_broker.errors.store_errors import STORAGE_RULES
-from ariane_broker.log.derived.log_states import LogStates
-from ariane_broker.log.group_flush import GroupFlush
-from ariane_broker.log.held_requests import HeldRequests
 from ariane_broker.log.recovery_words import RecoveryProgress, recovery_findings, recovery_notes
-from ariane_broker.log.store_keeping import StoreKeeping
-from ariane_broker.measuring.broker_measures import BrokerMeasures
-from ariane_broker.naming.announcement import BrokerAnnouncement
-from ariane_broker.naming.registration import Registration
 from ariane_broker.naming.store_host import store_host
-from ariane_broker.read.topic_retention import TopicRetention
 from ariane_broker.replication.primary import Primary
 from ariane_broker.replication.replica_set import IN_SYNC
 from ariane_broker.replication.shared_row import ROW_RULES, RowUnreachable
-from ariane_broker.state.state_files import BrokerState
+from ariane_broker.rooms import Rooms
+from ariane_broker.settings import BrokerSettings
 from ariane_broker.topics.topic_table import TopicConfig
 from ariane_servicekit import (
     Address,
@@ -71,57 +58,39 @@ _log = get_logger(__name__)
 class BrokerLife:
     """A broker, as servicekit runs it."""
 
-    broker_name: str
-    """Its name."""
-    rpc_services: Sequence[RpcService]
-    """Its gRPC services."""
-    store: Store
-    """Its store."""
-    state: BrokerState
-    """Its topics, groups and offsets on the disk."""
+    environment: Environment
+    """Its settings, clock, disk and threads."""
+    rooms: Rooms
+    """All that it consists of."""
     required_topics: Sequence[TopicConfig]
     """Topics that must exist before it serves."""
-    announcement: BrokerAnnouncement
-    """Its announcement to name servers."""
-    registration: Registration
-    """Its registration with them."""
-    held: HeldRequests
-    """Held requests."""
-    clients: ClientTable
-    """Attached clients."""
-    client_admission: ClientAdmission
-    """Admits clients."""
-    append_records: AppendRecords
-    """Accepts messages."""
-    stored_quota: StoredQuota
-    """Refuses messages to topics that are full."""
-    group_flush: GroupFlush
-    """Sends that wait for a flush."""
-    saved_offsets: SavedState
-    """Saves consumer offsets."""
-    keeping: StoreKeeping
-    """The loops beside the store."""
-    log_states: LogStates
-    """Keeps the state that is rebuilt from the log."""
-    timer_queue: TimerQueue
-    topic_retention: TopicRetention
-    """Hides old messages of topics that want so."""
     loops: Sequence[Loop]
     """Other loops, in the order of their stopping."""
-    threads: Threads
-    """Threads that wait for the disk."""
-    grace_seconds: float
-    """How long it serves after the notice to clients."""
-    measures: BrokerMeasures
-    """Its metrics."""
-    close_calls: Callable[[], Awaitable[None]]
-    """Closes its connections to other brokers."""
-    primary: Primary | None = None
-    """Its side of replication; None without replicas."""
     signs_of_life: Loop | None = None
-    """The loop that renews its lease; likewise."""
+    """The loop that renews its lease; None without replicas."""
     close_row: Callable[[], None] | None = None
     """Closes the shared row; likewise."""
+
+    @property
+    def rpc_services(self) -> Sequence[RpcService]:
+        """Its gRPC services."""
+        return self.rooms.rpc_services
+
+    @property
+    def _settings(self) -> BrokerSettings:
+        return self.environment.settings
+
+    @property
+    def _threads(self) -> Threads:
+        return self.environment.threads
+
+    @property
+    def _store(self) -> Store:
+        return self.rooms.log.store
+
+    @property
+    def _primary(self) -> Primary | None:
+        return self.rooms.log.primary
 
     @property
     def error_rules(self) -> ErrorRules:
@@ -130,11 +99,11 @@ class BrokerLife:
 
     def guarded_by(self, gate: Gate) -> None:
         """Take the quotas of the process."""
-        self.stored_quota.quotas = gate.quotas
+        self.rooms.append.stored.quotas = gate.quotas
 
     def client_caller(self, client_id: str) -> Caller | None:
         """Who attached the client with an id; None without one."""
-        client = self.clients.find(client_id)
+        client = self.rooms.clients.table.find(client_id)
         return None if client is None else client.caller
 
     @property
@@ -148,11 +117,11 @@ class BrokerLife:
 
     def measure(self, measures: Measures) -> None:
         """Make the instruments of the broker."""
-        self.measures.make(measures)
+        self.rooms.measures.make(measures)
 
     def trace(self, tracer: WorkTracer) -> None:
         """Make a span of each append that was sent in spans."""
-        self.append_records.spans = AppendSpans(tracer, self.broker_name)
+        self.rooms.append.append_records.spans = AppendSpans(tracer, self._settings.broker_name)
 
     async def recover(self, address: Address) -> None:
         """Open the store and load the state.
@@ -164,36 +133,38 @@ class BrokerLife:
             StartRefused: The store is locked, of another format or full; a state file is damaged
                 or lost; the folder cannot be used.
         """
-        self.announcement.listen_on(address)
+        self.rooms.naming.announcement.listen_on(address)
         if self.signs_of_life is not None:
             self.signs_of_life.start(at_once=True)
         loop = asyncio.get_running_loop()
         try:
-            await loop.run_in_executor(self.threads.state, self._open_store)
-            for note in recovery_notes(self.store.recovery):
+            await loop.run_in_executor(self._threads.state, self._open_store)
+            for note in recovery_notes(self._store.recovery):
                 _log.info("recovery_note", note=note)
             for finding in recovery_findings(
-                self.store.recovery, self.store.damage, self.store.unreadable
+                self._store.recovery, self._store.damage, self._store.unreadable
             ):
                 _log.warning("recovery_finding", finding=finding)
-            await self.state.load(self.store.queues(), self.required_topics)
-            await self.log_states.restore(self.state.has_topic)
-            await self.state.set_back_offsets()
-            await self.topic_retention.apply()
-            if self.primary is not None:
-                await loop.run_in_executor(self.threads.state, self.primary.begin)
+            await self.rooms.state.state.load(self._store.queues(), self.required_topics)
+            await self.rooms.log.log_states.restore(self.rooms.state.state.has_topic)
+            await self.rooms.state.state.set_back_offsets()
+            await self.rooms.read.retention.apply()
+            if self._primary is not None:
+                await loop.run_in_executor(self._threads.state, self._primary.begin)
         except StorageError as error:
             raise StartRefused(str(error)) from error
         except OSError as error:
             what = "no space left to load the state: " if is_exhausted(error) else ""
             raise StartRefused(f"{what}{error}") from error
-        _log.info("store_recovered", max_commit_log_offset=self.store.max_offset)
+        _log.info("store_recovered", max_commit_log_offset=self._store.max_offset)
 
     def _open_store(self) -> None:
         """Blocks: a resolver may be asked for the host, and the store recovers."""
-        self.store.recover(store_host(self.announcement.address), progress=RecoveryProgress())
-        if self.primary is not None:
-            self.primary.hide_unconfirmed()
+        self._store.recover(
+            store_host(self.rooms.naming.announcement.address), progress=RecoveryProgress()
+        )
+        if self._primary is not None:
+            self._primary.hide_unconfirmed()
 
     async def serve_started(self, address: Address) -> None:  # noqa: ARG002 - it is known already
         """Start all loops, and register with the name servers.
@@ -202,14 +173,14 @@ class BrokerLife:
             StartRefused: A name server knows another living broker of this name. Two of them would
                 share one place in the routes, and each would have half of the messages.
         """
-        self.keeping.start()
+        self.rooms.log.keeping.start()
         for background in self.loops:
             background.start()
-        await self.registration.start()
+        await self.rooms.naming.registration.start()
         # Primaries of a set succeed one another; the set decides which one it is.
-        if self.registration.name_taken and self.primary is None:
-            taken = self.registration.name_taken
-            await self.registration.say_goodbye()
+        if self.rooms.naming.registration.name_taken and self._primary is None:
+            taken = self.rooms.naming.registration.name_taken
+            await self.rooms.naming.registration.say_goodbye()
             raise StartRefused(
                 f"{taken}: give this broker another --broker-name, or stop the other one; one that "
                 "did not say goodbye is forgotten after two minutes of silence"
@@ -218,22 +189,24 @@ class BrokerLife:
     async def drain(self) -> None:
         """Leave the routes first, then release held requests and attached clients."""
         await self._resign()
-        self.client_admission.draining = True
-        await self.registration.say_goodbye()
-        self.clients.tell_all(BrokerDraining(self.grace_seconds))
-        self.clients.close()
-        self.held.close()
+        self.rooms.clients.client_admission.draining = True
+        await self.rooms.naming.registration.say_goodbye()
+        self.rooms.clients.table.tell_all(BrokerDraining(self._settings.grace_s))
+        self.rooms.clients.table.close()
+        self.rooms.log.held.close()
 
     async def _resign(self) -> None:
         """End the reign, so that a replica need not wait until the lease is over."""
-        primary = self.primary
+        primary = self._primary
         if primary is None:
             return
         if primary.has_begun and primary.has_copies and not primary.reign.is_deposed:
             try:
                 async with asyncio.timeout(RESIGN_S_MAX):
                     await primary.hand_over(
-                        None, grace_s=HAND_OVER_S_MAX, save_state=self.saved_offsets.save
+                        None,
+                        grace_s=HAND_OVER_S_MAX,
+                        save_state=self.rooms.state.saved_offsets.save,
                     )
             except (RowUnreachable, OSError) as error:  # The lease runs out.
                 _log.warning("primary_not_resigned", cause=str(error) or "it took too long")
@@ -248,23 +221,23 @@ class BrokerLife:
             StorePoisoned: The disk failed now.
             StopIncomplete: Something could not be saved; the next start does without it.
         """
-        await self.registration.close()
+        await self.rooms.naming.registration.close()
         if self.signs_of_life is not None:
             await self.signs_of_life.stop()
         for background in self.loops:
             await background.stop()
-        await self.close_calls()
-        await self.keeping.stop()
-        await self.group_flush.finish()
-        await asyncio.to_thread(self.threads.flusher.shutdown)
-        await asyncio.to_thread(self.threads.keeper.shutdown)
-        await asyncio.to_thread(self.threads.cold.shutdown, cancel_futures=True)
+        await self.rooms.sink_calls.close()
+        await self.rooms.log.keeping.stop()
+        await self.rooms.log.group_flush.finish()
+        await asyncio.to_thread(self._threads.flusher.shutdown)
+        await asyncio.to_thread(self._threads.keeper.shutdown)
+        await asyncio.to_thread(self._threads.cold.shutdown, cancel_futures=True)
         try:
             failures = await self._save_all()
         finally:
             # Again only after an error that nobody foresaw.
-            await asyncio.get_running_loop().run_in_executor(self.threads.state, self.store.close)
-            await asyncio.to_thread(self.threads.state.shutdown)
+            await asyncio.get_running_loop().run_in_executor(self._threads.state, self._store.close)
+            await asyncio.to_thread(self._threads.state.shutdown)
             if self.close_row is not None:
                 await asyncio.to_thread(self.close_row)
         if failures:
@@ -272,14 +245,14 @@ class BrokerLife:
 
     async def _save_all(self) -> list[str]:
         """Save everything and close the store; return what failed."""
-        loop, state = asyncio.get_running_loop(), self.threads.state
+        loop, state = asyncio.get_running_loop(), self._threads.state
         steps: Mapping[str, Callable[[], Awaitable[object]]] = {
-            "consumer offsets": self.saved_offsets.save,
+            "consumer offsets": self.rooms.state.saved_offsets.save,
             "the timer's files for RocketMQ": lambda: loop.run_in_executor(state, self._hand_over),
-            "snapshots": self.log_states.save,
-            "the end of the epoch": self.state.end_epoch,
+            "snapshots": self.rooms.log.log_states.save,
+            "the end of the epoch": self.rooms.state.state.end_epoch,
             # Waits for a recovery that was cut short, too.
-            "the store": lambda: loop.run_in_executor(state, self.store.close),
+            "the store": lambda: loop.run_in_executor(state, self._store.close),
         }
         failures = []
         poisoned: StorePoisoned | None = None
@@ -298,10 +271,10 @@ class BrokerLife:
     def _hand_over(self) -> None:
         """Write the waiting delayed messages for a RocketMQ broker that may run next. Blocks."""
         try:
-            if self.store.is_open:
+            if self._store.is_open:
                 # Deliveries are on the disk before a file records them.
-                self.store.flush()
-                self.timer_queue.hand_over()
+                self._store.flush()
+                self.rooms.delay.timer_queue.hand_over()
         except StorePoisoned:
             return  # All sends that wait for the flush get its error.
         except (OSError, QueueUnderRepair) as error:

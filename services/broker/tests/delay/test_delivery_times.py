@@ -264,8 +264,8 @@ async def test_retention_keeps_what_waits(settings_for, probe_class, fields):
         await broker.create_topic("orders")
         parked = await broker.store("orders", [b"waits"], **fields)
         await broker.store("orders", [b"others"])
-        await life.log_states.save()
-        assert life.keeping.needed_from == parked.first_commit_log_offset
+        await life.rooms.log.log_states.save()
+        assert life.rooms.log.keeping.needed_from == parked.first_commit_log_offset
 
 
 def test_a_plain_messages_time_is_rounded_up():

@@ -20,7 +20,7 @@ def elected(settings_for):
         row = ReplicaSet(epoch=2, primary_id=0, in_sync=frozenset({0, 1}))
         environment = on_this_machine(settings, StopRequest())
         life = compose_from(environment, Elected(None, row, environment.clock.monotonic()))
-        life.announcement.listen_on(Address("127.0.0.1", 1))
+        life.rooms.naming.announcement.listen_on(Address("127.0.0.1", 1))
         return life
 
     return elected
@@ -29,7 +29,7 @@ def elected(settings_for):
 @pytest.mark.parametrize("acknowledge", ["replicated", "local"])
 async def test_a_start_that_is_cut_short_confirms_nothing(elected, acknowledge):
     life = elected(acknowledge=acknowledge)
-    store = life.store
+    store = life.rooms.log.store
     store.recover()
     store.append(block_of("orders", [b"a"]), 0)
     edge = int(store.max_offset)
@@ -40,8 +40,8 @@ async def test_a_start_that_is_cut_short_confirms_nothing(elected, acknowledge):
     for _ in range(2):
         life = elected(acknowledge=acknowledge)
         life._open_store()
-        confirmed = life.store.recovery.confirmed_offset
-        life.store.close()
+        confirmed = life.rooms.log.store.recovery.confirmed_offset
+        life.rooms.log.store.close()
     # Where nobody waits for replicas, all that was readable is.
     assert confirmed == (edge if acknowledge == "replicated" else end)
 
@@ -49,5 +49,5 @@ async def test_a_start_that_is_cut_short_confirms_nothing(elected, acknowledge):
 async def test_one_that_is_stopped_while_it_recovers_does_not_look_into_its_store(elected):
     life = elected()
     await life.drain()
-    assert not life.store.is_open
-    assert not life.primary.reign.is_deposed
+    assert not life.rooms.log.store.is_open
+    assert not life.rooms.log.primary.reign.is_deposed
