@@ -191,7 +191,7 @@ def unanswering(cluster):
 
 def test_a_question_without_an_answer_is_no_unknown_outcome(ariane, monkeypatch, unanswering):
     def wait_only(seconds):
-        for module in ("commands.transaction", "servicers.transactions"):
+        for module in ("commands.messaging.transaction", "servicers.transactions"):
             monkeypatch.setattr(f"ariane_admin.{module}.CALL_SECONDS_MAX", seconds)
 
     wait_only(0.2)
